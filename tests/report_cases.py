@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from people_tables import customers
 from text_cases import COUNTS
 
 import inference
@@ -71,6 +72,7 @@ WHOLE = {  # fits that are run to their end, of tables with names
     "lda": lambda: _run(zoo.LDA, TEXT, num_topics=2),
     "plsi": lambda: _run(zoo.PLSI, TEXT, num_topics=2),
     "pcp": lambda: _run(zoo.PCP, TEXT, num_topics=2, num_clusters=2),
+    "customers": lambda: _of_customers(),
     "hostile": lambda: _run(zoo.PPCA, NAMED.set_axis(HOSTILE, axis=1), num_latents=2, method="closed_form"),
 }
 PAGES = (*WHOLE, "several")
@@ -89,6 +91,14 @@ def _run(model, *data, method="auto", num_samples=200, num_warmup=100, **fields)
             num_warmup=num_warmup,
             progress=False,
         )
+
+
+def _of_customers():
+    """A mixture of a table of words, categories, dates, counts and numbers, with missing cells."""
+    table, _ = customers(150)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return inference.fit(zoo.Mixture(num_components=6), table, num_samples=200, progress=False)
 
 
 @functools.cache

@@ -680,11 +680,10 @@ class DEPCAM(ChoosesFamily, MixtureModel):
 
     def typical_cells(self, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
         """Mean and deviation of a cell of each component, averaged over the prior of its latents."""
-        nothing = jnp.full((1, self.num_features), jnp.nan)
-        _, means, variances = self._expected(values, nothing)
-        deviations = jnp.sqrt(variances[0])
+        means, variances = local_pca.cells_of_prior(self.local(values))
+        deviations = jnp.sqrt(variances)
         return tuple(
-            TypicalCells(family.mean_is, columns, means[0][:, columns], deviations[:, columns])
+            TypicalCells(family.mean_is, columns, means[:, columns], deviations[:, columns])
             for family, columns in self.family.column_groups(self.num_features)
         )
 

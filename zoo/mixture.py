@@ -551,6 +551,10 @@ class Mixture(MixtureModel):
         """Those of the component family; see `zoo.model.Model.typical_cells`."""
         return self.components.typical_cells(values)
 
+    def cells_given(self, values: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
+        """Those of the component family; see `zoo.model.Model.cells_given`."""
+        return self.components.cells_given(values, x)
+
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
         if x is not None:
             return x.shape[0]

@@ -880,6 +880,21 @@ class Model(Assumptions):
         """
         return ()
 
+    def cells_given(self, values: Mapping[str, Any], *data: Any) -> tuple[TypicalCells, ...]:
+        """Typical cells of each row in each cluster at one draw, given the cells of it that were observed.
+
+        Args:
+            values: of the sites, shapes as in ``dims``.
+            *data: rows, NaN where a cell is missing.
+
+        Returns:
+            As `typical_cells`, with a leading axis over rows, of size 1 where all have the same.
+        """
+        return tuple(
+            part._replace(values=part.values[None], spread=None if part.spread is None else part.spread[None])
+            for part in self.typical_cells(values)
+        )
+
     def log_density_by_cluster(self, values: Mapping[str, Any], *data: Any) -> Any:
         """Log density of each row were it in each of the clusters, at one draw.
 

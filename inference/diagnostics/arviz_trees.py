@@ -172,7 +172,8 @@ def _posterior(tree: xr.DataTree, parameters: bool) -> xr.Dataset:
 def _with_ranks(values: xr.Dataset) -> xr.Dataset:
     """The quantities with coords on all dims: ranks count from 1."""
     bare = [dim for dim in values.dims if dim not in values.coords]
-    return values.assign_coords({dim: np.arange(values.sizes[dim]) for dim in bare})
+    first = {dim: int(str(dim) == "rank" or str(dim).endswith("_rank")) for dim in bare}
+    return values.assign_coords({dim: first[dim] + np.arange(values.sizes[dim]) for dim in bare})
 
 
 def _rows_by_part(model: Model, values: Mapping[str, Any], *data: Any) -> list[jax.Array]:

@@ -21,6 +21,8 @@ from inference.diagnostics.profile_parts import (
     kind_in_words,
     mean_of_held,
     parameters_of,
+    quantities_of,
+    quantity_in_words,
     ranked,
     row_names,
 )
@@ -31,10 +33,10 @@ from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, stored_columns, thinned
 from inference.symmetry import relabel
 from inference.topics.tables import nearest_documents
-from zoo.model import Model, TypicalCells
+from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["aligned_clusters", "cluster_tables", "mixed_cells", "number_in_words", "starts_table"]
+__all__ = ["aligned_clusters", "cluster_tables", "number_in_words", "starts_table"]
 
 _LEAST_ROWS = 0.5  # expected rows of a cluster that is listed
 _SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
@@ -108,17 +110,22 @@ def number_table(tree: xr.DataTree) -> pd.DataFrame:
         tree: a fit of a model with clusters.
 
     Returns:
-        Index ``num_clusters``; ``probability``, ``mcse`` and, of several starts, ``starts``.
+        Index ``num_clusters``; ``probability`` and ``mcse``, NaN of an estimate and of one q without other
+        starts, or whose other starts found other numbers; of several starts ``starts`` and ``behind``.
     """
-    counts = occupied(tree)
-    table = counts.to_dataframe().rename_axis("num_clusters")[["probability", "mcse"]]
-    starts = starts_table(tree)
-    if starts is not None and "occupied" in starts:
-        near = starts.loc[starts["behind"] <= CLOSE, "occupied"].value_counts()
-        table = table.reindex(table.index.union(near.index)).fillna(0.0)
-        table["starts"] = near.reindex(table.index).fillna(0).astype(int)
+    kind, starts = kind_of(tree), starts_table(tree)
+    table = occupied(tree).to_dataframe().rename_axis("num_clusters")[["probability", "mcse"]]
+    by_number = None if starts is None or "occupied" not in starts else starts.groupby("occupied")["behind"]
+    if kind == "point" or (kind == "variational" and (by_number is None or by_number.ngroups > 1)):
+        table[:] = np.nan
+    if by_number is not None:
+        table = table.reindex(table.index.union(by_number.min().index))
+        table["starts"] = by_number.size().reindex(table.index).fillna(0).astype(int)
+        table["behind"] = by_number.min().reindex(table.index)
+        table = table.sort_values("behind", kind="stable")
     table.index.name = "num_clusters"
     note = "clusters that hold at least one row; " + number_in_words(tree)
+    note += "; behind: nats from the best start with so many to the best of all" if "behind" in table else ""
     table.attrs |= {"title": "How many clusters", "note": note}
     return table
 
@@ -178,7 +185,8 @@ def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
         table["occupied"] = trace[counted].to_numpy()[order].astype(int)
     table.index = pd.Index(order, name="start")
     lost = ends.size - order.size
-    note = "objective in nats; behind: below the best one; occupied: clusters that hold rows"
+    note = "objective in nats; behind: below the best one"
+    note += "; occupied: clusters that hold rows" if "occupied" in table else ""
     note += f"; {lost} starts had no finite objective" if lost else ""
     table.attrs |= {"title": "How the starts ended", "note": note}
     return table
@@ -208,29 +216,18 @@ def _arrays(model: Model, values: Mapping[str, Any]) -> list[tuple[jax.Array, ja
     return [(jnp.asarray(part.values), part.spread) for part in model.typical_cells(values)]
 
 
-def _quantities(model: Model, draws: Mapping[str, np.ndarray]) -> list[TypicalCells]:
-    """What the typical cells of a model are, and their columns, without computing any."""
-    found: list[TypicalCells] = []
-
-    def note(values: Mapping[str, Any]) -> None:
-        found.extend(part._replace(values=None, spread=None) for part in model.typical_cells(values))
-
-    jax.eval_shape(note, {name: value[0, 0] for name, value in draws.items()})
-    return found
-
-
 def _cells(
     aligned: xr.DataTree, asked: Asked, by_draw: np.ndarray, kept: np.ndarray
 ) -> dict[str, pd.DataFrame]:
     """Typical cells of the clusters, and what sets each apart."""
     model, kind = model_of(aligned), kind_of(aligned)
     draws = parameters_of(aligned, MOST_DRAWS)
-    parts = _quantities(model, draws)
+    parts = quantities_of(model, draws)
     if not parts:
         return {}
     size = 1 + max(int(part.columns.max()) for part in parts if part.columns.size)
-    names = column_names(aligned, model.data_names[0], size)
-    in_words = _in_words(aligned, model)
+    names, (read, *_) = column_names(aligned, model.data_names[0], size), stored_columns(aligned, model)
+    read = {} if read is None else {column.name: column for column in read.kept}
     share = by_draw if len(by_draw) == draws[next(iter(draws))].shape[1] else by_draw.mean(0)[None]
     held = np.where(share > 0, 1.0, np.nan)[..., None]  # a cluster without rows is a draw from the prior
     values_of, apart = [], {int(k): [] for k in kept}
@@ -250,7 +247,7 @@ def _cells(
         for k in kept:
             for j, column in enumerate(part.columns):
                 cell = {"mean": own["mean"][k, j], "others": others[k, j]}
-                quantity = in_words.get((str(names[column]), part.quantity), part.quantity)
+                quantity = quantity_in_words(part.quantity, read.get(names[column]))
                 key = {"cluster": int(k), "column": names[column], "quantity": quantity}
                 inner = np.nan if inside is None else inside[k, j]
                 bounds = {"lb": own["lb"][k, j], "ub": own["ub"][k, j], "spread": inner}
@@ -282,18 +279,6 @@ def _cells(
     return {"cluster_values": table, "cluster_differences": different}
 
 
-def _in_words(tree: xr.DataTree, model: Model) -> dict[tuple[str, str], str]:
-    """Words for a quantity of the cells of a column that holds answers or dates, by both of their names."""
-    own = stored_columns(tree, model)[0]
-    found = {}
-    for column in () if own is None else own.kept:
-        if column.kind == "yes/no" and column.levels:
-            found[column.name, "probability of 1"] = f"probability of {column.levels[1]}"
-        elif column.kind == "date":
-            found[column.name, "mean"] = f"days since {column.origin.partition('T')[0]}"
-    return found
-
-
 def _unit(values: np.ndarray, spread: np.ndarray | None, share: np.ndarray) -> np.ndarray:
     """Standard deviation of a column within clusters, or of an indicator with the mean probability."""
     weights = np.broadcast_to(share, values.shape[:2])
@@ -301,35 +286,6 @@ def _unit(values: np.ndarray, spread: np.ndarray | None, share: np.ndarray) -> n
         return np.sqrt(np.einsum("sk,skf->sf", weights, np.nan_to_num(spread) ** 2))[:, None]
     mean = np.einsum("sk,skf->sf", weights, values)[:, None]
     return np.sqrt(np.maximum(mean * (1 - mean), 0.0))
-
-
-def mixed_cells(tree: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]] | None:
-    """Expectations and standard deviations of all cells of the rows of a mixture given their clusters.
-
-    Right where cells are independent within a cluster, as in every family that may miss some.
-
-    Args:
-        tree: a fit of a mixture with its data.
-
-    Returns:
-        Name of the data site to two arrays of its shape, NaN for cells that are names; None where the
-            clusters have no typical cells.
-    """
-    aligned = aligned_clusters(tree)
-    model, probs = model_of(aligned), _memberships(aligned)
-    draws = parameters_of(aligned, MOST_DRAWS)
-    parts = _quantities(model, draws)
-    if not parts:
-        return None
-    (data,), name = fitted_data(aligned), model.data_names[0]
-    first, second = np.full(data.shape, np.nan), np.full(data.shape, np.nan)
-    for part, (values, spread) in zip(parts, over_draws(_arrays, draws, model, ()), strict=True):
-        if spread is None:
-            continue
-        values, spread = np.asarray(values)[0], np.asarray(spread)[0]
-        first[:, part.columns] = probs @ values.mean(0)
-        second[:, part.columns] = probs @ (values**2 + spread**2).mean(0)
-    return {name: (first, np.sqrt(np.maximum(second - first**2, 0.0)))}
 
 
 def _directions(tree: xr.DataTree, count: int) -> pd.DataFrame:
@@ -395,18 +351,22 @@ def _typical_rows(
         return table
     most = int(np.clip(_SCORED_ROWS // len(probs), 1, _SCORED_DRAWS))
     try:
-        scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), model, data))[0].mean(0)
+        of_rows = model.for_data(*data)
+        scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), of_rows, data))[0].mean(0)
     except ValueError as why_not:  # the model cannot tell: its labels are not summed out
         table = ranked([], ("cluster", "rank"), columns)
         table.attrs |= {"title": "Most typical rows", "note": f"not known: {why_not}"}
         return table
     cells = np.maximum(_cells_of_rows(data[0]), 1)
     scores, names, rows = scores / cells[:, None], row_names(aligned), []
+    gaps = np.isnan(data[0]).sum(1) if isinstance(data[0], np.ndarray) else np.zeros(len(cells), int)
+    note += "; rows with the fewest missing cells come first" if gaps.any() else ""
     for k in kept:
         members = np.flatnonzero(probs.argmax(1) == k)
-        order = members[np.argsort(-scores[members, k], kind="stable")][: asked.num_rows]
+        order = members[np.lexsort((-scores[members, k], gaps[members]))][: asked.num_rows]
         for rank, n in enumerate(order, start=1):
-            far = scores[order[0], k] - scores[n, k]
+            alike = gaps[n] == gaps[order[0]]  # cells differ in unit and spread: only equal numbers compare
+            far = scores[order[0], k] - scores[n, k] if alike else np.nan
             row = n if names is None else names[n]
             cell = {"row": row, "probability": probs[n, k], "distance": far}
             rows.append({"cluster": int(k), "rank": rank} | cell)

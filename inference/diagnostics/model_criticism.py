@@ -7,7 +7,8 @@ assessment of model fitness via realized discrepancies"). Values near 0 or 1 nam
 reproduce. They use the data twice and are therefore conservative. Missing cells are left out of the data
 and of their replications.
 
-The statistics of a feature are its mean, spread, extremes and quantiles, the share of zeros of counts, and,
+The statistics of a feature of words are the shares of its levels, of one of numbers its mean, spread,
+extremes and quantiles, the share of zeros of counts, and,
 where replications are of new rows, how many of its cells lie in the middle half and the middle nine tenths of
 their own predictive distributions, by their randomised rank among the replications (the probability integral
 transform; ties are broken at random). Replications at the latents of the fitted rows have followed these
@@ -27,23 +28,28 @@ anew; quantities that move depend on it. The computation is ArviZ's ``psense_sum
 dimension called ``component``, as mixtures do, so that it cannot be given a mixture's parameters unchanged.
 
 The weights must be good ones: their Pareto k below the threshold of LOO, and their effective sample size at
-least 100. The prior of components that hold no rows varies by hundreds of nats from draw to draw; then the
-weights rest on a handful of draws and what they move is noise.
+least 100. Where components without rows are left out of the prior, every draw must have the same number of
+parameters: a density has a unit, so that the power of one of more parameters favours or penalises them by
+whatever unit the data have.
 """
 
-from collections.abc import Sequence
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_stats import psense_summary
+from arviz_stats import psense, psense_summary
 from arviz_stats.base import array_stats
 
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.extension import extend
 from inference.results.files import model_of
-from inference.results.groups import group_of, thinned
+from inference.results.groups import group_of, labels_of, thinned
+from zoo.model import Model
 
 __all__ = [
     "STATISTICS",
@@ -84,6 +90,7 @@ def check_features(
     probability: float = 0.9,
     *,
     new_rows: bool = False,
+    levels: Mapping[str, Mapping[str, int]] | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Compare statistics of each feature, and correlations of pairs, observed and replicated.
@@ -94,6 +101,8 @@ def check_features(
         probability: content of the equal-tailed interval of the replications.
         new_rows: whether the replications are of new rows, not drawn at the latents of the fitted ones; then
             cells are ranked among them.
+        levels: of columns that hold words, by name: level to number. Their statistics are the shares of the
+            levels; of yes and no, that of yes.
         seed: of the ranks of tied cells.
 
     Returns:
@@ -116,8 +125,14 @@ def check_features(
     names = feature_names(x, column.rstrip("_0123456789"))
     both = np.concatenate([x.values[None].astype(float), flat])  # the data first
     found: dict[str, np.ndarray] = {}
+    words = np.array([name in (levels or {}) for name in names])
     for i in np.flatnonzero(~missing.all(axis=0)):
         cells = both[:, ~missing[:, i], i]
+        if words[i]:
+            of_column = list(levels[names[i]].items())
+            for level, number in of_column[-1:] if len(of_column) == 2 else of_column:
+                found[f"{names[i]}: share of {level}"] = (cells == number).mean(-1)
+            continue
         for statistic, function in STATISTICS.items():
             found[f"{names[i]}: {statistic}"] = function(cells, axis=-1)
         if (cells == np.round(cells)).all() and cells.min() >= 0 and len(np.unique(cells[0])) > 2:
@@ -126,7 +141,7 @@ def check_features(
             ranks = _ranks(cells, np.random.default_rng([seed, i]))
             for statistic, middle in _MIDDLES.items():
                 found[f"{names[i]}: {statistic}"] = (np.abs(ranks - 0.5) < middle / 2).mean(-1)
-    found |= _correlations(both, missing, names)
+    found |= _correlations(both, missing | words, names)
     return _compared(found, probability)
 
 
@@ -281,7 +296,8 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
     parts, verdicts = [], []
     for noun, (name, values) in zip(nouns, observed.items(), strict=True):
         fresh = model_of(tree).sums_out_locals
-        part = check_features(values, drawn[name], probability, new_rows=fresh, seed=seed)
+        levels = json.loads(values.attrs.get("levels", "{}"))
+        part = check_features(values, drawn[name], probability, new_rows=fresh, levels=levels, seed=seed)
         verdicts.append(judge_features(part))
         view = f"{name} " if nouns.count(noun) > 1 else ""
         parts.append(part.rename(index=lambda own, view=view: view + own))
@@ -295,6 +311,7 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
 _DENSITIES = ("lp", "objective")  # the densities themselves, which every power moves
 _ALPHAS = (0.99, 1.01)
 _LEAST_ESS = 100  # of the weights
+_MOST_SCALED = 4000  # draws that are weighted: more tell nothing new
 _MUCH = 0.05  # cumulative Jensen-Shannon distance
 
 
@@ -317,8 +334,9 @@ def prior_sensitivity(
         the log prior or likelihood over draws, nats), ``pareto_k``, ``good_k`` and ``ess``.
 
     Raises:
-        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies; a fit
-            that has not converged, or a prior whose weights are noise, unless ``force``.
+        ValueError: a fit that has no draws of its posterior, no such variables, or nothing that varies.
+            Unless ``force``: a fit that has not converged, a prior whose weights are noise, or a mixture
+            whose draws have different numbers of components with rows.
     """
     if kind_of(tree) != "sampling":
         raise ValueError(
@@ -332,6 +350,7 @@ def prior_sensitivity(
         )
         if not force:
             raise ValueError(f"{doubts[0]} (or force=True)")
+    tree = thinned(tree, _MOST_SCALED)
     posterior = group_of(tree, "posterior")
     unknown = [name for name in var_names or () if name not in posterior]
     if unknown:
@@ -344,32 +363,36 @@ def prior_sensitivity(
     }
     if not draws:
         raise ValueError("every quantity asked for is the same in all draws: nothing can move")
-    whole = tree if "log_prior" in tree.children else extend(tree, "log_prior")
+    missing = [name for name in ("log_likelihood", "log_prior") if name not in tree.children]
+    whole = extend(tree, *missing) if missing else tree
     groups = {name: group_of(whole, name) for name in ("log_likelihood", "log_prior")}
     reliability = _reliability(groups)
     bad = _noisy(reliability)
-    if "prior" in bad:
-        row, size = reliability.loc["prior"], posterior.sizes["chain"] * posterior.sizes["draw"]
-        reason = (
-            f"the weights of the prior rest on {row['ess']:.1f} of {size} draws (Pareto k "
-            f"{row['pareto_k']:.2f}), since the log prior varies by {row['deviation']:.0f} nats: what they "
-            "show would be noise"
+    remedy = "compare with a fit under another prior"
+    if spread := _numbers_of_parameters(tree):
+        doubts.append(
+            f"draws have between {spread[0]} and {spread[1]} components with rows, and the prior's density "
+            "is of their parameters alone: densities of different numbers of parameters have no common "
+            f"power; fit with as many components as hold rows, or {remedy}"
         )
-        if model_of(tree).occupied_site in posterior:
-            reason += "; components without rows are drawn from the prior: fit with as many as hold rows"
-        else:
-            reason += "; draw more, or compare with a fit under another prior"
-        doubts.append(reason)
-        if not force:
-            raise ValueError(f"{reason} (or force=True)")
+    elif "prior" in bad:
+        row, size = reliability.loc["prior"], posterior.sizes["chain"] * posterior.sizes["draw"]
+        weak = (
+            f"rest on {row['ess']:.1f} of {size} draws" if row["ess"] < _LEAST_ESS else "hang on single draws"
+        )
+        doubts.append(
+            f"the weights of the prior {weak} (Pareto k {row['pareto_k']:.2f}), since the log prior varies "
+            f"by {row['deviation']:.0f} nats: what they show would be noise; draw more, or {remedy}"
+        )
+    if doubts and not force:
+        raise ValueError(f"{doubts[-1]} (or force=True)")
     coords = {dim: posterior[dim] for dim in ("chain", "draw")}
     variables = xr.Dataset(draws, coords)
-    table = psense_summary(xr.DataTree.from_dict({"posterior": variables} | groups), alphas=_ALPHAS)
-    shuffled = _shuffled(groups["log_prior"])
-    noise = psense_summary(
-        xr.DataTree.from_dict({"posterior": variables} | groups | {"log_prior": shuffled}), alphas=_ALPHAS
-    )
-    table["prior_noise"] = noise["prior"]
+    with _no_messages():  # of issues, which the diagnosis and its noise tell better
+        table = psense_summary(xr.DataTree.from_dict({"posterior": variables} | groups), alphas=_ALPHAS)
+    shuffled = {"posterior": variables, "log_prior": _shuffled(groups["log_prior"])}
+    noise = psense(xr.DataTree.from_dict(shuffled), group="prior", alphas=_ALPHAS)
+    table["prior_noise"] = pd.Series({name: float(value) for name, value in noise.data_vars.items()}).round(3)
     distance, chance = (pd.to_numeric(table[name]) for name in ("prior", "prior_noise"))
     drowned = (distance > _MUCH) & (distance <= chance.max())
     table.loc[drowned, "diagnosis"] = "no more than noise"
@@ -378,6 +401,33 @@ def prior_sensitivity(
         doubts.append("the weights of the likelihood are noise, so its column is empty")
     table.attrs |= {"reliability": reliability, "note": "; ".join(doubts)}
     return table
+
+
+@contextmanager
+def _no_messages() -> Iterator[None]:
+    """ArviZ's log of power-scaling without messages."""
+    log = logging.getLogger(psense_summary.__module__)
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def _numbers_of_parameters(tree: xr.DataTree) -> tuple[int, int] | None:
+    """Fewest and most components with rows, where the log prior is of theirs alone; None: all draws have one.
+
+    A stick-breaking prior is of the sticks up to the last component with rows, whose place counts too.
+    """
+    model, posterior = model_of(tree), group_of(tree, "posterior")
+    if type(model).prior_of_occupied is Model.prior_of_occupied or model.occupied_site not in posterior:
+        return None
+    counts, labels = posterior[model.occupied_site], labels_of(tree)
+    varies = counts.min() < counts.max()
+    if model.truncation is not None and labels is not None:
+        last = labels.max(labels.dims[-1])
+        varies |= last.min() < last.max()
+    return (int(counts.min()), int(counts.max())) if varies else None
 
 
 def _reliability(groups: dict[str, xr.Dataset]) -> pd.DataFrame:

@@ -1,8 +1,10 @@
 """What the tables of `inference.diagnostics.profiles` share: intervals, names of columns, rows and data."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -11,6 +13,8 @@ from inference.convergence.identifiable import kind_of
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, group_of, restored_data
+from zoo.columns import Column
+from zoo.model import Model, TypicalCells
 
 __all__ = [
     "MOST_DRAWS",
@@ -22,6 +26,9 @@ __all__ = [
     "mean_of_held",
     "names_along",
     "parameters_of",
+    "place_in_words",
+    "quantities_of",
+    "quantity_in_words",
     "ranked",
     "row_names",
 ]
@@ -168,3 +175,51 @@ def kind_in_words(tree: xr.DataTree) -> str:
         "variational": "intervals are of the approximation q, usually too narrow",
         "point": "a point estimate has no intervals",
     }[kind_of(tree)]
+
+
+def quantities_of(model: Model, draws: Mapping[str, np.ndarray]) -> list[TypicalCells]:
+    """What the typical cells of a model are, and their columns, without computing any.
+
+    Args:
+        model: the model.
+        draws: of its parameters, leading dims (chain, draw).
+
+    Returns:
+        As `zoo.model.Model.typical_cells`, values and spread None.
+    """
+    found: list[TypicalCells] = []
+
+    def note(values: Mapping[str, Any]) -> None:
+        found.extend(part._replace(values=None, spread=None) for part in model.typical_cells(values))
+
+    jax.eval_shape(note, {name: value[0, 0] for name, value in draws.items()})
+    return found
+
+
+def quantity_in_words(quantity: str, column: Column | None) -> str:
+    """A quantity of typical cells in the words of the column that was read.
+
+    Args:
+        quantity: such as ``"mean"`` or ``"probability of 1"``.
+        column: what the column holds; None: it was a column of numbers.
+    """
+    if column is not None and column.origin is not None:
+        return f"{quantity}, days since {column.origin[:10]}"
+    if column is not None and len(column.levels) == 2 and quantity == "probability of 1":
+        return f"probability of {column.levels[1]}"
+    return quantity
+
+
+def place_in_words(column: str, quantity: str) -> str:
+    """Word a quantity of a column: the column alone for its mean, ``COLUMN: LEVEL`` for a probability.
+
+    Args:
+        column: its name.
+        quantity: as of `quantity_in_words`.
+    """
+    kind, _, rest = quantity.partition(", ")
+    if kind == "mean":
+        return f"{column} ({rest})" if rest else column
+    if quantity.startswith("probability of "):
+        return f"{column}: {quantity.removeprefix('probability of ')}"
+    return f"{column} ({quantity})"

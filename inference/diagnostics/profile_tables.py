@@ -12,19 +12,16 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of
-from inference.diagnostics.cluster_profiles import cluster_tables, mixed_cells, starts_table
-from inference.diagnostics.profile_parts import Asked, column_names, fitted_data, ranked, row_names
+from inference.diagnostics.cluster_profiles import cluster_tables, starts_table
+from inference.diagnostics.filled_cells import filled_cells
+from inference.diagnostics.profile_parts import Asked, place_in_words
 from inference.diagnostics.projection_profiles import projection_tables
 from inference.diagnostics.topic_profiles import topic_tables
-from inference.prediction import predict
 from inference.results.files import model_of
-from inference.results.groups import thinned
 from zoo.checks import check_size
-from zoo.model import Model
 
 __all__ = ["profile_cells", "profile_text", "profiles"]
 
-_MOST_DRAWS = 200  # of a sampler, by which cells are filled in
 _MOST_COLUMNS = 12  # of a printed table
 _MOST_CLUSTERS = 8
 _MOST_TOPICS = 20
@@ -45,8 +42,9 @@ def profiles(
     ``"clusters"``: index ``cluster``, the largest first; columns ``share`` of the rows, ``lb``, ``ub``, and
     ``rows`` (expected number). Clusters that hold less than half a row are left out; the note counts them.
 
-    ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (under this fit) and, of an
-    ascent from several starts, ``starts`` (how many starts within 2 nats of the best end with so many).
+    ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (NaN of an estimate, and of
+    one q whose other starts found other numbers) and, of an ascent from several starts, ``starts`` (how many
+    end with so many) and ``behind`` (nats from the best of these to the best of all).
 
     ``"cluster_values"``: index ``cluster``, ``column`` (name), ``quantity`` (``"mean"``, ``"rate"``,
     ``"probability of 1"``, ...); columns ``mean``, ``lb``, ``ub``, ``spread`` (standard deviation of cells
@@ -98,7 +96,8 @@ def profiles(
     Any fit:
 
     ``"filled_cells"``: index ``view``, ``row``, ``column``; columns ``mean``, ``sd``: the expectation of each
-    missing cell given the observed ones. Only where the fitted data have missing cells that the model fills.
+    missing cell given the observed ones; where cells are words or dates also ``value`` (the nearest one) and
+    ``probability`` (of the word). Only where the fitted data have missing cells that the model fills.
 
     ``"starts"``: of an ascent from several starts, index ``start``; columns ``objective``, ``behind`` (nats
     below the best), ``occupied`` (clusters, where there are any), the best first.
@@ -132,7 +131,7 @@ def profiles(
         found |= topic_tables(tree, asked)
     if "rotation" in model.symmetries:
         found |= projection_tables(tree, asked)
-    filled, starts = _filled_cells(tree), starts_table(tree)
+    filled, starts = filled_cells(tree), starts_table(tree)
     found |= {} if filled is None else {"filled_cells": filled}
     found |= {} if starts is None else {"starts": starts}
     for table in found.values():
@@ -145,57 +144,6 @@ def _provisional(tree: xr.DataTree) -> str:
     if int(tree.attrs.get("converged", 1)):
         return ""
     return f"this fit has not converged ({tree.attrs.get('stop_reason', 'no reason recorded')})"
-
-
-def _filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
-    """Expectations of the missing cells; None where there are none, or the model fills none."""
-    data, model = fitted_data(tree), model_of(tree)
-    if data is None:
-        return None
-    gaps = {
-        name: np.isnan(part)
-        for name, part in zip(model.data_names, data, strict=True)
-        if isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind == "f" and np.isnan(part).any()
-    }
-    if not gaps:
-        return None
-    few, rows, unnamed = thinned(tree, _MOST_DRAWS), [], 0
-    if len(model.predicted_dims) == 1:  # predict gives clusters
-        found = mixed_cells(few)
-        names = tuple(gaps) if found is not None else ()
-    else:
-        names = tuple(gaps)
-        found = {name: _predicted(few, model, data, name, gaps[name]) for name in names}
-    labels = row_names(tree)
-    for name in names:
-        columns, (mean, deviation) = column_names(tree, name, gaps[name].shape[1]), found[name]
-        for n, d in np.argwhere(gaps[name]):
-            if np.isnan(mean[n, d]):
-                unnamed += 1
-                continue
-            key = {"view": name, "row": n if labels is None else labels[n], "column": columns[d]}
-            rows.append(key | {"mean": mean[n, d], "sd": deviation[n, d]})
-    table = ranked(rows, ("view", "row", "column"), ("mean", "sd"))
-    note = "expectation of each missing cell given the observed ones of its row, and its standard deviation"
-    note += f"; {unnamed} cells are not filled: they are names, or their row has no answer" if unnamed else ""
-    table.attrs |= {"title": "Missing cells filled in", "note": note}
-    return table
-
-
-def _predicted(
-    tree: xr.DataTree, model: Model, data: tuple, name: str, gaps: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the missing cells of a part, the shape of the part."""
-    chosen = [what for what in (*model.completions(), None) if model.predicted_part(what) == name]
-    mean, deviation = (np.full(gaps.shape, np.nan) for _ in range(2))
-    rows = np.flatnonzero(gaps.any(1))
-    if not chosen or not rows.size:
-        return mean, deviation
-    parts = tuple(part[rows] for part in data)
-    found = predict(tree, *parts, what=chosen[0])
-    if found.shape[1] == gaps.shape[1]:
-        mean[rows], deviation[rows] = found.to_numpy(), found["standard_deviation"].to_numpy()
-    return mean, deviation
 
 
 def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -305,21 +253,18 @@ def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
     found.append("What sets each apart: its value (the others')")
     for cluster, rows in list(apart.groupby(level="cluster", sort=False))[:_MOST_CLUSTERS]:
         named = zip(rows["column"], rows["quantity"], rows["mean"], rows["others"], strict=True)
-        cells = [f"{_place(c, q)} {_cell(mean, '')} ({_cell(others, '')})" for c, q, mean, others in named]
+        cells = [
+            f"{place_in_words(c, q)} {_cell(mean, '')} ({_cell(others, '')})" for c, q, mean, others in named
+        ]
         found.append(f"  cluster {cluster}: {', '.join(cells)}")
     return found
-
-
-def _place(column: str, quantity: str) -> str:
-    """A column, with the quantity unless it is the mean."""
-    return column if quantity == "mean" else f"{column} ({quantity})"
 
 
 def _wide(values: pd.DataFrame, clusters: pd.Index) -> pd.DataFrame:
     """A row a quantity of a column of the data, a column a cluster."""
     cells = profile_cells(values)["mean"]
     places = list(dict.fromkeys(values.index.droplevel("cluster")))
-    rows = {_place(*place): [cells.get((k, *place), "-") for k in clusters] for place in places}
+    rows = {place_in_words(*place): [cells.get((k, *place), "-") for k in clusters] for place in places}
     return pd.DataFrame.from_dict(rows, orient="index", columns=clusters)
 
 

@@ -209,8 +209,9 @@ def _loadings(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.Data
             sign = np.nan if kind == "point" else sure[d, k]
             rows.append(key | {name: part[d, k] for name, part in found.items()} | {"probability": sign})
     table = ranked(rows, ("view", "column", "latent"), ("mean", "lb", "ub", "probability"))
-    note = "of all draws turned to one orientation, the signs of a latent are a convention; probability: "
-    note += f"that the sign is right; {kind_in_words(aligned)}"
+    turned = "turned to the principal axes" if kind == "point" else "of all draws turned to one orientation"
+    note = f"{turned}, the signs of a latent are a convention; probability: that the sign is right; "
+    note += kind_in_words(aligned)
     table.attrs |= {"title": "Loadings of the columns", "note": note}
     return table
 

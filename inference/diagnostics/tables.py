@@ -158,12 +158,18 @@ def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.Da
     table = table[(rank <= most).to_numpy()]
     styles = {"ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
     columns = {
-        name: [cell if isinstance(cell, str) else f"{cell:{styles.get(name, '.4g')}}" for cell in table[name]]
-        for name in table.columns
+        name: [_in_print(cell, styles.get(name, ".4g")) for cell in table[name]] for name in table.columns
     }
     cells = pd.DataFrame(columns, index=table.index)
     cells.attrs["not_shown"] = f"Not shown: {parts} (of each, {which} are shown)." if parts else ""
     return cells
+
+
+def _in_print(cell: str | float, style: str) -> str:
+    """A cell of a printed table; what is not known is a dash."""
+    if isinstance(cell, str):
+        return cell
+    return "-" if np.isnan(cell) else f"{cell:{style}}"
 
 
 def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:

@@ -12,6 +12,8 @@ from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 __all__ = ["SMALL_STEPS", "five_small_gains", "has_converged"]
 
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
+_FEWEST_NOISY = 100  # iterations, below which noise hides a rise
+_SHORTEST_STRETCH = 50  # iterations of a noisy objective that are averaged, where there are as many
 
 
 def five_small_gains(
@@ -72,16 +74,20 @@ def _last_objective(run: AscentRun, tree: xr.DataTree) -> float:
 
 
 def _has_levelled(objective: np.ndarray, max_iterations: int) -> tuple[bool, str]:
-    """Whether a noisy objective has levelled: its last two tenths differ by under two standard errors."""
+    """Whether a noisy objective has levelled: its last two stretches differ by under two standard errors.
+
+    A stretch is a tenth of the run and at least 50 iterations: in the few of a short run's tenth a rise of
+    hundreds of nats is lost in the noise.
+    """
     objective = objective[np.isfinite(objective)]
-    tenth = max(objective.size // 10, 2)
-    if objective.size < 2 * tenth:
+    if objective.size < _FEWEST_NOISY:
         return False, f"{objective.size} iterations are too few to judge by; raise max_iterations"
+    tenth = max(objective.size // 10, _SHORTEST_STRETCH)
     before, after = objective[-2 * tenth : -tenth], objective[-tenth:]
     error = np.sqrt(before.var(ddof=1) / tenth + after.var(ddof=1) / tenth)
     rise = after.mean() - before.mean()
     advice = (
-        f"the objective still rose by {rise:.3g} nats over the last tenth of the run; raise "
+        f"the objective still rose by {rise:.3g} nats over the last {tenth} iterations; raise "
         f"max_iterations or step_size"
     )
     return bool(objective.size >= max_iterations and rise < 2 * error), advice

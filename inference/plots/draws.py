@@ -5,6 +5,7 @@ that every picture can be read and none hangs; ArviZ's functions, given a fit as
 (`inference.diagnostics.for_arviz` gives them what they can draw well).
 """
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -325,6 +326,10 @@ def plot_ppc(
         known = np.isfinite(x)
         replicas = drawn[site].transpose("chain", "draw", "observation", ...).values[..., place]
         _draw_replicas(axis, x[known], replicas.reshape(-1, len(x))[:, known].astype(float))
+        levels = json.loads(observed[site].attrs.get("levels", "{}")).get(name)
+        if levels:
+            words = [literal(word) for word in levels]
+            axis.set_xticks(list(levels.values()), words, rotation=30, ha="right")
         axis.set_xlabel(literal(name), fontsize=8)
         axis.tick_params(labelsize=7)
         axis.spines[["top", "right"]].set_visible(False)

@@ -94,6 +94,7 @@ def plot_objective(tree: xr.DataTree) -> Figure:
     if len(panels) > 1:
         axes[1].set(ylabel="occupied components", ylim=(0, 1.15 * np.nanmax(trace[counted].values) + 0.5))
         axes[1].yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[-1].set_xlabel("sweep (warm-up included)" if sampling else "iteration")
     named = objective.get_legend_handles_labels()
     if named[0]:

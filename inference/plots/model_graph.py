@@ -51,6 +51,8 @@ _NAMES = {
     "TransformedDistribution": "Normal, zero-padded",
     "ObservedCells": "Normal, cells seen",
     "DecidedOutputs": "sign of the utility",
+    "IncompleteRows": "Normal, cells seen",
+    "_ProductRow": "a family a column",
     "TopicCounts": "Multinomial, by topic",
     "TopicTotals": "sum over topics",
 }
@@ -313,6 +315,8 @@ def _rows(
         row = [name for name in parents if height(name) == level]
         # a wide row becomes two, every second symbol that is free to move in the upper one
         upper = [name for name in row if name not in framed][::2] if len(row) > _WIDEST else []
+        if len(row) - len(upper) > _WIDEST:  # one plate takes all the room
+            upper = [name for name in row if not parents[name]][::2]
         rows += [part for part in (upper, [name for name in row if name not in upper]) if part]
     return rows
 
@@ -428,17 +432,35 @@ def _coordinates(
     walls = _differences(index, apart)
     at = _centred(rows)
     start = np.array([at.get(slot, 0.0) for slot in index])
-    solution = minimize(
-        lambda x: (0.5 * x @ hessian @ x, hessian @ x),
-        start,
-        jac=True,
-        method="SLSQP",
-        constraints={"type": "ineq", "fun": lambda x: walls @ x - limits, "jac": lambda x: walls},
-        options={"maxiter": 1000, "ftol": 1e-10},
-    )
+    for begin in (start, _packed(index, apart)):  # the second keeps all distances
+        solution = minimize(
+            lambda x: (0.5 * x @ hessian @ x, hessian @ x),
+            begin,
+            jac=True,
+            method="SLSQP",
+            constraints={"type": "ineq", "fun": lambda x: walls @ x - limits, "jac": lambda x: walls},
+            options={"maxiter": 1000, "ftol": 1e-10},
+        )
+        if solution.success and (walls @ solution.x >= limits - 1e-6).all():
+            break
+    else:
+        solution.x = begin
+        solution.fun = 0.5 * begin @ hessian @ begin
     x = [round(float(value), 4) for value in solution.x]
     frames = {plate: (x[index["left", plate]], x[index["right", plate]]) for plate in plates}
     return {slot: x[index[slot]] for slot in slots}, frames, round(float(solution.fun), 6)
+
+
+def _packed(index: Mapping[Hashable, int], apart: Sequence[tuple[Hashable, Hashable, float]]) -> np.ndarray:
+    """Coordinates that keep all distances, every slot as far to the left as they let it, about zero."""
+    x = np.zeros(len(index))
+    for _ in index:  # longest paths: as many rounds as a path has steps at most
+        before = x.copy()
+        for one, other, distance in apart:
+            x[index[other]] = max(x[index[other]], x[index[one]] + distance)
+        if (x == before).all():
+            break
+    return x - x.mean()
 
 
 def _differences(index: Mapping[Hashable, int], pairs: Sequence[tuple]) -> np.ndarray:
@@ -508,7 +530,10 @@ def _draw_symbol(axis: Axes, name: str, place: tuple[float, float], graph: Graph
     }
     corner = (x - _BOX[0] / 2, y - _BOX[1] / 2)
     axis.add_patch(FancyBboxPatch(corner, *_BOX, edgecolor="0.1", linewidth=1.1, zorder=3, **style))
-    dims = " × ".join(dim.removesuffix("_2") if i else dim for i, dim in enumerate(graph.dims.get(name, ())))
+    held = list(graph.dims.get(name, ()))
+    plain = [dim.removesuffix("_2") for dim in held]
+    pairs = zip(plain, held, strict=True)
+    dims = " × ".join(own if own in held[:i] else dim for i, (own, dim) in enumerate(pairs))
     lines = [(name, 9.0, "black"), (kind, 8.0, "0.15")] + ([(dims, 7.0, "0.35")] if dims else [])
     for i, (words, size, colour) in enumerate(lines):
         level = y + 0.088 * ((len(lines) - 1) / 2 - i)

@@ -6,16 +6,18 @@ which the mean loadings are orthogonal, the strongest first; their signs are a c
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from inference.convergence.identifiable import draws_of, kind_of
-from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, literal
+from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import loadings_of, thinned
+from inference.results.groups import loadings_of, stored_columns, thinned
 from inference.symmetry.rotation import align_rotation
 from zoo.checks import check_size
 
@@ -26,6 +28,7 @@ _MOST_FEATURES = 30
 _MOST_LATENTS = 6
 _MOST_ARROWS = 12
 _MOST_ROWS = 2000
+_MOST_CLASSES = 12  # told apart by colour and marker
 _MOST_BARS = 150  # rows with bars; above it they would cover each other
 
 
@@ -72,7 +75,13 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     return figure
 
 
-def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1), *, ax: Axes | None = None) -> Figure:
+def plot_biplot(
+    tree: xr.DataTree,
+    latents: Sequence[int] = (0, 1),
+    *,
+    colour_by: str | Sequence[Any] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """Plot rows as points and features as arrows on the plane of two latents.
 
     Bars are one posterior standard deviation of a row's scores, where there are few enough rows to see them;
@@ -81,6 +90,9 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1), *, ax: Axes 
     Args:
         tree: a fit of a projection with latents; without loadings (kernel PCA) only the rows are drawn.
         latents: the two latents.
+        colour_by: what the colours of the rows show: a column of the fitted data by its name, or a value for
+            each fitted row. Words, and numbers of at most eight values, get a colour and a marker each, other
+            numbers a scale; rows without a value are hollow.
         ax: axes to draw into; None: a new figure.
 
     Returns:
@@ -88,7 +100,8 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1), *, ax: Axes 
         selection is drawn.
 
     Raises:
-        ValueError: no such two latents, or the fit holds no latents.
+        ValueError: no such two latents, the fit holds no latents, no such column, or another number of values
+            than of rows.
     """
     aligned = _aligned(tree)
     mean, sd = _scores(aligned)
@@ -96,7 +109,8 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1), *, ax: Axes 
     draws, names, view = np.zeros((1, 0, mean.shape[1])), [], np.zeros(0, int)
     if loadings_of(aligned):
         draws, names, view = _stacked(aligned)
-    rows = np.unique(np.linspace(0, len(mean) - 1, min(len(mean), _MOST_ROWS)).astype(int))
+    num_rows = len(mean)
+    rows = np.unique(np.linspace(0, num_rows - 1, min(num_rows, _MOST_ROWS)).astype(int))
     mean, sd = mean[rows][:, [first, second]], None if sd is None else sd[rows][:, [first, second]]
     tips = draws[:, :, [first, second]]
     centre = tips.mean(0)
@@ -106,7 +120,14 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1), *, ax: Axes 
     if sd is not None and len(mean) <= _MOST_BARS:
         style = {"fmt": "none", "ecolor": "0.8", "linewidth": 0.7, "zorder": 1}
         axis.errorbar(*mean.T, xerr=sd[:, 0], yerr=sd[:, 1], **style)
-    axis.scatter(*mean.T, s=float(np.clip(3000 / len(mean), 3, 18)), color="0.45", zorder=2, label="rows")
+    size = float(np.clip(3000 / len(mean), 3, 18))
+    if colour_by is None:
+        axis.scatter(*mean.T, s=size, color="0.45", zorder=2, label="rows")
+    else:
+        name, values = _values_of_rows(tree, colour_by, num_rows)
+        _draw_coloured(axis, mean, values[rows], name, size)
+        if values.dtype == object:
+            legend_of(figure, axis, ax, "outside lower center", ncols=4)
     named = np.argsort(-np.linalg.norm(centre, axis=1), kind="stable")[:_MOST_ARROWS]
     some = tips[np.linspace(0, len(tips) - 1, min(len(tips), 60)).astype(int)]
     for i in named:
@@ -124,6 +145,66 @@ def plot_biplot(tree: xr.DataTree, latents: Sequence[int] = (0, 1), *, ax: Axes 
     title = ("Rows and features" if names else "Rows") + (f" ({'; '.join(notes)})" if notes else "")
     axis.set_title(title, fontsize=9, loc="left")
     return figure
+
+
+def _values_of_rows(tree: xr.DataTree, colour_by: Any, num_rows: int) -> tuple[str, np.ndarray]:
+    """The name and the values of what colours the rows: floats for a scale, words (objects) for classes."""
+    name = ""
+    if isinstance(colour_by, str):
+        name, values = colour_by, _column(tree, colour_by)
+    else:
+        values = pd.Series(colour_by)
+        name, values = str(values.name or ""), values.to_numpy()
+    if values.shape != (num_rows,):
+        raise ValueError(
+            f"colour_by must have a value for each of {num_rows} fitted rows; got {values.shape}"
+        )
+    known = pd.Series(values).dropna()
+    if pd.api.types.is_numeric_dtype(known) and known.nunique() > len(COLOURS):
+        return name, values.astype(float)
+    words = pd.Series(values).map(lambda value: f"{value:g}" if isinstance(value, float) else str(value))
+    words[pd.isna(values)] = None
+    if words.nunique() > _MOST_CLASSES:
+        raise ValueError(
+            f"colour_by has {words.nunique()} different values, which no reader tells apart by colour: join "
+            f"them to at most {_MOST_CLASSES} classes"
+        )
+    return name, words.astype(object).to_numpy()
+
+
+def _column(tree: xr.DataTree, column: str) -> np.ndarray:
+    """A column of the fitted data by its name, words where it held words."""
+    model, known = model_of(tree), []
+    held = tree["observed_data"].to_dataset() if "observed_data" in tree.children else xr.Dataset()
+    for part, read in zip(model.data_names, stored_columns(tree, model), strict=True):
+        if part not in held or held[part].ndim != 2:
+            continue
+        labels = held[part][held[part].dims[1]].values.tolist() if held[part].dims[1] in held.coords else []
+        known += labels
+        if column in map(str, labels):
+            values = held[part].to_numpy()[:, [str(label) for label in labels].index(column)]
+            levels = {} if read is None else read.level_numbers.get(column, {})
+            names = {float(number): level for level, number in levels.items()}
+            return np.array([names.get(value) for value in values], object) if names else values
+    raise ValueError(
+        f"colour_by names {column!r}, which is no column of the data that this fit holds"
+        + (f": there are {', '.join(map(str, known[:20]))}" if known else "")
+    )
+
+
+def _draw_coloured(axis: Axes, points: np.ndarray, values: np.ndarray, name: str, size: float) -> None:
+    """Draw rows as points in the colours of their values, hollow where there is none."""
+    style = {"s": size, "zorder": 2}
+    none = pd.isna(values)
+    axis.scatter(*points[none].T, facecolors="none", edgecolors="0.45", **style)
+    if values.dtype != object:
+        drawn = axis.scatter(*points[~none].T, c=values[~none].astype(float), cmap="viridis", **style)
+        axis.figure.colorbar(drawn, ax=axis, label=literal(name), shrink=0.8)
+        return
+    for place, word in enumerate(sorted(set(values[~none]))):
+        own, colour = values == word, COLOURS[place % len(COLOURS)]
+        label = literal(f"{name}: {word}" if name else word)
+        axis.scatter(*points[own].T, color=colour, marker=MARKERS[place % len(MARKERS)], label=label, **style)
 
 
 def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> None:

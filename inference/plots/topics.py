@@ -28,6 +28,7 @@ from zoo.checks import check_size
 __all__ = ["plot_clusters", "plot_document_check", "plot_document_clusters", "plot_topics"]
 
 _MOST_WORDS = 6  # named in a picture
+_LEAST_SHARE = 0.005  # of the tokens, of a topic that is drawn
 _FAR = 3.0  # standard deviations of the replications
 
 
@@ -167,7 +168,8 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         most: topics drawn.
 
     Returns:
-        The figure; the share of the fitted documents' tokens is above each panel.
+        The figure; the share of the fitted documents' tokens is above each panel. Topics that hold next to no
+            tokens, less than 0.5 %, have the words of their prior and are not drawn.
 
     Raises:
         ValueError: a fit of no topic model or without its documents, or a number below one.
@@ -176,7 +178,9 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         check_size(name, value)
     words = topic_words(tree)
     share = token_share_draws(align_topics(thinned(tree, MOST_DRAWS))).mean(0)  # as in profiles
-    order = np.argsort(-share, kind="stable")[:most]
+    order = np.argsort(-share, kind="stable")
+    used = order[share[order] >= _LEAST_SHARE]
+    order, unused = (used[:most], len(order) - len(used)) if len(used) else (order[:most], 0)
     num_words = min(num_words, words.shape[1])
     size = (2.3, 0.6 + 0.19 * num_words)
     figure, grid = figure_with_grid(len(order), num_columns, (0.0, 0.0), size, sharex=True)
@@ -189,8 +193,11 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         axis.tick_params(axis="x", labelsize=7, labelbottom=True)
         axis.set_title(f"topic {words.index[topic]}: {share[topic]:.0%} of tokens", fontsize=8, loc="left")
         axis.set_xlabel("probability", fontsize=7)
-    if len(order) < len(share):
-        figure.suptitle(f"the {len(order)} of {len(share)} topics with the largest shares", fontsize=8)
+    notes = [f"not drawn: {unused} topics with less than {_LEAST_SHARE:.1%} of the tokens"] if unused else []
+    if len(order) + unused < len(share):
+        notes.insert(0, f"the {len(order)} of {len(share)} topics with the largest shares")
+    if notes:
+        figure.suptitle("; ".join(notes), fontsize=8)
     return figure
 
 

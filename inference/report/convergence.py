@@ -34,7 +34,9 @@ def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
     table = summary(tree)
     cells = summary_cells(table, _MOST_OF_A_VARIABLE)
     ends = {name: f"{_END[name[-3:]]} %" for name in cells.columns if name[-3:] in _END}
-    said = f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()
+    numbered = cells.index.str.contains("[", regex=False).any()
+    rule = "Labels and axes are numbered from 0, ranks from 1." if numbered else ""
+    said = " ".join(filter(None, (cells.attrs["not_shown"], table.attrs["note"], rule)))
     cells = cells.rename(columns=ends).rename_axis("quantity")
     sizes = draws_of(tree).sizes
     blocks: list = list(own)

@@ -12,6 +12,7 @@ from inference.component_subspaces import (
 )
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
+from inference.diagnostics.profile_parts import place_in_words
 from inference.diagnostics.profile_tables import profile_cells, profiles
 from inference.plots.components import (
     plot_component_similarity,
@@ -71,35 +72,46 @@ def _shown(table: pd.DataFrame, key: str) -> Table | Paragraph:
     """A table of `profiles` as a reader sees it: typical values and loadings side by side, long ones cut."""
     if table.empty:
         return Paragraph(f"{table.attrs.get('title', key)}: {table.attrs.get('note', 'none')}.")
-    cells, note = profile_cells(table), str(table.attrs.get("note", ""))
+    cells, notes = profile_cells(table), str(table.attrs.get("note", "")).split("; ")
+    cells = cells.loc[:, ~(cells == "-").all()]
+    if {"column", "quantity"} <= {*cells.index.names, *cells.columns}:
+        if cells.reset_index()["quantity"].str.startswith("probability of").any():
+            notes.insert(1, "NAME: VALUE is the probability of that value")
+        cells = _with_places(cells)
     if (across := _ACROSS.get(key)) and table.index.nlevels > 1:
         level, most = across
         number = len(dict.fromkeys(table.index.get_level_values(level)))
         cells = _wide(cells["mean"], level, most)
-        note += f"; the first {most} of {number} {level}s" if number > most else ""
+        notes += [f"the first {most} of {number} {level}s"] if number > most else []
     if len(cells) > _MOST_LINES:
-        note += f"; the first {_MOST_LINES} of {len(cells)} rows"
+        notes.append(f"the first {_MOST_LINES} of {len(cells)} rows")
         cells = cells.head(_MOST_LINES)
     names = [name for name in cells.index.names if name is not None]
     single = [
         name for name in names if name in ("view",) and len(set(cells.index.get_level_values(name))) == 1
     ]
     cells = cells.droplevel(single) if single and cells.index.nlevels > len(single) else cells
+    hidden = {str(name) for name in table.columns} - {str(name) for name in cells.columns}
+    note = "; ".join(clause for clause in notes if clause.partition(":")[0] not in hidden)
     return Table(str(table.attrs.get("title", key)), cells, _DECISIVE.get(key, ()), note)
+
+
+def _with_places(cells: pd.DataFrame) -> pd.DataFrame:
+    """Column and quantity as one: ``age``, ``visits (rate)``, ``town: Ulm``."""
+    levels = list(cells.index.names)
+    flat = cells.reset_index()
+    flat["column"] = [place_in_words(*pair) for pair in zip(flat["column"], flat["quantity"], strict=True)]
+    return flat.drop(columns="quantity").set_index([name for name in levels if name != "quantity"])
 
 
 def _wide(means: pd.Series, level: str, most: int) -> pd.DataFrame:
     """Means with their intervals, a column for each cluster or latent, in the order of the table."""
     kept = list(dict.fromkeys(means.index.get_level_values(level)))[:most]
-    rest = [name for name in means.index.names if name != level]
     rows = means.index.droplevel(level).unique()
     columns = {
         f"{level} {number}": means.xs(number, level=level).reindex(rows).fillna("-") for number in kept
     }
-    frame = pd.DataFrame(columns, index=rows)
-    if "quantity" in rest and set(rows.get_level_values("quantity")) == {"mean"}:
-        frame = frame.droplevel("quantity")
-    return frame
+    return pd.DataFrame(columns, index=rows)
 
 
 def _cluster_pictures(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
@@ -143,7 +155,7 @@ _ACROSS = {"cluster_values": ("cluster", 8), "loadings": ("latent", 8)}
 _DECISIVE = {
     "clusters": ("share", "rows"),
     "topics": ("share", "words"),
-    "num_clusters": ("probability", "starts"),
+    "num_clusters": ("probability", "starts", "behind"),
     "cluster_differences": ("column", "difference"),
     "cluster_rows": ("row", "probability"),
     "latents": ("share",),
@@ -153,7 +165,7 @@ _DECISIVE = {
 }
 _ORDER = (  # keys of `profiles` and the pictures that follow them
     (("clusters", "num_clusters", "cluster_values", "cluster_differences"), _cluster_pictures),
-    (("cluster_rows", "cluster_directions"), _together),
+    (("cluster_rows",), _together),
     (("topics", "cluster_topics", "topic_documents"), _topic_pictures),
     (("latents", "loadings", "columns", "canonical_correlations", "extreme_rows"), _projection_pictures),
     (("filled_cells", "starts"), lambda tree: []),
@@ -217,7 +229,7 @@ def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
     columns["rows in common"] = overlap.to_numpy()[above]
     index = [f"{first} and {second}" for first, second in zip(*above, strict=True)]
     caption = "Pairs of components: similarities, and which share of the first's rows the second would take"
-    table = Table(caption, pd.DataFrame(columns, index))
+    table = Table(caption, pd.DataFrame(columns, pd.Index(index, name="components")))
     caption = "Similarity of components by both kernels of the prior and by the correlation of W W'."
     described = "no component has a direction"
     if np.isfinite(columns["products"]).any():

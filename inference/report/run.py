@@ -13,8 +13,9 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.diagnostics.verdicts import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
-from inference.report.page import Code, Front, Paragraph, Picture, Section, one_column
+from inference.report.page import Code, Front, Paragraph, Picture, Section, Table, one_column
 from inference.results.files import model_of
+from inference.results.groups import columns_of, stored_columns
 from zoo import MODELS
 from zoo.model import Model
 
@@ -80,12 +81,24 @@ def data_in_words(tree: xr.DataTree) -> str:
     said = run_facts(tree).get("data", "not stored in this fit")
     if "observed_data" in tree.children:
         cells = tree["observed_data"].to_dataset()
-        tables = [values for values in cells.data_vars.values() if values.ndim == 2]
-        names = [name for values in tables for name in _names(values)]
-        if 0 < len(names) <= _MOST_NAMES:
-            said += f" ({', '.join(names)})"
+        tables = {str(name): values for name, values in cells.data_vars.items() if values.ndim == 2}
+        names = {name: _names(values) for name, values in tables.items()}
+        listed = {
+            name: f" ({', '.join(own)})" if 0 < len(own) <= _MOST_NAMES else "" for name, own in names.items()
+        }
+        if len(tables) == 1:
+            said += "".join(listed.values())
+        elif tables:
+            said = f"{next(iter(tables.values())).shape[0]} rows; "
+            said += "; ".join(f"{name}: {_counted(values)}{listed[name]}" for name, values in tables.items())
     name = tree.attrs.get("data_name")
     return f"{name}: {said}" if name else said
+
+
+def _counted(values: xr.DataArray) -> str:
+    """The number of columns of a table, in the word for them."""
+    noun, size = str(values.dims[-1]).partition("_")[0], values.shape[1]
+    return f"{size} {noun}{'s' if size != 1 else ''}"
 
 
 def _names(values: xr.DataArray) -> list[str]:
@@ -209,6 +222,8 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     }[kind]
     counted, reason = (attrs.get(name, "not recorded") for name in ("num_iterations", "stop_reason"))
     facts["iterations"] = f"{counted}; stopped: {reason}"
+    if "looks" in attrs:
+        facts["looks"] = _looks(json.loads(attrs["looks"]))
     if "sampling_time" in attrs:
         facts["time"] = _duration(float(attrs["sampling_time"]))
     if "created_at" in attrs:
@@ -218,6 +233,15 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     versions = [(name, value) for name, value in attrs.items() if name.startswith("version_")]
     facts["versions"] = ", ".join(f"{name.removeprefix('version_')} {value}" for name, value in versions)
     return {name: value for name, value in facts.items() if value}
+
+
+def _looks(found: list[dict]) -> str:
+    """How often a run was looked at, and what was seen."""
+    if not found:
+        return "none: the run ended before the first"
+    passed = [str(number) for number, look in enumerate(found, start=1) if look["passed"]]
+    said = f"{len(found)}, every {found[0]['draws']} draws; passed: {', '.join(passed) or 'none'}"
+    return f"{said} (two in a row end the run); largest R-hat at the last {found[-1]['r_hat']:.3f}"
 
 
 def _duration(seconds: float) -> str:
@@ -230,7 +254,21 @@ def _duration(seconds: float) -> str:
 def run_section(tree: xr.DataTree) -> Section:
     """Return the section on the run: method, data, time, settings, and how to repeat it."""
     facts = one_column("The run", run_facts(tree))
-    return Section("Run", [facts, Paragraph("To repeat it:"), Code(_command(tree))])
+    return Section("Run", [facts, *_columns(tree), Paragraph("To repeat it:"), Code(_command(tree))])
+
+
+def _columns(tree: xr.DataTree) -> list[Table]:
+    """What the columns of tables were taken to hold; nothing of arrays."""
+    try:
+        table = columns_of(tree)
+    except ValueError:  # arrays, whose cells are taken as they are
+        return []
+    if table.index.get_level_values("data").nunique() == 1:
+        table = table.droplevel("data")
+    if not table["levels"].any():
+        table = table.drop(columns="levels")
+    note = "the kind decides the family; to read a column in another way: fit(..., families={COLUMN: KIND})"
+    return [Table("Columns, as they were read", table, ("kind",), note)]
 
 
 def _command(tree: xr.DataTree) -> str:
@@ -255,7 +293,10 @@ def _command(tree: xr.DataTree) -> str:
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
     if "observed_data" in tree.children:
         names = tree["observed_data"].data_vars
-        data = "".join(f'old["observed_data"]["{name}"].to_pandas(), ' for name in names)
+        numbers = _reads_words(tree)
+        lines += ["# the tables as they were read: words are the numbers of their levels"] if numbers else []
+        form = "to_numpy" if numbers else "to_pandas"
+        data = "".join(f'old["observed_data"]["{name}"].{form}(), ' for name in names)
     else:
         names = ", ".join(model_of(tree).data_names)
         lines.append(f"# the fit does not hold its data: {names}")
@@ -269,6 +310,12 @@ def _command(tree: xr.DataTree) -> str:
     call = f"tree = fit(model_of(old), {data}{listed})"
     whole = {"break_long_words": False, "break_on_hyphens": False}  # every line break is inside brackets
     return "\n".join([*lines, *textwrap.wrap(call, 90, subsequent_indent="    ", **whole)])
+
+
+def _reads_words(tree: xr.DataTree) -> bool:
+    """Whether a table of the fit held more than numbers, so that its cells were encoded."""
+    read = [columns for columns in stored_columns(tree, model_of(tree)) if columns is not None]
+    return any(column.levels or column.origin for columns in read for column in columns.kept)
 
 
 def _options(tree: xr.DataTree) -> dict:

@@ -338,6 +338,22 @@ class ComponentPrior(Assumptions):
         row = self.likelihood(parameters)
         return (TypicalCells("mean", columns, row.mean, jnp.sqrt(row.variance)),)
 
+    def cells_given(self, parameters: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
+        """Typical cells of rows under each component, given the cells of them that were observed.
+
+        Args:
+            parameters: of the components, shapes as in `parameter_dims`.
+            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+        Returns:
+            As `typical_cells`, values of shape (num_observations, num_components, num_columns), or with one
+                row for all where cells are independent given the component.
+        """
+        return tuple(
+            part._replace(values=part.values[None], spread=None if part.spread is None else part.spread[None])
+            for part in self.typical_cells(parameters)
+        )
+
     def log_evidence(self, statistics: Array) -> Array:
         """Log probability of the rows of each component with its parameters integrated out.
 

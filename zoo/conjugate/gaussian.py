@@ -56,6 +56,7 @@ from zoo.conjugate.missing_cells import (
     IncompleteFeatures,
     IncompleteRows,
     check_patterns,
+    conditionals_of,
     covariance_of_observed,
     features_of,
     log_predictive_of_observed,
@@ -289,6 +290,17 @@ class _FullGaussian(ComponentPrior):
         variances = jnp.diagonal(jnp.asarray(parameters["covariances"]), axis1=-2, axis2=-1)
         columns = np.arange(self.num_features)
         return (TypicalCells("mean", columns, jnp.asarray(parameters["locs"]), jnp.sqrt(variances)),)
+
+    def cells_given(self, parameters: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
+        """Means and deviations of missing cells given the others; see `ComponentPrior.cells_given`."""
+        if self.patterns is None:
+            return super().cells_given(parameters, x)
+        patterns, columns = jnp.asarray(self.patterns), np.arange(self.num_features)
+        found, place = conditionals_of(self.coefficients(parameters), patterns), places_of(x, patterns)
+        y = jnp.where(jnp.isnan(x), 0.0, x - self.center)
+        mean = jnp.einsum("nkij,nj->nki", found.matrix[place], y) + found.shift[place] + self.center
+        variances = jnp.diagonal(found.covariance, axis1=-2, axis2=-1)[place]
+        return (TypicalCells("mean", columns, mean, jnp.sqrt(variances)),)
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Array:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.

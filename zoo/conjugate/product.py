@@ -353,6 +353,14 @@ class Product(ComponentPrior):
             for part in family.typical_cells(self._own(parameters, number))
         )
 
+    def cells_given(self, parameters: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
+        """Those of the groups, with the columns in the whole table."""
+        return tuple(
+            part._replace(columns=np.asarray(group)[part.columns])
+            for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True))
+            for part in family.cells_given(self._own(parameters, number), x[:, np.asarray(group)])
+        )
+
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """Those of the groups."""
         return self._numbered(lambda number, family: family.deterministics(self._own(parameters, number)))

@@ -21,7 +21,7 @@ from jax import Array
 from numpyro.distributions.util import validate_sample
 
 from zoo.exponential_family.cells import FamilyCells
-from zoo.exponential_family.expectations import Nodes, over_latents
+from zoo.exponential_family.expectations import Nodes, over_latents, unit_nodes
 from zoo.exponential_family.family import Family
 from zoo.exponential_family.natural_params import RowMode, row_modes
 
@@ -29,6 +29,7 @@ __all__ = [
     "ComponentRows",
     "LocalPCA",
     "SparseScales",
+    "cells_of_prior",
     "expected_cells",
     "gaussian_latents",
     "laplace_latents",
@@ -171,6 +172,29 @@ def expected_cells(local: LocalPCA, x: Array, modes: RowMode) -> tuple[Array, Ar
     by_component = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), modes)
     moments = jax.lax.map(of_component, (local.loadings, local.offsets, by_component))
     return tuple(jnp.moveaxis(part, 0, 1) for part in moments)
+
+
+def cells_of_prior(local: LocalPCA) -> tuple[Array, Array]:
+    """Mean and variance of every cell under each component where no cell of its row is known.
+
+    As `expected_cells` of rows without an observed cell, whose latents have their prior: no mode is searched.
+
+    Args:
+        local: the components.
+
+    Returns:
+        Two arrays of shape (num_components, num_features).
+    """
+    if local.family.log_partition_form == "quadratic":
+        return local.offsets, jnp.sum(local.loadings**2, axis=-1) + local.family.variance(local.offsets)
+    points, weights, _ = unit_nodes(local.loadings.shape[-1])
+    points, weights = (jnp.asarray(part, local.loadings.dtype) for part in (points, weights))
+
+    def of_component(pair: tuple) -> tuple[Array, Array]:
+        loadings, offsets = pair
+        return local.family.expected_cells(points @ loadings.T + offsets, weights, weights, None)
+
+    return jax.lax.map(of_component, (local.loadings, local.offsets))
 
 
 class ComponentRows(dist.Distribution):

@@ -120,7 +120,7 @@ def test_a_fit_is_judged_on_the_data_that_it_was_made_for_and_on_others():
     assert found.good is False and "feature 1: largest" in found.reason
     assert found.num_replications >= 50 and {"p", "distance"} <= set(found.table.columns)
     with pytest.raises(ValueError, match="check_documents"):
-        check_predictions(fitted("lda"))
+        check_predictions(replaced(fitted("ppca"), observed_data=xr.Dataset({"count": ("nonzero", [1.0])})))
 
 
 def test_cells_are_not_ranked_among_replications_that_followed_them():
@@ -187,7 +187,7 @@ def test_a_prior_that_moves_nothing_and_one_that_moves_a_slope():
 
 @pytest.mark.filterwarnings("ignore")
 def test_weights_that_are_noise_are_refused():
-    """As of components without rows, whose prior varies by hundreds of nats."""
+    """As of parameters that the data leave to a wide prior: it varies by hundreds of nats."""
     tree = _with_log_prior(400.0)
     with pytest.raises(
         ValueError, match=r"the weights of the prior rest on \d+\.\d of 1600 draws .* by \d+ nats"
@@ -195,6 +195,31 @@ def test_weights_that_are_noise_are_refused():
         prior_sensitivity(tree)
     forced = prior_sensitivity(tree, force=True)
     assert judge_prior(forced)[0] is None and forced.attrs["reliability"].loc["prior", "ess"] < 100
+
+
+@pytest.mark.parametrize("numbers", [(2, 3), (2, 2)])
+def test_densities_of_different_numbers_of_parameters_are_not_scaled(numbers):
+    """Of a mixture the log prior is of the components with rows, and in the units of the data."""
+    rng, shape = np.random.default_rng(0), (4, 100)
+    slope = rng.normal(size=shape)
+    groups = {
+        "posterior": {"num_occupied": np.resize(numbers, shape), "concentration": np.exp(slope)},
+        "log_prior": {"log_prior": -0.1 * slope},
+        "log_likelihood": {"log_likelihood": -(slope**2)},
+    }
+    made = {
+        name: xr.Dataset({key: (("chain", "draw"), value) for key, value in held.items()})
+        for name, held in groups.items()
+    }
+    attrs = dict(fitted("mixture").attrs) | {"converged": 1, "method": "gibbs"}
+    constants = {"constant_data": fitted("mixture")["constant_data"].to_dataset()}
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | made | constants)
+    if numbers == (2, 3):
+        with pytest.raises(ValueError, match="between 2 and 3 components with rows, .* no common power"):
+            prior_sensitivity(tree)
+        assert judge_prior(prior_sensitivity(tree, force=True))[0] is None
+    else:
+        assert judge_prior(prior_sensitivity(tree))[0] is not None
 
 
 @pytest.mark.filterwarnings("ignore")

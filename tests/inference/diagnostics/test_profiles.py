@@ -13,7 +13,6 @@ import inference
 import zoo
 from inference.diagnostics import occupied, profile_cells, profile_text, profiles, summary
 from inference.diagnostics.profile_parts import intervals
-from zoo import conjugate
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
 OF_TOPICS = {"topics", "topic_words", "topic_documents"}
@@ -57,17 +56,28 @@ def two_kinds():
         {
             "age": np.where(kind, 70.0, 30.0) + rng.normal(size=40),
             "visits": rng.poisson(np.where(kind, 9.0, 3.0)).astype(float),
-            "smoker": (rng.random(40) < np.where(kind, 0.8, 0.2)).astype(float),
+            "smoker": np.where(rng.random(40) < np.where(kind, 0.8, 0.2), "yes", "no"),
+            "town": np.where(rng.random(40) < np.where(kind, 0.9, 0.1), "Ulm", "Bonn"),
+            "joined": pd.Timestamp("2021-03-01") + pd.to_timedelta(np.where(kind, 400, 100), unit="D"),
         },
         index=[f"p{i}" for i in range(40)],
     )
+    table["joined"] += pd.to_timedelta(rng.integers(0, 60, 40), unit="D")
     table.loc["p4", "age"], table.loc["p5", "visits"] = np.nan, np.nan
-    families = (conjugate.NormalGamma, conjugate.PoissonGamma, conjugate.BernoulliBeta)
-    prior = conjugate.Product.from_data(table.to_numpy(), families=families, columns=((0,), (1,), (2,)))
-    model = zoo.Mixture(components=prior, num_components=3)
+    table.loc["p8", "town"] = table.loc["p9", "smoker"] = None
+    table.loc["p9", "joined"] = None
+    model = zoo.Mixture(num_components=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        tree = inference.fit(model, table, method="vb", num_samples=200, num_restarts=3, progress=False)
+        tree = inference.fit(
+            model,
+            table,
+            method="vb",
+            num_samples=200,
+            num_restarts=3,
+            progress=False,
+            families={"town": "category", "age": "gaussian", "visits": "poisson"},
+        )
     return table, kind, tree, profiles(tree)
 
 
@@ -79,8 +89,14 @@ def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds
         members = table[own]
         assert values[cluster, "age", "mean"] == pytest.approx(members["age"].mean(), abs=1.0)
         assert values[cluster, "visits", "rate"] == pytest.approx(members["visits"].mean(), rel=0.15)
-        share = values[cluster, "smoker", "probability of 1"]
-        assert share == pytest.approx((members["smoker"].sum() + 1) / (len(members) + 2), abs=0.1)
+        share = values[cluster, "smoker", "probability of yes"]
+        assert share == pytest.approx(((members["smoker"] == "yes").sum() + 1) / (len(members) + 2), abs=0.1)
+        assert values[cluster, "town", "probability of Ulm"] == pytest.approx(
+            0.9 if cluster else 0.1, abs=0.15
+        )
+        first = table["joined"].min()
+        joined = values[cluster, "joined", f"mean, days since {first.date()}"]
+        assert joined == pytest.approx((members["joined"] - first).dt.days.mean(), abs=3.0)
         inside = found["cluster_values"].loc[(cluster, "age", "mean")]
         assert inside["lb"] < inside["mean"] < inside["ub"] and 0.5 < inside["spread"] < 2.0
     assert values[0, "age", "mean"] == pytest.approx(
@@ -101,11 +117,44 @@ def test_typical_rows_are_named_and_belong_to_their_cluster(two_kinds):
 
 def test_missing_cells_of_a_mixture_are_filled_by_their_cluster(two_kinds):
     table, kind, _, found = two_kinds
-    filled = found["filled_cells"]
-    assert list(filled.index) == [("x", "p4", "age"), ("x", "p5", "visits")]
-    assert filled["mean"].iloc[0] == pytest.approx(table["age"][kind].mean(), abs=1.0)
-    assert filled["mean"].iloc[1] == pytest.approx(table["visits"][~kind].mean(), rel=0.15)
-    assert (filled["sd"] > 0.3).all()
+    filled = found["filled_cells"].loc["x"]
+    assert filled["mean"]["p4", "age"] == pytest.approx(table["age"][kind].mean(), abs=1.0)
+    assert filled["mean"]["p5", "visits"] == pytest.approx(table["visits"][~kind].mean(), rel=0.15)
+    assert filled["value"]["p8", "town"] == "Ulm" and filled["value"]["p9", "smoker"] == "no"
+    joined = table["joined"][~kind].mean()
+    assert abs(pd.Timestamp(filled["value"]["p9", "joined"]) - joined).days <= 5 and len(filled) == 5
+    assert (filled["probability"].dropna() > 0.6).all() and (filled["sd"].dropna() > 0.3).all()
+
+
+def test_missing_cells_of_correlated_columns_are_filled_given_the_others():
+    """Conditional means and deviations of every cluster, weighed by the other cells of the row."""
+    x = ROWS.copy()
+    x[0, 1] = x[5, 0] = x[5, 3] = np.nan
+    tree, own = fitted("mixture"), fitted("mixture")["posterior"].isel(chain=0, draw=0)
+    held = tree["observed_data"].to_dataset().copy(deep=True)
+    held["x"].values[:] = x
+    found = profiles(replaced(tree, observed_data=held))
+    for row in (0, 5):
+        gap = np.isnan(x[row])
+        log_density, means, variances = [], [], []
+        for k in range(2):
+            loc, covariance = own["locs"].values[k], own["covariances"].values[k]
+            seen = covariance[np.ix_(~gap, ~gap)]
+            away = x[row, ~gap] - loc[~gap]
+            gain = covariance[np.ix_(gap, ~gap)] @ np.linalg.inv(seen)
+            means.append(loc[gap] + gain @ away)
+            variances.append(np.diag(covariance[np.ix_(gap, gap)] - gain @ covariance[np.ix_(~gap, gap)]))
+            height = np.linalg.slogdet(2 * np.pi * seen)[1] + away @ np.linalg.solve(seen, away)
+            log_density.append(np.log(own["weights"].values[k]) - 0.5 * height)
+        share = np.exp(log_density - np.logaddexp(*log_density))
+        mean = share @ means
+        deviation = np.sqrt(share @ (np.array(variances) + np.array(means) ** 2) - mean**2)
+        cells = found["filled_cells"].loc[[("x", row, f"feature {column}") for column in np.flatnonzero(gap)]]
+        np.testing.assert_allclose(cells["mean"], mean, rtol=1e-6)
+        np.testing.assert_allclose(cells["sd"], deviation, rtol=1e-6)
+        assert (np.abs(mean - share @ own["locs"].values[:, gap]) > 0.05).all()
+    assert np.isfinite(found["cluster_rows"]["distance"].dropna()).all()
+    assert not {0, 5} & set(found["cluster_rows"]["row"])  # complete rows come first
 
 
 def _with_starts(tree, ends, numbers):
@@ -123,10 +172,12 @@ def test_a_number_of_clusters_is_no_surer_than_the_starts(two_kinds):
     torn = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 4, 6])
     row, number = summary(torn).loc["num_occupied"], profiles(torn)["num_clusters"]
     assert np.isnan(row["sd"]) and (row["eti90_lb"], row["eti90_ub"]) == (2, 6)
-    assert number["starts"].to_dict() == {2: 1, 4: 1} and "not sure: between 2 and 4" in number.attrs["note"]
+    assert number["starts"].to_dict() == {2: 1, 4: 1, 6: 1} and number["behind"].tolist() == [0.0, 1.0, 80.0]
+    assert number["probability"].isna().all() and "not sure: between 2 and 4" in number.attrs["note"]
     assert "not sure" in profile_text(torn)
     sure = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 2, 2])
-    assert "2, as in all 3 starts" in profiles(sure)["num_clusters"].attrs["note"]
+    number = profiles(sure)["num_clusters"]
+    assert "2, as in all 3 starts" in number.attrs["note"] and number["probability"].tolist() == [1.0]
     assert summary(sure).loc["num_occupied", "sd"] == 0
     best = _with_starts(tree, [-10.0, -11.0, -90.0], [2, 2, 6])
     assert "all starts, best first: 2, 2, 6" in profiles(best)["num_clusters"].attrs["note"]
@@ -189,6 +240,7 @@ def test_pairs_tell_shared_latents_from_those_of_one_view():
     assert set(latents) == {0}
 
 
+@pytest.mark.slow
 def test_topics_are_those_that_wrote_the_documents():
     rng = np.random.default_rng(0)
     words = ["cat", "dog", "pet", "bank", "loan", "cash"]

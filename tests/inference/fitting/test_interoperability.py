@@ -140,7 +140,8 @@ def test_energy_and_predictive_checks(case):
 COLUMNS = {"lda": 2, "pcp": 2, "depcam": 1}  # labels of a column; else the first
 CALLS = {
     "summary": lambda tree: arviz.summary(tree),
-    "loo": lambda tree: arviz.loo(tree, var_name=str(next(iter(tree["log_likelihood"].data_vars)))),
+    "loo": lambda tree: arviz.loo(tree, var_name=_site_of(tree)),
+    "compare": lambda tree: arviz.compare({"one": tree, "same": tree}, var_name=_site_of(tree)),
     "psense_summary": lambda tree: arviz.psense_summary(tree),
     "plot_trace": lambda tree: arviz.plot_trace(tree),
     "plot_rank": lambda tree: arviz.plot_rank(tree),
@@ -149,6 +150,11 @@ CALLS = {
     "plot_ppc_dist": lambda tree: arviz.plot_ppc_dist(tree),
     "plot_prior_posterior": lambda tree: arviz.plot_prior_posterior(tree),
 }
+
+
+def _site_of(tree):
+    """The name of the first of the densities, of which some functions take one."""
+    return str(next(iter(tree["log_likelihood"].data_vars)))
 
 
 def _two_of(tree):
@@ -166,7 +172,7 @@ def _two_of(tree):
     return new
 
 
-QUICK_CALLS = ("summary", "loo", "psense_summary")
+QUICK_CALLS = ("summary", "loo", "compare", "psense_summary")
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +182,7 @@ def readied(case):
     return name, tree, for_arviz(tree)
 
 
-@pytest.mark.cases_by_default(3)
+@pytest.mark.cases_by_default(4)
 @pytest.mark.parametrize("call", [*QUICK_CALLS, *slow([name for name in CALLS if name not in QUICK_CALLS])])
 def test_arviz_takes_what_for_arviz_makes(readied, call):
     name, tree, ready = readied

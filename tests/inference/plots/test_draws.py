@@ -5,8 +5,10 @@ import inspect
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from matplotlib.figure import Figure
-from planted import planted_mixture, planted_regression, planted_zoo, variational_mixture
+from matplotlib.text import Text
+from planted import planted_mixture, planted_regression, planted_zoo, replaced, variational_mixture
 from report_cases import BITS, fitted
 
 import inference
@@ -95,7 +97,7 @@ def test_a_scree_picture_shows_the_shares_of_the_profile():
     axis = plot_scree(fitted("paired")).axes[0]
     np.testing.assert_allclose(sorted(bar.get_height() for bar in axis.patches), np.sort(shares))
     with pytest.raises(ValueError, match="has no latents"):
-        plot_scree(fitted("lda"))
+        plot_scree(fitted("mixture"))
 
 
 def test_no_picture_of_draws_draws_rows():
@@ -115,11 +117,17 @@ def test_what_cannot_be_drawn_is_refused_with_the_reason():
     with pytest.raises(ValueError, match="point estimate"):
         plot_forest(fitted("ppca"))
     with pytest.raises(ValueError, match="plot_document_check"):
-        plot_ppc(fitted("lda"))
+        plot_ppc(replaced(fitted("ppca"), observed_data=xr.Dataset({"count": ("nonzero", [1.0])})))
     with pytest.raises(ValueError, match="ax holds one quantity, and there are 2"):
         plot_trace(planted_regression(), "slope", ax=Figure().subplots())
     with pytest.raises(ValueError, match="no column 'z'"):
         plot_ppc(fitted("ppca"), "z")
+
+
+def _by_cost(names, fits):
+    """The names, those whose fits take seconds to compile marked slow."""
+    for name in names:
+        yield pytest.param(name, marks=pytest.mark.slow) if fits[name] in ("depcam", "pcp") else name
 
 
 ONE_AXIS = {
@@ -133,7 +141,7 @@ ONE_AXIS = {
 }
 
 
-@pytest.mark.parametrize("name", ONE_AXIS)
+@pytest.mark.parametrize("name", [*_by_cost(ONE_AXIS, ONE_AXIS)])
 def test_a_picture_of_one_axis_is_drawn_into_the_axes_that_are_given(name):
     tree = fitted(ONE_AXIS[name])
     figure = Figure(layout="constrained")
@@ -155,6 +163,68 @@ def test_every_picture_that_makes_one_axis_takes_axes():
         name for name, function in functions.items() if "ax" not in inspect.signature(function).parameters
     }
     assert without == several
+
+
+SHOWN = {  # the fits and arguments of pictures that show columns of the data, or words
+    "plot_biplot": ("ppca", "feature", {}),
+    "plot_clusters": ("pcp", "word", {"num_words": 6}),
+    "plot_loading_products": ("depcam", "feature", {}),
+    "plot_loadings": ("ppca", "feature", {}),
+    "plot_mixture": ("mixture", "feature", {"features": ("name 0", "name 3")}),
+    "plot_ppc": ("ppca", "feature", {}),
+    "plot_topics": ("pcp", "word", {"num_words": 6}),
+}
+OTHERS = {  # of components, latents, draws and fits, or given what they name
+    "plot_agreement", "plot_basis_images", "plot_co_clustering", "plot_component_similarity",
+    "plot_confusion", "plot_dirichlet_process", "plot_document_check", "plot_document_clusters", "plot_em",
+    "plot_forest", "plot_hinton", "plot_methods", "plot_model_graph", "plot_objective", "plot_overlap",
+    "plot_psrf_path", "plot_rank", "plot_scores", "plot_scree", "plot_trace",
+}  # fmt: skip
+
+
+def _named(tree, dim):
+    """The fit of the same table with names on its columns."""
+    groups = {"/": xr.Dataset(attrs=tree.attrs)}
+    for name, group in tree.children.items():
+        held, size = group.to_dataset(), group.sizes.get(dim, 0)
+        for own in (dim, f"{dim}_2"):
+            if own in held.dims:
+                held = held.assign_coords({own: [f"name {place}" for place in range(size)]})
+        groups[name] = held
+    return xr.DataTree.from_dict(groups)
+
+
+@pytest.mark.parametrize("name", [*_by_cost(SHOWN, {name: fit for name, (fit, *_) in SHOWN.items()})])
+def test_pictures_that_show_columns_or_words_name_them(name):
+    fit, dim, options = SHOWN[name]
+    tree = _named(fitted(fit), dim)
+    figure = getattr(plots, name)(tree, **options)
+    texts = " ".join(text.get_text() for text in figure.findobj(Text))
+    wanted = options.get("features") or [f"name {place}" for place in range(4 if dim == "feature" else 3)]
+    assert all(word in texts for word in wanted), texts
+
+
+def test_every_picture_is_among_those_that_were_looked_through_for_names():
+    assert {name for name in plots.__all__ if name.startswith("plot_")} == {*SHOWN} | OTHERS
+
+
+def test_rows_are_coloured_by_a_column_or_by_given_values():
+    tree = fitted("ppca")
+    words = ["b", "a"] * 11 + [None, "a"]
+    figure = plots.plot_biplot(tree, colour_by=pd.Series(words, name="kind"))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["kind: a", "kind: b"]
+    hollow, first, second = (len(dots.get_offsets()) for dots in figure.axes[0].collections[:3])
+    assert (hollow, first, second) == (1, 12, 11)
+    numbers = plots.plot_biplot(tree, colour_by="2").axes
+    held = tree["observed_data"]["x"].values[:, 2]
+    np.testing.assert_allclose(numbers[0].collections[1].get_array(), held)
+    assert numbers[1].get_ylabel() == "2"
+    with pytest.raises(ValueError, match="colour_by names 'weight', which is no column .* there are 0, 1"):
+        plots.plot_biplot(tree, colour_by="weight")
+    with pytest.raises(ValueError, match="a value for each of 24 fitted rows"):
+        plots.plot_biplot(tree, colour_by=[1, 2])
+    with pytest.raises(ValueError, match="24 different values"):
+        plots.plot_biplot(tree, colour_by=[f"row {n}" for n in range(24)])
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -154,6 +154,15 @@ def test_a_row_of_many_symbols_becomes_two():
     assert max(row for _, row in layout.places.values()) == 2
 
 
+def test_a_plate_of_many_symbols_is_no_pile():
+    """A mixture of six families: the least squares have no solution from where they begin."""
+    parents = {"weights": [], "precisions": [], **{f"probs_{i}": [] for i in range(5)}}
+    members = [name for name in parents if name != "weights"] + ["locs"]
+    parents |= {"z": ["weights"], "locs": ["precisions"], "x": [*members, "z"]}
+    layout = check_layout(parents, {"components": members, "rows": ["z", "x"]})
+    assert layout.frames["components"][1] - layout.frames["components"][0] < 6 * _BOX[0]
+
+
 def test_an_arrow_that_skips_a_row_passes_beside_its_symbols():
     chain = {"a": [], "b": ["a"], "c": ["a", "b"]}
     layout = check_layout(chain, {})

@@ -201,11 +201,12 @@ def test_the_command_compares_files(tmp_path, capsys):
     for wrong, words in (
         ([paths[0], paths[0]], "named twice"),
         ([paths[0], "--heldout", "faithful"], "name several"),
-        ([paths[0], str(tmp_path / "no.nc")], "cut short, or is no fit"),
+        ([paths[0], str(tmp_path / "no.nc")], "no.nc is no saved fit"),
         ([paths[0], str(tmp_path / "absent.nc")], "there is no file"),
     ):
-        assert main(["report", *wrong, "--out", str(out)]) == 2
+        assert main(["report", *wrong, "--out", str(tmp_path / "other.md")]) == 2
         assert words in capsys.readouterr().err
+    assert not (tmp_path / "other.md").exists()
 
 
 def test_a_sampler_that_has_not_converged_is_no_measure(three):

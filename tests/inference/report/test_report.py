@@ -24,7 +24,8 @@ from inference.plots.model_graph import Graph
 from inference.report import report
 from inference.report.page import Code, Front, Paragraph, Section, Table, as_html, as_markdown
 from inference.report.predictive import predictive_section
-from inference.report.run import _command, _first_literal_block, _short
+from inference.report.run import _command, _first_literal_block, _short, run_section
+from zoo.columns import read_columns
 
 SECTIONS = ["Results", "Convergence", "Predictive checks", "Run", "Model"]
 
@@ -95,6 +96,20 @@ def test_markdown_has_the_same_sections_and_its_pictures_beside_it(switched, tmp
     pictures = sorted(file.name for file in tmp_path.glob("*.png"))
     assert len(pictures) == 6 and all(name in text for name in pictures)
     assert len(list(tmp_path.iterdir())) == 7
+
+
+def test_the_run_tells_how_columns_were_read_and_what_looks_saw(switched):
+    assert [type(block) for block in run_section(switched).blocks] == [Table, Paragraph, Code]  # arrays
+    table = pd.DataFrame({"id": ["a", "b", "c"], "town": ["Ulm", "Bonn", "Ulm"], "age": [31.5, 40.2, np.nan]})
+    read = read_columns(table, families={"town": "category"}).as_text()
+    tree = replaced(switched, columns=xr.Dataset({"x": ("column_x", np.array(read))}))
+    looks = [{"draws": 50 * n, "passed": n > 1, "r_hat": 1 + 0.1 / n} for n in (1, 2, 3)]
+    tree.attrs["looks"] = json.dumps(looks)
+    facts, columns, *_ = run_section(tree).blocks
+    assert columns.frame["kind"].to_dict() == {"id": "row label", "town": "category", "age": "real"}
+    assert columns.frame.loc["town", "levels"] == "Bonn, Ulm" and columns.frame.loc["age", "missing"] == 1
+    said = facts.frame.loc["looks", "value"]
+    assert said.startswith("3, every 50 draws; passed: 2, 3") and said.endswith("at the last 1.033")
 
 
 def test_the_recipe_runs(switched):

@@ -22,6 +22,7 @@ from zoo.exponential_family import (
     Poisson,
 )
 from zoo.exponential_family.expectations import unit_nodes
+from zoo.exponential_family.local_pca import LocalPCA, cells_of_prior, expected_cells, laplace_latents
 from zoo.exponential_family.natural_params import row_modes
 
 D = 6
@@ -298,3 +299,37 @@ def test_latents_inside_the_domain_are_found_from_means_outside_it():
         cells = np.where(theta < 0, theta * [1.0, 2.0] + np.log(-theta), -np.inf).sum(1)
     exact = np.log(np.trapezoid(np.exp(stats.norm.logpdf(u) + cells), u))
     assert abs(float(rows[0]) - exact) < 0.2  # Laplace's error
+
+
+def test_cells_of_rows_of_which_nothing_is_known():
+    """Of counts in closed form, E exp(theta) over normal theta; of 0/1 by quadrature; of numbers exact."""
+    rng = np.random.default_rng(2)
+    loadings, offsets = 0.5 * rng.normal(size=(2, D, 1)), rng.normal(size=(2, D))
+    variance = loadings[..., 0] ** 2
+    mean = np.exp(offsets + variance / 2)
+    u, w = np.polynomial.hermite_e.hermegauss(60)
+    prob = special.expit(offsets[..., None] + loadings * u) @ (w / w.sum())
+    expected = {
+        Poisson(): (mean, mean + mean**2 * np.expm1(variance)),
+        zoo.exponential_family.Bernoulli(): (prob, prob * (1 - prob)),
+        Gaussian(noise_variance=0.5): (offsets, variance + 0.5),
+    }
+    for family, moments in expected.items():
+        with in_precision():
+            found = cells_of_prior(LocalPCA(family, jnp.asarray(loadings), jnp.asarray(offsets)))
+        np.testing.assert_allclose(found[0], moments[0], rtol=1e-6)
+        np.testing.assert_allclose(found[1], moments[1], rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_cells_of_the_prior_are_those_of_rows_without_an_observed_cell():
+    rng = np.random.default_rng(3)
+    local = LocalPCA(
+        Poisson(), jnp.asarray(0.4 * rng.normal(size=(2, D, 2))), jnp.asarray(rng.normal(size=(2, D)))
+    )
+    nothing = jnp.full((1, D), jnp.nan)
+    with in_precision():
+        slow = expected_cells(local, nothing, laplace_latents(local, nothing))
+        quick = cells_of_prior(local)
+    for one, other in zip(slow, quick, strict=True):
+        np.testing.assert_allclose(one[0], other, rtol=1e-6)

@@ -1,0 +1,166 @@
+r"""Missing cells filled in: the expectation of each given the observed cells of its row.
+
+A mixture fills a cell under every draw by each of its clusters, given the observed cells of the row, and
+weighs the clusters by their probabilities given the same cells:
+
+.. math:: E[x_d \mid x_o] = \sum_k p(k \mid x_o)\, E[x_d \mid x_o, k].
+
+A projection fills it by `inference.predict`. A cell that is a word has a most probable level and no mean.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from inference.diagnostics.profile_parts import (
+    column_names,
+    fitted_data,
+    parameters_of,
+    quantities_of,
+    ranked,
+    row_names,
+)
+from inference.numerics.programs import over_draws
+from inference.prediction import predict
+from inference.results.files import model_of
+from inference.results.groups import stored_columns, thinned
+from zoo.columns import Column
+from zoo.model import Model
+
+__all__ = ["filled_cells"]
+
+_MOST_DRAWS = 200  # of a sampler, by which cells are filled in
+_MOST_FILLED = 2**23  # rows times columns times draws
+
+
+class _Filled(NamedTuple):
+    """A part of the data as a fit fills it in, NaN where it does not.
+
+    Attributes:
+        mean: expectations, the shape of the part.
+        deviation: their standard deviations.
+        level: number of the most probable level of cells that are words.
+        probability: of that level.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    level: np.ndarray
+    probability: np.ndarray
+
+    @classmethod
+    def nothing(cls, shape: tuple[int, ...]) -> "_Filled":
+        return cls(*(np.full(shape, np.nan) for _ in cls._fields))
+
+
+def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
+    """Tabulate the expectations of the missing cells of the fitted data.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        As `inference.diagnostics.profiles` lists it; None where no cell is missing, or the fit does not hold
+        its data.
+    """
+    data, model = fitted_data(tree), model_of(tree)
+    if data is None:
+        return None
+    gaps = {
+        name: np.isnan(part)
+        for name, part in zip(model.data_names, data, strict=True)
+        if isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind == "f" and np.isnan(part).any()
+    }
+    if not gaps:
+        return None
+    few, rows, unknown = thinned(tree, _MOST_DRAWS), [], 0
+    labels = row_names(tree)
+    read = dict(zip(model.data_names, stored_columns(tree, model), strict=True))
+    for name, gap in gaps.items():
+        found = _by_clusters(few, gap) if len(model.predicted_dims) == 1 else _predicted(few, data, name, gap)
+        columns = column_names(tree, name, gap.shape[1])
+        held = {column.name: column for column in read[name].kept} if read[name] is not None else {}
+        for n, d in np.argwhere(gap):
+            cell = _Filled(*(part[n, d] for part in found))
+            if np.isnan(cell.mean) and np.isnan(cell.level):
+                unknown += 1
+                continue
+            key = {"view": name, "row": n if labels is None else labels[n], "column": columns[d]}
+            rows.append(key | _as_read(cell, held.get(columns[d])))
+    words = any(row["value"] is not None for row in rows)
+    table = ranked(
+        rows, ("view", "row", "column"), ("mean", "sd", *(("value", "probability") if words else ()))
+    )
+    note = "expectation of each missing cell given the observed ones of its row, and its standard deviation"
+    note += "; value: the word or date nearest to it, with the probability of the word" if words else ""
+    note += f"; {unknown} cells are not filled: their row has no answer" if unknown else ""
+    table.attrs |= {"title": "Missing cells filled in", "note": note}
+    return table
+
+
+def _as_read(cell: _Filled, column: Column | None) -> dict[str, Any]:
+    """A filled cell in the words of the table that was read."""
+    row = {"mean": cell.mean, "sd": cell.deviation, "value": None, "probability": cell.probability}
+    if column is None:
+        return row | {"value": None if np.isnan(cell.level) else f"level {cell.level:.0f}"}
+    if column.origin is not None:
+        return row | {"value": str((pd.Timestamp(column.origin) + pd.Timedelta(days=cell.mean)).date())}
+    if not column.levels:
+        return row
+    place = cell.level if not np.isnan(cell.level) else cell.mean
+    place = int(np.clip(np.round(place - (column.first or 0)), 0, len(column.levels) - 1))
+    if len(column.levels) == 2 and np.isnan(cell.probability):  # yes and no, whose mean is the probability
+        row["probability"] = max(cell.mean, 1 - cell.mean)
+    return row | {"value": column.levels[place]}
+
+
+def _of_rows(model: Model, values: Mapping[str, Any], *data: Any) -> list[tuple[jax.Array, ...]]:
+    """Moments of the cells of rows under one draw, or probabilities of levels, over the clusters."""
+    logits = model.local_conditionals(values, *data)[model.cluster_site].logits
+    shares, found = jax.nn.softmax(logits, axis=-1)[..., None], []
+    for part in model.cells_given(values, *data):
+        mean = jnp.asarray(part.values)
+        moments = [mean] if part.spread is None else [mean, part.spread**2 + mean**2]
+        found.append(tuple(jnp.sum(shares * moment, axis=1) for moment in moments))
+    return found
+
+
+def _by_clusters(tree: xr.DataTree, gap: np.ndarray) -> _Filled:
+    """The only part of the data of a mixture filled in by its clusters."""
+    (x,), found, rows = fitted_data(tree), _Filled.nothing(gap.shape), np.flatnonzero(gap.any(1))
+    model = model_of(tree).for_data(x[rows])
+    draws = parameters_of(tree, int(np.clip(_MOST_FILLED // max(x[rows].size, 1), 1, _MOST_DRAWS)))
+    parts = quantities_of(model, draws)
+    moments = over_draws(_of_rows, draws, model, (x[rows],))
+    best = np.zeros((len(rows), gap.shape[1]))
+    places = np.zeros(gap.shape[1])
+    for part, moment in zip(parts, moments, strict=True):
+        mean, *second = (np.asarray(own)[0].mean(0) for own in moment)
+        at = np.ix_(rows, part.columns)
+        if second:
+            found.mean[at] = mean
+            found.deviation[at] = np.sqrt(np.maximum(second[0] - mean**2, 0.0))
+            continue
+        better = mean > best[:, part.columns]  # one quantity a level, in the order of the levels
+        best[:, part.columns] = np.where(better, mean, best[:, part.columns])
+        found.level[at] = np.where(better, places[part.columns], found.level[at])
+        found.probability[at] = best[:, part.columns]
+        places[part.columns] += 1
+    return found
+
+
+def _predicted(tree: xr.DataTree, data: tuple, name: str, gap: np.ndarray) -> _Filled:
+    """A part of the data of a projection filled in by its predictions."""
+    model, found, rows = model_of(tree), _Filled.nothing(gap.shape), np.flatnonzero(gap.any(1))
+    chosen = [what for what in (*model.completions(), None) if model.predicted_part(what) == name]
+    if not chosen or not rows.size:
+        return found
+    predicted = predict(tree, *(part[rows] for part in data), what=chosen[0])
+    if predicted.shape[1] == gap.shape[1]:
+        found.mean[rows], found.deviation[rows] = predicted.to_numpy(), predicted["standard_deviation"]
+    return found
