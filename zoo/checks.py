@@ -52,6 +52,7 @@ __all__ = [
     "check_table",
     "check_whole",
     "column_moments",
+    "column_labels",
     "column_of",
     "copy_labels",
     "column_scale",
@@ -61,6 +62,7 @@ __all__ = [
     "row_of",
     "shown",
     "table_numbers",
+    "take_columns",
     "unit_roundoff",
     "warn",
     "without_columns",
@@ -95,11 +97,12 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 class _Labels(NamedTuple):
-    """Labels of the rows and columns of an array that was made from a table."""
+    """Labels of the rows and columns of an array that was made from a table, or taken from one."""
 
     array: weakref.ref
-    columns: Sequence[Any]
+    columns: Sequence[Any] | None
     index: Any
+    places: Sequence[int] | None = None  # of the columns in the whole table, where these are some of them
 
 
 _LABELS: dict[int, _Labels] = {}  # by the identity of an array, for as long as it lives
@@ -114,9 +117,13 @@ def keep_labels(array: np.ndarray, table: Any) -> None:
         array: shape (num_observations, num_features).
         table: a DataFrame of that shape (anything with ``columns`` and ``index``).
     """
+    _remember(array, table.columns, table.index)
+
+
+def _remember(array: np.ndarray, columns: Any, index: Any, places: Sequence[int] | None = None) -> None:
     key = id(array)
     forget = weakref.ref(array, lambda _: _LABELS.pop(key, None))
-    _LABELS[key] = _Labels(forget, table.columns, table.index)
+    _LABELS[key] = _Labels(forget, columns, index, places)
 
 
 def copy_labels(array: np.ndarray, of: np.ndarray) -> None:
@@ -128,7 +135,27 @@ def copy_labels(array: np.ndarray, of: np.ndarray) -> None:
     """
     labels = _labels_of(of)
     if labels is not None:
-        keep_labels(array, labels)
+        _remember(array, *labels[1:])
+
+
+def take_columns(x: Any, places: Sequence[int]) -> Any:
+    """Some columns of an array, whose messages name them as those of the whole array.
+
+    Args:
+        x: shape (num_observations, num_features).
+        places: of the columns.
+
+    Returns:
+        Shape (num_observations, number of places).
+    """
+    places = list(places)
+    part = x[:, places]
+    if isinstance(part, np.ndarray):
+        labels = _labels_of(x)
+        columns, index, whole = (None, None, None) if labels is None else labels[1:]
+        named = None if columns is None else [columns[place] for place in places]
+        _remember(part, named, index, places if whole is None else [whole[place] for place in places])
+    return part
 
 
 def _labels_of(array: Any) -> _Labels | None:
@@ -146,8 +173,36 @@ def column_of(array: Any, place: int) -> str:
     Returns:
         Text.
     """
+    return f"column {_column_label(array, int(place))!r}"
+
+
+def _is_table(array: Any) -> bool:
+    """Whether an array was made from a table of pandas, whose rows and columns have labels."""
     labels = _labels_of(array)
-    return f"column {int(place) if labels is None else _plain_label(labels.columns[int(place)])!r}"
+    return labels is not None and labels.columns is not None
+
+
+def column_labels(array: Any, places: Sequence[int]) -> tuple[Any, ...]:
+    """Names of columns in a message, or their places in the whole array where they have none.
+
+    Args:
+        array: the data.
+        places: of the columns.
+
+    Returns:
+        One for each place.
+    """
+    return tuple(_column_label(array, int(place)) for place in places)
+
+
+def _column_label(array: Any, place: int) -> Any:
+    """The name of a column, or its place in the whole table where it has none."""
+    labels = _labels_of(array)
+    if labels is None:
+        return place
+    if labels.columns is None:
+        return labels.places[place]
+    return _plain_label(labels.columns[place])
 
 
 def row_of(array: Any, place: int) -> str:
@@ -161,8 +216,10 @@ def row_of(array: Any, place: int) -> str:
         Text.
     """
     labels = _labels_of(array)
-    if labels is None or isinstance(labels.index, pd.RangeIndex):
-        return f"row {int(place) if labels is None else labels.index[int(place)]}"
+    if labels is None or labels.index is None:
+        return f"row {int(place)}"
+    if isinstance(labels.index, pd.RangeIndex):
+        return f"row {labels.index[int(place)]}"
     return f"row {_plain_label(labels.index[int(place)])!r}"
 
 
@@ -182,9 +239,10 @@ def without_columns(array: Any, places: Collection[int], name: str = "x") -> str
         Python.
     """
     labels = _labels_of(array)
-    if labels is None:
-        return f"np.delete({name}, {_one_or_all(list(map(int, places)))}, axis=1)"
-    return f"{name}.drop(columns={_one_or_all([_plain_label(labels.columns[int(p)]) for p in places])})"
+    found = _one_or_all([_column_label(array, int(place)) for place in places])
+    if labels is None or labels.columns is None:
+        return f"np.delete({name}, {found}, axis=1)"
+    return f"{name}.drop(columns={found})"
 
 
 def without_rows(array: Any, places: Collection[int], name: str = "x") -> str:
@@ -199,7 +257,7 @@ def without_rows(array: Any, places: Collection[int], name: str = "x") -> str:
         Python.
     """
     labels = _labels_of(array)
-    if labels is None:
+    if labels is None or labels.index is None:
         return f"np.delete({name}, {_one_or_all(list(map(int, places)))}, axis=0)"
     return f"{name}.drop(index={_one_or_all([_plain_label(labels.index[int(p)]) for p in places])})"
 
@@ -445,7 +503,7 @@ def check_finite(x: np.ndarray, name: str = "x") -> None:
 
 def _mended_infinite(x: np.ndarray, name: str, misses: bool) -> str:
     """What to do with infinite cells: missing ones where the model takes these, else their rows left out."""
-    labelled = _labels_of(x) is not None
+    labelled = _is_table(x)
     if misses:
         given = f"{name}.replace([np.inf, -np.inf], np.nan)" if labelled else None
         return f"make them missing, {given or f'np.where(np.isinf({name}), np.nan, {name})'}"
@@ -465,7 +523,7 @@ def _refuse_cells(
         count = f"({bad.sum()} such cells in all)"
         value = x[row, column]
         if np.isnan(value):
-            drop = f"{name}.dropna()" if _labels_of(x) else f"{name}[np.isfinite({name}).all(axis=1)]"
+            drop = f"{name}.dropna()" if _is_table(x) else f"{name}[np.isfinite({name}).all(axis=1)]"
             remedy = f": fill missing cells, or leave their rows out, {drop}"
         elif np.isinf(value):
             remedy = f": {_mended_infinite(x, name, misses)}"
@@ -677,7 +735,7 @@ def _check_axis(x: np.ndarray, name: str, axis: int) -> None:
         return
     kind, other = ("column", "rows") if axis == 0 else ("row", "columns")
     called, leave = (column_of, without_columns) if axis == 0 else (row_of, without_rows)
-    remedy = f"{name}.dropna(how='all')" if axis and _labels_of(x) else leave(x, empty, name)
+    remedy = f"{name}.dropna(how='all')" if axis and _is_table(x) else leave(x, empty, name)
     raise ValueError(
         f"{called(x, empty[0])} of {name} is missing in all {other} ({empty.size} such {kind}s in all): "
         f"leave it out, {remedy}"
@@ -695,7 +753,11 @@ def check_some_columns(x: np.ndarray, name: str = "x") -> None:
         return
     counts = (~np.isnan(x)).sum(axis=0)
     if not counts.all():
-        raise ValueError(f"column {int(np.argmin(counts))} of {name} has no observed cell; leave it out")
+        empty = np.flatnonzero(counts == 0)
+        raise ValueError(
+            f"{column_of(x, empty[0])} of {name} has no observed cell; leave it out, "
+            f"{without_columns(x, empty, name)}"
+        )
 
 
 def shown(value: Any) -> str:

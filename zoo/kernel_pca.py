@@ -76,6 +76,10 @@ class KernelPCA(Model):
             many dimensions.
         degrees_of_freedom: m > 0. None: one less than the number of rows.
         latent_variance: tau2, the prior variance of the entries of Z. None: a flat prior.
+        standardize: whether the kernel is of columns measured in their standard deviations: for columns
+            in different units. Scores have no unit, and are those of the hand-standardised table.
+        column_scale: the columns' scales, shape (num_features,), used with ``standardize``; None: their
+            standard deviations.
 
     Example:
         >>> import numpy as np, zoo
@@ -89,6 +93,8 @@ class KernelPCA(Model):
     noise_variance: Array | None = None
     degrees_of_freedom: Array | None = None
     latent_variance: Array | None = None
+    standardize: bool = static(default=False)
+    column_scale: Array | None = None
 
     dims = {
         "latents": ("observation", "latent"),
@@ -112,7 +118,34 @@ class KernelPCA(Model):
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """Whether the kernel weighs all columns alike, as a linear one and an RBF of one length scale do."""
-        return (self.kernel.weighs_columns_alike,)
+        return (self.kernel.weighs_columns_alike and not self.standardize,)
+
+    @property
+    def units(self) -> Mapping[str, tuple[Any, Any]]:
+        """The columns' scales, with ``standardize``."""
+        return {"x": (self.column_scale, 0.0)} if self.standardize and self.column_scale is not None else {}
+
+    @property
+    def part_weights(self) -> Mapping[str, Any]:
+        """The score is of the Gram matrix and no density of the rows: their unit does not change it."""
+        return {"x": 0.0}
+
+    def in_standard_units(self) -> Self:
+        """The plain model of x / column_scale."""
+        return self.replaced(standardize=False, column_scale=None) if self.units else self
+
+    def standard_rows(self, x: Array) -> Array:
+        """The rows that the kernel is of.
+
+        Args:
+            x: shape (num_observations, num_features), in the units of the data.
+
+        Returns:
+            The shape of ``x``.
+        """
+        if not self.units:
+            return x
+        return x / (self if isinstance(x, np.ndarray) else in_current_precision(self)).column_scale
 
     def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
         """The NumPyro program, which cannot draw rows.
@@ -133,7 +166,9 @@ class KernelPCA(Model):
                 "its prior is improper and there is nothing to draw without x"
             )
         prior = in_current_precision(self)
-        gram = centred_matrix(prior.kernel, x)
+        if self.standardize:
+            self.require("column_scale")
+        gram = centred_matrix(prior.kernel, self.standard_rows(x))
         noise_variance = prior.noise_variance
         if noise_variance is None:
             positive = dist.ImproperUniform(dist.constraints.positive, (), ())
@@ -199,8 +234,16 @@ class KernelPCA(Model):
             TypeError: sparse rows.
         """
         _refuse_sparse(x)
-        kernel = self.kernel.filled(checks.as_matrix(x))
-        return self if kernel is self.kernel else self.replaced(kernel=kernel)
+        rows, read = checks.as_matrix(x), {}
+        if self.standardize:
+            if self.column_scale is None:
+                checks.check_finite(rows)
+            read["column_scale"] = checks.column_scale(rows, self.column_scale)
+            rows = rows / read["column_scale"]
+        kernel = self.kernel.filled(rows)
+        if kernel is self.kernel and (not read or self.column_scale is not None):
+            return self
+        return self.replaced(kernel=kernel, **read)
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model and its rows.
@@ -213,9 +256,11 @@ class KernelPCA(Model):
         return self, data
 
     def continuing(self, former: Self) -> Self:
-        """The model with the former fit's kernel, if only its length scale was not given."""
+        """The model with the former fit's length scale and column scales, where they are not given."""
         kernel = self.kernel.continuing(former.kernel)
-        return self if kernel is self.kernel else self.replaced(kernel=kernel)
+        model = self if kernel is self.kernel else self.replaced(kernel=kernel)
+        is_open = self.standardize and former.standardize and self.column_scale is None
+        return model.replaced(column_scale=former.column_scale) if is_open else model
 
     def __post_init__(self) -> None:
         """Replace a kernel's name by the kernel, then store and validate the fields."""
@@ -229,6 +274,8 @@ class KernelPCA(Model):
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name == "columns_rescaled" and self.standardize:
+            return "same"
         if self.kernel.is_precomputed and name in ("rows_permuted", "columns_permuted", "fitted_rows"):
             return "no: the data are kernel values of the rows with themselves"
         if name in ("shifted", "other_units") and not self.kernel.ignores_origin:
@@ -251,6 +298,14 @@ class KernelPCA(Model):
         for name in ("noise_variance", "degrees_of_freedom", "latent_variance"):
             if getattr(self, name) is not None:
                 checks.check_positive(name, getattr(self, name))
+        checks.check_flag("standardize", self.standardize)
+        if self.column_scale is not None:
+            checks.check_positive_columns("column_scale", self.column_scale, None)
+        if self.standardize and self.kernel.is_precomputed:
+            raise ValueError(
+                "standardize=True is of rows, and a precomputed kernel has none: divide the columns by their "
+                "standard deviations before the Gram matrix is made, and leave standardize out"
+            )
         if self.noise_variance is None and self.kernel.feature_dimension(1) in (math.inf, None):
             reason = (
                 "does not say how many dimensions its feature space has"
@@ -334,7 +389,8 @@ class KernelPCA(Model):
                 f"x must have the {values['fitted_x'].shape[1]} columns that were fitted; got {x.shape[1]}"
             )
         kernel = in_current_precision(self.kernel)
-        crossed = centred_cross(kernel, x, values["fitted_x"], values["gram_means"])
+        rows, fitted = map(self.standard_rows, (x, values["fitted_x"]))
+        crossed = centred_cross(kernel, rows, fitted, values["gram_means"])
         coordinates = crossed @ values["coefficients"]
         if kind == "orthonormal":
             return coordinates

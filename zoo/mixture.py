@@ -41,7 +41,6 @@ each row carries the factor :math:`\sum_k \pi_k` and the model has no normalised
 reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -290,6 +289,12 @@ class Mixture(MixtureModel):
         family = {"bernoulli": BernoulliBeta, "gaussian": NormalGamma}[kind]
         return {"components": family.from_data(x)}
 
+    @classmethod
+    def suitable_for_columns(cls, columns: Sequence[Columns | None]) -> dict[str, Any]:
+        """Components for the kinds of columns."""
+        checks.check_num_parts(cls.__name__, len(columns), 1)
+        return {"components": _components_for(columns[0])}
+
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         if self.components is not None and not isinstance(self.components, ComponentPrior):
@@ -340,12 +345,11 @@ class Mixture(MixtureModel):
             and self.num_components > 1
             and self.leftover_stick_mass > 0.01
         ):
-            warnings.warn(
+            checks.warn(
                 f"the truncation is too short for the concentration: before the data the last of "
                 f"{self.num_components} sticks is expected to hold "
                 f"{self.leftover_stick_mass:.0%} of the mass, and rows will gather there; raise "
-                f"num_components or lower concentration",
-                stacklevel=3,
+                f"num_components or lower concentration"
             )
 
     @property
@@ -375,7 +379,9 @@ class Mixture(MixtureModel):
         self.components.check_concentrations(dtype)
         self.components.check_offset(x, dtype)
 
-    def check_resolved(self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str) -> None:
+    def check_resolved(
+        self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
+    ) -> None:
         """Raise FloatingPointError if components are too far apart for their size, warn before that."""
         share = self.components.lost_share(values, dtype)
         if self.weight_site in values:  # components without rows are drawn from the prior
@@ -393,12 +399,13 @@ class Mixture(MixtureModel):
         deviations = np.sqrt(share.max() / checks.unit_roundoff(dtype))
         message = (
             f"component {component} lies {deviations:.2g} of its standard deviations from the middle of the "
-            f"data, along column {column}: {dtype} leaves {share.max():.1g} of its variance to rounding"
+            f"data, along {checks.column_of(x, column)}: {dtype} leaves {share.max():.1g} of its variance to "
+            f"rounding"
         )
         remedy = "fit the far groups apart" + (", or with dtype='float64'" if dtype == "float32" else "")
         if share.max() > SPOILT_SHARE:
             raise FloatingPointError(f"{message}; {remedy}")
-        warnings.warn(f"{message}; {remedy}", stacklevel=3)
+        checks.warn(f"{message}; {remedy}")
 
     @property
     def location_sites(self) -> dict[str, tuple[int, np.ndarray]]:

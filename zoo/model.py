@@ -408,13 +408,16 @@ class Model(Assumptions):
             if value is not None and not isinstance(value, Distribution):
                 check_single_concentration(name, value, dtype)
 
-    def check_resolved(self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str) -> None:
+    def check_resolved(
+        self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
+    ) -> None:
         """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
 
         Args:
             values: draws (or the estimate) of the sites.
             num_rows: rows of the data.
             dtype: the precision of the fit.
+            x: the rows themselves, whose columns have names in messages.
         """
 
     @property
@@ -488,6 +491,27 @@ class Model(Assumptions):
         """
         check_num_parts(cls.__name__, len(data), len(cls.data_names))
         return {}
+
+    @classmethod
+    def suitable_for_columns(cls, columns: Sequence[Columns | None]) -> dict[str, Any]:
+        """Fields with which the model suits tables whose columns are of several kinds, for a comparison.
+
+        Args:
+            columns: of each part of the data; None of an array.
+
+        Returns:
+            Field name to value.
+
+        Raises:
+            TypeError: another number of parts.
+            ValueError: the model does not take such columns, or scores them otherwise than other models.
+        """
+        check_num_parts(cls.__name__, len(columns), len(cls.data_names))
+        named = ", ".join(column.name for own in columns if own is not None for column in own.with_families)
+        raise ValueError(
+            f"{cls.__name__} takes numbers alone, and these columns have families of their own: {named}; "
+            f"leave them out to compare it, such as --families {named.partition(', ')[0]}=leave_out"
+        )
 
     @property
     def units(self) -> Mapping[str, tuple[Any, Any]]:

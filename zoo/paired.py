@@ -608,6 +608,16 @@ class Paired(JointPriorModel):
             "num_specific": tuple(int(part.shape[1] > 1) for part in data),
         }
 
+    @classmethod
+    def fields_of_families(cls, families: Sequence[Any], sizes: Sequence[int]) -> dict[str, Any]:
+        """The families, one shared latent and one of each view's."""
+        checks.check_num_parts(cls.__name__, len(sizes), 2)
+        return {
+            "families": tuple(families),
+            "num_shared": 1,
+            "num_specific": tuple(int(d > 1) for d in sizes),
+        }
+
     def encoded(self, *views: Any) -> tuple[Self, tuple]:
         """Replace views that are None, or left out at the end, by tables of missing cells.
 

@@ -104,6 +104,7 @@ class PCP(TopicModel):
     }
     symmetries = ("labels",)
     relations = {
+        "batches": "no: steps on batches are noisy, and end near the optimum of the whole",
         "empty_document": "no: an empty document joins a cluster, and q of its label is one more factor",
         "unused_word": "no: the prior gives every word of the vocabulary a share",
     }

@@ -2,11 +2,11 @@
 
 Each model chooses them in `zoo.model.Model.suitable_fields`; this module has the parts that models share.
 
-Cells are judged by their values: zeros and ones get Bernoulli cells, whole numbers from 0 Poisson ones, other
-numbers Gaussian ones of unknown variance, whose default priors are as wide as the data, in every model that
-has a choice; a sparse matrix holds documents. Then all models score the same thing, a density, a probability,
-or that of a document given its length, and their log densities compare; a model that scores something else is
-refused.
+Cells of numbers are judged by their values: zeros and ones get Bernoulli cells, whole numbers from 0 Poisson
+ones, other numbers Gaussian ones of unknown variance, whose default priors are as wide as the data, in every
+model that has a choice; a sparse matrix holds documents. A table with words, or with kinds that are given,
+has the families of its columns. Then all models score the same thing, a density, a probability, or that of a
+document given its length, and their log densities compare; a model that scores something else is refused.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from zoo.checks import as_numbers
+from zoo.checks import as_matrix, as_numbers, check_num_parts
 from zoo.columns import Column, Columns, read_columns
 from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal, as_family
 from zoo.model import Model
@@ -34,7 +34,9 @@ __all__ = [
     "family_of",
     "kind_of_cells",
     "level_starts",
+    "no_densities",
     "suitable_fields",
+    "suitable_tables",
     "read_tables",
     "suitable_num_latents",
 ]
@@ -79,6 +81,43 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     if not model.scores_rows:
         raise ValueError(f"{model.__name__} has no density of rows to compare")
     return fields
+
+
+def suitable_tables(
+    model: type[Model], data: Sequence[Any], columns: Sequence[Columns | None]
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Fields of a model that suit tables, and the tables as numbers as that model takes them.
+
+    Args:
+        model: its class.
+        data: the parts of the data.
+        columns: what those of each part hold that is a table; None of an array.
+
+    Returns:
+        Field name to value, and the parts: arrays, or class labels as they are.
+
+    Raises:
+        TypeError: the model takes another number of parts.
+        ValueError: it does not take such columns, or scores something else than models that take them.
+    """
+    names = model.data_names if isinstance(model.data_names, tuple) else ()
+    known = (*names, *[""] * len(data))
+    own = tuple(
+        None if name in model.label_parts else found for name, found in zip(known, columns, strict=False)
+    )
+    fields = None
+    if any(found is not None and found.needs_families for found in own):
+        fields = model.suitable_for_columns(own)
+        starts = model(**fields).takes_levels(own)
+        own = tuple(
+            None if found is None else found.numbered_from(start, model.__name__)
+            for found, start in zip(own, starts, strict=True)
+        )
+    parts = tuple(
+        part if found is None else as_matrix(found.encoded(part))
+        for part, found in zip(data, own, strict=True)
+    )
+    return suitable_fields(model, parts) if fields is None else fields, parts
 
 
 def check_not_sparse(name: str, x: Any) -> None:
@@ -155,6 +194,28 @@ def suitable_num_latents(x: Any) -> int:
 
 
 # Families by what columns hold
+
+
+def no_densities(name: str, columns: Sequence[Columns | None]) -> None:
+    """Raise ValueError naming columns that have probabilities, for a model that scores densities.
+
+    Args:
+        name: of the model.
+        columns: of each part of the data.
+    """
+    discrete = [
+        column.name
+        for own in columns
+        if own is not None
+        for column in own.kept
+        if column.kind not in ("real", "positive", "date") or column.scale is not None
+    ]
+    if discrete:
+        raise ValueError(
+            f"{name} has densities, which do not compare with probabilities of {', '.join(discrete)}: leave "
+            f"{'it' if len(discrete) == 1 else 'them'} out to compare it, such as "
+            f"--families {discrete[0]}=leave_out"
+        )
 
 
 def families_of_views(views: Sequence[Columns | None]) -> tuple[Any, ...]:
@@ -243,7 +304,11 @@ def read_tables(
         The parts with their tables as numbers, and the families; that of an array that is not given is
         ``"bernoulli"``.
     """
-    found = tuple(read_columns(part) if isinstance(part, pd.DataFrame) else None for part in data)
+    names = ("x",) if len(data) == 1 else tuple(f"y_{place}" for place in range(len(data)))
+    found = tuple(
+        read_columns(part, name=name) if isinstance(part, pd.DataFrame) else None
+        for name, part in zip(names, data, strict=True)
+    )
     chosen = tuple(
         own if _is_auto(family) else family for family, own in zip(given, choose(found), strict=True)
     )
@@ -288,6 +353,39 @@ class ChoosesFamily:
             One for each part.
         """
         return families_of_views(columns)
+
+    @classmethod
+    def suitable_for_columns(cls, columns: Sequence[Columns | None]) -> dict[str, Any]:
+        """The families of the columns, and a number of latents.
+
+        Args:
+            columns: of each part of the data; None of an array.
+
+        Returns:
+            Field name to value.
+
+        Raises:
+            ValueError: one family of densities for columns that have probabilities.
+        """
+        families = cls.families_for(columns)
+        for own, family in zip(columns, families, strict=True):
+            if not isinstance(family, tuple) and as_family(family).cell_units != "none":
+                no_densities(cls.__name__, (own,))
+        return cls.fields_of_families(families, [1 if own is None else len(own.kept) for own in columns])
+
+    @classmethod
+    def fields_of_families(cls, families: Sequence[Any], sizes: Sequence[int]) -> dict[str, Any]:
+        """Fields with these families that suit tables of so many columns.
+
+        Args:
+            families: of each part of the data.
+            sizes: numbers of columns.
+
+        Returns:
+            Field name to value.
+        """
+        check_num_parts(cls.__name__, len(sizes), 1)
+        return {cls.family_field: families[0], "num_latents": max(1, min(_SIZE, sizes[0] - 1))}
 
     def suited_to(self, columns: Sequence[Columns | None]) -> Any:
         """The model with the families of the columns of tables, where none were given.

@@ -34,7 +34,7 @@ import numpy as np
 import xarray as xr
 
 from inference.convergence.partitions import cluster_sizes
-from inference.results.files import SAMPLE_DIMS, check_tree, model_of
+from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model_of
 from inference.results.groups import group_of, labels_of, loadings_of
 
 __all__ = [
@@ -197,7 +197,7 @@ def _place(variable: xr.DataArray, dim: str, place: int) -> str:
     """The label of a place along a dim."""
     if dim in variable.coords:
         return str(variable[dim].values[place])
-    return str(place + 1 if dim.partition("_")[0] == "rank" or dim.endswith("_rank") else place)
+    return str(place + first_number(dim))
 
 
 def _plain(dims: tuple) -> set[str]:

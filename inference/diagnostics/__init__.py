@@ -20,7 +20,7 @@ from inference.diagnostics.model_criticism import (
     judge_prior,
     prior_sensitivity,
 )
-from inference.diagnostics.profiles import profile_cells, profile_text, profiles
+from inference.diagnostics.profile_tables import profile_cells, profile_text, profiles
 from inference.diagnostics.tables import occupied, summary, summary_cells, summary_text, top_partitions
 
 __all__ = [

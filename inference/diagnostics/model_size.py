@@ -28,9 +28,9 @@ model"; Tipping and Bishop (1999), mixtures of PPCA.
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,11 +39,13 @@ import pandas as pd
 import xarray as xr
 
 from inference.fitting.front_door import fit
+from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
 from inference.methods.depcam.em import log_prior
 from inference.precision import double_precision
 from inference.prediction import log_density
 from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
+from zoo.columns import Columns
 from zoo.depcam import DEPCAM
 from zoo.model import Model
 from zoo.ppca import PPCA
@@ -53,6 +55,7 @@ __all__ = [
     "choose_num_latents",
     "cross_validate",
     "num_parameters",
+    "read_rows",
     "recommended",
 ]
 
@@ -63,9 +66,15 @@ def cross_validate(
     method: str = "auto",
     folds: int = 5,
     seed: int = 0,
+    families: Mapping[str, str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    id: str | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
     """Compute the held-out log density of several models on the same folds, and the BIC of each on all rows.
+
+    What the columns of a DataFrame hold, and the levels that they have, is read once from all rows: it does
+    not depend on the fold.
 
     Args:
         models: name (such as the number of components) to model.
@@ -73,13 +82,16 @@ def cross_validate(
         method: as for ``fit``.
         folds: how many parts the rows are dealt into, at random but the same for every model.
         seed: of the parts, and of each fit.
+        families: as for ``fit``.
+        levels: as for ``fit``.
+        id: as for ``fit``.
         **settings: as for ``fit``: ``num_restarts``, ``init``, options of the method.
 
     Returns:
         One row a model: ``heldout`` and its ``standard_error`` over the rows (nats per row), ``difference``
         to the best and the standard error of that paired difference, ``bic`` (where the method computes one,
         lower is better), ``fitted`` (log density per row of the rows that were fitted), ``not_converged`` (of
-        all fits) and ``seconds``.
+        all fits) and ``seconds``. The attribute ``columns`` says what columns of tables were taken to hold.
 
     Raises:
         TypeError: ``models`` is not a mapping of models.
@@ -92,30 +104,37 @@ def cross_validate(
     check_seed("seed", seed)
     if not data:
         raise TypeError("there is no data: call cross_validate(models, x)")
-    data = tuple(map(_sliceable, data))
-    num_rows = data[0].shape[0]
-    if any(part.shape[0] != num_rows for part in data):
-        raise ValueError(f"the parts of the data have {' and '.join(str(p.shape[0]) for p in data)} rows")
+    read: dict[Any, tuple[Model, _Rows]] = {}
+    for name, model in models.items():
+        with warnings.catch_warnings():
+            if read:  # what is told of the columns is told once
+                warnings.simplefilter("ignore")
+            read[name] = read_rows(model, data, families, levels, id)
+    parts = next(iter(read.values()))[1].parts
+    num_rows = parts[0].shape[0]
+    if any(part.shape[0] != num_rows for part in parts):
+        raise ValueError(f"the parts of the data have {' and '.join(str(p.shape[0]) for p in parts)} rows")
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= num_rows // 2:
         raise ValueError(
             f"folds must be a whole number from 2 to {num_rows // 2}, half the rows; got {folds!r}"
         )
     part = np.random.default_rng(seed).permutation(num_rows) % folds
     table, scores = {}, {}
-    for name, model in models.items():
+    for name, (model, rows) in read.items():
         begin = time.perf_counter()
         scores[name] = np.empty(num_rows)
         missed = 0
         for fold in range(folds):
-            tree = _fit(model, _take(data, part != fold), method, seed, settings)
-            scores[name][part == fold] = log_density(tree, *_take(data, part == fold)).to_numpy()
+            tree = _fit(model, rows.take(part != fold), method, seed, settings)
+            scores[name][part == fold] = log_density(tree, *rows.take(part == fold)).to_numpy()
             missed += not tree.attrs["converged"]
-        whole = _fit(model, data, method, seed, settings)
+        every = rows.take(np.full(num_rows, True))
+        whole = _fit(model, every, method, seed, settings)
         table[name] = {
             "heldout": scores[name].mean(),
             "standard_error": scores[name].std(ddof=1) / np.sqrt(num_rows),
             "bic": whole.attrs.get("bic", np.nan),
-            "fitted": float(log_density(whole, *data).mean()),
+            "fitted": float(log_density(whole, *every).mean()),
             "not_converged": missed + (not whole.attrs["converged"]),
             "seconds": time.perf_counter() - begin,
         }
@@ -124,7 +143,9 @@ def cross_validate(
         gap = scores[name] - scores[best]
         row |= {"difference": gap.mean(), "difference_error": gap.std(ddof=1) / np.sqrt(num_rows)}
     columns = ["heldout", "standard_error", "difference", "difference_error", "bic", "fitted"]
-    return pd.DataFrame.from_dict(table, orient="index")[[*columns, "not_converged", "seconds"]]
+    found = pd.DataFrame.from_dict(table, orient="index")[[*columns, "not_converged", "seconds"]]
+    found.attrs["columns"] = "; ".join(str(own) for own in rows.columns if own is not None)
+    return found
 
 
 def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
@@ -149,6 +170,52 @@ def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
     return finite["heldout"].idxmax(), finite.index[near.argmax()]
 
 
+class _Rows(NamedTuple):
+    """Parts of the data whose rows can be taken.
+
+    Attributes:
+        parts: arrays, tables or sparse counts.
+        columns: what the columns of each hold that is a table, which are numbers by now; else None.
+    """
+
+    parts: tuple[Any, ...]
+    columns: tuple[Columns | None, ...]
+
+    def take(self, which: np.ndarray) -> tuple[Any, ...]:
+        """Some rows; of a table that has been read as an array, so that it is not read again."""
+        return tuple(
+            as_matrix(part.iloc[which]) if own else part.iloc[which] if hasattr(part, "iloc") else part[which]
+            for part, own in zip(self.parts, self.columns, strict=True)
+        )
+
+
+def read_rows(
+    model: Model,
+    data: tuple,
+    families: Mapping[str, str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    id: str | None = None,
+) -> tuple[Model, _Rows]:
+    """The model that suits the columns of tables, and rows that are fitted to it without being read again.
+
+    Args:
+        model: fields that it was not given are chosen by the columns.
+        data: the parts of the data.
+        families: as for ``fit``.
+        levels: as for ``fit``.
+        id: as for ``fit``.
+
+    Returns:
+        The model and the rows.
+    """
+    check_parts(model, data)
+    data = paired_rows(data, model.data_names)
+    model, columns = read_parts(model, data, families, levels, id)
+    parts = encoded_parts(label_parts(model, data, families), columns)
+    model = model.encoded(*parts)[0]
+    return model, _Rows(tuple(map(_sliceable, parts)), columns)
+
+
 def _sliceable(part: Any) -> Any:
     """A part of the data whose rows can be taken by a mask."""
     if hasattr(part, "to_scipy"):
@@ -156,14 +223,11 @@ def _sliceable(part: Any) -> Any:
     return part.tocsr() if hasattr(part, "tocsr") else part if hasattr(part, "iloc") else as_plain(part)
 
 
-def _take(data: tuple, which: np.ndarray) -> tuple:
-    return tuple(part.iloc[which] if hasattr(part, "iloc") else part[which] for part in data)
-
-
 def _fit(model: Model, data: tuple, method: str, seed: int, settings: Mapping[str, Any]) -> Any:
-    """Fit without the warning of a fit that has not converged: the table counts these."""
+    """Fit without the warnings of fits that have not converged, which the table counts, and of labels."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*has not converged")
+        warnings.filterwarnings("ignore", message=".*different whole numbers")  # asked of all rows before
         return fit(model, *data, method=method, seed=seed, **settings)
 
 

@@ -139,7 +139,8 @@ def fit(
     with in_precision(dtype), for_work(*request.work):
         run = plan(request_in_standard_units(request))
         fitted = fitted_in_data_units(request, run.drive())
-        request.model.check_resolved(fitted.outcome.posterior, len(request.data[0]), dtype)
+        rows = request.data[0]
+        request.model.check_resolved(fitted.outcome.posterior, len(rows), dtype, rows)
         tree = build_tree(request, fitted)
     converged, advice = has_converged(request, fitted.run, tree)
     now = datetime.now(UTC).isoformat(timespec="seconds")

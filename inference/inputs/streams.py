@@ -17,7 +17,7 @@ import numpy as np
 
 from inference.inputs.text import read_documents
 from inference.numerics.documents import DocumentBlocks, Layout, cut, log_coefficient
-from zoo.checks import as_matrix, shown
+from zoo.checks import as_matrix, column_of, shown
 from zoo.documents.bags import warn_of_empty
 from zoo.model import Model
 from zoo.sparse import SparseCounts
@@ -68,9 +68,9 @@ def check_complete_batch(model: Model, rows: np.ndarray) -> None:
     if model.for_data(rows) is not model:
         row, column = np.argwhere(np.isnan(rows))[0]
         raise ValueError(
-            f"cells are missing (row {row}, column {column} of a batch), and batch_size takes complete "
-            "rows under full covariances: leave batch_size out, or take components=NormalGamma(), whose "
-            "columns are independent"
+            f"cells are missing (row {row}, {column_of(rows, column)} of a batch), and batch_size takes "
+            "complete rows under full covariances: leave batch_size out, or take components=NormalGamma(), "
+            "whose columns are independent"
         )
 
 

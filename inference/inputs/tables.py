@@ -5,7 +5,6 @@ scipy sparse matrices where the model takes counts (or real numbers, `zoo.sparse
 is missing. Several parts of pandas are paired by their index (`paired_rows`).
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from inference.inputs.text import read_documents
-from zoo.checks import as_matrix, check_unique
+from zoo.checks import as_matrix, check_unique, warn
 from zoo.columns import KINDS, Columns, read_columns
 from zoo.documents.bags import warn_of_empty
 from zoo.model import Model
@@ -29,6 +28,7 @@ __all__ = [
     "matching_columns",
     "paired_rows",
     "read_parts",
+    "read_tables",
 ]
 
 
@@ -120,6 +120,36 @@ def read_parts(
     return model, tuple(found)
 
 
+def read_tables(
+    data: tuple,
+    families: Mapping[str, str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    id: str | None = None,
+) -> tuple[Columns | None, ...]:
+    """What the columns of the tables among the data hold, whatever the model.
+
+    Args:
+        data: the parts.
+        families: as of `read_parts`.
+        levels: as of `read_parts`.
+        id: as of `read_parts`.
+
+    Returns:
+        For each part its columns; None of one that is no table.
+
+    Raises:
+        ValueError: they name a column that no table has.
+    """
+    places = [place for place, part in enumerate(data) if isinstance(part, pd.DataFrame)]
+    given = {"families": families, "levels": levels, "id": id}
+    own = _by_table(given, [data[place] for place in places])
+    found: list[Columns | None] = [None] * len(data)
+    for place, arguments in zip(places, own, strict=True):
+        found[place] = read_columns(data[place], name=f"part {place}" if place else "x", **arguments)
+        _warn_of_left_out(found[place])
+    return tuple(found)
+
+
 MOST_CLASSES = 10  # whole numbers of which so many at most may be class labels
 
 
@@ -159,10 +189,9 @@ def label_parts(
             as_numbers = (
                 "" if column is None else f"; if they are numbers, say families={{{column!r}: 'gaussian'}}"
             )
-            warnings.warn(
+            warn(
                 f"{called} holds {number} different whole numbers, which are taken as real outputs: if they "
-                f"are class labels, pass {as_labels}{as_numbers}",
-                stacklevel=5,
+                f"are class labels, pass {as_labels}{as_numbers}"
             )
     return tuple(parts)
 
@@ -245,10 +274,7 @@ def _is_count_type(kind: Any) -> bool:
 def _warn_of_left_out(columns: Columns) -> None:
     if columns.left_out:
         named = "; ".join(f"{column.name} ({column.why})" for column in columns.left_out)
-        warnings.warn(
-            f"columns left out: {named}; to keep one, say what it is: families={{'NAME': 'category'}}",
-            stacklevel=5,
-        )
+        warn(f"columns left out: {named}; to keep one, say what it is: families={{'NAME': 'category'}}")
 
 
 def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:

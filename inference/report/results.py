@@ -13,7 +13,7 @@ from inference.component_subspaces import (
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_parts import place_in_words
-from inference.diagnostics.profiles import profile_cells, profiles
+from inference.diagnostics.profile_tables import profile_cells, profiles
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,

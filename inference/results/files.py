@@ -17,7 +17,7 @@ from inference.numerics.atomic_files import check_writable, replacing
 from inference.results.model_fields import check_known, restore
 from zoo.model import Model
 
-__all__ = ["Labels", "check_tree", "dataset", "load", "model_of", "save", "versions"]
+__all__ = ["Labels", "check_tree", "dataset", "first_number", "load", "model_of", "save", "versions"]
 
 PACKAGE = "probabilistic-model-zoo"
 SAMPLE_DIMS = ("chain", "draw")
@@ -35,7 +35,7 @@ class Labels:
         self.coords = {dim: _storable(values) for dim, values in coords.items()}
 
     def of(self, dim: str, size: int) -> np.ndarray:
-        """The labels of a dim; whole numbers from 0 where the data brought none.
+        """The labels of a dim; whole numbers from `first_number` where the data brought none.
 
         ``feature_2`` has those of ``feature``.
 
@@ -50,7 +50,19 @@ class Labels:
         labels = self.coords.get(dim, self.coords.get(stem))
         if labels is not None and len(labels) == size:
             return labels
-        return np.arange(size) + int(dim == "rank" or dim.endswith("_rank"))  # ranks count from 1
+        return np.arange(size) + first_number(dim)
+
+
+def first_number(dim: str) -> int:
+    """The number of the first place along a dim without labels: ranks count from 1, all else from 0.
+
+    Args:
+        dim: name of the dim; ranks are along ``rank``, ``rank_...`` and ``..._rank``.
+
+    Returns:
+        0 or 1.
+    """
+    return int(dim.partition("_")[0] == "rank" or dim.endswith("_rank"))
 
 
 def _storable(values: Any) -> np.ndarray:

@@ -7,7 +7,9 @@ a table of a hundred rows or sixty documents, one core, the smallest of three pr
 take turns, so that a busy machine decides little. ``cold`` keeps no compiled programs. ``cached`` is this
 checkout in a process whose cache (``inference.compile_cache``) an earlier process has filled, over the
 other checkout's cold call, as that had no cache. ``process`` is the CPU time of the whole process, imports
-and all. Iterations are few (50; of samplers 20 + 20 sweeps), so that the steps themselves decide little.
+and all. A pair may end in options of the method that the other checkout does not have:
+``mixture/gibbs split_merge=0`` is the sampler that it has, without the split-merge moves that are made by
+default now. Iterations are few (50; of samplers 20 + 20 sweeps), so that the steps decide little.
 Bars: ``cold`` 0.4 for those that `BARS` names and 0.5 for the rest, ``cached`` 0.2. Written to
 tests/reference/benchmark_first_fit.json, where pairs that were not measured keep their figures.
 """
@@ -30,6 +32,7 @@ BARS = dict.fromkeys(
     (
         "mixture/vb",
         "mixture/gibbs",
+        "mixture/gibbs split_merge=0",
         "mixture/collapsed_gibbs",
         "pcp/vb",
         "pcp/gibbs",
@@ -106,12 +109,14 @@ def options_of(method):
     return SWEEPS if "gibbs" in method else STEPS
 
 
-def one_call(checkout, pair, cache="off"):
-    """CPU seconds of the call and of its process."""
-    model, method = pair.split("/")
+def one_call(checkout, pair, cache="off", *, own=True):
+    """CPU seconds of the call and of its process, options at the end of the pair if they are known."""
+    model, _, method = pair.partition("/")
+    method, *extra = method.split()
+    options = options_of(method) | {n: int(v) for n, v in (text.split("=") for text in extra if own)}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "ZOO_"))}
     kept |= {"PYTHONPATH": str(checkout), "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    command = [sys.executable, "-c", CALL, model, method, repr(options_of(method)), cache]
+    command = [sys.executable, "-c", CALL, model, method, repr(options), cache]
     core = str(sorted(os.sched_getaffinity(0))[-1])
     done = subprocess.run(
         ["taskset", "-c", core, *command], cwd=checkout, env=kept, capture_output=True, text=True
@@ -127,7 +132,7 @@ def measure(here, there, pair):
     with tempfile.TemporaryDirectory() as cache:
         one_call(here, pair, cache)  # fills it
         for _ in range(ROUNDS):
-            runs["then"].append(one_call(there, pair))
+            runs["then"].append(one_call(there, pair, own=False))
             runs["now"].append(one_call(here, pair))
             runs["cached"].append(one_call(here, pair, cache))
     call = {name: min(run[0] for run in own) for name, own in runs.items()}

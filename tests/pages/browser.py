@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from processes import LIMIT, started
+
 __all__ = ["CHROMIUM", "Browser", "View"]
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -43,12 +45,13 @@ class Browser:
         theirs_read, self._write = os.pipe()
         self._read, theirs_write = os.pipe()
         command = [sys.executable, "-c", _LAUNCH, str(theirs_read), str(theirs_write), CHROMIUM, *_FLAGS]
-        self._process = subprocess.Popen(
+        self._running = started(
             [*command, f"--user-data-dir={self._folder.name}"],
             pass_fds=(theirs_read, theirs_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        self._process = self._running.__enter__()
         os.close(theirs_read)
         os.close(theirs_write)
         self._buffer, self._number, self.events = b"", 0, []
@@ -61,7 +64,8 @@ class Browser:
         """Close it and remove its profile."""
         with contextlib.suppress(Exception):
             self.call("Browser.close")
-        self._process.wait(timeout=20)
+            self._process.wait(timeout=LIMIT)
+        self._running.__exit__(None, None, None)
         for end in (self._read, self._write):
             os.close(end)
         self._folder.cleanup()

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = SETTINGS["project"]
 DISTRIBUTIONS = {
+    "PIL": "pillow",
     "sklearn": "scikit-learn",
     "arviz_base": "arviz",
     "arviz_stats": "arviz",
@@ -153,6 +154,7 @@ def test_one_version():
 def test_zoo_imports_inference_only_in_functions_of_the_command_line():
     allowed = {
         "zoo/cli/__init__.py": {"fit", "report", "compare"},
+        "zoo/cli/printing.py": {"print_columns"},
         "zoo/cli/predicting.py": {"predict", "_answer", "_writer"},
         "zoo/cli/sweeping.py": {"sweep"},
     }

@@ -153,6 +153,7 @@ def fit(options: argparse.Namespace) -> int:
     import inference
     from inference.diagnostics import profile_text, summary_text
     from inference.inputs.tables import check_parts as check_data
+    from inference.results.groups import stored_columns
 
     inference.compile_cache()
     chosen = model_class(card.name)
@@ -181,7 +182,7 @@ def fit(options: argparse.Namespace) -> int:
     print(f"model      {card.name}: {card.title}")
     print(f"data       {name}: {'; '.join(map(shape, data))}")
     print_notes(data)
-    print_columns(tree)
+    print_columns("; ".join(map(str, filter(None, stored_columns(tree, inference.model_of(tree))))))
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
     verdict = f"{'yes' if attributes['converged'] else 'NO'} ({attributes['stop_reason']})"
@@ -262,6 +263,7 @@ def _short_names(paths: Sequence[str]) -> list[str]:
 
 def compare(options: argparse.Namespace) -> int:
     """Fit every model by every method that accepts the data, and score rows that were held out."""
+    from zoo.cli.arguments import parse_families, parse_levels
     from zoo.cli.selection import reading_options, select
 
     wanted = [canonical_name(name) for name in options.models] if options.models else list(MODELS)
@@ -277,6 +279,7 @@ def compare(options: argparse.Namespace) -> int:
         out = target(
             "--out", options.out, "methods.svg", force=options.force, inputs=inputs, endings=_PICTURES
         )
+    families, levels = parse_families(options.families), parse_levels(options.levels)
     read = reading_options(options.read)
     name, data = select(options.dataset, options.x, options.y, options.views, read)
     if data[0].shape[0] < 5:
@@ -286,26 +289,38 @@ def compare(options: argparse.Namespace) -> int:
 
     from inference import compile_cache
     from inference.diagnostics.comparison import Refusal, score_methods
-    from zoo.suitable_fields import suitable_fields
+    from inference.inputs.tables import read_tables
+    from zoo.suitable_fields import suitable_tables
 
     compile_cache()
+    with collected_warnings() as notes:
+        columns = read_tables(data, families, levels, options.id)
     order = np.random.default_rng(options.seed).permutation(data[0].shape[0])
     num_held_out = max(1, len(order) // 5)
-    train, test = _rows(data, np.sort(order[num_held_out:])), _rows(data, np.sort(order[:num_held_out]))
-    print(
-        f"{name}: fitted to {len(order) - num_held_out} rows, scored on {num_held_out}; seed {options.seed}\n"
-    )
-    models, refused, scores = {}, [], []
+    train, test = np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
+    print(f"{name}: fitted to {len(train)} rows, scored on {num_held_out}; seed {options.seed}")
+    print_notes(data)
+    print_columns("; ".join(map(str, filter(None, columns))))
+    print_warnings(notes)
+    print()
+    prepared, refused, scores = [], [], []
     for card in cards:
         try:
             model = model_class(card.name)
-            models[card.name] = model.from_data(*train, **suitable_fields(model, train))
+            fields, parts = suitable_tables(model, data, columns)
+            rows = _rows(parts, train), _rows(parts, test)
+            prepared.append((card.name, model.from_data(*rows[0], **fields), *rows))
         except (ValueError, TypeError) as error:
             refused.append(Refusal(card.name, "", one_line(error)))
     keywords = {key: getattr(options, key) for key in (*COMPARE_OPTIONS, "seed", "progress")}
+    found = (
+        score
+        for model_name, model, *rows in prepared
+        for score in score_methods({model_name: model}, *rows, methods=options.methods, **keywords)
+    )
     layout = "{:<12} {:<16} {:>10} {:>8} {:>8} {:>9} {:>8} {:>8}"
     print(layout.format(*_COMPARED))
-    for score in score_methods(models, train, test, methods=options.methods, **keywords):
+    for score in found:
         if isinstance(score, Refusal):
             refused.append(score)
             continue

@@ -302,11 +302,12 @@ zoo predict mixture-faithful.nc faithful --what log_density
             *("seed", "num_chains", "num_warmup", "num_samples", "max_iterations", "tolerance"),
             *("num_restarts", "init", "dtype"),
         )
+        | _KINDS
         | {"--out": _text("FILE", "also write the table, a .csv file")}
         | _FORCE,
         """
 zoo sweep mixture faithful --sizes 1:6
-zoo sweep ppca wine --x x --sizes 1,2,4,8 --set standardize=True
+zoo sweep ppca wine --x x --sizes 1,2,4,8 --standardize
 zoo sweep depcam olive --sizes num_components=1:3 --sizes num_latents=1,2 --set family=gaussian
 """,
     ),
@@ -334,6 +335,7 @@ zoo report vb.nc gibbs.nc --heldout new.csv --out comparison.html
         | {
             "--models": _text("MODEL", "only these models", nargs="+"),
             "--methods": _text("METHOD", "only these methods", nargs="+"),
+            **{option: settings for option, settings in _KINDS.items() if option != "--standardize"},
             "--seed": _text("VALUE", "seed of the split and of the fits (default 0)", type=SEED, default=0),
         }
         | {

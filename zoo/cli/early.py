@@ -27,6 +27,16 @@ __all__ = [
 _METHODS = Path(zoo.__file__).parents[1] / "inference" / "methods"
 _NUMBERS = {"Array", "None", "dist.Distribution"}
 _KINDS = ("Ascent", "Direct", "Sampler", "Stochastic")  # of methods, whose options are a literal
+_BY_HAND = "divide the columns by their standard deviations, or take ppca or sppca"
+_COUNTS = "its cells are counts of words, which have no unit: leave --standardize out"
+_INSTEAD = {  # of --standardize
+    "mixture": "its default priors are as wide as each column: leave --standardize out",
+    "epca": "counts and answers have no unit; a table of real numbers is fitted by ppca, which has it, with "
+    "--set loading_prior=gaussian as the same model",
+    "lda": _COUNTS,
+    "plsi": _COUNTS,
+    "pcp": _COUNTS,
+}
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
@@ -189,12 +199,7 @@ def check_standardize(card: Card, settings: Mapping[str, Any]) -> None:
     if "standardize" in settings:
         raise ValueError("standardize is set twice: by --standardize and by --set")
     if "standardize" not in card.fields:
-        remedy = (
-            "its default priors are as wide as each column, so that it needs none"
-            if card.name == "mixture"
-            else "divide the columns by their standard deviations, or take ppca or sppca, which have it"
-        )
-        raise ValueError(f"{card.name} has no field standardize: {remedy}")
+        raise ValueError(f"{card.name} has no field standardize: {_INSTEAD.get(card.name, _BY_HAND)}")
 
 
 def check_fit_file(path: str) -> None:

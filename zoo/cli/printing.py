@@ -1,14 +1,36 @@
 """What commands print: warnings as lines, shapes of tables, errors in one line."""
 
+import ast
+import re
+import shlex
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["collected_warnings", "one_line", "print_columns", "print_notes", "print_warnings", "shape"]
+__all__ = [
+    "as_options",
+    "collected_warnings",
+    "one_line",
+    "print_columns",
+    "print_notes",
+    "print_warnings",
+    "shape",
+]
 
 _WIDTH = 110
+_AS_OPTIONS = (
+    (re.compile(r"families=\{'([^']+)': '([^']+)'\}"), lambda found: _families(found)),
+    (re.compile(r"\w+\.drop\(columns=('[^']*'|\d+|\[[^\]]*\])\)"), lambda found: _left_out(found)),
+    (re.compile(r"\bstandardize=True\b"), "--standardize"),
+    (re.compile(r"\bdtype='(float\d\d)'"), r"--dtype \1"),
+    (re.compile(r"\bmethod='(\w+)'"), r"--method \1"),
+    (
+        re.compile(r"(?<![-\w])(max_iterations|num_restarts|num_samples|num_warmup|batch_size)(?:=(\d+))?\b"),
+        lambda found: f"--{found[1].replace('_', '-')}" + (f" {found[2]}" if found[2] else ""),
+    ),
+)
 
 
 @contextmanager
@@ -24,7 +46,7 @@ def collected_warnings() -> Iterator[list[str]]:
         for category in (UserWarning, RuntimeWarning):
             warnings.simplefilter("always", category)
         yield messages
-    messages += dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+    messages += dict.fromkeys(as_options(" ".join(str(warning.message).split())) for warning in caught)
 
 
 def one_line(error: BaseException) -> str:
@@ -39,7 +61,31 @@ def one_line(error: BaseException) -> str:
     message = (
         error.args[0] if isinstance(error, KeyError) and error.args else str(error) or type(error).__name__
     )
-    return " ".join(str(message).split())
+    return as_options(" ".join(str(message).split()))
+
+
+def as_options(message: str) -> str:
+    """A message whose remedies are calls of Python, with the options of the command line in their place.
+
+    Args:
+        message: in one line.
+
+    Returns:
+        The message.
+    """
+    for pattern, replacement in _AS_OPTIONS:
+        message = pattern.sub(replacement, message)
+    return message
+
+
+def _families(found: re.Match) -> str:
+    return f"--families {shlex.quote(f'{found[1]}={found[2]}')}"
+
+
+def _left_out(found: re.Match) -> str:
+    names = ast.literal_eval(found[1])
+    listed = [names] if not isinstance(names, list) else names
+    return f"--families {shlex.quote(','.join(f'{name}=leave_out' for name in listed))}"
 
 
 def shape(table: Any) -> str:
@@ -79,18 +125,14 @@ def print_notes(data: Sequence[Any]) -> None:
             return
 
 
-def print_columns(tree: Any) -> None:
-    """Print what was made of the columns of the tables of a fit, a few words each.
+def print_columns(found: str) -> None:
+    """Print what was made of the columns of tables, a few words each.
 
     Args:
-        tree: the fit, a DataTree.
+        found: the decisions in words; empty where there is no table.
     """
-    if "columns" in tree.children:
-        from inference import model_of
-        from inference.results.groups import stored_columns
-
-        found = stored_columns(tree, model_of(tree))
-        _print("columns", ["; ".join(str(columns) for columns in found if columns is not None)])
+    if found:
+        _print("columns", [found])
 
 
 def _print(title: str, notes: Sequence[str]) -> None:

@@ -1,16 +1,25 @@
 """``zoo sweep``: a model in several sizes, and the size that held-out rows favour."""
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
 from zoo import model_class
 from zoo.cards import read_card
-from zoo.cli.arguments import FIT_OPTIONS, parse_settings, resolve
-from zoo.cli.early import check_fields, check_method, check_options, check_parts, parse_sizes, size_fields
+from zoo.cli.arguments import FIT_OPTIONS, parse_families, parse_levels, parse_settings, resolve
+from zoo.cli.early import (
+    check_fields,
+    check_method,
+    check_options,
+    check_parts,
+    check_standardize,
+    parse_sizes,
+    size_fields,
+)
 from zoo.cli.paths import files_of, target
-from zoo.cli.printing import collected_warnings, print_notes, print_warnings, shape
+from zoo.cli.printing import collected_warnings, print_columns, print_notes, print_warnings, shape
 from zoo.cli.selection import reading_options, select
 
 __all__ = ["sweep"]
@@ -36,6 +45,10 @@ def sweep(options: argparse.Namespace) -> int:
     check_fields(card, settings)
     check_options(card, options.method, [text.partition("=")[0].strip() for text in options.option])
     check_parts(card, options.y, options.views)
+    if options.standardize:
+        check_standardize(card, settings)
+        settings["standardize"] = True
+    families, levels = parse_families(options.families), parse_levels(options.levels)
     if not size_fields(card):
         raise ValueError(f"{card.name} has no size to sweep")
     sizes = parse_sizes(card, options.sizes)
@@ -54,7 +67,10 @@ def sweep(options: argparse.Namespace) -> int:
         method_options |= parse_settings([text], (key,), "the method")
     keywords = {key: value for key, value in vars(options).items() if key in FIT_OPTIONS and key != "seed"}
     keywords = {key: value for key, value in keywords.items() if value is not None}
-    fitted = _models(card.name, sizes, settings, data)
+    chosen = model_class(card.name)
+    if not isinstance(chosen.data_names, tuple) and "families" not in settings:  # as many as there are views
+        settings["families"] = ("auto",) * len(data)
+    fitted = _models(card.name, sizes, settings)
 
     import inference
     from inference.algorithm import Sampler
@@ -74,6 +90,9 @@ def sweep(options: argparse.Namespace) -> int:
             folds=options.folds,
             seed=options.seed or 0,
             progress=False,
+            families=families,
+            levels=levels,
+            id=options.id,
             **keywords,
             **method_options,
         )
@@ -85,6 +104,7 @@ def sweep(options: argparse.Namespace) -> int:
         f"data       {name}: {'; '.join(map(shape, data))}; {options.folds} folds, seed {options.seed or 0}"
     )
     print_notes(data)
+    print_columns(table.attrs["columns"])
     print_warnings(notes)
     shown = table[[column for column in _COLUMNS if not table[column].isna().all()]]
     print(f"\n{shown.to_string(float_format=lambda number: f'{number:.4g}')}\n")
@@ -99,8 +119,7 @@ def sweep(options: argparse.Namespace) -> int:
         print(
             f"recommended: {swept} = {smallest}, the smallest within one standard error of the best ({best})"
         )
-    chosen = " ".join(f"--set {key}={value}" for key, value in _pairs(sizes, smallest))
-    print(f"\nNext: zoo fit {options.model} {options.dataset} {chosen}")
+    print(f"\nNext: {_next(options, dict(_pairs(sizes, smallest)))}")
     if out is not None:
         place = out.settled()
         table.to_csv(place)
@@ -112,7 +131,23 @@ def _pairs(sizes: Mapping[str, Any], label: str) -> list[tuple[str, str]]:
     return list(zip(sizes, str(label).split(" x "), strict=True))
 
 
-def _models(name: str, sizes: Mapping[str, list[int]], settings: Mapping[str, Any], data: tuple) -> dict:
+def _next(options: argparse.Namespace, sizes: Mapping[str, str]) -> str:
+    """The command that fits the model in a size, with the options of the sweep that say what the data are."""
+    words = ["zoo", "fit", options.model, options.dataset]
+    for name in ("x", "y", "id", "method"):
+        value = getattr(options, name)
+        words += [f"--{name}", value] if value not in (None, "auto") else []
+    words += ["--views", *options.views] if options.views else []
+    for name in ("read", "families", "levels", "set", "option"):
+        for text in getattr(options, name):
+            words += [f"--{name}", text]
+    words += ["--standardize"] if options.standardize else []
+    for name, value in sizes.items():
+        words += ["--set", f"{name}={value}"]
+    return shlex.join(words)
+
+
+def _models(name: str, sizes: Mapping[str, list[int]], settings: Mapping[str, Any]) -> dict:
     """A model for each size, smaller ones first, by the sizes in words."""
     model = model_class(name)
     fields = resolve(settings)

@@ -13,7 +13,7 @@ kind            which columns                                           as numbe
 ``date``        dates and times                                         days since the first
 ``id``          words, or whole numbers in step or so named, all        left out; the first labels the rows
                 different
-``text``        other words                                             left out
+``text``        other words, and columns with one value in every row    left out
 ==============  ======================================================  =====================================
 
 Every decision can be overruled by the column's name. New rows are encoded as the rows of the fit were.
@@ -65,7 +65,10 @@ SKEWED = 2.0  # skewness of a positive column, above which its logarithms are lo
 MOSTLY = 0.5  # share of words that are numbers, above which the others are taken for mistakes
 LEAST_SCALE, MOST_SCALE = 3, 10  # levels of a scale of whole numbers
 SHARED_SCALE = 3  # columns with the same levels, from which on whole numbers are levels
+LEAST_RUN = 4  # neighbouring columns that hold the same, from which on they are told in one
+MOST_TOLD = 15  # entries of the line that tells of the columns one by one
 _LEFT_OUT = ("id", "text")
+_PLAIN_ANSWERS = ("0", "1")
 _WORDS_OF_KIND = ("category", "ordered")
 
 
@@ -100,16 +103,30 @@ class Column:
         """Whether the column is part of the data: neither an id nor text."""
         return self.kind not in _LEFT_OUT
 
-    def __str__(self) -> str:
-        """The decision in a few words."""
-        what = {
+    @property
+    def is_discrete(self) -> bool:
+        """Whether cells have probabilities, not densities."""
+        return self.kind in ("yes/no", "count", *_WORDS_OF_KIND)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether words, or the caller, say what the column holds."""
+        return self.is_given or (bool(self.levels) and self.levels != _PLAIN_ANSWERS)
+
+    @property
+    def in_words(self) -> str:
+        """What the column holds, without its name."""
+        return {
             "category": f"{len(self.levels)} categories",
             "ordered": f"{len(self.levels)} ordered levels",
             "count": "counts",
             "date": "dates",
             "text": "left out",
         }.get(self.kind, self.kind)
-        return f"{self.name}: {what}" + (f", {self.num_missing} missing" if self.num_missing else "")
+
+    def __str__(self) -> str:
+        """The decision in a few words."""
+        return f"{self.name}: {self.in_words}" + _missing(self.num_missing)
 
 
 @dataclass(frozen=True)
@@ -135,6 +152,16 @@ class Columns:
         return tuple(c for c in self.columns if not c.is_kept and c.name != self.label)
 
     @property
+    def with_families(self) -> tuple[Column, ...]:
+        """The columns that hold words, or whose kind was given, and that have probabilities."""
+        return tuple(column for column in self.kept if column.is_discrete and column.is_told)
+
+    @property
+    def needs_families(self) -> bool:
+        """Whether some columns are no numbers whose family follows from their values alone."""
+        return bool(self.with_families)
+
+    @property
     def level_numbers(self) -> dict[str, dict[str, int]]:
         """Column to the number of each of its levels, of columns whose levels have names."""
         return {
@@ -154,8 +181,10 @@ class Columns:
 
         Raises:
             TypeError: a cell that is no number in a column of numbers.
-            ValueError: a word that is none of a column's levels.
+            ValueError: a word that is none of a column's levels, or two columns of one name that is wanted.
         """
+        wanted = {column.name for column in self.kept} | {self.label}
+        check_unique([name for name in frame.columns if str(name) in wanted], "new data")
         have = {str(name): name for name in frame.columns}
         numbers = {
             have[column.name]: _numbers(frame[have[column.name]], column)
@@ -185,11 +214,38 @@ class Columns:
         return pd.DataFrame(rows, index=pd.Index([column.name for column in self.columns], name="column"))
 
     def __str__(self) -> str:
-        """The decisions in one line."""
-        return "; ".join(
-            f"{column.name}: row label" if column.name == self.label else str(column)
-            for column in self.columns
-        )
+        """The decisions in one line; neighbours that hold the same are named by the first and the last."""
+        runs: list[list[Column]] = []
+        for column in self.columns:
+            before = runs[-1][-1] if runs else None
+            is_same = before is not None and before.in_words == column.in_words
+            if is_same and self.label not in (before.name, column.name):
+                runs[-1].append(column)
+            else:
+                runs.append([column])
+        told = [self._in_words(run) for run in runs]
+        return "; ".join(told if len(told) <= MOST_TOLD else self._by_kind())
+
+    def _by_kind(self) -> list[str]:
+        """How many columns hold what, for a table whose columns are of many kinds in turn."""
+        found: dict[str, list[Column]] = {}
+        for column in self.columns:
+            if column.name != self.label:
+                found.setdefault(column.in_words, []).append(column)
+        told = [] if self.label is None else [f"{self.label}: row label"]
+        for words, columns in found.items():
+            missing = _missing(sum(column.num_missing for column in columns))
+            named = ", ".join(column.name for column in columns[:3]) + (", ..." if len(columns) > 3 else "")
+            told.append(f"{len(columns)} of {words}{missing} ({named})")
+        return told
+
+    def _in_words(self, run: Sequence[Column]) -> str:
+        if run[0].name == self.label:
+            return f"{self.label}: row label"
+        if len(run) < LEAST_RUN:
+            return "; ".join(map(str, run))
+        missing = _missing(sum(column.num_missing for column in run))
+        return f"{run[0].name} to {run[-1].name} ({len(run)} columns): {run[0].in_words}{missing}"
 
     def as_text(self) -> tuple[str, ...]:
         """The decisions as text, one entry for the label and one for each column; `from_text` reads it.
@@ -306,6 +362,7 @@ def read_columns(
             found.append(_read(column, cells, kind))
     found = _on_common_scales(frame, found)
     found = _with_scales_of_numbers(frame, found)
+    found = _without_constants(frame, found)
     return _labelled(frame, found, None if id is None else str(id))
 
 
@@ -321,6 +378,10 @@ def _by_column(what: str, given: Mapping[str, Any] | None, known: Sequence[str])
     if strange:
         raise ValueError(f"{what} names no column: {strange[0]!r}; there are {', '.join(known)}")
     return {str(column): value for column, value in given.items()}
+
+
+def _missing(number: int) -> str:
+    return f", {number} missing" if number else ""
 
 
 def _column(name: str, kind: str, why: str, cells: pd.Series, **fields: Any) -> Column:
@@ -412,7 +473,7 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
         return _column(name, "real", "no cell has a value", cells)
     distinct = np.unique(values)
     if len(distinct) == 2 and (distinct == (0.0, 1.0)).all() and len(values) > 2:
-        return _column(name, "yes/no", "zeros and ones", cells, levels=("0", "1"))
+        return _column(name, "yes/no", "zeros and ones", cells, levels=_PLAIN_ANSWERS)
     if not np.isfinite(values).all():
         return _column(name, "real", "numbers, some infinite", cells)
     is_whole = (values == np.round(values)).all()
@@ -476,7 +537,7 @@ def _read_words(name: str, cells: pd.Series) -> Column:
         row, word = words[numbers.isna()].index[0], words[numbers.isna()].iloc[0]
         raise ValueError(
             f"column {name!r} holds numbers, but row {row!r} has {word!r} ({int(numbers.isna().sum())} such "
-            f"cells): write missing cells as NaN, or say families={{{name!r}: 'category'}} or 'leave_out'"
+            f"cells): write missing cells as NaN, or leave the column out, families={{{name!r}: 'leave_out'}}"
         )
     if not numbers.isna().any():
         return _read_numbers(name, cells, numbers)
@@ -592,6 +653,31 @@ def _with_scales_of_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Co
             why = f"whole numbers {low} to {high}, a scale of {len(places)} columns"
             for place in places:
                 found[place] = replace(found[place], kind="real", why=why, scale=(low, high))
+    return found
+
+
+def _without_constants(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
+    """Columns of numbers with one value in all rows, or none, left out where others vary.
+
+    Among answers, or among counts, a constant column is an answer or a count that all rows share.
+    """
+    values = {}
+    for place, column in enumerate(found):
+        cells = frame.iloc[:, place]
+        if column.kind in ("real", "positive", "count") and not column.is_given and _is_numeric(cells):
+            distinct = np.unique(cells.dropna().to_numpy(dtype=float))
+            if len(distinct) < 2 and len(cells) > 1:
+                values[place] = distinct
+    others = {column.kind for place, column in enumerate(found) if column.is_kept and place not in values}
+    for place, value in values.items() if others else ():
+        if len(value) and others == {"yes/no"} and value[0] in (0.0, 1.0):
+            changes = {"kind": "yes/no", "levels": _PLAIN_ANSWERS, "why": f"{value[0]:g} in every row"}
+        elif len(value) and others == {"count"} and value[0] >= 0 and value[0] == round(value[0]):
+            changes = {"kind": "count", "why": f"{value[0]:g} in every row, among counts"}
+        else:
+            why = f"{value[0]:g} in every row" if len(value) else "no cell has a value"
+            changes = {"kind": "text", "why": why, "scale": None}
+        found[place] = replace(found[place], **changes)
     return found
 
 

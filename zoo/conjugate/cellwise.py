@@ -20,7 +20,16 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_scale, check_some_columns
+from zoo.checks import (
+    as_matrix,
+    check_cells,
+    check_columns,
+    check_infinite,
+    check_scale,
+    check_some_columns,
+    column_of,
+    without_columns,
+)
 from zoo.conjugate.component_prior import (
     PROBABILITY_FLOOR,
     ComponentPrior,
@@ -259,8 +268,10 @@ class _GammaRates(Cellwise):
         x, means = column_means(x)
         if "rate" not in overrides:
             if not np.all(means > 0):
+                place = int(np.argmin(means))
                 raise ValueError(
-                    f"column {int(np.argmin(means))} of x has mean {means.min():g}: leave it out or give rate"
+                    f"{column_of(x, place)} of x has mean {means.min():g}: leave it out, "
+                    f"{without_columns(x, np.flatnonzero(means <= 0))}, or give rate"
                 )
             overrides = {"rate": cls._rate_for(means)} | overrides
         return cls(**broadcast_fields({"shape": 1.0} | overrides, cls.column_fields, len(means)))

@@ -13,7 +13,6 @@ Reference: Yu (2006), sections 2.1-2.2, Table 2.1. Correction: the Wishart needs
 ``degrees_of_freedom > num_features - 1`` (the table says > 0).
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -36,8 +35,10 @@ from zoo.checks import (
     check_scale,
     check_some_columns,
     column_moments,
+    column_of,
     is_finite,
     unit_roundoff,
+    warn,
 )
 from zoo.conjugate.component_prior import (
     BRACKETS,
@@ -54,6 +55,7 @@ from zoo.conjugate.component_prior import (
 from zoo.conjugate.missing_cells import (
     IncompleteFeatures,
     IncompleteRows,
+    check_patterns,
     conditionals_of,
     covariance_of_observed,
     features_of,
@@ -150,6 +152,8 @@ class _FullGaussian(ComponentPrior):
         for name in ("scale_matrix", "covariance"):
             if name in self.field_dims and not self.is_random(name):
                 self._check_positive_definite(name)
+        if self.patterns is not None:
+            check_patterns(self.patterns, self.num_features)
 
     def _check_location(self) -> None:
         if self.loc.ndim != 1:
@@ -225,7 +229,7 @@ class _FullGaussian(ComponentPrior):
         single = dtype == "float32" and distance[column] <= np.sqrt(LOST_SHARE / unit_roundoff("float64"))
         remedy = ", or fit with dtype='float64'" if single else ""
         raise ValueError(
-            f"the data and the prior location are far apart: column {column} of x has mean "
+            f"the data and the prior location are far apart: {column_of(x, column)} of x has mean "
             f"{means[column]:.6g} and standard deviation {deviations[column]:.3g}, and loc is "
             f"{loc[column]:.6g} there; beyond {limit:.2g} standard deviations {dtype} loses the covariance "
             f"of the rows: give loc near the data ({type(self).__name__}.from_data does){remedy}"
@@ -452,13 +456,15 @@ def _default_scale_matrix(x: np.ndarray, strength: np.ndarray) -> np.ndarray:
     variances = np.diag(covariance)
     deviations = np.sqrt(variances)  # a product of two variances would leave the range of doubles long before
     if np.linalg.eigvalsh(covariance / deviations[:, None] / deviations)[0] <= 1e-10:
-        warnings.warn(
+        warn(
             "the columns of x are collinear: the default prior adds a millionth of each variance to the "
-            "sample covariance; leave out redundant columns or give scale_matrix",
-            stacklevel=4,
+            "sample covariance; leave out redundant columns or give scale_matrix"
         )
         covariance = covariance + 1e-6 * np.diag(variances)
-    return np.linalg.inv(covariance) / strength
+    inverse = np.linalg.inv(covariance)
+    if not np.allclose(inverse, inverse.T, rtol=1e-8):  # nearly singular: its halves differ by rounding
+        inverse = (inverse + inverse.T) / 2
+    return inverse / strength
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,7 @@ __all__ = [
     "Conditionals",
     "IncompleteFeatures",
     "IncompleteRows",
+    "check_patterns",
     "conditionals_of",
     "covariance_of_observed",
     "features_of",
@@ -57,6 +58,21 @@ def patterns_of(x: np.ndarray) -> np.ndarray | None:
     """
     missing = np.isnan(x)
     return np.unique(missing, axis=0).astype(np.float64) if missing.any() else None
+
+
+def check_patterns(patterns: Any, num_features: int) -> None:
+    """Raise ValueError unless these are patterns of missing cells.
+
+    Args:
+        patterns: as of `patterns_of`.
+        num_features: columns of the rows.
+    """
+    shape = np.shape(patterns)
+    if len(shape) != 2 or shape[1] != num_features:
+        raise ValueError(f"patterns must have shape (num_patterns, {num_features}); got {shape}")
+    values = np.asarray(patterns)
+    if not ((values == 0) | (values == 1)).all():
+        raise ValueError(f"patterns must be ones where cells are missing, else zeros; got {values}")
 
 
 def places_of(x: Array, patterns: Array) -> Array:

@@ -3,7 +3,6 @@
 The names of a group's sites end in its number: ``locs_0``, ``probs_1``, ...
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -14,7 +13,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import as_matrix, check_columns
+from zoo.checks import as_matrix, check_columns, column_labels, take_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
 from zoo.conjugate.missing_cells import IncompleteFeatures
 from zoo.model import TypicalCells, static
@@ -114,11 +113,8 @@ class Product(ComponentPrior):
         x = as_matrix(x)
         made = []
         for family, group in zip(families, numbers, strict=True):
-            try:
-                fill = family.from_data if isinstance(family, type) else family.filled
-                made.append(fill(x[:, list(group)]))
-            except ValueError as error:
-                raise ValueError(_in_table(str(error), group)) from None
+            fill = family.from_data if isinstance(family, type) else family.filled
+            made.append(fill(take_columns(x, group)))
         return cls(families=tuple(made), columns=numbers)
 
     def with_column_names(self, names: Sequence[str]) -> Self:
@@ -270,11 +266,10 @@ class Product(ComponentPrior):
         check_columns(x, self.num_features)
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             try:
-                family.check(x[:, list(group)])
+                family.check(take_columns(x, group))
             except ValueError as error:
                 raise ValueError(
-                    f"columns {group} (group {number}, {type(family).__name__}): "
-                    f"{_in_table(str(error), group)}"
+                    f"columns {column_labels(x, group)} (group {number}, {type(family).__name__}): {error}"
                 ) from None
 
     def count_sizes(self, x: Any) -> np.ndarray | None:
@@ -305,11 +300,10 @@ class Product(ComponentPrior):
         """Raise ValueError if a group's prior location is too far from its columns."""
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             try:
-                family.check_offset(x[:, list(group)], dtype)
+                family.check_offset(take_columns(x, group), dtype)
             except ValueError as error:
                 raise ValueError(
-                    f"columns {group} (group {number}, {type(family).__name__}): "
-                    f"{_in_table(str(error), group)}"
+                    f"columns {column_labels(x, group)} (group {number}, {type(family).__name__}): {error}"
                 ) from None
 
     def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:
@@ -483,11 +477,6 @@ def _parts(statistics: Array, widths: tuple[int, ...], first_only: bool) -> list
         parts.append(jnp.concatenate([ahead, statistics[..., start : start + width]], axis=-1))
         start += width
     return parts
-
-
-def _in_table(message: str, group: Sequence[int]) -> str:
-    """A message of a group's family with the numbers of columns that the table has."""
-    return re.sub(r"\bcolumn (\d+)\b", lambda found: f"column {group[int(found[1])]}", message)
 
 
 def _as_numbers(columns: Sequence[Sequence[int | str]], names: Any) -> tuple[tuple[int, ...], ...]:

@@ -290,7 +290,9 @@ def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
         )
     estimate = init["variational"].to_dataset()
     num_old = estimate.sizes["observation"]
-    rows = init["observed_data"]["x"].to_numpy() if "observed_data" in init.children else None
+    rows = None
+    if "observed_data" in init.children:
+        rows = old_model.standard_rows(init["observed_data"]["x"].to_numpy())
     if rows is not None:
         first = x[:num_old, :num_old] if model.kernel.is_precomputed else x[:num_old]
         same = rows.shape == first.shape and np.array_equal(rows, first)

@@ -129,9 +129,11 @@ def split_or_merge(
     splits = labels[i] == labels[j]
     member = ((labels == labels[i]) | (labels == labels[j])).astype(dtype)
     log_odds, total = launch(features, components, member, i, j, of_kind, of_size)
+    rows = jnp.arange(num_rows)  # comparisons, not scattered writes: each of those is a loop to compile
+    is_i, is_seed = rows == i, (rows == i) | (rows == j)
     drawn = jnp.log(of_side) - jnp.log1p(-of_side) < log_odds
-    with_i = jnp.where(splits, drawn.at[i].set(True).at[j].set(False), labels == labels[i])
-    free = member.at[i].set(0.0).at[j].set(0.0)
+    with_i = jnp.where(splits, jnp.where(is_seed, is_i, drawn), labels == labels[i])
+    free = jnp.where(is_seed, 0.0, member)
     log_q = jnp.sum(free * jax.nn.log_sigmoid(jnp.where(with_i, log_odds, -log_odds)))
 
     of_i_side = ((member * with_i)[None] @ features)[0]
@@ -140,8 +142,9 @@ def split_or_merge(
     i_keeps = sizes[0] > sizes[1]
     kept, left = jnp.max(sizes), jnp.min(sizes)
     place, other = jnp.where(i_keeps, labels[i], labels[j]), jnp.where(i_keeps, labels[j], labels[i])
-    counts = jnp.zeros(num_slots, dtype).at[labels].add(1.0)
-    merged = counts.at[other].set(0.0).at[place].set(total[0])
+    slots = jnp.arange(num_slots)
+    counts = jnp.sum(labels[:, None] == slots, axis=0, dtype=dtype)
+    merged = jnp.where(slots == place, total[0], jnp.where(slots == other, 0.0, counts))
     log_slots = log_prior(merged, place, kept, left)
     log_ratio = logsumexp(log_slots) + evidence[0] + evidence[1] - evidence[2] - log_q
     log_ratio = jnp.where(splits, log_ratio, -log_ratio)
@@ -177,7 +180,8 @@ def launch(
     Returns:
         Shapes (num_observations,) and (num_statistics,).
     """
-    rows = jnp.zeros((3, member.shape[0]), member.dtype).at[0, i].set(1.0).at[1, j].set(1.0).at[2].set(member)
+    places = jnp.arange(member.shape[0])
+    rows = jnp.stack([(places == i).astype(member.dtype), (places == j).astype(member.dtype), member])
     of_rows = rows @ features
     total, seeds = of_rows[2], of_rows[:2]
     halves = of_kind < HALVES

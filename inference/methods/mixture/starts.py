@@ -214,7 +214,10 @@ def mixed(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
 
 def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: Any) -> int:
     """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap, one with moves."""
-    return 1 if moves else starts_by_size(NEEDED, data[0].nbytes / 8 * model.num_components)
+    entries = data[0].nbytes / 8 * model.num_components
+    if model.components.is_incomplete:  # squares of each row's missing cells take a solution each
+        entries *= data[0].shape[1]
+    return 1 if moves else starts_by_size(NEEDED, entries)
 
 
 def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:

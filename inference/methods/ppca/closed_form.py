@@ -32,7 +32,7 @@ from inference.algorithm import Direct, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
-from zoo.checks import check_number, warn
+from zoo.checks import check_number, column_of, warn
 from zoo.linear_gaussian import latents_covariance, latents_mean
 from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
@@ -226,7 +226,9 @@ def point_outcome(
     weight = np.asarray(x.weight) if isinstance(x, Rows) else np.ones(rows.shape[0])
     values, turn = turned(values)
     if held.size:
-        which = "the noise variance" + ("" if model.noise == "isotropic" else f" of column {held[0]}")
+        which = "the noise variance" + (
+            "" if model.noise == "isotropic" else f" of {column_of(rows, held[0])}"
+        )
         more = f" ({held.size} in all)" if held.size > 1 else ""
         warn(
             f"{which}{more} is held at noise_floor={noise_floor:g} of the columns' variance: the latents "

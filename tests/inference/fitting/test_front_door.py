@@ -37,10 +37,14 @@ def with_cell(value, row=4, column="b"):
 
 
 BAD_DATA = {
-    "NaN": (with_cell(np.nan), ValueError, r"x must be finite.*row 4, column 'b' is nan"),
+    "empty column": (table().assign(b=np.nan), ValueError, "of x has no observed cell"),
     "infinity": (with_cell(-np.inf), ValueError, r"row 4, column 'b' is -inf"),
     "constant column": (table().assign(b=3.0), ValueError, r"column 'b' of x is constant \(3.0\)"),
-    "text column": (table().assign(b="red"), TypeError, r"column 'b' of x is not numeric"),
+    "word among numbers": (
+        table().astype(object).pipe(lambda x: x.assign(b=x["b"].mask(x.index == 4, "red"))),
+        ValueError,
+        "column 'b' holds numbers, but row 4 has 'red'",
+    ),
     "text array": (np.array([["a", "b"], ["c", "d"]]), TypeError, "x must be numeric"),
     "no rows": (table(0), ValueError, "x must have at least 2 rows .*; got 0"),
     "one row": (table(1), ValueError, "x must have at least 2 rows .*; got 1"),

@@ -42,14 +42,14 @@ def without_row(table, row="p3"):
     return table
 
 
-CONSTANT = REAL.assign(income=1.0)
+CONSTANT = REAL.assign(income=True)  # numbers would be left out, as would a column without cells
 WORDS = REAL.assign(region=["north", "south"] * 6)
 WORDS_AND_ID = REAL.assign(person=PEOPLE, region=["north", "south"] * 6)
 NEARLY = with_cell(REAL, "p3", "age", "n.a.")
 DATES = REAL.assign(day=pd.date_range("2020-01-01", periods=12))
 GAP = with_cell(REAL, "p3", "income", np.nan)
 INFINITE = with_cell(REAL, "p3", "income", np.inf)
-NO_CELLS = REAL.assign(income=np.nan)
+NO_CELLS = REAL.assign(income=np.nan).to_numpy()
 TWICE = REAL.set_axis(["a", "b", "a"], axis=1)
 EMPTY = without_row(REAL)
 HUGE = REAL.assign(income=REAL["income"] * 1e200)
@@ -113,38 +113,116 @@ V = {"num_shared": 1, "families": ("gaussian", "gaussian")}
 T, C = {"num_topics": 2}, {"num_topics": 2, "num_clusters": 2}
 PROBIT = {"num_latents": 1, "output_likelihood": "probit", "loading_prior": "gaussian"}
 DROP, WHICH = "x.drop(columns='income')", "column 'income'"
+DELETE, LEAVE_REGION = "np.delete(x, 1, axis=1)", "families={'region': 'leave_out'}"
+SPLIT = zoo.conjugate.Product(
+    (zoo.conjugate.NormalGamma(), zoo.conjugate.NormalGamma()), (("age", "income"), ("visits",))
+)
 FINITE = "x.replace([np.inf, -np.inf], np.nan)"
 
 MISTAKES = [
     # what tables hold
     Mistake("PPCA", P, (CONSTANT,), WHICH, DROP, "x"),
-    Mistake("PPCA", P, (CONSTANT.to_numpy(),), "column 1", "np.delete(x, 1, axis=1)", "x"),
+    Mistake("PPCA", P, (REAL.assign(income=1.0).to_numpy(),), "column 1", "np.delete(x, 1, axis=1)", "x"),
     Mistake("SPPCA", S, (CONSTANT, OUTPUTS), WHICH, DROP, "x"),
     Mistake("SPPCA", S, (REAL, OUTPUTS.assign(score=2.0)), "column 'score'", "y.drop(columns='score')", "y"),
-    Mistake("PPCA", P, (WORDS,), "column 'region'", "x.drop(columns='region')", "x"),
-    Mistake("PPCA", P, (WORDS_AND_ID,), "column 'person'", "x.drop(columns=['person', 'region'])", "x"),
-    Mistake("KernelPCA", K, (WORDS,), "column 'region'", "x.drop(columns='region')", "x"),
-    Mistake("SPPCA", S, (WORDS, OUTPUTS), "column 'region'", "x.drop(columns='region')", "x"),
+    Mistake("PPCA", P, (WORDS,), "categories: region", LEAVE_REGION, "call"),
+    Mistake("PPCA", P, (WORDS_AND_ID,), "categories: region", LEAVE_REGION, "call"),
+    Mistake("KernelPCA", K, (WORDS,), "categories: region", LEAVE_REGION, "call"),
+    Mistake("SPPCA", S, (WORDS, OUTPUTS), "categories: region", LEAVE_REGION, "call"),
+    Mistake("PPCA", P, (NEARLY,), "row 'p3' has 'n.a.'", "families={'age': 'leave_out'}", "call"),
     Mistake(
-        "PLSI", T, (COUNTS.assign(shop=SHOPS),), "column 'shop'", "counts.drop(columns='shop')", "counts"
+        "SPPCA",
+        S,
+        (NEARLY, OUTPUTS),
+        "row 'p3' has 'n.a.'",
+        "write missing cells as NaN",
+        "data",
+        mended=(with_cell(REAL, "p3", "age", np.nan), OUTPUTS),
+    ),
+    Mistake("SPPCA", S, (REAL, WORDS), "column 'region' of y", "y.drop(columns='region')", "y"),
+    Mistake(
+        "SPPCA",
+        S,
+        (REAL, DATES[["day", "age"]]),
+        "column 'day' of y",
+        "y.assign(**{'day': (y['day'] - y['day'].min()).dt.days})",
+        "y",
+    ),
+    # what is said of columns
+    Mistake(
+        "Mixture",
+        {"num_components": 2},
+        (WORDS,),
+        "families names no column: 'agee'",
+        "there are age, income",
+        "call",
+        {"families": {"agee": "gaussian"}},
+        {"families": {"age": "gaussian"}},
+    ),
+    Mistake(
+        "Mixture",
+        {"num_components": 2},
+        (WORDS,),
+        "families gives 'age' the kind 'normal'",
+        "there are gaussian",
+        "call",
+        {"families": {"age": "normal"}},
+        {"families": {"age": "gaussian"}},
+    ),
+    Mistake(
+        "EPCA",
+        P,
+        (WORDS,),
+        "column 'region' has 'south' in row 'p1'",
+        "none of its levels north, west",
+        "call",
+        {"levels": {"region": ["north", "west"]}},
+        {"levels": {"region": ["north", "south"]}},
+    ),
+    Mistake(
+        "EPCA",
+        P,
+        (WORDS,),
+        "levels of 'region' must be a list of at least two names",
+        "got ['north']",
+        "call",
+        {"levels": {"region": ["north"]}},
+        {"levels": {"region": ["north", "south"]}},
+    ),
+    Mistake(
+        "PPCA", P, (REAL,), "id names no column: 'person'", "there are age, income", "no id", {"id": "person"}
     ),
     Mistake(
         "PPCA",
         P,
-        (NEARLY,),
-        "row 'p3' is 'n.a.'",
-        "x.assign(**{'age': pd.to_numeric(x['age'], errors='coerce')})",
+        (REAL.to_numpy(),),
+        "families names columns, and there is no DataFrame",
+        "pass one",
+        "no families",
+        {"families": {"age": "gaussian"}},
+    ),
+    Mistake(
+        "Mixture",
+        {"num_components": 2, "components": zoo.conjugate.PoissonGamma()},
+        (COUNTS.assign(milk=0).to_numpy(),),
+        "column 1 of x has mean 0",
+        "np.delete(x, 1, axis=1)",
         "x",
     ),
-    Mistake("SPPCA", S, (NEARLY, OUTPUTS), "row 'p3' is 'n.a.'", "x.drop(columns='age')", "x"),
     Mistake(
-        "PPCA", P, (DATES,), "column 'day'", "x.assign(**{'day': (x['day'] - x['day'].min()).dt.days})", "x"
+        "Mixture",
+        {"num_components": 2, "components": SPLIT},
+        (NEARLY.assign(age=REAL["age"], visits=CONSTANT["income"]),),
+        "column 'visits' of x is constant",
+        "leave it out",
+        "data",
+        mended=(REAL,),
     ),
     Mistake("KernelPCA", K, (GAP,), "row 'p3', column 'income' is nan", "x.dropna()", "x"),
     Mistake(
         "KernelPCA", K, (GAP.to_numpy(),), "row 3, column 1 is nan", "x[np.isfinite(x).all(axis=1)]", "x"
     ),
-    Mistake("KernelPCA", K, (NO_CELLS,), WHICH, DROP, "x"),
+    Mistake("KernelPCA", K, (NO_CELLS,), "column 1", DELETE, "x"),
     Mistake(
         "KernelPCA",
         K,
@@ -159,7 +237,7 @@ MISTAKES = [
     ),
     Mistake("EPCA", E, (INFINITE,), "row 'p3', column 'income' is inf", FINITE, "x"),
     Mistake("DEPCAM", D, (INFINITE,), "row 'p3', column 'income' is inf", FINITE, "x"),
-    Mistake("Mixture", {"num_components": 2}, (CONSTANT,), WHICH, DROP, "x"),
+    Mistake("Mixture", {"num_components": 2}, (REAL.assign(income=1.0).to_numpy(),), "column 1", DELETE, "x"),
     Mistake(
         "Paired",
         V,
@@ -168,11 +246,11 @@ MISTAKES = [
         "y_0.replace([np.inf, -np.inf], np.nan)",
         "y_0",
     ),
-    Mistake("PPCA", P, (NO_CELLS,), WHICH, DROP, "x"),
-    Mistake("EPCA", E, (NO_CELLS,), WHICH, DROP, "x"),
-    Mistake("DEPCAM", D, (NO_CELLS,), WHICH, DROP, "x"),
-    Mistake("SPPCA", S, (NO_CELLS, OUTPUTS), WHICH, DROP, "x"),
-    Mistake("Paired", V, (NO_CELLS, OUTPUTS), WHICH, "y_0.drop(columns='income')", "y_0"),
+    Mistake("PPCA", P, (NO_CELLS,), "column 1", DELETE, "x"),
+    Mistake("EPCA", E, (NO_CELLS,), "column 1", DELETE, "x"),
+    Mistake("DEPCAM", D, (NO_CELLS,), "column 1", DELETE, "x"),
+    Mistake("SPPCA", S, (NO_CELLS, OUTPUTS.to_numpy()), "column 1", DELETE, "x"),
+    Mistake("Paired", V, (NO_CELLS, OUTPUTS.to_numpy()), "column 1", "np.delete(y_0, 1, axis=1)", "y_0"),
     Mistake("PPCA", P, (EMPTY,), "row 'p3'", "x.dropna(how='all')", "x"),
     Mistake("EPCA", E, (EMPTY,), "row 'p3'", "x.dropna(how='all')", "x"),
     Mistake("DEPCAM", D, (EMPTY.to_numpy(),), "row 3", "np.delete(x, 3, axis=0)", "x"),

@@ -22,9 +22,9 @@ def agreement(found, truth):
 
 @pytest.fixture(scope="module")
 def fitted_customers():
-    table, group = customers()
+    table, group = customers(150)
     with pytest.warns(UserWarning, match=r"columns left out: comment \(.* different words, more than 20\)"):
-        tree = inference.fit(zoo.Mixture(num_components=6), table, num_samples=50)
+        tree = inference.fit(zoo.Mixture(num_components=6), table, num_samples=20, num_restarts=3)
     return table, group, tree
 
 
@@ -159,7 +159,7 @@ def test_whole_numbers_as_outputs_are_asked_about():
     labels = rng.integers(0, 3, 60)
     x = pd.DataFrame(rng.normal(size=(60, 4)) + labels[:, None])
     y = pd.DataFrame({"kind": labels})
-    model = zoo.SPPCA(num_latents=2)
+    model = zoo.SPPCA(num_latents=1)
     settings = {"method": "closed_form"}
     with pytest.warns(
         UserWarning, match=r"the column 'kind', holds 3 different whole numbers.*'categorical'"

@@ -264,3 +264,36 @@ def test_weights_count_rows_in_the_change_of_units(table):
         doubled = fit(model, table[twice], init=first, **settings)
     ends = (float(tree["trace"]["objective"][-1]) for tree in (weighted, doubled))
     np.testing.assert_allclose(*ends, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("method", "kernel"),
+    [("closed_form", "linear"), *[pytest.param("em", k, marks=pytest.mark.slow) for k in ("linear", "rbf")]],
+)
+def test_kernel_pca(table, method, kernel, tmp_path):
+    """The scores of the hand-standardised table, whatever the columns' units; without it they are others."""
+    x = np.nan_to_num(table)
+    z = x / x.std(axis=0)
+    fields = {"num_latents": 2, "kernel": kernel, "noise_variance": 0.05}
+    model = zoo.KernelPCA(**fields, standardize=True)
+    tree = fit(model, x, method=method)
+    plain = fit(zoo.KernelPCA(**fields), z, method=method)
+    with pytest.warns(UserWarning, match="very different scales.*give standardize=True"):
+        raw = fit(zoo.KernelPCA(**fields), x, method=method)
+    ends = [float(np.ravel(each["trace"]["objective"])[-1]) for each in (tree, plain, raw)]
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
+    assert abs(ends[2] - ends[1]) > 1.0
+    new, units = x[:5] * 1.01, np.array([1e3, 0.1, 7.0, 1.0])
+    other = fit(model, x * units, method=method)
+    inference.save(tree, tmp_path / "fit.nc")
+    back = inference.load(tmp_path / "fit.nc")
+    assert inference.model_of(back).standardize
+    for scores in ("latent", "orthonormal"):
+        wanted = np.abs(inference.transform(plain, new / x.std(axis=0), scores=scores))
+        for own, rows in ((tree, new), (back, new), (other, new * units)):
+            found = np.abs(inference.transform(own, rows, scores=scores))
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+    more = fit(model, x, method="em", init=tree, max_iterations=2, tolerance=0.0)
+    np.testing.assert_allclose(float(more["trace"]["objective"][-1]), ends[0], rtol=1e-9)
+    with pytest.raises(ValueError, match="standardize=True is of rows, and a precomputed kernel has none"):
+        zoo.KernelPCA(kernel="precomputed", noise_variance=0.1, standardize=True)

@@ -104,7 +104,6 @@ MASKED = np.ma.masked_array(X, MASK)
 MASKED_COUNTS = np.ma.masked_array(COUNTS, COUNTS == COUNTS[0, 1])
 NULLABLE_COUNTS = pd.DataFrame(COUNTS).astype("Int64").mask(COUNTS == COUNTS[0, 1])
 REFUSING = {
-    "gaussian mixture": (zoo.Mixture(num_components=2), MASKED, MASK),
     "kernel": (zoo.KernelPCA(num_latents=1, noise_variance=0.1), MASKED, MASK),
     "lda": (zoo.LDA(num_topics=2), MASKED_COUNTS, MASKED_COUNTS.mask),
     "plsi": (zoo.PLSI(num_topics=2), MASKED_COUNTS, MASKED_COUNTS.mask),

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from processes import LIMIT, started
 
 from zoo.cli import main
@@ -215,7 +216,7 @@ def _status(arguments):
     ("text", "message"),
     [
         ("a,b\n1,2\n3,inf\n5,6\n", "row 1, column 'b' is inf"),
-        ("a,b\n1,2\n3,2\n5,2\n", "column 'b' of x is constant"),
+        ("a\n2\n2\n2\n", "column 'a' of x is constant"),
         ("a,b\n1,2\n3,red\n5,6\n", "column 'b' holds numbers, but row 1 has 'red'"),
         ("a,b\n", "bad.csv has no rows"),
         ("a,b\n1,2\n", "at least 2 rows"),
@@ -382,7 +383,8 @@ def test_the_command_line_and_the_library_give_the_same_fit(fitted, faithful):
     model = zoo.Mixture.from_data(faithful, num_components=4)
     tree = inference.fit(model, faithful, seed=1, num_samples=200)
     saved = inference.load(fitted[0] / "mixture-faithful.nc")
-    assert saved["posterior"].to_dataset().equals(tree["posterior"].to_dataset())
+    # to rounding: the tests compile at another level than a process of its own
+    xr.testing.assert_allclose(saved["posterior"].to_dataset(), tree["posterior"].to_dataset(), rtol=1e-7)
 
 
 def test_warnings_of_a_fit_are_lines_of_the_table(tmp_path, monkeypatch, capsys):

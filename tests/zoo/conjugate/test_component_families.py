@@ -194,7 +194,6 @@ def test_rows_drawn_from_the_predictive_have_its_density(name):
         ("PoissonGamma", 0.5, r"counts: whole numbers of at least 0 .*row 4, column 1 is 0.5"),
         ("MultinomialDirichlet", 0.5, r"counts: whole numbers of at least 0; row 4, column 1 is 0.5"),
         ("MultinomialDirichlet", np.nan, r"cannot miss cells; row 4, column 1"),
-        ("GaussianWishart", np.nan, r"cannot miss cells; row 4, column 1"),
         ("ExponentialGamma", -0.1, r"numbers of at least 0 .*row 4, column 1 is -0.1"),
         ("GammaKnownShape", 0.0, r"positive numbers .*row 4, column 1 is 0"),
         ("LogNormalGamma", 0.0, r"positive numbers .*row 4, column 1 is 0"),

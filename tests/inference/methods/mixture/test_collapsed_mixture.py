@@ -161,7 +161,7 @@ def test_chain_of_student_predictives_is_the_evidence(num_features):
     assert abs(wrong - total) > 0.01
 
 
-@pytest.mark.parametrize("name", ["BernoulliBeta", "Product"])
+@pytest.mark.parametrize("name", ["BernoulliBeta", "Product", "CategoricalDirichlet", "LogNormalGamma"])
 def test_generic_statistics_are_the_predictives(name):
     components, x = priors()[name], rows(name, 8)
     statistics = statistics_for(components)

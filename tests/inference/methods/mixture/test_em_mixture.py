@@ -228,6 +228,8 @@ def test_numbers_of_parameters():
         "ExponentialGamma": 2 * k,
         "GammaKnownShape": 2 * k,
         "MultinomialDirichlet": 2 * k,
+        "LogNormalGamma": 2 * k * d,
+        "CategoricalDirichlet": k * d * 2,
         "Product": k * 5 + k + k,
     }
     made = priors()

@@ -243,7 +243,10 @@ def test_a_bad_row_far_into_the_data_is_named(x, model, monkeypatch):
     )  # rows that are looked at before the run
     bad = x.copy()
     bad[120, 1] = np.nan
-    with pytest.raises(ValueError, match=r"in rows 100 to 149 .* row 20, column 1 is nan"):
+    with pytest.raises(
+        ValueError,
+        match=r"in rows 100 to 149 .* cells are missing .row 20, column 1 of a batch.*leave batch_size out",
+    ):
         fit(model, lambda: iter(in_chunks(bad)), batch_size=BATCH)
 
 

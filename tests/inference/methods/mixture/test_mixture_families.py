@@ -117,7 +117,9 @@ def components_that_see_the_rows_twice(values, model, x):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["NormalGamma", "BernoulliBeta", "PoissonGamma"])
+@pytest.mark.parametrize(
+    "name", ["NormalGamma", "BernoulliBeta", "PoissonGamma", "LogNormalGamma", "CategoricalDirichlet"]
+)
 def test_components_that_see_the_rows_twice_are_found(name):
     model = mixture(name, num_components=2)
 
@@ -131,7 +133,10 @@ def test_components_that_see_the_rows_twice_are_found(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["NormalGamma", "BernoulliBeta", "PoissonGamma", "Product"])
+@pytest.mark.parametrize(
+    "name",
+    ["NormalGamma", "BernoulliBeta", "PoissonGamma", "Product", "LogNormalGamma", "CategoricalDirichlet"],
+)
 def test_nuts_and_gibbs_agree(name):
     """Posterior mean of the predictive density of ten rows, within 4 Monte Carlo errors (1e-3 a family)."""
     import arviz as az

@@ -1,0 +1,137 @@
+"""Tables with words in cross-validation and comparison: columns are read once, from all rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import zoo
+from inference.diagnostics import model_size
+from inference.inputs import tables
+from inference.inputs.tables import read_tables
+from zoo.cli import main
+from zoo.suitable_fields import suitable_tables
+
+
+def shops(num_rows=40, seed=0):
+    """Sizes, visits and a region that two rows alone are in."""
+    rng = np.random.default_rng(seed)
+    region = rng.choice(["north", "south"], num_rows).astype(object)
+    region[[3, 7]] = "island"
+    return pd.DataFrame(
+        {
+            "shop": [f"shop {number}" for number in range(num_rows)],
+            "size": rng.normal(size=num_rows),
+            "visits": rng.poisson(3.0, num_rows),
+            "region": region,
+        }
+    )
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The model and the data of each fit, none of which is made."""
+    seen, readings = [], []
+
+    def fit(model, *data, **settings):
+        seen.append((model, data))
+        return xr.DataTree(xr.Dataset(attrs={"converged": 1, "bic": 0.0}))
+
+    def log_density(tree, *data):
+        return xr.DataArray(data[0][:, 0], dims="observation")
+
+    def read_columns(table, **arguments):
+        readings.append(len(table))
+        return zoo.columns.read_columns(table, **arguments)
+
+    monkeypatch.setattr(model_size, "fit", fit)
+    monkeypatch.setattr(model_size, "log_density", log_density)
+    monkeypatch.setattr(tables, "read_columns", read_columns)
+    return seen, readings
+
+
+def test_columns_are_read_once_from_all_rows(fits):
+    seen, readings = fits
+    table = shops()
+    found = model_size.cross_validate({2: zoo.Mixture(num_components=2)}, table, folds=4)
+    assert readings == [40] and len(seen) == 5
+    assert found.attrs["columns"] == "shop: row label; size: real; visits: counts; region: 3 categories"
+    for model, (x,) in seen:
+        assert isinstance(x, np.ndarray) and x.shape[1] == 3
+        assert model.components.families[2].levels == ("island", "north", "south")
+    assert {len(x) for _, (x,) in seen} == {30, 40}
+    np.testing.assert_array_equal(seen[-1][1][0][:, 0], table["size"])
+    part = table.drop(index=[3, 7]).reset_index(drop=True)  # planted: a fold that is read by itself
+    model, rows = model_size.read_rows(zoo.Mixture(num_components=2), (part,))
+    assert model.components.families[2].levels == ("north", "south")
+
+
+def test_what_is_said_of_columns_goes_to_every_fold(fits):
+    seen, _ = fits
+    levels = ["island", "south", "north"]
+    models = {k: zoo.EPCA(num_latents=k) for k in (1, 2)}
+    said = {"families": {"visits": "gaussian"}, "levels": {"region": levels}, "id": "shop"}
+    model_size.cross_validate(models, shops(), folds=2, **said)
+    assert len(seen) == 6
+    for model, (x,) in seen:
+        assert x.shape[1] == 3 and set(x[:, 2]) <= {1.0, 2.0, 3.0}  # ordered levels begin at 1
+        found = [type(model.family.families[place]).__name__ for place in model.family.columns]
+        assert found == ["Gaussian", "Gaussian", "Ordinal"]
+
+
+def test_class_labels_are_those_of_all_rows(fits):
+    seen, _ = fits
+    table = shops()
+    x, y = table[["size", "visits"]], table["region"]
+    model_size.cross_validate({1: zoo.SPPCA(num_latents=1)}, x, y, folds=4)
+    assert {model.classes for model, _ in seen} == {("island", "north", "south")}
+
+
+def test_models_that_are_compared_take_the_same_columns():
+    data = (shops(),)
+    columns = read_tables(data)
+    fields, (x,) = suitable_tables(zoo.Mixture, data, columns)
+    names = [type(family).__name__ for family in fields["components"].families]
+    assert names == ["NormalGamma", "PoissonGamma", "CategoricalDirichlet"]
+    assert set(x[:, 2]) == {0.0, 1.0, 2.0}
+    fields, (other,) = suitable_tables(zoo.EPCA, data, columns)
+    assert fields["num_latents"] == 2 and fields["family"][1] == "poisson"
+    assert set(other[:, 2]) == {0.0, 1.0, 2.0}
+    for name in ("PPCA", "KernelPCA", "LDA"):
+        with pytest.raises(ValueError, match=f"{name} takes numbers alone.* region; leave them out"):
+            suitable_tables(getattr(zoo, name), data, columns)
+    with pytest.raises(ValueError, match="DEPCAM has densities, .* probabilities of visits, region: leave"):
+        suitable_tables(zoo.DEPCAM, data, columns)
+    with pytest.raises(TypeError, match="SPPCA takes 2 parts of data"):
+        suitable_tables(zoo.SPPCA, data, columns)
+    with pytest.raises(TypeError, match="Paired takes 2 parts of data"):
+        suitable_tables(zoo.Paired, data, columns)
+
+
+def test_numbers_are_compared_by_their_values():
+    """A table of numbers alone has one family: all models score densities, counts among them or not."""
+    table = shops()[["size", "visits"]]
+    columns = read_tables((table,))
+    fields, (x,) = suitable_tables(zoo.Mixture, (table,), columns)
+    assert fields == {} and isinstance(x, np.ndarray)
+    assert suitable_tables(zoo.PPCA, (table,), columns)[0] == {"num_latents": 1}
+    told = read_tables((table,), families={"visits": "poisson"})
+    assert [type(f).__name__ for f in suitable_tables(zoo.Mixture, (table,), told)[0]["components"].families]
+    with pytest.raises(ValueError, match="PPCA takes numbers alone"):
+        suitable_tables(zoo.PPCA, (table,), told)
+
+
+@pytest.mark.slow
+def test_the_commands_take_tables_with_words(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shops(60).to_csv("shops.csv", index=False)
+    small = ["--num-samples", "10", "--num-restarts", "1"]
+    options = ["--folds", "2", "--max-iterations", "5", "--families", "visits=gaussian"]
+    assert main(["sweep", "mixture", "shops.csv", "--sizes", "1,2", *options, *small]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "visits: real; region: 3 categories" in printed and "recommended: num_components" in printed
+    assert "Next: zoo fit mixture shops.csv --families visits=gaussian --set num_components=" in printed
+    assert main(["compare", "shops.csv", "--methods", "em", *small, "--no-progress"]) == 0
+    printed = capsys.readouterr().out
+    assert "mixture      em" in printed and "not fitted: ppca: PPCA takes numbers alone" in printed
+    assert "not fitted: depcam: DEPCAM has densities" in printed
