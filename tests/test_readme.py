@@ -53,7 +53,15 @@ def test_commands_are_words_of_the_command_line():
     text = README.read_text(encoding="utf-8")
     (block,) = re.findall(r"<!-- commands: session -->\n```bash\n(.*?)```", text, re.DOTALL)
     lines = [shlex.split(line, comments=True) for line in block.splitlines()]
-    assert {parse(words[1:]).command for words in lines} == {"list", "show", "fit", "report", "compare"}
+    assert {parse(words[1:]).command for words in lines} == {
+        "list",
+        "show",
+        "fit",
+        "predict",
+        "report",
+        "compare",
+        "sweep",
+    }
     assert all(words[0] == "zoo" for words in lines)
 
 

@@ -15,7 +15,7 @@ from inference.convergence.identifiable import draws_of, invariants, kind_of
 from inference.extension import extend
 from inference.numerics.programs import over_draws
 from inference.precision import double_precision
-from inference.results.files import model_of
+from inference.results.files import first_number, model_of
 from inference.results.groups import ROW_DIMS, group_of, labels_of, restored_data
 from inference.symmetry import align_rotation, relabel
 from zoo.model import Model
@@ -172,8 +172,7 @@ def _posterior(tree: xr.DataTree, parameters: bool) -> xr.Dataset:
 def _with_ranks(values: xr.Dataset) -> xr.Dataset:
     """The quantities with coords on all dims: ranks count from 1."""
     bare = [dim for dim in values.dims if dim not in values.coords]
-    first = {dim: int(str(dim) == "rank" or str(dim).endswith("_rank")) for dim in bare}
-    return values.assign_coords({dim: first[dim] + np.arange(values.sizes[dim]) for dim in bare})
+    return values.assign_coords({dim: first_number(str(dim)) + np.arange(values.sizes[dim]) for dim in bare})
 
 
 def _rows_by_part(model: Model, values: Mapping[str, Any], *data: Any) -> list[jax.Array]:

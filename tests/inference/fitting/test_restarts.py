@@ -19,6 +19,7 @@ from inference.fitting import front_door
 from inference.methods import method_of
 from inference.methods.mixture.starts import kmeans_labels
 from tests.planted import planted_zoo, variational_mixture
+from zoo.conjugate import GaussianWishart
 from zoo.datasets import load
 
 
@@ -66,7 +67,8 @@ def test_one_start_where_something_is_given_or_rows_pass_in_batches(
 def test_the_number_follows_from_sizes_alone():
     assert starts_by_size(10, CHEAP_ENTRIES / 10) == 10
     assert starts_by_size(10, CHEAP_ENTRIES / 10 + 1) == 1
-    model = zoo.Mixture(num_components=20)
+    components = GaussianWishart(np.zeros(5), 1.0, np.eye(5), 6.0)
+    model = zoo.Mixture(components, num_components=20)
     for name in ("vb", "em"):
         for num_rows, expected in ((1000, 10), (40_000, 1)):
             rows = (np.zeros((num_rows, 5)),)
