@@ -177,6 +177,7 @@ def fit(options: argparse.Namespace) -> int:
         tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
         place = out.settled()
         inference.save(tree, place)
+        tree.encoding["source"] = str(place)  # the page names its file
         answers, table = profile_text(tree), summary_text(tree, most=_MOST_OF_A_VARIABLE)
     attributes = tree.attrs
     print(f"model      {card.name}: {card.title}")
