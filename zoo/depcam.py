@@ -45,9 +45,9 @@ Units. Gaussian cells of unknown variance (`Gaussian(noise_variance=None)`: mixt
 priors in the units of the data: in v, the mean variance of the columns, and their means. Bases and their
 similarities have no unit. ``family="gaussian"`` has noise of *known* variance 1, and priors in its units.
 With ``standardize`` each column of such a table is measured in its standard deviation s_d: row d of
-U_k diag(phi_k), b_kd and the deviation of the noise are s_d times those of the program above. Bases, scales and
-``noise_variance`` are those of the standardised table, also in a fit: columns are orthonormal there. Offsets
-and predictions are in the units of the data.
+U_k diag(phi_k), b_kd and the deviation of the noise are s_d times those of the program above. Bases, scales
+and ``noise_variance`` are those of the standardised table, also in a fit: columns are orthonormal there.
+Offsets and predictions are in the units of the data.
 
 Departures from the source. The offset (without it a pattern and its complement are the same component). Its
 single lambda weighs both the determinant and the l1 norm of phi: here they are apart, ``repulsion`` and
@@ -131,9 +131,9 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         ard_concentration: of the precisions' Gamma prior.
         ard_rate: of the precisions' Gamma prior. None: 1; where the noise is unknown v.
         noise_rate: of the noise variance's prior, used where it is unknown. None: v.
-        standardize: whether each column is measured in its standard deviation: for columns in different units;
-            with a Gaussian of unknown noise only. All priors above but `offset_mean` are then of the table
-            whose columns are divided by them, and v is 1.
+        standardize: whether each column is measured in its standard deviation: for columns in different
+            units; with a Gaussian of unknown noise only. All priors above but `offset_mean` are then of the
+            table whose columns are divided by them, and v is 1.
         column_scale: the columns' scales, shape (num_features,), used with ``standardize``; None: their
             standard deviations over their observed cells.
         num_features: D; read off the data.
