@@ -350,6 +350,11 @@ class DEPCAM(ChoosesFamily, MixtureModel):
             return {}
         return dict.fromkeys(("x", "offsets"), (self.column_scale, 0.0))
 
+    @property
+    def noise_factors(self) -> Mapping[str, Any]:
+        """The squared scales of the columns, with ``standardize``."""
+        return {"": self.column_scale**2} if self.units else {}
+
     def in_standard_units(self) -> Self:
         """The plain model of x / column_scale."""
         if not self.units:

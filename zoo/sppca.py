@@ -457,7 +457,7 @@ class SPPCA(Model):
         """With a kernel the columns are standardised by hand."""
         if self.kernel is None:
             return super().scale_remedy
-        return "divide the columns of x by their standard deviations"
+        return "divide the columns by their standard deviations"
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:

@@ -280,7 +280,7 @@ def without_units(families: Sequence[Family], field: str) -> str:
     names = " and ".join(sorted({type(family).__name__ for family in families}))
     why = f"{names} cells have no unit"
     if any("quadratic" in family.log_partition_forms for family in families):
-        why = "where the noise is known, it tells the unit"
+        why = "cells of known noise are in the unit of that"
     return (
         f"standardize=True is of Gaussian cells of unknown noise, and {why}: leave standardize out, or for "
         f"real numbers give {field} with Gaussian(noise_variance=None)"
