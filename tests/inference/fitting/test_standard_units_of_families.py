@@ -18,6 +18,8 @@ from inference.convergence.identifiable import invariants
 from inference.diagnostics import profiles
 from inference.precision import in_precision
 from inference.symmetry import components
+from zoo.cards import read_card
+from zoo.cli import main
 from zoo.exponential_family import Categorical, Gaussian
 
 UNKNOWN = Gaussian(noise_variance=None)
@@ -331,3 +333,18 @@ def test_a_frame_chooses_its_families_and_units(table):
 def test_what_has_no_unit_is_refused_before_anything_is_compiled(table, make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make(np.nan_to_num(table))
+
+
+def test_the_command_line_takes_standardize(table, tmp_path, capsys, monkeypatch):
+    """Fitted in the units of the file; the card has the field; a family without a unit is refused."""
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(np.nan_to_num(table, nan=150.0), columns=list("abcd")).to_csv("parts.csv", index=False)
+    fields = ["--method", "vb", "--set", "num_latents=1", "--no-progress"]
+    assert main(["fit", "epca", "parts.csv", "--standardize", *fields, "--out", "fit.nc"]) == 0
+    assert "very different scales" not in capsys.readouterr().err
+    assert inference.model_of(inference.load("fit.nc")).unit.shape == (4,)
+    assert main(["fit", "epca", "parts.csv", "--set", "family=bernoulli", "--standardize"]) == 2
+    message = capsys.readouterr().err
+    assert "--standardize is of Gaussian cells of unknown noise" in message and "leave" in message
+    for name in ("epca", "paired", "depcam"):
+        assert "standardize" in read_card(name).fields
