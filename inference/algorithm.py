@@ -138,6 +138,7 @@ class Outcome(NamedTuple):
         model: the model that the fit is of, where the method learns hyperparameters or sizes.
         is_point: whether it is a point estimate, which has no pointwise posterior log likelihood.
         is_generative: whether ``posterior`` holds the sites of the program; a projection's does not.
+        point_sites: sites of ``posterior`` that are points, their prior density a part of the objective.
     """
 
     posterior: Mapping[str, Any]
@@ -148,6 +149,7 @@ class Outcome(NamedTuple):
     model: Any = None
     is_point: bool = False
     is_generative: bool = True
+    point_sites: tuple[str, ...] = ()
 
 
 def accept(model: Any, **options: Any) -> None:

@@ -50,12 +50,14 @@ class _Components(NamedTuple):
     Attributes:
         bases: shape (draws, components, features, latents).
         scales: shape (draws, components, latents).
+        units: of the features, in which bases and scales are, shape (features, 1) or ().
         shares: responsibilities, shape (rows, components), averaged over draws.
         features: names of the columns.
     """
 
     bases: np.ndarray
     scales: np.ndarray
+    units: np.ndarray
     shares: np.ndarray
     features: np.ndarray
 
@@ -65,11 +67,12 @@ class _Components(NamedTuple):
         return {"component": np.arange(shares.size), "share": ("component", shares)}
 
 
-def loading_products(tree: xr.DataTree) -> xr.DataArray:
+def loading_products(tree: xr.DataTree, *, in_standard_units: bool = False) -> xr.DataArray:
     """W_k W_k' of every component, averaged over draws.
 
     Args:
         tree: a fit of DEPCAM.
+        in_standard_units: whether columns that the model measures in their standard deviations stay in them.
 
     Returns:
         Dims (component, feature, feature_2), in squared units of the natural parameter; coordinate ``share``
@@ -81,6 +84,7 @@ def loading_products(tree: xr.DataTree) -> xr.DataArray:
     """
     components = _components(tree)
     w = components.bases * components.scales[:, :, None, :]
+    w = w if in_standard_units else w * components.units
     stacked = np.moveaxis(w, 0, -2).reshape(*w.shape[1:3], -1)  # component, feature, draws x latents
     products, names = stacked @ np.swapaxes(stacked, -1, -2) / len(w), components.features
     coords = components.coords() | {"feature": names, "feature_2": names}
@@ -209,7 +213,9 @@ def _components(tree: xr.DataTree) -> _Components:
         shares = _responsibilities(tree)
         order = np.argsort(-shares.sum(0), kind="stable")
     bases, scales = (_draws(posterior[name])[:, order] for name in model.subspace_sites)
-    return _Components(bases, scales, shares[:, order], posterior["feature"].values)
+    units = np.sqrt(np.asarray(model.noise_factors.get("", 1.0)))
+    units = units[:, None] if units.ndim else units
+    return _Components(bases, scales, units, shares[:, order], posterior["feature"].values)
 
 
 def _draws(variable: xr.DataArray) -> np.ndarray:

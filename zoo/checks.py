@@ -589,19 +589,22 @@ def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
         raise ValueError(f"{name} must have at least {at_least} rows ({why}); got {x.shape[0]}")
 
 
-def check_not_constant(x: np.ndarray, name: str = "x") -> None:
+def check_not_constant(x: np.ndarray, name: str = "x", measured: np.ndarray | None = None) -> None:
     """Raise ValueError naming the first column whose values are all equal; ``x`` may be sparse.
 
     Args:
         x: shape (num_observations, num_features).
         name: of the data in messages.
+        measured: whether a column is looked at, shape (num_features,); None: all are.
     """
     is_dense = not hasattr(x, "extremes")
     if is_dense and len(x) > 1 and ((x[0] < x[1]) | (x[0] > x[1])).all():
         return
-    extremes = (lambda: (np.nanmin(x, axis=0), np.nanmax(x, axis=0))) if is_dense else x.extremes
+    held = x if measured is None else np.where(measured, x, 0.0)
+    extremes = (lambda: (np.nanmin(held, axis=0), np.nanmax(held, axis=0))) if is_dense else x.extremes
     lowest, highest = extremes()
-    constant = np.flatnonzero(highest == lowest)
+    is_constant = highest == lowest
+    constant = np.flatnonzero(is_constant if measured is None else is_constant & measured)
     if constant.size:
         first = int(constant[0])
         also = f" ({constant.size} such columns in all)" if constant.size > 1 else ""
@@ -612,16 +615,19 @@ def check_not_constant(x: np.ndarray, name: str = "x") -> None:
         )
 
 
-def column_scale(x: Any, given: Any = None, name: str = "x") -> np.ndarray:
+def column_scale(
+    x: Any, given: Any = None, name: str = "x", measured: np.ndarray | None = None
+) -> np.ndarray:
     """The standard deviation of each column over its observed cells, or the scales that are given.
 
     Args:
         x: shape (num_observations, num_features), NaN where a cell is missing.
         given: scales, shape (num_features,), or None.
         name: of the data in messages.
+        measured: whether a column has a scale, shape (num_features,); None: all have.
 
     Returns:
-        Shape (num_features,), positive.
+        Shape (num_features,), positive; 1 for a column without a scale.
 
     Raises:
         ValueError: a sparse table, a column that is constant or without cells, or scales of another shape.
@@ -631,16 +637,19 @@ def column_scale(x: Any, given: Any = None, name: str = "x") -> np.ndarray:
     if given is not None:
         check_positive_columns("column_scale", np.asarray(given, np.float64), x.shape[1])
         return np.asarray(given, np.float64)
-    seen = ~np.isnan(x)
-    if not seen.any(axis=0).all():
-        empty = np.flatnonzero(~seen.any(axis=0))
+    has_scale = np.ones(x.shape[1], bool) if measured is None else measured
+    is_empty = has_scale & np.isnan(x).all(axis=0)
+    if is_empty.any():
+        empty = np.flatnonzero(is_empty)
         raise ValueError(
             f"{column_of(x, empty[0])} of {name} has no cell: it has no scale; leave it out, "
             f"{without_columns(x, empty, name)}"
         )
     check_infinite(x, name)
-    check_not_constant(x, name)
-    return np.nanstd(x, axis=0)
+    check_not_constant(x, name, measured)
+    if measured is None:
+        return np.nanstd(x, axis=0)
+    return np.where(measured, np.nanstd(np.where(measured, x, 0.0), axis=0), 1.0)
 
 
 def check_positive_columns(name: str, value: np.ndarray, num_columns: int | None) -> None:

@@ -44,6 +44,10 @@ from -U though both are the same component: repulsion can be bought by flipping 
 Units. Gaussian cells of unknown variance (`Gaussian(noise_variance=None)`: mixtures of PPCAs) have default
 priors in the units of the data: in v, the mean variance of the columns, and their means. Bases and their
 similarities have no unit. ``family="gaussian"`` has noise of *known* variance 1, and priors in its units.
+With ``standardize`` each column of such a table is measured in its standard deviation s_d: row d of
+U_k diag(phi_k), b_kd and the deviation of the noise are s_d times those of the program above. Bases, scales
+and ``noise_variance`` are those of the standardised table, also in a fit: columns are orthonormal there.
+Offsets and predictions are in the units of the data.
 
 Departures from the source. The offset (without it a pattern and its complement are the same component). Its
 single lambda weighs both the determinant and the l1 norm of phi: here they are apart, ``repulsion`` and
@@ -71,7 +75,7 @@ from zoo.columns import Columns
 from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
-from zoo.exponential_family.cells import FamilyCells, units_of
+from zoo.exponential_family.cells import FamilyCells, units_of, without_units
 from zoo.exponential_family.expectations import rests_on_tail
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode, padded
@@ -127,6 +131,11 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         ard_concentration: of the precisions' Gamma prior.
         ard_rate: of the precisions' Gamma prior. None: 1; where the noise is unknown v.
         noise_rate: of the noise variance's prior, used where it is unknown. None: v.
+        standardize: whether each column is measured in its standard deviation: for columns in different
+            units; with a Gaussian of unknown noise only. All priors above but `offset_mean` are then of the
+            table whose columns are divided by them, and v is 1.
+        column_scale: the columns' scales, shape (num_features,), used with ``standardize``; None: their
+            standard deviations over their observed cells.
         num_features: D; read off the data.
 
     Example:
@@ -153,6 +162,8 @@ class DEPCAM(ChoosesFamily, MixtureModel):
     ard_concentration: Array = 1.0
     ard_rate: Array | None = None
     noise_rate: Array | None = None
+    standardize: bool = static(default=False)
+    column_scale: Array | None = None
     num_features: int | None = static(default=None)
 
     dims = {
@@ -185,7 +196,8 @@ class DEPCAM(ChoosesFamily, MixtureModel):
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        if name in ("shifted", "rescaled", "other_units") and self.family.learns_noise:
+        by_column = ("columns_rescaled",) if self.standardize else ()
+        if name in ("shifted", "rescaled", "other_units", *by_column) and self.family.learns_noise:
             return "same where priors are read off the data, objective up to a constant"
         if name == "float32" and method == "map":
             return "no: there are many optima, and rounding decides which one is reached"
@@ -218,7 +230,9 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         numpyro.deterministic("loading_norms", -jnp.sort(-norms))  # trace W_k W_k', largest first
         if self.offset:
             size = 1.0 if unit is None else unit
-            offsets = dist.Normal(prior.offset_mean / size, jnp.sqrt(prior.offset_variance) / size)
+            deviation = jnp.sqrt(prior.offset_variance)
+            deviation = deviation * prior.column_scale if self.standardize else deviation
+            offsets = dist.Normal(prior.offset_mean / size, deviation / size)
             offsets = offsets.expand(sizes[:2]).to_event(2)
             values["offsets"] = numpyro.sample("offsets", _measured_in(unit, offsets))
         if self.family.learns_noise:
@@ -266,7 +280,8 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         return numpyro.sample("scales", _measured_in(unit, scales))
 
     def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
-        self.require("sparsity", "offset_mean", "offset_variance", "ard_rate", "noise_rate")
+        scales = ("column_scale",) if self.standardize else ()
+        self.require("sparsity", "offset_mean", "offset_variance", "ard_rate", "noise_rate", *scales)
         if x is not None:
             return x.shape[0]
         reason = "sparsity=0 has a flat prior of the scales, which nothing can be drawn from"
@@ -319,8 +334,33 @@ class DEPCAM(ChoosesFamily, MixtureModel):
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
-        """Whether the cells are Gaussian: with one noise variance."""
-        return (self.integrates_latents,)
+        """Whether the cells are Gaussian: with one noise variance, in one unit for all columns."""
+        return (self.integrates_latents and not self.standardize,)
+
+    @property
+    def scale_remedy(self) -> str:
+        """`standardize`, which cells of known noise do not have."""
+        own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
+        return f"give {own}standardize=True"
+
+    @property
+    def units(self) -> Mapping[str, tuple[Any, Any]]:
+        """The columns' scale, with ``standardize``."""
+        if not self.standardize or self.column_scale is None:
+            return {}
+        return dict.fromkeys(("x", "offsets"), (self.column_scale, 0.0))
+
+    @property
+    def noise_factors(self) -> Mapping[str, Any]:
+        """The squared scales of the columns, with ``standardize``."""
+        return {"": self.column_scale**2} if self.units else {}
+
+    def in_standard_units(self) -> Self:
+        """The plain model of x / column_scale."""
+        if not self.units:
+            return self
+        mean = None if self.offset_mean is None else self.offset_mean / self.column_scale
+        return self.replaced(standardize=False, column_scale=None, offset_mean=mean)
 
     @property
     def unit_noise_parts(self) -> tuple[bool, ...]:
@@ -347,12 +387,15 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         Returns:
             Family, loadings and offsets of the components.
         """
-        family = in_current_precision(self).family
+        prior = in_current_precision(self)
+        family, scale = prior.family, prior.column_scale if self.standardize else None
         if "noise_variance" in values:
-            family = family.with_noise(values["noise_variance"])
+            noise = values["noise_variance"]
+            family = family.with_noise(noise if scale is None else noise * scale**2)
         bases = values["bases"] if "bases" in values else orthonormal(values["carriers"])
         offsets = values["offsets"] if self.offset else jnp.zeros(bases.shape[:2])
-        return LocalPCA(family, bases * values["scales"][:, None, :], offsets)
+        loadings = bases * values["scales"][:, None, :]
+        return LocalPCA(family, loadings if scale is None else loadings * scale[:, None], offsets)
 
     # Sizes and checks
 
@@ -365,7 +408,12 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         given["family"] = family = as_family(family)
         x = checks.as_matrix(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}
-        if family.learns_noise:
+        if given.get("standardize", False):
+            cls(**given)  # what cannot be standardised is refused
+            scale = checks.column_scale(x, given.get("column_scale"))
+            read |= {"column_scale": scale} | cls._default_priors(*units_of(x / scale))
+            read["offset_mean"] = read["offset_mean"] * scale
+        elif family.learns_noise:
             read |= cls._default_priors(*units_of(x))
         return cls(**(read | given))
 
@@ -423,7 +471,8 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         fields["family"] = family
         x = checks.as_matrix(x)
         learns_noise = as_family(family).learns_noise
-        rate = LEAST_ARD_RATE * (units_of(x)[1] if learns_noise else 1.0)
+        in_units = learns_noise and not fields.get("standardize", False)
+        rate = LEAST_ARD_RATE * (units_of(x)[1] if in_units else 1.0)
         given = {"ard_concentration": (x.shape[1] + 1) / 2, "ard_rate": rate, "repulsion": 0.0} | fields
         return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
 
@@ -479,6 +528,11 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         for name, choices in CHOICES.items():
             checks.check_choice(name, getattr(self, name), choices)
         checks.check_flag("offset", self.offset)
+        checks.check_flag("standardize", self.standardize)
+        if self.standardize and not self.family.learns_noise and self._given is None:
+            raise ValueError(without_units((self.family,), "family"))
+        if self.column_scale is not None:
+            checks.check_positive_columns("column_scale", self.column_scale, self.num_features)
         if self.family.is_mixed or not self.family.has_kernel:
             raise ValueError(
                 "family must have one natural parameter a cell and be the same for all columns; "
@@ -567,6 +621,8 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         Returns:
             Value of each site by name, in the shapes of the program.
         """
+        if self.units:
+            return self.started_in_standard_units(key, x)
         family = in_current_precision(self).family
         keys = jax.random.split(key, 3)
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)

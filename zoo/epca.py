@@ -35,6 +35,13 @@ unit of the table. Priors that are given are in the units of the data as they ar
 parameters without a unit, cells of known variance are in the unit of that, a mixed table has no common unit,
 and with beta > 0 the kernel's pseudo-data have theirs.
 
+With ``standardize`` every column of Gaussian cells of unknown variance, in mixed tables too, has a unit u_d
+of its own, its standard deviation: row d of V, mu_d - loc_mean_d and the noise's deviation are u_d times
+those of the program above. The cells then have variance u_d^2 phi, and phi ~ InverseGamma(1, 1) has no unit,
+nor have the variances of the priors, also where they are given. The fit is that of the table whose columns
+are divided by their standard deviations; loadings, means, natural parameters and predictions are in the units
+of the data.
+
 The latents cannot be integrated out, so they are sites whether or not the program is ``explicit``.
 
 Departures from the source. beta = 1, which has no integral, is for point estimates only. The conjugate kernel
@@ -60,11 +67,15 @@ from zoo.exponential_family.cells import (
     FamilyCells,
     cells_of,
     has_units,
+    measured_columns,
     sample_view_parameters,
     starting_sizes,
     starting_view_parameters,
     units_of,
+    units_of_columns,
+    units_of_standard_view,
     units_of_view,
+    without_units,
 )
 from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, rests_on_tail, with_spread
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
@@ -84,7 +95,8 @@ START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of
 class JointPriorModel(ChoosesFamily, Model):
     """A projection with Gaussian priors or the joint beta-prior (`zoo.exponential_family.joint_prior`).
 
-    Subclasses have the fields ``beta``, ``conjugate``, ``ard`` and the variances, ``_check_kernels``, and of
+    Subclasses have the fields ``beta``, ``conjugate``, ``ard``, ``standardize`` and the variances,
+    ``_check_kernels``, and of
     rows at given values ``_log_cells`` (log density), ``_log_prior`` (of local latents), ``_with_local``,
     ``_num_local``, ``_table`` (cells of a view), ``_mean_theta``, ``_suffix`` and ``_view_weights``.
     """
@@ -120,13 +132,16 @@ class JointPriorModel(ChoosesFamily, Model):
 
     def _reads_units(self) -> bool:
         """Whether cells of unknown noise have their units read off the data: with default priors only."""
+        if self.standardize:
+            return True
         default = all(np.all(getattr(self, name) == value) for name, value in DEFAULT_PRIORS.items())
         return default and bool(self.beta == 0) and any(map(has_units, self.cell_families))
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
         in_units = self.unit is not None and all(map(has_units, self.cell_families))
-        if name not in ("shifted", "rescaled", "other_units") or not in_units:
+        by_column = ("columns_rescaled",) if self.standardize else ()
+        if name not in ("shifted", "rescaled", "other_units", *by_column) or not in_units:
             return super().relation_of(name, method)
         said = "same, predictions in the new unit"
         return said if method in ("vb", "svi") else f"{said}, objective up to a constant"
@@ -154,6 +169,9 @@ class JointPriorModel(ChoosesFamily, Model):
             raise ValueError("loc_mean goes with unit: cells of unknown noise are measured in unit about it")
         if self.beta.shape != ():
             raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
+        checks.check_flag("standardize", self.standardize)
+        if self.standardize:
+            self._check_standardize()
         self._check_kernels()
         if self.beta == 0:
             object.__setattr__(self, "conjugate", None)
@@ -161,6 +179,46 @@ class JointPriorModel(ChoosesFamily, Model):
             raise ValueError(
                 "ard=True goes with beta=0: the joint prior's normaliser depends on the precisions"
             )
+
+    def _check_standardize(self) -> None:
+        """Refuse to measure cells in their standard deviations that have no unit, or priors that have one."""
+        if not any(family.learns_noise for family in self.cell_families):
+            if self._given is not None:
+                return  # families are still to be read off the columns
+            raise ValueError(without_units(self.cell_families, self.family_field))
+        if self.beta > 0:
+            raise ValueError(
+                "standardize=True goes with beta=0: the kernel's pseudo-data have a unit of their own; leave "
+                "standardize out, and divide the columns by their standard deviations"
+            )
+        if self.unit is None:
+            return
+        sizes = self.num_features
+        total = sizes if sizes is None or isinstance(sizes, int) else sum(sizes)
+        checks.check_positive_columns("unit", self.unit, total)
+        if sizes is None:
+            return
+        measured = self._measured()
+        if (self.unit[~measured] != 1).any():
+            raise ValueError(
+                "unit must be 1 for columns that are not Gaussian of unknown noise, "
+                f"{np.flatnonzero(~measured).tolist()}; got {checks.shown(self.unit)}"
+            )
+
+    def _measured(self) -> np.ndarray:
+        """The columns of all tables that are in the unit of the data, boolean."""
+        sizes = (self.num_features,) if isinstance(self.num_features, int) else self.num_features
+        pairs = zip(self.cell_families, sizes, strict=True)
+        return np.concatenate([measured_columns(family, size) for family, size in pairs])
+
+    @property
+    def scale_remedy(self) -> str:
+        """`standardize`, which cells of known noise and the joint prior do not have."""
+        if self.beta > 0:
+            return "divide the columns by their standard deviations"
+        if all(family.learns_noise for family in self.cell_families):
+            return "give standardize=True"
+        return f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
 
     def check_method(self, method: str) -> None:
         """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain.
@@ -229,7 +287,7 @@ class JointPriorModel(ChoosesFamily, Model):
         Args:
             values: of the sites.
             *data: as in `log_likelihood`.
-            kind: ``"latent"`` or ``"orthonormal"``.
+            kind: ``"latent"`` or ``"orthonormal"``; with ``standardize`` that of columns in their units.
 
         Returns:
             Shape (num_observations, num_latents).
@@ -237,7 +295,13 @@ class JointPriorModel(ChoosesFamily, Model):
         u = self._modes(values, data).latents[:, : self.num_latents]
         if kind == "latent":
             return u
-        loadings = jnp.concatenate([values[name] for name in self.loading_sites])
+        factors = self.noise_factors
+        loadings = jnp.concatenate(
+            [
+                values[name] / jnp.sqrt(factors[suffix])[:, None] if suffix in factors else values[name]
+                for name, suffix in self.loading_sites.items()
+            ]
+        )
         left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
         return u @ loadings.T @ (left @ right)
 
@@ -422,6 +486,8 @@ class EPCA(JointPriorModel):
         loc_mean: its prior mean, a number or shape (num_features,); given with `unit`.
         unit: u > 0 in which cells of unknown noise are measured, and the variances above with them. None:
             read off the data, with `loc_mean`, where those variances have their defaults; else there is none.
+            With ``standardize`` shape (num_features,), 1 for columns of other cells; None: the columns'
+            standard deviations over their observed cells.
         natural_unit: in which natural parameters, and so loadings and means, are measured: the priors above
             are of loadings and means divided by it. One number, or one for each natural parameter of a row.
             None: one; but with exponential, gamma or negative binomial columns read off the data, the size
@@ -434,6 +500,8 @@ class EPCA(JointPriorModel):
             it can be switched off; with ``beta=0`` only.
         ard_concentration: of the precisions' prior.
         ard_rate: of the precisions' prior.
+        standardize: whether each column of Gaussian cells of unknown noise is measured in a `unit` of its
+            own, its standard deviation: for columns in different units (see "Units"); with ``beta=0`` only.
         num_features: D; read off the data.
 
     Example:
@@ -456,6 +524,7 @@ class EPCA(JointPriorModel):
     ard_concentration: Array = 1.0
     ard_rate: Array = 1.0
     natural_unit: Array | None = None
+    standardize: bool = static(default=False)
     num_features: int | None = static(default=None)
 
     dims = {
@@ -492,13 +561,16 @@ class EPCA(JointPriorModel):
         prior = in_current_precision(self)
         size = self.family.num_params(self.num_features if x is None else x.shape[1])
         variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+        if self.standardize:
+            self.require("unit")
+        num_features = self.num_features if x is None else x.shape[1]
         unit = 1.0 if self.unit is None else prior.unit
-        scale = jnp.sqrt(variance) * unit
+        rows = unit[np.asarray(self.family.param_columns(num_features)), None] if self.standardize else unit
+        scale = jnp.sqrt(variance) * rows
         if self.ard:
             precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
             scale = scale / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
         shape = (size, self.num_latents)
-        num_features = self.num_features if x is None else x.shape[1]
         natural_unit = None if prior.natural_unit is None else jnp.broadcast_to(prior.natural_unit, (size,))
         entries = dist.Normal(0.0, scale).expand(shape).to_event(2)
         if natural_unit is not None:
@@ -524,11 +596,22 @@ class EPCA(JointPriorModel):
     @property
     def units(self) -> Mapping[str, tuple[Any, Any]]:
         """The unit and the prior mean of cells of unknown noise, once they are read off the data."""
-        return {} if self.unit is None else units_of_view(self.unit, self.loc_mean, "x")
+        if self.unit is None:
+            return {}
+        if self.standardize:
+            return units_of_standard_view(self.family, self.unit, self.loc_mean, "x")
+        return units_of_view(self.unit, self.loc_mean, "x")
 
     def in_standard_units(self) -> Self:
         """The model of (x - loc_mean) / unit."""
-        return self.replaced(unit=None, loc_mean=None) if self.units else self
+        return self.replaced(unit=None, loc_mean=None, standardize=False) if self.units else self
+
+    @property
+    def noise_factors(self) -> Mapping[str, Any]:
+        """The squared units of the columns, with ``standardize``."""
+        if not self.standardize or self.unit is None:
+            return {}
+        return {"": self.unit[np.asarray(self.family.param_columns(self.unit.size))] ** 2}
 
     # Closed-form companions of the program
 
@@ -552,7 +635,10 @@ class EPCA(JointPriorModel):
         Returns:
             Distribution with batch shape (num_observations,) and event shape (num_features,).
         """
-        return cells_of(in_current_precision(self).family, self._theta(values), values)
+        prior = in_current_precision(self)
+        return cells_of(
+            prior.family, self._theta(values), values, unit=prior.unit if self.standardize else None
+        )
 
     def _theta(self, values: Mapping[str, Array]) -> LowRank:
         return LowRank(values["latents"], values["loadings"], values.get("loc", 0.0))
@@ -613,6 +699,8 @@ class EPCA(JointPriorModel):
 
         Natural parameters lie inside the family's domain, which the prior alone does not see to.
         """
+        if self.standardize and self.units:
+            return self.started_in_standard_units(key, x)
         family = in_current_precision(self).family
         first, second = jax.random.split(key)
         size = family.num_params(x.shape[1])
@@ -646,6 +734,11 @@ class EPCA(JointPriorModel):
             read["natural_unit"] = family.natural_units(x)
         if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
             read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
+        elif overrides.get("standardize", False):
+            cls(**(read | overrides))  # what cannot be standardised is refused
+            given = overrides.get("unit")
+            centre, read["unit"] = units_of_columns(family, x, given)
+            read |= {"loc_mean": centre} if given is None else {}
         elif "unit" not in overrides and cls(**overrides)._reads_units():
             read["loc_mean"], variance = units_of(x)
             read["unit"] = np.sqrt(variance)
@@ -707,8 +800,8 @@ class EPCA(JointPriorModel):
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
-        """Whether all cells are Gaussian with one noise variance."""
-        return (self.family.log_partition_form == "quadratic",)
+        """Whether all cells are Gaussian with one noise variance, in one unit for all columns."""
+        return (self.family.log_partition_form == "quadratic" and not self.standardize,)
 
     @property
     def unit_noise_parts(self) -> tuple[bool, ...]:

@@ -578,9 +578,27 @@ class Model(Assumptions):
         """
         return self
 
+    def started_in_standard_units(self, key: Any, *data: Any) -> dict[str, Any]:
+        """The `starting_point` of the data in standard units, in the units of the data.
+
+        Args:
+            key: a JAX key.
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            Site name to value, shapes as in ``dims``.
+        """
+        units, parts = in_current_precision(dict(self.units)), []
+        for name, part in zip(self.data_names, data, strict=True):
+            scale, shift = units.get(name, (1.0, 0.0))
+            parts.append((part - shift) / scale)
+        start = self.in_standard_units().starting_point(key, *parts)
+        pairs = {name: units.get(name, (1.0, 0.0)) for name in start}
+        return {name: value * pairs[name][0] + pairs[name][1] for name, value in start.items()}
+
     @property
     def noise_factors(self) -> Mapping[str, Any]:
-        """Suffix of a noise variance to its factor in each column, shape (columns,); left out: 1."""
+        """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
         return {}
 
     @property
@@ -590,6 +608,13 @@ class Model(Assumptions):
         Columns in very different units then are not fitted alike: the noise is that of the largest ones.
         """
         return ()
+
+    @property
+    def scale_remedy(self) -> str:
+        """What to do where columns of very different scales share one noise variance."""
+        if "standardize" in self.static_names():
+            return "give standardize=True"
+        return "divide the columns by their standard deviations"
 
     @property
     def unit_noise_parts(self) -> tuple[bool, ...]:

@@ -41,6 +41,10 @@ theta_v    ``natural_params_0``, ...   (N, D_v)       real; ``"full_covariance"`
 y_v        ``y_0``, ``y_1``, ...       (N, D_v)       data; NaN is a missing cell, a row of NaN a missing row
 =========  ==========================  =============  =====================================================
 
+Units: as of `zoo.EPCA`, each view of Gaussian cells of unknown variance in one unit u_v by default; with
+``standardize`` each of its columns in its standard deviation. With full covariances S_v is then diagonal,
+covariance_scale u_vd^2.
+
 With ``view_weights`` alpha the log density of the cells of view v is multiplied by alpha_v (26). A fixed
 prior is then 1 / alpha_v times stronger for that view: a warning says when it decides alone.
 
@@ -77,6 +81,8 @@ from zoo.exponential_family.cells import (
     starting_sizes,
     starting_view_parameters,
     units_of,
+    units_of_columns,
+    units_of_standard_view,
     units_of_view,
 )
 from zoo.exponential_family.expectations import Nodes, over_latents
@@ -110,7 +116,8 @@ class Paired(JointPriorModel):
         loc_mean: their prior mean, shape (columns of all views,); given with `unit`.
         unit: shape (views,), in which cells of unknown noise are measured, and the variances above and
             ``covariance_scale`` with them, as in `zoo.EPCA`; 1 for other views. None: read off the data, with
-            `loc_mean`, where those have their defaults; else there is none.
+            `loc_mean`, where those have their defaults; else there is none. With ``standardize`` shape
+            (columns of all views,), 1 for columns of other cells; None: the columns' standard deviations.
         natural_unit: as of `zoo.EPCA`: in which natural parameters, loadings and means are measured; one
             number, or one for each natural parameter of all views.
         conjugate: (lam, nu) of the kernels: two numbers for all cells, or a row of two for each column of all
@@ -122,6 +129,9 @@ class Paired(JointPriorModel):
         ard_rate: of the precisions' prior.
         covariance_scale: S_v = this times I; used with ``"full_covariance"`` only, as the next one.
         covariance_degrees: nu_v = D_v + this > D_v - 1; at 2 the mean of Psi_v is S_v.
+        standardize: whether each column of Gaussian cells of unknown noise is measured in a `unit` of its
+            own, its standard deviation, as in `zoo.EPCA`: for columns in different units; with ``beta=0``
+            only.
         num_features: D_v of each view; read off the data.
 
     Example:
@@ -150,6 +160,7 @@ class Paired(JointPriorModel):
     covariance_scale: Array = 1.0
     covariance_degrees: Array = 2.0
     natural_unit: Array | None = None
+    standardize: bool = static(default=False)
     num_features: tuple[int, ...] | None = static(default=None)
 
     dims = {
@@ -206,9 +217,12 @@ class Paired(JointPriorModel):
         """Loadings, means and noise of one view from their priors; ``scale`` is that of each latent."""
         prior, name, columns = in_current_precision(self), f"loadings_{v}", self.latents_of(v)
         num_params = self.families[v].num_params(size)
-        unit, centre = (1.0, 0.0) if self.unit is None else (prior.unit[v], self._centres(v)[1])
-        scale = scale * unit
-        entries = dist.Normal(0.0, scale[jnp.asarray(columns, int)]).expand([num_params, len(columns)])
+        if self.standardize:
+            self.require("unit", "num_features")
+        unit, centre = in_current_precision(self._units_of(v))
+        of_params = unit[np.asarray(self.families[v].param_columns(size))] if self.standardize else unit
+        scale = scale * (of_params[:, None] if self.standardize else unit)
+        entries = dist.Normal(0.0, scale[..., jnp.asarray(columns, int)]).expand([num_params, len(columns)])
         natural_unit = self._unit_of(v, num_params)
         of_rows = None if natural_unit is None else natural_unit[:, None]
         values = {name: numpyro.sample(name, padded(entries.to_event(2), columns, self.num_latents, of_rows))}
@@ -224,7 +238,7 @@ class Paired(JointPriorModel):
             natural_unit=natural_unit,
         )
         if is_full:
-            rate = prior.covariance_scale * unit**2 * jnp.eye(num_params)
+            rate = prior.covariance_scale * of_params**2 * jnp.eye(num_params)
             precision = dist.Wishart(
                 num_params + prior.covariance_degrees, rate_matrix=rate, validate_args=False
             )
@@ -280,9 +294,11 @@ class Paired(JointPriorModel):
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
-        """For each view whether all its cells are Gaussian with one noise variance."""
+        """For each view whether all its cells are Gaussian with one noise variance, in one unit."""
         return tuple(
-            family.log_partition_form == "quadratic" and not self.has_dense_rows(v)
+            family.log_partition_form == "quadratic"
+            and not self.has_dense_rows(v)
+            and not (self.standardize and family.learns_noise)
             for v, family in enumerate(self.families)
         )
 
@@ -334,17 +350,15 @@ class Paired(JointPriorModel):
         fields = {name: tuple(reversed(getattr(self, name))) for name in ("families", "num_specific")}
         if self.num_features is not None:
             fields["num_features"] = tuple(reversed(self.num_features))
-        for name in ("view_weights", "unit"):
+        for name in ("view_weights",) if self.standardize else ("view_weights", "unit"):
             if np.ndim(getattr(self, name)):
                 fields[name] = getattr(self, name)[::-1]
-        widths = {
-            "loc_mean": 1,
-            "natural_unit": 1,
-            "conjugate": 2,
-        }
+        widths = {"loc_mean": 1, "natural_unit": 1, "conjugate": 2} | (
+            {"unit": 1} if self.standardize else {}
+        )
         for name in [name for name, axes in widths.items() if np.ndim(getattr(self, name)) == axes]:
             sizes = zip(self.families, self.num_features, strict=True)
-            sizes = [d if name == "conjugate" else family.num_params(d) for family, d in sizes]
+            sizes = [family.num_params(d) if name == "natural_unit" else d for family, d in sizes]
             parts = np.split(getattr(self, name), np.cumsum(sizes)[:-1])
             fields[name] = np.concatenate(parts[::-1])
         places = [self.latents_of(v)[self.num_shared :] for v in range(last, -1, -1)]
@@ -356,22 +370,46 @@ class Paired(JointPriorModel):
         """Loadings of each view to the view's suffix."""
         return {f"loadings_{v}": f"_{v}" for v in range(len(self.families))}
 
-    def _centres(self, v: int) -> tuple[bool, Array | float]:
-        """Whether a view is measured in a unit of the data, and the prior mean of its means."""
-        if self.unit is None or not has_units(self.families[v]):
-            return False, 0.0
-        first = sum(self.num_features[:v])
-        return True, in_current_precision(self.loc_mean)[first : first + self.num_features[v]]
+    def _is_measured(self, v: int) -> bool:
+        """Whether cells of a view are measured in units of the data."""
+        by_column = self.standardize and self.families[v].learns_noise
+        return self.unit is not None and (by_column or has_units(self.families[v]))
+
+    def _units_of(self, v: int) -> tuple[Array | float, Array | float]:
+        """The unit of a view, with ``standardize`` those of its columns, and the prior mean of its means."""
+        if self.unit is None:
+            return 1.0, 0.0
+        columns = slice(sum(self.num_features[:v]), sum(self.num_features[: v + 1]))
+        centre = in_current_precision(self.loc_mean)
+        centre = centre[columns] if centre.ndim else centre
+        return self.unit[columns if self.standardize else v], centre if self._is_measured(v) else 0.0
 
     @property
     def units(self) -> Mapping[str, tuple[Any, Any]]:
         """The units and prior means of views of unknown noise, once they are read off the data."""
         found = {}
-        for v in range(len(self.families)):
-            measured, centre = self._centres(v)
-            if measured:
-                found |= units_of_view(self.unit[v], centre, f"y_{v}", f"_{v}")
+        for v, family in enumerate(self.families):
+            if not self._is_measured(v):
+                continue
+            unit, centre = self._units_of(v)
+            if self.standardize:
+                is_turned = self.has_dense_rows(v)
+                found |= units_of_standard_view(family, unit, centre, f"y_{v}", f"_{v}", is_turned)
+            else:
+                found |= units_of_view(unit, centre, f"y_{v}", f"_{v}")
         return found
+
+    @property
+    def noise_factors(self) -> Mapping[str, Any]:
+        """The squared units of the columns of each view, with ``standardize``."""
+        if not self.standardize or self.unit is None:
+            return {}
+        parts = np.split(self.unit, np.cumsum(self.num_features)[:-1])
+        return {
+            f"_{v}": own[np.asarray(family.param_columns(own.size))] ** 2
+            for v, (family, own) in enumerate(zip(self.families, parts, strict=True))
+            if family.learns_noise
+        }
 
     @property
     def part_weights(self) -> Mapping[str, Any]:
@@ -380,11 +418,11 @@ class Paired(JointPriorModel):
         return {f"y_{v}": weights[v] for v in range(len(self.families))}
 
     def _reads_units(self) -> bool:
-        return super()._reads_units() and bool(self.covariance_scale == 1)
+        return super()._reads_units() and (self.standardize or bool(self.covariance_scale == 1))
 
     def in_standard_units(self) -> Self:
         """The model of (y_v - loc_mean) / unit of the views that have one."""
-        return self.replaced(unit=None, loc_mean=None) if self.units else self
+        return self.replaced(unit=None, loc_mean=None, standardize=False) if self.units else self
 
     @property
     def num_canonical(self) -> int:
@@ -413,7 +451,8 @@ class Paired(JointPriorModel):
         if self.specific == "full_covariance":
             return np.linalg.inv(values[f"specific_precision_{v}"])
         given = values.get(f"noise_variance_{v}", getattr(self.families[v], "noise_variance", None))
-        return 0.0 if given is None else float(given) * np.eye(size)
+        factors = self.noise_factors.get(f"_{v}", 1.0)
+        return 0.0 if given is None else float(given) * factors * np.eye(size)
 
     def latents_of(self, v: int) -> tuple[int, ...]:
         """Indices of the latents that a view sees: the shared ones and its specific ones.
@@ -476,7 +515,8 @@ class Paired(JointPriorModel):
         if self.has_dense_rows(v):
             return DenseRows(mean.whole(), self.specific_covariance(v, values))
         theta = values.get(f"natural_params_{v}", mean)
-        return cells_of(in_current_precision(self).families[v], theta, values, f"_{v}")
+        unit = in_current_precision(self._units_of(v)[0]) if self.standardize else None
+        return cells_of(in_current_precision(self).families[v], theta, values, f"_{v}", unit)
 
     def kernel_of(self, v: int) -> Array:
         """The parameters lam and nu of the kernel of a view, or of each of its columns.
@@ -585,6 +625,17 @@ class Paired(JointPriorModel):
                 for kind, array in zip(kinds, arrays, strict=True)
             ]
             read["conjugate"] = np.concatenate(pairs)
+        elif overrides.get("standardize", False):
+            cls(**(read | overrides))  # what cannot be standardised is refused
+            given = overrides.get("unit")
+            sizes = np.cumsum(read["num_features"])[:-1]
+            parts = [None] * len(arrays) if given is None else np.split(np.asarray(given, float), sizes)
+            pairs = [
+                units_of_columns(kind, array, part, f"y_{v}")
+                for v, (kind, array, part) in enumerate(zip(kinds, arrays, parts, strict=True))
+            ]
+            centre, read["unit"] = (np.concatenate(own) for own in zip(*pairs, strict=True))
+            read |= {"loc_mean": centre} if given is None else {}
         elif "unit" not in overrides and cls(**overrides)._reads_units():
             read["loc_mean"], read["unit"] = _units_of_views(kinds, arrays)
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
@@ -841,6 +892,8 @@ class Paired(JointPriorModel):
         Returns:
             Value of each site by name, in the shapes of the program.
         """
+        if self.standardize and self.units:
+            return self.started_in_standard_units(key, *views)
         model = in_current_precision(self)
         keys = jax.random.split(key, len(views) + 1)
         negative = any(family.theta_is_negative for family in self.families)

@@ -403,6 +403,8 @@ class PPCA(Model):
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
         if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
             return "no: method 'closed_form' needs every cell"
+        if name == "columns_rescaled" and self.standardize:
+            return super().relation_of(name, method)
         if name == "columns_rescaled" and self.noise == "isotropic":
             return "no: one noise variance for all columns"
         if name == "columns_rescaled" and self.loading_prior != "flat":

@@ -453,6 +453,13 @@ class SPPCA(Model):
         return {f"_{block}": s**2 for block, s in self.column_scales.items()} if self.units else {}
 
     @property
+    def scale_remedy(self) -> str:
+        """With a kernel the columns are standardised by hand."""
+        if self.kernel is None:
+            return super().scale_remedy
+        return "divide the columns by their standard deviations"
+
+    @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """Whether the noise of inputs and of real outputs is isotropic, not in units of the columns."""
         return (

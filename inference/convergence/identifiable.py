@@ -36,12 +36,14 @@ import xarray as xr
 from inference.convergence.partitions import cluster_sizes
 from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model_of
 from inference.results.groups import group_of, labels_of, loadings_of
+from zoo.model import Model
 
 __all__ = [
     "draws_of",
     "factors_of",
     "feature_names",
     "hidden_variables",
+    "in_standard_units",
     "invariants",
     "kind_of",
     "natural_invariants",
@@ -251,7 +253,8 @@ def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     found, views, posterior, factors = {}, {}, draws_of(tree), model_of(tree).noise_factors
     for suffix, loadings in loadings_of(tree).items():
         feature, w = loadings.dims[2], loadings.values
-        spectrum = np.linalg.svd(w, compute_uv=False)
+        standard = w / np.sqrt(factors[suffix])[:, None] if suffix in factors else w
+        spectrum = np.linalg.svd(standard, compute_uv=False)
         found[f"singular_values{suffix}"] = xr.DataArray(spectrum, dims=(*SAMPLE_DIMS, f"rank{suffix}"))
         if w.shape[2] > _LARGEST_COVARIANCE:
             continue
@@ -278,6 +281,15 @@ def factors_of(tree: xr.DataTree) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     return u, {suffix: value.values for suffix, value in loadings_of(tree).items()}
 
 
+def in_standard_units(model: Model, loadings: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Loadings by suffix, those of columns that the model measures in units of their own in these units."""
+    factors = model.noise_factors
+    return {
+        suffix: value / np.sqrt(factors[suffix])[:, None] if suffix in factors else value
+        for suffix, value in loadings.items()
+    }
+
+
 def shared_latents(loadings: dict[str, np.ndarray]) -> np.ndarray:
     """Places of the latents that no table has zero loadings for."""
     seen = [~(value == 0).all((0, 1, 2)) for value in loadings.values()]
@@ -288,10 +300,11 @@ def natural_invariants(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     """Cells of the natural parameters and their spectrum, draw by draw."""
     posterior = group_of(tree, "posterior")
     u, loadings = factors_of(tree)
-    found = {"theta_singular_values": _spectrum(u, np.concatenate(list(loadings.values()), axis=2))}
+    standard = in_standard_units(model_of(tree), loadings)
+    found = {"theta_singular_values": _spectrum(u, np.concatenate(list(standard.values()), axis=2))}
     shared = shared_latents(loadings)
     if 0 < len(shared) < u.shape[-1]:
-        tall = np.concatenate([value[..., shared] for value in loadings.values()], axis=2)
+        tall = np.concatenate([value[..., shared] for value in standard.values()], axis=2)
         found["theta_shared_singular_values"] = _spectrum(u[..., shared], tall).rename(rank="shared_rank")
     rows = _spread(u.shape[2])
     row_labels = _labels(posterior[model_of(tree).latent_site], "observation", rows)

@@ -296,6 +296,7 @@ def _directions(tree: xr.DataTree, count: int) -> pd.DataFrame:
     note = (
         "effective: number of directions, weighed by their size; direction_1, ...: sizes, the largest first"
     )
+    note += "; columns are in their standard deviations" if model_of(tree).noise_factors else ""
     table.attrs |= {"title": "Directions within each cluster", "note": note}
     return table
 

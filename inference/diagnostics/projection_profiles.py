@@ -174,9 +174,10 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         note += (
             f"; kind: the only view that has the latent, or shared; share_0, ...: of {', '.join(names)} alone"
         )
-    if any(isotropic and not model.units for isotropic in model.isotropic_parts):
+    if any(model.isotropic_parts):
         note += (
-            "; in the units of the columns, so that those with large numbers count most (standardize=True)"
+            "; in the units of the columns, so that those with large numbers count most (unless all are in "
+            f"the same unit, {model.scale_remedy})"
         )
     table.attrs |= {"title": "Latents by the variance they explain", "note": note}
     return table

@@ -249,8 +249,8 @@ def _of_truncation(tree: xr.DataTree) -> list[Judgement]:
 
 def _of_scales(tree: xr.DataTree) -> list[Judgement]:
     model = model_of(tree)
-    if "observed_data" not in tree.children or not any(model.isotropic_parts) or model.units:
-        return []  # with units every column has one of its own
+    if "observed_data" not in tree.children or not any(model.isotropic_parts):
+        return []
     held = tree["observed_data"].to_dataset()
     coords = {str(dim): values.to_numpy() for dim, values in held.coords.items()}
     reason, remedy = scales_in_words(model, restored_data(held, model), coords)

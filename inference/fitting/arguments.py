@@ -232,9 +232,7 @@ def scales_in_words(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> t
             labels = coords.get(dim, range(part.shape[1]))
             small, large = (f"{labels[i]} (sd {deviations[i]:.3g})" for i in (least, most))
             found.append(f"the columns of {name} have very different scales, {small} to {large}")
-    can = "standardize" in type(model).static_names()
-    remedy = "give standardize=True" if can else "divide the columns by their standard deviations"
-    return (" and ".join(found), remedy) if found else ("", "")
+    return (" and ".join(found), model.scale_remedy) if found else ("", "")
 
 
 def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> None:

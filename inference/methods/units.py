@@ -64,8 +64,8 @@ def fitted_in_data_units(request: FitRequest, fitted: Fitted) -> Fitted:
     model, outcome = request.model, fitted.outcome
     if not model.units:
         return fitted
-    names = ()
-    if _has_parameter_density(request, outcome.is_point):
+    names = outcome.point_sites
+    if not names and _has_parameter_density(request, outcome.is_point):
         names = tuple(sorted(outcome.posterior))
     change = -np.asarray(_log_scale(names, model, request.sample_weight, *request.data))
     trace = fitted.run.trace | {"objective": fitted.run.trace["objective"] + change}

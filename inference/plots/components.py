@@ -109,6 +109,8 @@ def plot_overlap(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
 def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
     """Plot W W' of every component, which shows the features that move together within it.
 
+    Columns that the model measures in their standard deviations (``standardize=True``) stay in them.
+
     Args:
         tree: a fit of DEPCAM.
         num_columns: panels in a line.
@@ -120,7 +122,7 @@ def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
         ValueError: a fit of another model, or no columns.
     """
     check_size("num_columns", num_columns)
-    products = loading_products(tree)
+    products = loading_products(tree, in_standard_units=True)
     names, limit = _names(products["share"].values), float(np.abs(products).max()) or 1.0
     features = feature_names(products)
     figure, grid = figure_with_grid(len(names), num_columns, (1.2, 0.6), (2.3, 2.3), sharex=True, sharey=True)

@@ -213,10 +213,11 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
         Picture("hinton", caption, alt, plot_hinton(tree)),
     ]
     blocks += _pairs(tree) if len(table) > 1 else []
-    products = loading_products(tree)
+    products = loading_products(tree, in_standard_units=True)
     if products.sizes["feature"] <= _MOST_PRODUCT_FEATURES:
         traces = ", ".join(f"{np.trace(p):.3g}" for p in products.values)
         caption = "W W' of each component: features of one colour move together, of the other against it."
+        caption += " Columns are in their standard deviations." if model_of(tree).noise_factors else ""
         alt = f"Matrices with traces {traces}."
         blocks.append(Picture("loading-products", caption, alt, plot_loading_products(tree)))
     return blocks

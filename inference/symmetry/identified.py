@@ -36,7 +36,13 @@ import pandas as pd
 import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
-from inference.convergence.identifiable import draws_of, factors_of, kind_of, shared_latents
+from inference.convergence.identifiable import (
+    draws_of,
+    factors_of,
+    in_standard_units,
+    kind_of,
+    shared_latents,
+)
 from inference.convergence.r_hat import effective_sample_size, is_constant, psrf_of
 from inference.methods.paired.closed_form import canonical
 from inference.results.files import model_of
@@ -59,7 +65,8 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     Returns:
         A Dataset: ``singular_values`` (chain, draw, component), ``latents`` (chain, draw, observation,
         component) and ``loadings`` or ``loadings_0``, ... (chain, draw, feature, component), orthonormal over
-        all views together, so that latents times singular values times loadings' is U V'; ``swapped``,
+        all views together, so that latents times singular values times loadings' is U V' (with
+        ``standardize=True`` orthonormal in units of the columns, then in those of the data); ``swapped``,
         whether a component of a draw is not where its size would put it; and ``separation`` (component), how
         often its singular value lies nearer to its own posterior mean than to another's: near 1 for a
         component that can be told from the others.
@@ -77,7 +84,8 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     u, loadings = factors_of(tree)
     chosen = shared_latents(loadings) if part == "shared" else np.arange(u.shape[-1])
     u = u[..., chosen]
-    v = np.concatenate([value[..., chosen] for value in loadings.values()], axis=2)
+    standard = in_standard_units(model, loadings)
+    v = np.concatenate([value[..., chosen] for value in standard.values()], axis=2)
     left, singular, right = _svd(u, v)
     reference = _svd(*_mean_product(u, v, len(chosen)))
     order, signs = _matched(left, right, reference[0], reference[2])
@@ -96,7 +104,8 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     ends = np.cumsum([value.shape[2] for value in views.values()])
     for (suffix, value), part_of_view in zip(views.items(), np.split(right, ends[:-1], axis=2), strict=True):
         dim = value.dims[2]
-        found[f"loadings{suffix}"] = ((*draws, dim, "component"), part_of_view)
+        scale = np.sqrt(np.asarray(model.noise_factors.get(suffix, 1.0))).reshape(-1, 1)
+        found[f"loadings{suffix}"] = ((*draws, dim, "component"), part_of_view * scale)
         coords[dim] = value.coords[dim].values
     return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})
 

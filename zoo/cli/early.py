@@ -27,12 +27,10 @@ __all__ = [
 _METHODS = Path(zoo.__file__).parents[1] / "inference" / "methods"
 _NUMBERS = {"Array", "None", "dist.Distribution"}
 _KINDS = ("Ascent", "Direct", "Sampler", "Stochastic")  # of methods, whose options are a literal
-_BY_HAND = "divide the columns by their standard deviations, or take ppca or sppca"
+_BY_HAND = "divide the columns by their standard deviations"
 _COUNTS = "its cells are counts of words, which have no unit: leave --standardize out"
 _INSTEAD = {  # of --standardize
     "mixture": "its default priors are as wide as each column: leave --standardize out",
-    "epca": "counts and answers have no unit; a table of real numbers is fitted by ppca, which has it, with "
-    "--set loading_prior=gaussian as the same model",
     "lda": _COUNTS,
     "plsi": _COUNTS,
     "pcp": _COUNTS,

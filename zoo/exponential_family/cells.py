@@ -6,8 +6,9 @@ columns; ``noise_variance`` of a Gaussian of unknown variance. With `Categorical
 for each natural parameter.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.checks import column_scale
 from zoo.exponential_family import Family
 from zoo.exponential_family.natural_params import LowRank, padded
 
@@ -23,11 +25,15 @@ __all__ = [
     "FamilyCells",
     "cells_of",
     "has_units",
+    "measured_columns",
     "sample_view_parameters",
     "starting_sizes",
     "starting_view_parameters",
     "units_of",
+    "units_of_columns",
+    "units_of_standard_view",
     "units_of_view",
+    "without_units",
 ]
 
 
@@ -141,7 +147,8 @@ def sample_view_parameters(
         suffix: of the sites' names.
         noise: whether a Gaussian of unknown variance has a noise variance.
         loc_mean: prior mean of the mean, one number or one for each column.
-        unit: in which cells of unknown variance are measured.
+        unit: in which cells of unknown variance are measured, one number; or one for each column, and then
+            the noise variance is in units of their squares.
         natural_unit: in which the natural parameters of a row are measured, shape (num_params,); None: one.
 
     Returns:
@@ -154,12 +161,14 @@ def sample_view_parameters(
         values["cut_points"] = numpyro.sample(f"cut_points{suffix}", ordered.to_event(1))
     places = _params_with_mean(family, num_features)
     if places:
-        mean = dist.Normal(loc_mean, jnp.sqrt(loc_variance) * unit).expand([len(places)]).to_event(1)
+        columns = np.asarray(family.param_columns(num_features))[list(places)]
+        centre, size = (part[columns] if jnp.ndim(part) else part for part in (loc_mean, unit))
+        mean = dist.Normal(centre, jnp.sqrt(loc_variance) * size).expand([len(places)]).to_event(1)
         of_places = None if natural_unit is None else natural_unit[np.asarray(places)]
         own = padded(mean, places, family.num_params(num_features), of_places)
         values["loc"] = numpyro.sample(f"loc{suffix}", own)
     if noise and family.learns_noise:
-        prior = dist.InverseGamma(1.0, jnp.asarray(unit, float) ** 2)
+        prior = dist.InverseGamma(1.0, 1.0 if jnp.ndim(unit) else jnp.asarray(unit, float) ** 2)
         values["noise_variance"] = numpyro.sample(f"noise_variance{suffix}", prior)
     return {f"{name}{suffix}": value for name, value in values.items()}
 
@@ -221,6 +230,93 @@ def has_units(family: Family) -> bool:
     return family.learns_noise and not family.is_mixed
 
 
+def measured_columns(family: Family, num_features: int) -> np.ndarray:
+    """The columns that are in the unit of the data: Gaussian ones of unknown variance.
+
+    Args:
+        family: of the cells, mixed or not.
+        num_features: D.
+
+    Returns:
+        Boolean, shape (num_features,).
+    """
+    found = np.zeros(num_features, bool)
+    found[family.noise_columns(num_features)] = True
+    return found
+
+
+def units_of_columns(
+    family: Family, x: np.ndarray, given: Any = None, name: str = "x"
+) -> tuple[np.ndarray, np.ndarray]:
+    """The means and standard deviations of the columns that are in the unit of the data; 0 and 1 of others.
+
+    Args:
+        family: of the cells, mixed or not.
+        x: a table, shape (num_observations, num_features), NaN where a cell is missing.
+        given: the deviations, or None.
+        name: of the table in messages.
+
+    Returns:
+        Two arrays of shape (num_features,).
+
+    Raises:
+        ValueError: a column that has no standard deviation, or deviations of another shape.
+    """
+    measured = measured_columns(family, x.shape[1])
+    scales = column_scale(x, given, name, measured)
+    return np.nanmean(np.where(measured, x, 0.0), axis=0), scales
+
+
+def without_units(families: Sequence[Family], field: str) -> str:
+    """The message for ``standardize=True`` where no cells are in the unit of the data.
+
+    Args:
+        families: of the tables.
+        field: of the model, that holds them.
+
+    Returns:
+        Text.
+    """
+    names = " and ".join(sorted({type(family).__name__ for family in families}))
+    why = f"{names} cells have no unit"
+    if any("quadratic" in family.log_partition_forms for family in families):
+        why = "cells of known noise are in the unit of that"
+    return (
+        f"standardize=True is of Gaussian cells of unknown noise, and {why}: leave standardize out, or for "
+        f"real numbers give {field} with Gaussian(noise_variance=None)"
+    )
+
+
+def units_of_standard_view(
+    family: Family, unit: np.ndarray, loc_mean: np.ndarray, name: str, suffix: str = "", turned: bool = False
+) -> dict[str, tuple]:
+    """`units_of_view` where every column has a unit of its own, and the noise variance none.
+
+    Args:
+        family: of the cells.
+        unit: u, shape (num_features,).
+        loc_mean: the shift of cells and means, shape (num_features,) or ().
+        name: of the cells.
+        suffix: of the view's variables.
+        turned: whether q has the covariances of loadings and means along ``axes`` instead of columns.
+
+    Returns:
+        Name to scale and shift.
+    """
+    at = np.asarray(family.param_columns(unit.size))
+    u, centre = unit[at], loc_mean[at] if np.ndim(loc_mean) else loc_mean
+    scales = {"loadings": u[:, None], "loadings_mean": u[:, None]}
+    if turned:
+        scales["axes"] = u[:, None]
+    else:
+        scales |= {"loadings_loc_covariance": u[:, None] ** 2, "loc_variance": u**2}
+        scales["loadings_covariance"] = u[:, None, None] ** 2
+    scales |= dict.fromkeys(("specific_precision", "specific_precision_scale"), 1.0 / (u[:, None] * u))
+    found = {f"{key}{suffix}": (scale, 0.0) for key, scale in scales.items()}
+    shifted = (f"loc{suffix}", f"loc_mean{suffix}", f"natural_params{suffix}")
+    return found | dict.fromkeys(shifted, (u, centre)) | {name: (unit, loc_mean)}
+
+
 def units_of_view(unit: Array, loc_mean: Array, name: str, suffix: str = "") -> dict[str, tuple]:
     """Scale and shift of a view's cells and variables, those of q among them, as in `zoo.model.Model.units`.
 
@@ -258,7 +354,11 @@ def starting_sizes(family: Family, loc: Array, unit: Array | None, num_features:
 
 
 def cells_of(
-    family: Family, theta: Array | LowRank, values: Mapping[str, Array], suffix: str = ""
+    family: Family,
+    theta: Array | LowRank,
+    values: Mapping[str, Array],
+    suffix: str = "",
+    unit: Array | None = None,
 ) -> FamilyCells:
     """The distribution of rows at flat natural parameters and given values of the sites.
 
@@ -267,6 +367,7 @@ def cells_of(
         theta: flat natural parameters, shape (num_observations, num_params), whole or by their factors.
         values: of the sites.
         suffix: of the sites' names.
+        unit: in whose squares the noise variance is, shape (num_features,); None: in those of the data.
 
     Returns:
         Distribution with batch shape (num_observations,) and event shape (num_features,).
@@ -274,6 +375,7 @@ def cells_of(
     if isinstance(theta, LowRank) and (family.is_mixed or family.params_per_cell > 1):
         theta = theta.whole()
     if f"noise_variance{suffix}" in values:
-        family = family.with_noise(values[f"noise_variance{suffix}"])
+        noise = values[f"noise_variance{suffix}"]
+        family = family.with_noise(noise if unit is None else noise * unit**2)
     shaped = theta if isinstance(theta, LowRank) else family.shaped(theta)
     return FamilyCells(family, shaped, values.get(f"cut_points{suffix}"))

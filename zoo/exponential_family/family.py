@@ -112,7 +112,7 @@ class Family(Assumptions):
         """The family with that variance in place of the unknown one.
 
         Args:
-            noise_variance: of the cells, shape ().
+            noise_variance: of the cells, shape () or (num_features,).
 
         Returns:
             The family.
@@ -682,7 +682,13 @@ class ByColumn(Family):
 
     def with_noise(self, noise_variance: Array) -> Self:
         """The same with that variance in place of the unknown one."""
-        given = (f.with_noise(noise_variance) if f.learns_noise else f for f in self.families)
+        by_column = jnp.ndim(noise_variance) > 0
+        given = [
+            family.with_noise(noise_variance[columns] if by_column else noise_variance)
+            if family.learns_noise
+            else family
+            for family, columns, _ in self.groups
+        ]
         return self.replaced(families=tuple(given))
 
     @property

@@ -91,6 +91,13 @@ def gaussian_latents(local: LocalPCA, x: Array) -> RowMode:
         Leading shape (num_observations, num_components).
     """
     variance, seen = local.family.dispersion, ~jnp.isnan(x)
+    if jnp.ndim(variance):  # of every column its own: in units of its noise
+        size, family = jnp.sqrt(variance), local.family.with_noise(jnp.ones((), variance.dtype))
+        mode = gaussian_latents(
+            LocalPCA(family, local.loadings / size[:, None], local.offsets / size), x / size
+        )
+        lost = jnp.sum(jnp.where(seen, jnp.log(size), 0.0), axis=-1)
+        return mode._replace(log_integral=mode.log_integral - lost[:, None])
     away = jnp.where(seen[:, None], jnp.where(seen, x, 0.0)[:, None] - local.offsets, 0.0)
     inner = jnp.einsum("nf,kfi,kfj->nkij", seen.astype(x.dtype), local.loadings, local.loadings) / variance
     precision = inner + jnp.eye(inner.shape[-1])

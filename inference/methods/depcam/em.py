@@ -362,7 +362,9 @@ def conclude(
         posterior.pop("assignments")
     stored = values | {"responsibilities": r, "num_occupied": np.sum(np.asarray(r).sum(axis=0) > 0.5)}
     lead = as_one_draw(posterior)
-    return Outcome(posterior=lead, variational=stored, is_point=True)
+    return Outcome(
+        posterior=lead, variational=stored, is_point=True, point_sites=tuple(program_values(values))
+    )
 
 
 @compiled

@@ -58,8 +58,9 @@ def messages(model, *data, method="auto"):
     [
         (zoo.PPCA(num_latents=1), "give standardize=True"),
         (zoo.KernelPCA(num_latents=1), "give standardize=True"),
-        (zoo.EPCA(family=UNKNOWN, num_latents=1), "divide the columns by their standard deviations"),
-        (zoo.DEPCAM(family=UNKNOWN, num_latents=1, num_components=2), "divide the columns"),
+        (zoo.EPCA(family=UNKNOWN, num_latents=1), "give standardize=True"),
+        (zoo.EPCA(family=UNKNOWN, num_latents=1, beta=0.5), "divide the columns by their standard dev"),
+        (zoo.DEPCAM(family=UNKNOWN, num_latents=1, num_components=2), "give standardize=True"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -71,7 +72,11 @@ def test_columns_in_different_units_are_named_once(frame, model, remedy):
 def test_views_outputs_and_mixtures(frame):
     x, y = frame.to_numpy(), frame[["length", "mass"]]
     (message,) = messages(zoo.Paired(families=(UNKNOWN, UNKNOWN)), x / x.std(0), y)
-    assert "columns of y_1" in message and "length" in message
+    assert "columns of y_1" in message and "length" in message and "give standardize=True" in message
+    (message, *_) = messages(zoo.Paired(families=("gaussian", UNKNOWN)), frame, y)
+    assert "give families with Gaussian(noise_variance=None), and standardize=True" in message
+    (message,) = messages(zoo.SPPCA(num_latents=1, kernel="linear"), frame, frame[["length"]])
+    assert "divide the columns by their standard deviations" in message
     (message,) = messages(zoo.SPPCA(num_latents=1), frame, y)
     assert "columns of x" in message and "columns of y" in message and "standardize=True" in message
     (message,) = messages(zoo.Mixture(components=SphericalNormalGamma.from_data(x), num_components=2), frame)
@@ -85,6 +90,9 @@ def test_no_warning_where_columns_have_their_own_variances(frame):
         (zoo.PPCA(num_latents=1, noise="diagonal"), (frame,)),
         (zoo.PPCA(num_latents=1, standardize=True), (frame,)),
         (zoo.SPPCA(num_latents=1, standardize=True), (frame, frame[["length", "mass"]])),
+        (zoo.EPCA(family=UNKNOWN, num_latents=1, standardize=True), (frame,)),
+        (zoo.Paired(families=(UNKNOWN, UNKNOWN), standardize=True), (frame, frame)),
+        (zoo.DEPCAM(family=UNKNOWN, num_latents=1, num_components=2, standardize=True), (frame,)),
         (zoo.Mixture(components=NormalGamma.from_data(x), num_components=2), (frame,)),
         (full, (frame, frame)),
         (zoo.PPCA(num_latents=1), (frame / x.std(0) * [1, 9, 1, 1],)),  # within a factor of ten
