@@ -20,6 +20,7 @@ __all__ = [
     "MOST_DRAWS",
     "Asked",
     "column_names",
+    "date_in_words",
     "fitted_data",
     "intervals",
     "kind_in_words",
@@ -210,16 +211,33 @@ def quantity_in_words(quantity: str, column: Column | None) -> str:
     return quantity
 
 
+def date_in_words(origin: str, days: float) -> str:
+    """The date so many days after the first one of a column.
+
+    Args:
+        origin: the first date, ISO 8601.
+        days: since then.
+
+    Returns:
+        As ``2021-06-28``, the nearest day; with hours and minutes where the first date has a time of day.
+    """
+    first = pd.Timestamp(origin)
+    if first == first.normalize():
+        return str((first + pd.Timedelta(days=round(days))).date())
+    return (first + pd.Timedelta(days=days)).round("min").strftime("%Y-%m-%d %H:%M")
+
+
 def place_in_words(column: str, quantity: str) -> str:
     """Word a quantity of a column: the column alone for its mean, ``COLUMN: LEVEL`` for a probability.
+
+    The mean of a column of dates is itself a date, whatever the first one is.
 
     Args:
         column: its name.
         quantity: as of `quantity_in_words`.
     """
-    kind, _, rest = quantity.partition(", ")
-    if kind == "mean":
-        return f"{column} ({rest})" if rest else column
+    if quantity.partition(", ")[0] == "mean":
+        return column
     if quantity.startswith("probability of "):
         return f"{column}: {quantity.removeprefix('probability of ')}"
     return f"{column} ({quantity})"

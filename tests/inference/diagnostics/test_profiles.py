@@ -12,7 +12,7 @@ from report_cases import FITS, ROWS, fitted
 import inference
 import zoo
 from inference.diagnostics import occupied, profile_cells, profile_text, profiles, summary
-from inference.diagnostics.profile_parts import intervals
+from inference.diagnostics.profile_parts import date_in_words, intervals
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
 OF_TOPICS = {"topics", "topic_words", "topic_documents"}
@@ -104,6 +104,38 @@ def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds
     )
     first = found["cluster_differences"].xs(1, level="rank")
     assert first["column"].tolist() == ["age", "age"] and first["difference"][0] < 0 < first["difference"][1]
+
+
+def test_dates_are_printed_as_dates_and_their_widths_in_days(two_kinds):
+    """Days since the first stay numbers in the tables and in the tree; what a person reads has dates."""
+    table, kind, tree, found = two_kinds
+    first = table["joined"].min()
+    key = (1, "joined", f"mean, days since {first.date()}")
+    days = found["cluster_values"].loc[key]
+    shown = profile_cells(found["cluster_values"]).loc[key]
+    wanted = {
+        n: str((first + pd.Timedelta(days=round(days[n]))).date()) for n in ("mean", "lb", "ub", "others")
+    }
+    assert abs(pd.Timestamp(wanted["mean"]) - table["joined"][kind].mean()).days <= 3
+    assert shown["mean"] == f"{wanted['mean']} ({wanted['lb']} to {wanted['ub']})"
+    assert shown["others"] == wanted["others"] and shown["spread"] == f"{days['spread']:.3g} days"
+    assert days["date"] == wanted["mean"] and days["others_date"] == wanted["others"]
+    assert list(shown.index) == ["mean", "spread", "others"]
+    text = profile_text(tree)
+    line = next(line for line in text.splitlines() if line.startswith("joined "))
+    assert shown["mean"] in line and "days since" not in text
+    apart = found["cluster_differences"]
+    dated = apart[apart["column"] == "joined"]
+    assert profile_cells(dated)["mean"].tolist() == dated["date"].tolist() and len(dated)
+    filled = found["filled_cells"]
+    cell = profile_cells(filled).loc["x", "p9", "joined"]
+    assert cell["mean"] == cell["value"] == filled["value"]["x", "p9", "joined"]
+    assert cell["sd"].endswith(" days") and filled["mean"]["x", "p9", "joined"] > 0
+
+
+def test_dates_with_a_time_of_day_keep_it():
+    assert date_in_words("2021-06-28T00:00:00", 1.6) == "2021-06-30"
+    assert date_in_words("2021-06-28T06:00:00", 1.5) == "2021-06-29 18:00"
 
 
 def test_typical_rows_are_named_and_belong_to_their_cluster(two_kinds):
