@@ -139,12 +139,12 @@ def test_nuts_finds_labellings_as_probable_as_they_are(exact):
 FULL = ("GaussianWishart", "SharedGaussianWishart", "GaussianKnownCovariance", "GaussianKnownMean")
 
 
-def incomplete(name, count, share=0.3):
-    """Rows of a family, some cells of columns with real numbers missing."""
+def incomplete(name, count):
+    """Rows of a family, six cells of the two columns with real numbers missing, one row without either."""
     x = rows(name, count, seed=2)
-    lost = np.random.default_rng(4).random(x.shape) < share
-    lost[:, ~(x != np.round(x)).any(axis=0)] = False
-    return np.where(lost, np.nan, x)
+    first, second = (0, 3) if name == "Product" else (0, 1)
+    x[[0, 2, 4], first], x[[0, 1, 7], second] = np.nan, np.nan
+    return x
 
 
 def with_drawn_cells(model, x):
@@ -199,7 +199,6 @@ def guide_with_cells(tree, x, spread=1.0):
 def test_the_bound_is_the_monte_carlo_elbo_with_the_missing_cells_drawn(name):
     """False alarm rate 1e-4 a family. Planted: missing cells 1.5 times as wide."""
     x = incomplete(name, 9)
-    assert 4 < np.isnan(x).sum() < 12 and np.isnan(x).sum(axis=1).max() == 2
     model = Mixture(components=priors()[name], num_components=2, concentration=dist.Gamma(3.0, 1.0))
     tree = fit(model, x, tolerance=1e-11, num_samples=10)
     bound = float(tree["trace"]["objective"][-1])
@@ -212,17 +211,20 @@ def test_the_bound_is_the_monte_carlo_elbo_with_the_missing_cells_drawn(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*FULL, "Product", "LogNormalGamma", "CategoricalDirichlet"])
-@pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_em_ends_where_the_program_has_its_likeliest_point(name, missing):
-    """The gradient of the program's log likelihood is zero, and a small step off is lower."""
-    x = incomplete(name, 120, missing)
-    if name in ("LogNormalGamma", "CategoricalDirichlet"):
-        x[np.random.default_rng(1).random(x.shape) < missing] = np.nan
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_em_ends_where_the_program_has_its_likeliest_point(name, is_complete):
+    """The gradient of the program's log likelihood is zero, and not where one component is 20 % off."""
+    x = rows(name, 120, seed=2)
+    if name == "Product":
+        x[:60, [0, 3]] += 4.0  # clusters, else one binary column splits the rows and ends at its guard
+    if not is_complete:
+        numbers = (x != np.round(x)).any(axis=0) | (name == "CategoricalDirichlet")
+        x[(np.random.default_rng(4).random(x.shape) < 0.2) & numbers] = np.nan
     model = Mixture(components=priors()[name], num_components=2)
     tree = fit(model, x, method="em", tolerance=1e-13, max_iterations=20_000, num_restarts=3)
     assert not tree.attrs["components_at_floor"]
     point = tree["posterior"].isel(chain=0, draw=0)
-    fitted = model_of(tree)
+    fitted = model_of(tree).for_data(x)
     values = {site: point[site].to_numpy() for site in ("weights", *fitted.components.parameter_dims)}
 
     def moved_by(change):
@@ -245,7 +247,7 @@ def test_em_ends_where_the_program_has_its_likeliest_point(name, missing):
         np.testing.assert_allclose(best, tree["trace"]["objective"][-1], rtol=1e-8)
         steepest = max(float(jnp.abs(s).max()) for s in jax.tree.leaves(slopes))
         first = next(iter(fitted.components.parameter_dims))
-        off = nowhere | {first: nowhere[first].at[0].set(0.02 * jnp.abs(values[first][0]))}
+        off = nowhere | {first: nowhere[first].at[0].set(0.2 * jnp.abs(values[first][0]))}
         away = jax.jit(jax.grad(log_likelihood))(off)
         planted = max(float(jnp.abs(s).max()) for s in jax.tree.leaves(away))
     assert steepest < 1e-3 < 1e-1 < planted, (steepest, planted)
