@@ -278,4 +278,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC, *_SUBMODULES})
+    return sorted({*globals(), *_PUBLIC, *_SUBMODULES} - {"Any", "Mapping", "importlib", "moved"})

@@ -16,7 +16,6 @@ from inference.diagnostics.profile_parts import (
     MOST_DRAWS,
     Asked,
     column_names,
-    date_in_words,
     fitted_data,
     intervals,
     kind_in_words,
@@ -34,6 +33,7 @@ from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, stored_columns, thinned
 from inference.symmetry import relabel
 from inference.topics.tables import nearest_documents
+from zoo.columns import date_in_words
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 

@@ -19,7 +19,6 @@ import xarray as xr
 
 from inference.diagnostics.profile_parts import (
     column_names,
-    date_in_words,
     fitted_data,
     parameters_of,
     quantities_of,
@@ -112,14 +111,13 @@ def _as_read(cell: _Filled, column: Column | None) -> dict[str, Any]:
     if column is None:
         return row | {"value": None if np.isnan(cell.level) else f"level {cell.level:.0f}"}
     if column.origin is not None:
-        return row | {"value": date_in_words(column.origin, cell.mean)}
+        return row | {"value": column.cell_in_words(cell.mean)}
     if not column.levels:
         return row
     place = cell.level if not np.isnan(cell.level) else cell.mean
-    place = int(np.clip(np.round(place - (column.first or 0)), 0, len(column.levels) - 1))
     if len(column.levels) == 2 and np.isnan(cell.probability):  # yes and no, whose mean is the probability
         row["probability"] = max(cell.mean, 1 - cell.mean)
-    return row | {"value": column.levels[place]}
+    return row | {"value": column.cell_in_words(place)}
 
 
 def _of_rows(model: Model, values: Mapping[str, Any], *data: Any) -> list[tuple[jax.Array, ...]]:

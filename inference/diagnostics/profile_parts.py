@@ -20,7 +20,6 @@ __all__ = [
     "MOST_DRAWS",
     "Asked",
     "column_names",
-    "date_in_words",
     "fitted_data",
     "intervals",
     "kind_in_words",
@@ -209,22 +208,6 @@ def quantity_in_words(quantity: str, column: Column | None) -> str:
     if column is not None and len(column.levels) == 2 and quantity == "probability of 1":
         return f"probability of {column.levels[1]}"
     return quantity
-
-
-def date_in_words(origin: str, days: float) -> str:
-    """The date so many days after the first one of a column.
-
-    Args:
-        origin: the first date, ISO 8601.
-        days: since then.
-
-    Returns:
-        As ``2021-06-28``, the nearest day; with hours and minutes where the first date has a time of day.
-    """
-    first = pd.Timestamp(origin)
-    if first == first.normalize():
-        return str((first + pd.Timedelta(days=round(days))).date())
-    return (first + pd.Timedelta(days=days)).round("min").strftime("%Y-%m-%d %H:%M")
 
 
 def place_in_words(column: str, quantity: str) -> str:

@@ -14,11 +14,12 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of
 from inference.diagnostics.cluster_profiles import cluster_tables, starts_table
 from inference.diagnostics.filled_cells import filled_cells
-from inference.diagnostics.profile_parts import Asked, date_in_words, place_in_words
+from inference.diagnostics.profile_parts import Asked, place_in_words
 from inference.diagnostics.projection_profiles import projection_tables
 from inference.diagnostics.topic_profiles import topic_tables
 from inference.results.files import model_of
 from zoo.checks import check_size
+from zoo.columns import date_in_words
 
 __all__ = ["profile_cells", "profile_text", "profiles"]
 

@@ -4,9 +4,9 @@ Run ``python -m tests.benchmarks.complete_tables FOLDER`` with FOLDER a checkout
 with, such as ``git worktree add FOLDER d4579d2``. 20 000 rows of ten columns, 20 components; VB and EM from
 one start, Gibbs with one chain. Processes of both checkouts take turns, and seconds are of the CPU: the
 difference of a call of three times as many iterations and of one, the smallest of three processes, so that
-neither compilation nor the conclusion of a fit counts. A small share of missing cells in this checkout is
-printed beside: what those cost that a complete table must not pay. Written to
-tests/reference/benchmark_complete_tables.json.
+neither compilation nor the conclusion of a fit counts; sweeps are without split-merge moves. A small share
+of missing cells in this checkout is printed beside: what those cost that a complete table must not pay.
+Written to tests/reference/benchmark_complete_tables.json.
 """
 
 import argparse
@@ -24,6 +24,7 @@ CALLS = {
     "em": ({"method": "em", "num_restarts": 1, "tolerance": 0.0}, "max_iterations", 20),
     "gibbs": ({"method": "gibbs", "num_chains": 1, "num_samples": 1}, "num_warmup", 20),
 }
+MOVES_OFF = {"gibbs": {"split_merge": 0}}  # the other checkout's sweep has no split-merge moves
 PROCESSES = 3
 BAR = 1.1  # times the other checkout's
 
@@ -57,6 +58,11 @@ def milliseconds(calls: dict, missing: float) -> dict:
     return found
 
 
+def without_moves() -> dict:
+    """`CALLS` for a checkout whose sweep makes split-merge moves by default: the sweep without them."""
+    return {name: (given | MOVES_OFF.get(name, {}), *rest) for name, (given, *rest) in CALLS.items()}
+
+
 def in_checkout(checkout: Path, calls: dict, missing: float = 0.0) -> dict:
     """`milliseconds` in a process that imports the checkout's code, on one core."""
     source = f"import json\n{inspect.getsource(milliseconds)}"
@@ -78,16 +84,19 @@ def main():
     other, here = parser.parse_args().folder.resolve(), Path(__file__).parents[2]
     runs = {"then": [], "now": []}
     for _ in range(PROCESSES):
-        for side, checkout in (("then", other), ("now", here)):
-            runs[side].append(in_checkout(checkout, CALLS))
+        for side, checkout, calls in (("then", other, CALLS), ("now", here, without_moves())):
+            runs[side].append(in_checkout(checkout, calls))
             print(side, {name: round(value, 2) for name, value in runs[side][-1].items()}, flush=True)
     best = {side: {name: min(run[name] for run in own) for name in CALLS} for side, own in runs.items()}
     ratios = {name: best["now"][name] / best["then"][name] for name in CALLS}
-    incomplete = in_checkout(here, CALLS, missing=0.05)
+    incomplete = in_checkout(here, without_moves(), missing=0.05)
+    moves = in_checkout(here, {"gibbs": CALLS["gibbs"]})
     print({name: f"{ratio:.2f} of the time (bar {BAR})" for name, ratio in ratios.items()})
     print("with missing cells", {name: round(value, 2) for name, value in incomplete.items()})
+    print("with split-merge moves", {name: round(value, 2) for name, value in moves.items()})
     command = "python -m tests.benchmarks.complete_tables FOLDER"
     figures = {"bar": BAR, "ratios": ratios, "cpu_milliseconds": best, "with_missing_cells": incomplete}
+    figures |= {"with_split_merge_moves": moves}
     write_record("benchmark_complete_tables", command, **figures)
 
 

@@ -12,7 +12,7 @@ from report_cases import FITS, ROWS, fitted
 import inference
 import zoo
 from inference.diagnostics import occupied, profile_cells, profile_text, profiles, summary
-from inference.diagnostics.profile_parts import date_in_words, intervals
+from inference.diagnostics.profile_parts import intervals
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
 OF_TOPICS = {"topics", "topic_words", "topic_documents"}
@@ -131,11 +131,6 @@ def test_dates_are_printed_as_dates_and_their_widths_in_days(two_kinds):
     cell = profile_cells(filled).loc["x", "p9", "joined"]
     assert cell["mean"] == cell["value"] == filled["value"]["x", "p9", "joined"]
     assert cell["sd"].endswith(" days") and filled["mean"]["x", "p9", "joined"] > 0
-
-
-def test_dates_with_a_time_of_day_keep_it():
-    assert date_in_words("2021-06-28T00:00:00", 1.6) == "2021-06-30"
-    assert date_in_words("2021-06-28T06:00:00", 1.5) == "2021-06-29 18:00"
 
 
 def test_typical_rows_are_named_and_belong_to_their_cluster(two_kinds):
