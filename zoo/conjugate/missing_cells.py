@@ -260,11 +260,25 @@ class OrMissing(dist.constraints.ParameterFreeConstraint):
         return self.cell.is_discrete
 
     def __call__(self, x: Array) -> Array:
-        """Whether each cell is missing or satisfies the constraint."""
+        """Whether each cell is missing or satisfies the constraint.
+
+        Args:
+            x: cells.
+
+        Returns:
+            Booleans, shape of ``x``.
+        """
         return jnp.isnan(x) | self.cell(x)
 
     def feasible_like(self, prototype: Array) -> Array:
-        """Observed cells that satisfy the constraint."""
+        """Observed cells that satisfy the constraint.
+
+        Args:
+            prototype: an array of the shape and dtype wanted.
+
+        Returns:
+            Cells, shape of ``prototype``.
+        """
         return self.cell.feasible_like(prototype)
 
     def tree_flatten(self) -> tuple:
@@ -276,7 +290,15 @@ class OrMissing(dist.constraints.ParameterFreeConstraint):
         return f"OrMissing({self.cell!r})"
 
     def eq(self, other: object, static: bool = False) -> Any:
-        """Whether the constraints on observed cells are equal."""
+        """Whether the constraints on observed cells are equal.
+
+        Args:
+            other: a constraint.
+            static: whether parameters are compared as Python values.
+
+        Returns:
+            A boolean.
+        """
         return isinstance(other, OrMissing) and self.cell.eq(other.cell, static=static)
 
 

@@ -8,6 +8,7 @@ import pytest
 from people_tables import customers, sales, survey
 
 import zoo
+from zoo.cli import predicting
 from zoo.columns import Columns, date_in_words, read_columns
 
 RNG = np.random.default_rng(0)
@@ -269,3 +270,15 @@ def test_natural_parameters_of_classes_are_named_by_column_and_level():
     unread = model.dim_labels({"feature": ["age", "town", "smoker"]})
     assert unread["feature_class"] == ["age", "town: 1", "town: 2", "smoker"]
     assert zoo.EPCA(family="gaussian", num_features=3).dim_labels({"feature": ["a", "b", "c"]}) == {}
+
+
+def test_predicted_cells_are_written_in_the_words_of_the_table():
+    """What `zoo predict` writes; columns of the table that were not predicted, and deviations, are left alone."""
+    frame = pd.DataFrame(
+        {"joined": pd.to_datetime(["2020-12-20", "2021-01-04"] * 2), "smoker": ["yes", "no"] * 2, "age": 1.5}
+    )
+    read = read_columns(frame.assign(age=[1.5, 2.0, 7.25, 3.0]))
+    predicted = pd.DataFrame({"joined": [3.2, 15.0], "smoker": [0.9, 0.2], "joined_sd": [1.0, 2.0]})
+    written = predicting._as_read(predicted, (read, None))
+    assert written["joined"].tolist() == ["2020-12-23", "2021-01-04"]
+    assert written["smoker"].tolist() == ["yes", "no"] and written["joined_sd"].tolist() == [1.0, 2.0]
