@@ -5,9 +5,36 @@ Public names are imported when first asked for.
 
 import importlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zoo  # noqa: F401 - which lets former names of modules be imported
+
+if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
+    from inference import calibration as calibration
+    from inference import component_subspaces as component_subspaces
+    from inference import diagnostics as diagnostics
+    from inference import estimators as estimators
+    from inference import gibbs as gibbs
+    from inference import plots as plots
+    from inference import report as report
+    from inference import symmetry as symmetry
+    from inference import topics as topics
+    from inference.diagnostics.model_size import (
+        choose_components_and_latents as choose_components_and_latents,
+    )
+    from inference.diagnostics.model_size import choose_num_latents as choose_num_latents
+    from inference.diagnostics.model_size import cross_validate as cross_validate
+    from inference.extension import extend as extend
+    from inference.fitting.front_door import fit as fit
+    from inference.prediction import guide as guide
+    from inference.prediction import log_density as log_density
+    from inference.prediction import predict as predict
+    from inference.prediction import transform as transform
+    from inference.program_cache import compile_cache as compile_cache
+    from inference.results.files import load as load
+    from inference.results.files import model_of as model_of
+    from inference.results.files import save as save
+    from inference.results.groups import columns_of as columns_of
 
 _PUBLIC = {
     "fit": "fitting.front_door",

@@ -6,9 +6,28 @@ once; a public name is imported when it is first asked for.
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo import moved
+
+if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
+    from zoo import conjugate as conjugate
+    from zoo import datasets as datasets
+    from zoo import dirichlet_process as dirichlet_process
+    from zoo import kernels as kernels
+    from zoo.conjugate import GaussianWishart as GaussianWishart
+    from zoo.depcam import DEPCAM as DEPCAM
+    from zoo.epca import EPCA as EPCA
+    from zoo.kernel_pca import KernelPCA as KernelPCA
+    from zoo.lda import LDA as LDA
+    from zoo.mixture import Mixture as Mixture
+    from zoo.model import Model as Model
+    from zoo.paired import Paired as Paired
+    from zoo.pcp import PCP as PCP
+    from zoo.plsi import PLSI as PLSI
+    from zoo.ppca import PPCA as PPCA
+    from zoo.sparse import SparseCounts as SparseCounts
+    from zoo.sppca import SPPCA as SPPCA
 
 __version__ = "0.1.0"
 
@@ -278,4 +297,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC, *_SUBMODULES})
+    return sorted(
+        {*globals(), *_PUBLIC, *_SUBMODULES} - {"TYPE_CHECKING", "Any", "Mapping", "importlib", "moved"}
+    )

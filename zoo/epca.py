@@ -62,6 +62,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo import checks, suitable_fields
+from zoo.columns import Columns
 from zoo.exponential_family import Family, as_family, has_unit_noise, joint_prior
 from zoo.exponential_family.cells import (
     FamilyCells,
@@ -108,6 +109,39 @@ class JointPriorModel(ChoosesFamily, Model):
     def has_several_modes(self) -> bool:
         """Where ``latent_variance`` times ``loading_variance`` exceeds 10, as was measured."""
         return float(np.max(self.latent_variance * self.loading_variance)) > WEAK_VARIANCE
+
+    def dim_labels(
+        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
+    ) -> dict[str, Sequence[Any]]:
+        """Names of the natural parameters of cells that are classes, ``COLUMN: LEVEL``, and of levels.
+
+        The first class of a column has none: the others are measured against it.
+        """
+        labels: dict[str, Sequence[Any]] = {}
+        for place, (part, family) in enumerate(zip(self.data_names, self.cell_families, strict=True)):
+            dim = self.variable_dims[part][1]
+            names = coords.get(dim)
+            if names is None:
+                continue
+            with_levels = family.level_columns(len(names))
+            if 0 < len(with_levels) < len(names):
+                labels[f"level_{dim}"] = [str(names[column]) for column in with_levels]
+            if family.num_params(len(names)) == len(names):
+                continue
+            read = columns[place] if place < len(columns) else None
+            held = {} if read is None else {column.name: column.levels for column in read.kept}
+            of_column: dict[int, list[str]] = {}
+            for column in family.param_columns(len(names)):
+                own = of_column.setdefault(column, [])
+                levels = held.get(str(names[column]), ())
+                number = len(own) + 1
+                own.append(str(levels[number] if number < len(levels) else number))
+            labels[dim.replace("feature", "feature_class")] = [
+                f"{names[column]}: {level}" if len(own) > 1 else str(names[column])
+                for column, own in of_column.items()
+                for level in own
+            ]
+        return labels
 
     @property
     def has_kernel(self) -> bool:

@@ -262,7 +262,9 @@ class Mixture(MixtureModel):
             return super().takes_levels(columns)
         return (np.where(self.components.takes_levels(len(own.kept)), 0, -1),)
 
-    def dim_labels(self, coords: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    def dim_labels(
+        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
+    ) -> dict[str, Sequence[Any]]:
         """Levels of categories, and the columns of each group of a `Product`."""
         return self.components.labels_of(coords.get("feature"))
 

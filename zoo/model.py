@@ -737,11 +737,14 @@ class Model(Assumptions):
         """
         return tuple(np.full(0 if own is None else len(own.kept), -1) for own in columns)
 
-    def dim_labels(self, coords: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    def dim_labels(
+        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
+    ) -> dict[str, Sequence[Any]]:
         """Labels of dims that are no rows or columns of the data, such as levels and groups of columns.
 
         Args:
             coords: labels of rows and columns, by dim.
+            columns: of each part of the data; None of a part that is an array.
 
         Returns:
             Dim to labels; none by default.

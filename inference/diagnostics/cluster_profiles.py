@@ -33,6 +33,7 @@ from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, stored_columns, thinned
 from inference.symmetry import relabel
 from inference.topics.tables import nearest_documents
+from zoo.columns import date_in_words
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
@@ -261,13 +262,15 @@ def _cells(
                 )
     index = ("cluster", "column", "quantity")
     table = ranked(values_of, index, ("mean", "lb", "ub", "spread", "others")).loc[list(map(int, kept))]
+    origins = {name: read[name].origin for name in names if name in read and read[name].origin is not None}
     note = (
         "in the units of the data; spread: standard deviation of cells within the cluster; others: the mean "
     )
     note += f"over the other clusters; {kind_in_words(aligned)}"
     if np.isnan(held).any():
         note += "; over the draws in which the cluster holds rows"
-    table.attrs |= {"title": "Typical values of each cluster", "note": note}
+    table = _with_dates(table, origins)
+    table.attrs |= {"title": "Typical values of each cluster", "note": note + _note_on(origins)}
     rows = []
     for found in apart.values() if len(kept) > 1 else ():
         found = [row for row in found if np.isfinite(row["difference"])]
@@ -277,8 +280,30 @@ def _cells(
     different = ranked(rows, ("cluster", "rank"), columns)
     note = "difference from the other clusters in standard deviations of the column within clusters; "
     note += "probability: that its sign is right"
-    different.attrs |= {"title": "What sets each cluster apart", "note": note}
+    different = _with_dates(different, origins)
+    different.attrs |= {"title": "What sets each cluster apart", "note": note + _note_on(origins)}
     return {"cluster_values": table, "cluster_differences": different}
+
+
+def _with_dates(table: pd.DataFrame, origins: dict[str, str]) -> pd.DataFrame:
+    """The table with its means that are dates in words too, where the data have dates."""
+    if not origins:
+        return table
+    held = table.reset_index()
+    for name, values in (("date", "mean"), ("others_date", "others")):
+        table[name] = [
+            date_in_words(origins[column], value) if column in origins and np.isfinite(value) else None
+            for column, value in zip(held["column"], held[values], strict=True)
+        ]
+    table.attrs["origins"] = origins
+    return table
+
+
+def _note_on(origins: dict[str, str]) -> str:
+    """What the columns of `_with_dates` are, for the note of the table."""
+    if not origins:
+        return ""
+    return "; date: the mean of a column of dates; others_date: that of the others"
 
 
 def _unit(values: np.ndarray, spread: np.ndarray | None, share: np.ndarray) -> np.ndarray:

@@ -78,13 +78,14 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     }
     if not gaps:
         return None
-    few, rows, unknown = thinned(tree, _MOST_DRAWS), [], 0
+    few, rows, unknown, origins = thinned(tree, _MOST_DRAWS), [], 0, {}
     labels = row_names(tree)
     read = dict(zip(model.data_names, stored_columns(tree, model), strict=True))
     for name, gap in gaps.items():
         found = _by_clusters(few, gap) if len(model.predicted_dims) == 1 else _predicted(few, data, name, gap)
         columns = column_names(tree, name, gap.shape[1])
         held = {column.name: column for column in read[name].kept} if read[name] is not None else {}
+        origins |= {column.name: column.origin for column in held.values() if column.origin is not None}
         for n, d in np.argwhere(gap):
             cell = _Filled(*(part[n, d] for part in found))
             if np.isnan(cell.mean) and np.isnan(cell.level):
@@ -99,7 +100,8 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     note = "expectation of each missing cell given the observed ones of its row, and its standard deviation"
     note += "; value: the word or date nearest to it, with the probability of the word" if words else ""
     note += f"; {unknown} cells are not filled: their row has no answer" if unknown else ""
-    table.attrs |= {"title": "Missing cells filled in", "note": note}
+    note += "; dates have means and deviations in days since the first" if origins else ""
+    table.attrs |= {"title": "Missing cells filled in", "note": note, "origins": origins}
     return table
 
 
@@ -109,14 +111,13 @@ def _as_read(cell: _Filled, column: Column | None) -> dict[str, Any]:
     if column is None:
         return row | {"value": None if np.isnan(cell.level) else f"level {cell.level:.0f}"}
     if column.origin is not None:
-        return row | {"value": str((pd.Timestamp(column.origin) + pd.Timedelta(days=cell.mean)).date())}
+        return row | {"value": column.cell_in_words(cell.mean)}
     if not column.levels:
         return row
     place = cell.level if not np.isnan(cell.level) else cell.mean
-    place = int(np.clip(np.round(place - (column.first or 0)), 0, len(column.levels) - 1))
     if len(column.levels) == 2 and np.isnan(cell.probability):  # yes and no, whose mean is the probability
         row["probability"] = max(cell.mean, 1 - cell.mean)
-    return row | {"value": column.levels[place]}
+    return row | {"value": column.cell_in_words(place)}
 
 
 def _of_rows(model: Model, values: Mapping[str, Any], *data: Any) -> list[tuple[jax.Array, ...]]:

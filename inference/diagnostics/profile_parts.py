@@ -213,13 +213,14 @@ def quantity_in_words(quantity: str, column: Column | None) -> str:
 def place_in_words(column: str, quantity: str) -> str:
     """Word a quantity of a column: the column alone for its mean, ``COLUMN: LEVEL`` for a probability.
 
+    The mean of a column of dates is itself a date, whatever the first one is.
+
     Args:
         column: its name.
         quantity: as of `quantity_in_words`.
     """
-    kind, _, rest = quantity.partition(", ")
-    if kind == "mean":
-        return f"{column} ({rest})" if rest else column
+    if quantity.partition(", ")[0] == "mean":
+        return column
     if quantity.startswith("probability of "):
         return f"{column}: {quantity.removeprefix('probability of ')}"
     return f"{column} ({quantity})"

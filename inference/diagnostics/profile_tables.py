@@ -19,6 +19,7 @@ from inference.diagnostics.projection_profiles import projection_tables
 from inference.diagnostics.topic_profiles import topic_tables
 from inference.results.files import model_of
 from zoo.checks import check_size
+from zoo.columns import date_in_words
 
 __all__ = ["profile_cells", "profile_text", "profiles"]
 
@@ -26,6 +27,8 @@ _MOST_COLUMNS = 12  # of a printed table
 _MOST_CLUSTERS = 8
 _MOST_TOPICS = 20
 _MOST_LOADINGS = 12
+_DATES = ("date", "others_date")  # columns that repeat means as dates, and where means and widths are
+_MEANS, _WIDTHS = ("mean", "others"), ("spread", "sd")
 
 
 def profiles(
@@ -48,12 +51,13 @@ def profiles(
 
     ``"cluster_values"``: index ``cluster``, ``column`` (name), ``quantity`` (``"mean"``, ``"rate"``,
     ``"probability of 1"``, ...); columns ``mean``, ``lb``, ``ub``, ``spread`` (standard deviation of cells
-    within the cluster), ``others`` (mean over the other clusters, by their shares). In the units of the data.
+    within the cluster), ``others`` (mean over the other clusters, by their shares). In the units of the data,
+    dates in days since the first; where the data have dates also ``date`` and ``others_date`` (as text).
 
     ``"cluster_differences"``: index ``cluster``, ``rank``; columns ``column``, ``quantity``, ``mean``,
     ``others``, ``difference`` (of mean and others, in standard deviations of the column within clusters),
-    ``lb``, ``ub``, ``probability`` (that the sign is right). What sets a cluster apart, the largest first, at
-    most ``num_rows`` a cluster.
+    ``lb``, ``ub``, ``probability`` (that the sign is right), with dates also ``date`` and ``others_date``.
+    What sets a cluster apart, the largest first, at most ``num_rows`` a cluster.
 
     ``"cluster_rows"``: index ``cluster``, ``rank``; columns ``row`` (name), ``probability`` (that the cluster
     holds it), ``distance`` (from the cluster, in nats a cell or token below the most typical one: 0 for rank
@@ -147,42 +151,51 @@ def _provisional(tree: xr.DataTree) -> str:
 
 
 def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
-    """Format a table of `profiles` for print: intervals beside their means, shares in per cent.
+    """Format a table of `profiles` for print: intervals beside means, shares in per cent, dates as dates.
 
     Args:
         table: one of the tables.
 
     Returns:
         A table of strings with the same index and attributes. ``lb`` and ``ub`` stand behind the quantity
-        that they belong to, as in ``"3.29 (3.10 to 3.45)"``.
+        that they belong to, as in ``"3.29 (3.10 to 3.45)"``. The mean of a column of dates is a date, with
+        its interval; standard deviations of such columns are in days, and say so.
     """
-    columns = {}
+    columns, origins = {}, table.attrs.get("origins") or {}
     leading = next((name for name in ("difference", "mean", "share", "explained") if name in table), None)
+    firsts = [origins.get(name) for name in table.reset_index()["column"]] if origins else [None] * len(table)
     for name in table.columns:
-        if name in ("lb", "ub"):
+        if name in ("lb", "ub") or (origins and name in _DATES):
             continue
-        column = [_cell(value, name) for value in table[name]]
+        column = [_cell(value, name, first) for value, first in zip(table[name], firsts, strict=True)]
         if name == leading and "lb" in table:
-            cells = zip(column, table["lb"], table["ub"], strict=True)
-            column = [_with_ends(*cell, name) for cell in cells]
+            cells = zip(column, table["lb"], table["ub"], firsts, strict=True)
+            column = [_with_ends(text, low, high, name, first) for text, low, high, first in cells]
         columns[str(name)] = column
     cells = pd.DataFrame(columns, index=table.index)
     cells.attrs = dict(table.attrs)
     return cells
 
 
-def _with_ends(text: str, low: float, high: float, name: object) -> str:
+def _with_ends(text: str, low: float, high: float, name: object, first: str | None) -> str:
     """A mean with its interval, unless that is shorter than the digits shown."""
-    ends = _cell(low, name), _cell(high, name)
+    ends = _cell(low, name, first), _cell(high, name, first)
     return text if pd.isna(low) or set(ends) == {text} else f"{text} ({ends[0]} to {ends[1]})"
 
 
-def _cell(value: object, name: object) -> str:
-    """One cell in words: shares in per cent, numbers with three digits, text as it is."""
+def _cell(value: object, name: object, first: str | None = None) -> str:
+    """One cell in words: shares in per cent, numbers with three digits, text as it is.
+
+    ``first`` is the first date of a column of dates, from which its values are days.
+    """
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return "-"
     if not isinstance(value, float | np.floating):
         return str(value)
+    if first is not None and name in _MEANS:
+        return date_in_words(first, value)
+    if first is not None and name in _WIDTHS:
+        return f"{_cell(value, name)} days"
     if str(name).partition("_")[0] in ("share", "explained", "cumulative"):
         return f"{100 * value:.0f} %" if value >= 0.1 or value == 0 else f"{100 * value:.1f} %"
     if str(name) == "probability":
@@ -251,11 +264,9 @@ def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
     if apart is None or not len(apart):
         return found
     found.append("What sets each apart: its value (the others')")
-    for cluster, rows in list(apart.groupby(level="cluster", sort=False))[:_MOST_CLUSTERS]:
+    for cluster, rows in list(profile_cells(apart).groupby(level="cluster", sort=False))[:_MOST_CLUSTERS]:
         named = zip(rows["column"], rows["quantity"], rows["mean"], rows["others"], strict=True)
-        cells = [
-            f"{place_in_words(c, q)} {_cell(mean, '')} ({_cell(others, '')})" for c, q, mean, others in named
-        ]
+        cells = [f"{place_in_words(c, q)} {mean} ({others})" for c, q, mean, others in named]
         found.append(f"  cluster {cluster}: {', '.join(cells)}")
     return found
 

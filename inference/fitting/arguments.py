@@ -141,7 +141,7 @@ def read_call(
         model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes)
     model.check(*arrays)
-    coords = {**coords, **model.dim_labels(coords)}
+    coords = {**coords, **model.dim_labels(coords, columns)}
     if stream is not None and "documents" not in chosen.takes:
         check_complete_batch(model, arrays[0])
     model = model.for_data(*arrays)

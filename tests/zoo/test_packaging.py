@@ -199,3 +199,18 @@ def test_readme_commands_are_one_line_that_makes_its_own_environment(name):
     (block,) = re.findall(rf"<!-- command: {name} -->\n```bash\n(.*?)```", text, re.DOTALL)
     assert block.count("\n") == 1 and block.startswith("python3.12 -m venv --clear ")
     assert block.strip().endswith({"fit": "zoo fit mixture faithful", "test": "-m pytest"}[name])
+
+
+@pytest.mark.parametrize("package", sorted(OURS))
+def test_type_checkers_see_every_lazy_name(package):
+    """What `__getattr__` imports is imported under ``if TYPE_CHECKING:`` too, from the same module."""
+    folder, face = ROOT / package, importlib.import_module(package)
+    assert (folder / "py.typed").is_file()
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = (n for n in tree.body if isinstance(n, ast.If) and n.test.id == "TYPE_CHECKING")
+    seen = {(own.asname, n.module) for n in block.body for own in n.names if own.asname == own.name}
+    prefix = "" if package == "zoo" else "inference."
+    wanted = {(name, prefix + module) for name, module in face._PUBLIC.items()}
+    modules = face._SUBMODULES if package == "zoo" else face._MODULES
+    assert seen == wanted | {(name, package) for name in modules}
+    assert not {"Any", "Mapping", "importlib", "TYPE_CHECKING"} & set(dir(face))

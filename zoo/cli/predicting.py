@@ -88,6 +88,7 @@ def _labels(tree: Any, dim: str) -> Any:
 def _answer(tree: Any, model: Any, parts: tuple, options: argparse.Namespace) -> tuple[str, Any]:
     """The answer in words, and as a table."""
     import inference
+    from inference.results.groups import stored_columns
 
     asked = options.what
     if asked == "log_density":
@@ -102,8 +103,8 @@ def _answer(tree: Any, model: Any, parts: tuple, options: argparse.Namespace) ->
         shares = inference.transform(tree, *parts)
         table = _frame(predicted)
         table["probability"] = shares.max(shares.dims[-1]).to_numpy()
-        return f"{model.score_dims[-1]} of each row, and its probability", table
-    table = _frame(predicted)
+        return "cluster of each row, and its probability", table
+    table = _as_read(_frame(predicted), stored_columns(tree, model))
     if options.deviations and "standard_deviation" in predicted.coords:
         deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
         table = table.join(deviations)
@@ -111,6 +112,15 @@ def _answer(tree: Any, model: Any, parts: tuple, options: argparse.Namespace) ->
         " missing cells filled in" if predicted.dims == model.predicted_dims and model.takes_missing else ""
     )
     return f"{asked or predicted.dims[-1] + 's'} of each row" + ("," + missing if missing else ""), table
+
+
+def _as_read(table: Any, columns: tuple) -> Any:
+    """Predicted cells in the words of the table that was fitted: levels and dates."""
+    for read in columns:
+        for column in () if read is None else read.kept:
+            if column.name in table and (column.levels or column.origin is not None):
+                table[column.name] = [column.cell_in_words(number) for number in table[column.name]]
+    return table
 
 
 def _frame(values: Any, prefix: str = "") -> Any:

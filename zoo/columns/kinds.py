@@ -34,7 +34,7 @@ import pandas as pd
 
 from zoo.checks import check_unique, shown
 
-__all__ = ["KINDS", "Column", "Columns", "read_columns"]
+__all__ = ["KINDS", "Column", "Columns", "date_in_words", "read_columns"]
 
 KINDS = {  # word of a family or of a kind -> kind
     "gaussian": "real",
@@ -70,6 +70,22 @@ MOST_TOLD = 15  # entries of the line that tells of the columns one by one
 _LEFT_OUT = ("id", "text")
 _PLAIN_ANSWERS = ("0", "1")
 _WORDS_OF_KIND = ("category", "ordered")
+
+
+def date_in_words(origin: str, days: float) -> str:
+    """The date so many days after the first one of a column.
+
+    Args:
+        origin: the first date, ISO 8601.
+        days: since then.
+
+    Returns:
+        As ``2021-06-28``, the nearest day; with hours and minutes where the first date has a time of day.
+    """
+    first = pd.Timestamp(origin)
+    if first == first.normalize():
+        return str((first + pd.Timedelta(days=round(days))).date())
+    return (first + pd.Timedelta(days=days)).round("min").strftime("%Y-%m-%d %H:%M")
 
 
 @dataclass(frozen=True)
@@ -123,6 +139,23 @@ class Column:
             "date": "dates",
             "text": "left out",
         }.get(self.kind, self.kind)
+
+    def cell_in_words(self, number: float) -> str | float | None:
+        """The number of a cell as the table had it: the nearest level or date, or the number itself.
+
+        Args:
+            number: of the cell, as `Columns.encoded` makes it, or near it.
+
+        Returns:
+            A word, a date as text or the number; None of NaN.
+        """
+        if np.isnan(number):
+            return None
+        if self.origin is not None:
+            return date_in_words(self.origin, number)
+        if not self.levels:
+            return number
+        return self.levels[int(np.clip(np.round(number - (self.first or 0)), 0, len(self.levels) - 1))]
 
     def __str__(self) -> str:
         """The decision in a few words."""

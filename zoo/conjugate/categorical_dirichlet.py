@@ -25,6 +25,7 @@ from zoo.conjugate.component_prior import (
     expected_log_probs,
     floored_shares,
 )
+from zoo.conjugate.missing_cells import OrMissing
 from zoo.model import as_hyperparameter, static
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -38,7 +39,7 @@ class _CategoricalCells(dist.Distribution):
         probs: shape (..., num_features, num_levels).
     """
 
-    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
+    support = dist.constraints.independent(OrMissing(dist.constraints.nonnegative_integer), 1)
     pytree_data_fields = ("probs",)
 
     def __init__(self, probs: Array) -> None:

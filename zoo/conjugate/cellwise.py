@@ -43,6 +43,7 @@ from zoo.conjugate.component_prior import (
     expected_log_probs,
     root,
 )
+from zoo.conjugate.missing_cells import OrMissing
 from zoo.model import TypicalCells
 from zoo.supports.small_probabilities import Beta
 
@@ -77,7 +78,7 @@ class ObservedCells(dist.Distribution):
         own = self.cell.support
         if not isinstance(own, dist.constraints.ParameterFreeConstraint):
             own = dist.constraints.nonnegative_integer
-        return dist.constraints.independent(own, 1)
+        return dist.constraints.independent(OrMissing(own), 1)
 
     def log_prob(self, value: Array) -> Array:
         """Sum over the observed cells, in nats."""

@@ -34,6 +34,7 @@ __all__ = [
     "Conditionals",
     "IncompleteFeatures",
     "IncompleteRows",
+    "OrMissing",
     "check_patterns",
     "conditionals_of",
     "covariance_of_observed",
@@ -234,6 +235,73 @@ class IncompleteFeatures(NamedTuple):
         return jnp.einsum("nij,nj->ni", matrix[at], y) + shift[at] + self.patterns[self.place] * noise
 
 
+class OrMissing(dist.constraints.ParameterFreeConstraint):
+    """A constraint on cells that NaN, a missing cell, satisfies too.
+
+    NumPyro gives a value outside the support the density zero wherever it validates, as in the mixture that
+    sums labels out: without this every row with a missing cell would be impossible.
+
+    Args:
+        cell: the constraint on observed cells.
+    """
+
+    def __init__(self, cell: dist.constraints.Constraint) -> None:
+        self.cell = cell
+        super().__init__()
+
+    @property
+    def event_dim(self) -> int:
+        """That of the constraint on observed cells."""
+        return self.cell.event_dim
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether observed cells are discrete."""
+        return self.cell.is_discrete
+
+    def __call__(self, x: Array) -> Array:
+        """Whether each cell is missing or satisfies the constraint.
+
+        Args:
+            x: cells.
+
+        Returns:
+            Booleans, shape of ``x``.
+        """
+        return jnp.isnan(x) | self.cell(x)
+
+    def feasible_like(self, prototype: Array) -> Array:
+        """Observed cells that satisfy the constraint.
+
+        Args:
+            prototype: an array of the shape and dtype wanted.
+
+        Returns:
+            Cells, shape of ``prototype``.
+        """
+        return self.cell.feasible_like(prototype)
+
+    def tree_flatten(self) -> tuple:
+        """The constraint on observed cells."""
+        return (self.cell,), (("cell",), {})
+
+    def __repr__(self) -> str:
+        """The name and the constraint on observed cells."""
+        return f"OrMissing({self.cell!r})"
+
+    def eq(self, other: object, static: bool = False) -> Any:
+        """Whether the constraints on observed cells are equal.
+
+        Args:
+            other: a constraint.
+            static: whether parameters are compared as Python values.
+
+        Returns:
+            A boolean.
+        """
+        return isinstance(other, OrMissing) and self.cell.eq(other.cell, static=static)
+
+
 class IncompleteRows(dist.Distribution):
     """The observed cells of rows under Gaussian components; whole rows when drawn.
 
@@ -245,7 +313,7 @@ class IncompleteRows(dist.Distribution):
         assignments: component of each row, or None: rows under every component.
     """
 
-    support = dist.constraints.real_vector
+    support = dist.constraints.independent(OrMissing(dist.constraints.real), 1)
     pytree_data_fields = ("complete", "coefficients", "patterns", "center", "assignments")
 
     def __init__(

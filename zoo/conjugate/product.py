@@ -15,7 +15,7 @@ from jax import Array
 
 from zoo.checks import as_matrix, check_columns, column_labels, take_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
-from zoo.conjugate.missing_cells import IncompleteFeatures
+from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
 from zoo.model import TypicalCells, static
 
 __all__ = ["Product"]
@@ -31,7 +31,7 @@ class _ProductRow(dist.Distribution):
         columns: the columns of each group.
     """
 
-    support = dist.constraints.real_vector
+    support = dist.constraints.independent(OrMissing(dist.constraints.real), 1)
     pytree_data_fields = ("groups",)
     pytree_aux_fields = ("columns",)
 

@@ -106,6 +106,33 @@ def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds
     assert first["column"].tolist() == ["age", "age"] and first["difference"][0] < 0 < first["difference"][1]
 
 
+def test_dates_are_printed_as_dates_and_their_widths_in_days(two_kinds):
+    """Days since the first stay numbers in the tables and in the tree; what a person reads has dates."""
+    table, kind, tree, found = two_kinds
+    first = table["joined"].min()
+    key = (1, "joined", f"mean, days since {first.date()}")
+    days = found["cluster_values"].loc[key]
+    shown = profile_cells(found["cluster_values"]).loc[key]
+    wanted = {
+        n: str((first + pd.Timedelta(days=round(days[n]))).date()) for n in ("mean", "lb", "ub", "others")
+    }
+    assert abs(pd.Timestamp(wanted["mean"]) - table["joined"][kind].mean()).days <= 3
+    assert shown["mean"] == f"{wanted['mean']} ({wanted['lb']} to {wanted['ub']})"
+    assert shown["others"] == wanted["others"] and shown["spread"] == f"{days['spread']:.3g} days"
+    assert days["date"] == wanted["mean"] and days["others_date"] == wanted["others"]
+    assert list(shown.index) == ["mean", "spread", "others"]
+    text = profile_text(tree)
+    line = next(line for line in text.splitlines() if line.startswith("joined "))
+    assert shown["mean"] in line and "days since" not in text
+    apart = found["cluster_differences"]
+    dated = apart[apart["column"] == "joined"]
+    assert profile_cells(dated)["mean"].tolist() == dated["date"].tolist() and len(dated)
+    filled = found["filled_cells"]
+    cell = profile_cells(filled).loc["x", "p9", "joined"]
+    assert cell["mean"] == cell["value"] == filled["value"]["x", "p9", "joined"]
+    assert cell["sd"].endswith(" days") and filled["mean"]["x", "p9", "joined"] > 0
+
+
 def test_typical_rows_are_named_and_belong_to_their_cluster(two_kinds):
     table, kind, _, found = two_kinds
     rows = found["cluster_rows"]

@@ -8,7 +8,8 @@ import pytest
 from people_tables import customers, sales, survey
 
 import zoo
-from zoo.columns import Columns, read_columns
+from zoo.cli import predicting
+from zoo.columns import Columns, date_in_words, read_columns
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -232,3 +233,52 @@ def test_categories_in_a_model_of_numbers_say_what_to_do():
 def test_sales_of_a_shop_are_counts():
     frame = sales(20)[0]
     assert read_columns(frame).label == "shop"
+
+
+def test_dates_with_a_time_of_day_keep_it():
+    assert date_in_words("2021-06-28T00:00:00", 1.6) == "2021-06-30"
+    assert date_in_words("2021-06-28T06:00:00", 1.5) == "2021-06-29 18:00"
+
+
+def test_numbers_of_cells_go_back_to_the_words_of_the_table():
+    frame = pd.DataFrame(
+        {
+            "joined": pd.to_datetime(["2020-12-20", "2021-01-04", "2021-02-01"] * 2),
+            "smoker": ["yes", "no", "yes"] * 2,
+            "town": ["Ulm", "Bonn", "Kiel"] * 2,
+            "age": [31.5, 20.25, 18.0, 40.0, 25.0, 60.0],
+        }
+    )
+    read = read_columns(frame)
+    encoded = read.encoded(frame)
+    for column in read.kept:
+        words = [column.cell_in_words(number) for number in encoded[column.name]]
+        assert words == [str(v.date()) if column.origin else v for v in frame[column.name]]
+        assert column.cell_in_words(np.nan) is None
+    joined, _, town, _ = read.kept
+    assert joined.cell_in_words(14.6) == "2021-01-04" and town.cell_in_words(7.0) == town.levels[-1]
+
+
+def test_natural_parameters_of_classes_are_named_by_column_and_level():
+    """The first class of a town is what the others are measured against."""
+    town, age = pd.Series(["Ulm", "Bonn", "Kiel"] * 4), pd.Series(RNG.normal(size=12))
+    frame = pd.DataFrame({"age": age, "town": town, "smoker": ["yes", "no"] * 6})
+    read = read_columns(frame)
+    model = zoo.EPCA(family=zoo.EPCA(num_latents=1).suited_to((read,)).family, num_latents=1, num_features=3)
+    labels = model.dim_labels({"feature": ["age", "town", "smoker"]}, (read,))
+    assert labels["feature_class"] == ["age", "town: Kiel", "town: Ulm", "smoker"]
+    unread = model.dim_labels({"feature": ["age", "town", "smoker"]})
+    assert unread["feature_class"] == ["age", "town: 1", "town: 2", "smoker"]
+    assert zoo.EPCA(family="gaussian", num_features=3).dim_labels({"feature": ["a", "b", "c"]}) == {}
+
+
+def test_predicted_cells_are_written_in_the_words_of_the_table():
+    """What `zoo predict` writes; columns of the table that were not predicted, and deviations, are left alone."""
+    frame = pd.DataFrame(
+        {"joined": pd.to_datetime(["2020-12-20", "2021-01-04"] * 2), "smoker": ["yes", "no"] * 2, "age": 1.5}
+    )
+    read = read_columns(frame.assign(age=[1.5, 2.0, 7.25, 3.0]))
+    predicted = pd.DataFrame({"joined": [3.2, 15.0], "smoker": [0.9, 0.2], "joined_sd": [1.0, 2.0]})
+    written = predicting._as_read(predicted, (read, None))
+    assert written["joined"].tolist() == ["2020-12-23", "2021-01-04"]
+    assert written["smoker"].tolist() == ["yes", "no"] and written["joined_sd"].tolist() == [1.0, 2.0]

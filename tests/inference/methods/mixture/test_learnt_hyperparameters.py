@@ -124,13 +124,19 @@ DISCRETE = {
         ("components_concentration",),
         lambda f: dist.Dirichlet(f.concentration),
     ),
+    "categories": (
+        conjugate.CategoricalDirichlet([[0.7, 1.2, 2.0], [1.5, 0.4, 0.9]]),
+        ("components_concentration",),
+        lambda f: dist.Dirichlet(f.concentration),
+    ),
 }
+HIGHEST = {"beta": 1, "beta, ones only": 1, "categories": 2}  # cells are 0 to this, else to 8
 
 
 @pytest.mark.parametrize("case", DISCRETE)
 def test_the_m_steps_of_the_discrete_families_are_stationary_points(case):
     family, learn, as_distribution = DISCRETE[case]
-    rows = np.random.default_rng(2).integers(0, 2 if "beta" in case else 9, (30, family.num_features))
+    rows = np.random.default_rng(2).integers(0, HIGHEST.get(case, 8) + 1, (30, family.num_features))
     r = np.random.default_rng(3).dirichlet(np.ones(4), size=30)
     q = family.posterior(jnp.asarray(r.T @ family.features(rows.astype(float))))
     model = Mixture(components=family, num_components=4)
@@ -270,7 +276,15 @@ def test_what_cannot_be_learnt_is_refused():
     "ignore:the truncation is too short", "ignore:learnt to the end of what is allowed"
 )
 @pytest.mark.parametrize(
-    "family", ["BernoulliBeta", "PoissonGamma", "MultinomialDirichlet", "SharedGaussianWishart"]
+    "family",
+    [
+        "BernoulliBeta",
+        "PoissonGamma",
+        "MultinomialDirichlet",
+        "SharedGaussianWishart",
+        "CategoricalDirichlet",
+        "LogNormalGamma",
+    ],
 )
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
 def test_every_family_learns_with_a_rising_bound_that_is_the_elbo(family, weight_prior):
