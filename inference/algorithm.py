@@ -12,7 +12,7 @@ arguments into a `FitRequest`, plans a run, drives it, and builds the tree of th
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -400,6 +400,13 @@ class SamplerSettings:
         if self.until is None:
             return 1
         return (self.max_sweeps - self.num_warmup) // (self.num_samples * self.thinning)
+
+    @property
+    def of_the_loop(self) -> dict[str, Any]:
+        """The arguments of `inference.driver.chains.sample` that they are."""
+        given = asdict(self)
+        del given["until"], given["max_sweeps"]
+        return given | {"max_looks": self.max_looks}
 
     @property
     def num_steps(self) -> int:

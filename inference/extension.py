@@ -4,7 +4,6 @@ The prior is drawn from by forward runs of the program, or by NUTS where a facto
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -168,7 +167,8 @@ def _prior_draws(
     """Draws that both groups share, so that parameters and data belong together, and their attributes."""
     if model.prior != "unnormalised":
         values = simulate(jax.random.split(key, num_samples), {}, model, _num_rows(tree, model))
-        return {name: value[None] for name, value in to_numpy(values).items()}, {}
+        # a factor of the program is a site without values
+        return {name: value[None] for name, value in to_numpy(values).items() if value.size}, {}
     data = _data(tree, model)
     values, attrs = prior_by_mcmc(tree, key, model, data, num_samples)
     return to_numpy(values | _drawn_anew(tree, key, values, model, data)), attrs
@@ -294,7 +294,7 @@ def prior_by_mcmc(
         variables=variables,
         checkpoint=Checkpoint(None, {}),
         open_bar=progress_line(False),
-        **asdict(settings),
+        **settings.of_the_loop,
     )
     draws = jax.tree.map(jnp.asarray, run.draws)
     kept = nuts.conclude(key, draws, model, missing, True).posterior

@@ -294,10 +294,14 @@ class DEPCAM(ChoosesFamily, MixtureModel):
 
     @property
     def prior(self) -> str:
-        """``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``."""
+        """``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``.
+
+        In traced code a repulsion is not known, and not asked for: who draws from a model asks before.
+        """
         if self.scale_prior == "laplace" and _is_zero(self.sparsity):
             return "improper"
-        repels = self.num_components > 1 and not _is_zero(self.repulsion)
+        is_known = not isinstance(self.repulsion, jax.core.Tracer)
+        repels = self.num_components > 1 and is_known and not _is_zero(self.repulsion)
         return "unnormalised" if repels else "proper"
 
     @property

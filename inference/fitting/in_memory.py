@@ -143,9 +143,6 @@ class SamplerPlan(_WholePlan):
         request, method, settings = self.request, self.request.method, self.request.settings
         keys, conclude_key = run_keys(request.key, settings.num_chains)
         num_draws = settings.num_chains * settings.num_samples
-        given = asdict(settings)
-        for name in ("until", "max_sweeps"):
-            given.pop(name)
         keep_rows = row_limit(num_draws * self.data[0].shape[0], "assignments", request.keep)
 
         def concluded(run: ChainsRun) -> Fitted:
@@ -167,8 +164,7 @@ class SamplerPlan(_WholePlan):
             resize=method.resize,
             variables=self.given,
             **loop_arguments(request),
-            **given,
-            max_looks=settings.max_looks,
+            **settings.of_the_loop,
             look=look if settings.until else None,
             status=_agreement,
         )

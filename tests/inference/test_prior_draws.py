@@ -34,7 +34,6 @@ def expected_squares(with_factor):
     return np.array([np.sum(weight * value) for value in (v**2, theta[0] * theta[1])]) / np.sum(weight)
 
 
-@pytest.mark.slow
 def test_prior_with_a_factor_is_drawn_by_nuts(tree):
     """4 standard errors on two means: false alarm 1e-4; the prior without its factor must lie far away."""
     prior = extend(tree, "prior", "prior_predictive", num_samples=4000)
@@ -57,6 +56,14 @@ def test_latents_that_stay_sites_are_used_by_every_group(tree):
     joint = float(groups["log_likelihood"]["log_likelihood"].sum() + groups["log_prior"]["log_prior"][0, 0])
     assert joint == pytest.approx(float(tree["trace"]["objective"][-1]), abs=1e-9)
     assert "mean" in summary(tree).columns
+
+
+def test_a_repulsion_of_zero_is_no_factor():
+    x = np.random.default_rng(0).integers(0, 2, size=(20, 3))
+    model = zoo.DEPCAM(num_components=2, num_latents=1, repulsion=0.0, family="bernoulli")
+    prior = extend(fit(model, x, method="em", num_restarts=1), "prior", num_samples=20)["prior"]
+    assert (prior.sizes["chain"], prior.sizes["draw"]) == (1, 20)
+    assert set(prior.data_vars) >= {"bases", "scales", "offsets"} and "repulsion" not in prior
 
 
 def test_draws_too_wide_for_numbers_are_warned_of():

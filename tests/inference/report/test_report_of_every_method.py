@@ -48,7 +48,7 @@ def test_a_brief_run_has_a_report(name, method, tmp_path):
 def test_a_projection_has_a_report(method, tmp_path):
     model = zoo.SPPCA(num_latents=2, center="plugin", kernel=None if method == "morp" else "linear")
     page = written(inference.fit(model, ROWS[:, :3], ROWS[:, 2:], method=method), tmp_path)
-    assert any("is a projection, which gives rows no density" in verdict for verdict in page.verdicts)
+    assert any("is a projection, under which rows have no density" in verdict for verdict in page.verdicts)
 
 
 def test_paired_views_in_closed_form_have_a_report(tmp_path):

@@ -273,7 +273,7 @@ def test_natural_parameters_of_classes_are_named_by_column_and_level():
 
 
 def test_predicted_cells_are_written_in_the_words_of_the_table():
-    """What `zoo predict` writes; columns of the table that were not predicted, and deviations, are left alone."""
+    """What `zoo predict` writes; columns that were not predicted, and deviations, are left alone."""
     frame = pd.DataFrame(
         {"joined": pd.to_datetime(["2020-12-20", "2021-01-04"] * 2), "smoker": ["yes", "no"] * 2, "age": 1.5}
     )
