@@ -119,11 +119,9 @@ class Checkpoint:
         if self.path is None:
             return
         leaves = {f"state_{i}": _to_file(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
-        with replacing(self.path) as temporary, open(temporary, "wb") as file:
+        with replacing(self.path) as file:
             header = {"format": np.asarray(FORMAT), "fingerprint": np.asarray(json.dumps(self.aspects))}
             np.savez(file, **header, **leaves, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
         self._saved_at = time.monotonic()
 
 

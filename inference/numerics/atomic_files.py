@@ -1,34 +1,228 @@
-"""Files that are either whole or not there: written beside their place, then renamed into it."""
+"""Files that are either whole or not there, and the lock of a file that one run at a time may use.
 
+A file is written beside its place under a short name of its own, flushed to the disk, and renamed into its
+place. While it is written its writer holds a lock of the operating system on it, which ends with the process:
+what carries such a name and is not locked was left by a process that was killed, and the next one that writes
+the same file removes it. Where the system has no such locks (Windows, some network folders) nothing is
+removed and nothing is refused.
+"""
+
+import errno
+import hashlib
 import os
+import shutil
+import stat
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["check_writable", "replacing"]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+__all__ = ["check_writable", "held_alone", "replacing"]
+
+_NUMBERS = count()  # of the files that this process writes
+_LOCKED, _TAKEN, _NO_LOCKS = range(3)
 
 
 def check_writable(path: str | os.PathLike) -> None:
-    """Raise ValueError before a run if a file cannot be written at ``path`` after it."""
+    """Raise before a run unless a file can be written at ``path`` after it.
+
+    Args:
+        path: where.
+
+    Raises:
+        ValueError: it is a folder, a link, a device or a pipe; its folder does not exist; nothing may be
+            written there; or the name is longer than the file system takes.
+    """
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"cannot write {path}: it is a folder")
+    try:
+        length, longest = len(os.fsencode(path.name)), _longest_name(path.parent)
+        if length > longest:
+            raise ValueError(f"its name takes {length} bytes and this folder takes {longest}; shorten it")
+        kind = os.lstat(path).st_mode
+    except FileNotFoundError:
+        kind = stat.S_IFREG
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+    if stat.S_ISDIR(kind):
+        raise ValueError(f"cannot write {path}: it is a folder; name a file in it")
+    if not stat.S_ISREG(kind):
+        found = "a link" if stat.S_ISLNK(kind) else "no regular file"
+        raise ValueError(f"cannot write {path}: it is {found}; choose the name of a file")
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: the folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise ValueError(f"cannot write {path}: no permission")
 
 
-@contextmanager
-def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """A path in the same folder to write to.
+def _longest_name(folder: Path) -> int:
+    """The most bytes of a name that the file system of a folder takes."""
+    try:
+        return os.pathconf(folder, "PC_NAME_MAX")
+    except (AttributeError, OSError, ValueError):  # not told by this system
+        return 255
 
-    When the body ends it takes the place of ``path``, when it fails it is removed.
+
+@contextmanager
+def replacing(path: str | os.PathLike, reserve: int = 0) -> Iterator[BinaryIO]:
+    """A new file, open for writing and reading bytes, that takes the place of ``path`` when the body ends.
+
+    When the body fails, or the disk is full, ``path`` is as it was and nothing else is left.
+
+    Args:
+        path: where.
+        reserve: bytes that the disk must have free; asked for before the body begins.
+
+    Yields:
+        The file; the body may read and seek in it.
+
+    Raises:
+        OSError: it cannot be written; the error names ``path``.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield temporary
-        os.replace(temporary, path)
+        _remove_orphans(path)
+        temporary, file = _created(path)
+    except OSError as error:
+        raise _of(path, error) from error
+    try:
+        with file:
+            if reserve:
+                _reserve(file, reserve)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if fcntl is None:
+                file.close()  # Windows renames no open file
+            os.replace(temporary, path)  # still locked: nobody takes it for an orphan
+        _to_disk(path.parent)
+    except OSError as error:
+        raise _of(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _of(path: Path, error: OSError) -> OSError:
+    """The same error of the file that the user named, not of a name of ours."""
+    if error.errno is None or (error.filename is not None and not _is_ours(path, error.filename)):
+        return error
+    return OSError(error.errno, f"cannot write this file: {error.strerror}", str(path))
+
+
+def _is_ours(path: Path, name: object) -> bool:
+    return Path(os.fsdecode(name)).name.startswith(_stem(path))
+
+
+def _stem(path: Path) -> str:
+    """How the names of the files that stand in for ``path`` begin: short, however long its own name is."""
+    return f".zoo-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}"
+
+
+def _created(path: Path) -> tuple[Path, BinaryIO]:
+    """A new locked file beside ``path``, its name unique to process and thread."""
+    while True:
+        number = f"{os.getpid()}-{threading.get_native_id()}-{next(_NUMBERS)}"
+        temporary = path.with_name(f"{_stem(path)}-{number}.tmp")
+        file = open(temporary, "x+b")  # noqa: SIM115 - `replacing` closes it
+        _lock(file)
+        if _is_at(file, temporary):
+            return temporary, file
+        file.close()  # taken for an orphan before it was locked
+
+
+def _remove_orphans(path: Path) -> None:
+    """Remove what processes that are dead have left of writing ``path``."""
+    for orphan in path.parent.glob(f"{_stem(path)}-*.tmp"):
+        with suppress(OSError), open(orphan, "r+b") as file:
+            if _lock(file) == _LOCKED:
+                orphan.unlink()
+
+
+def _lock(file: BinaryIO) -> int:
+    """Lock a file if nobody holds it: `_LOCKED`; `_TAKEN`: someone does; `_NO_LOCKS`: it cannot be known."""
+    if fcntl is None:
+        return _NO_LOCKS
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _TAKEN
+    except OSError:  # a file system without locks
+        return _NO_LOCKS
+    return _LOCKED
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file is still the one of that name."""
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(file.fileno()), there)
+
+
+def _reserve(file: BinaryIO, size: int) -> None:
+    """Take space on the disk; OSError where there is not as much."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    if shutil.disk_usage(Path(file.name).parent).free < size:  # macOS, Windows
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _to_disk(folder: Path) -> None:
+    """Make a renaming survive a power failure, where folders can be flushed."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+@contextmanager
+def held_alone(path: str | os.PathLike) -> Iterator[None]:
+    """Hold ``path`` for one run: no other process and no other thread can hold it meanwhile.
+
+    The lock is one of the operating system on a file beside ``path``, which is gone when the body ends. It
+    ends with the process, however that ends, so that a killed run does not stand in the way of the next.
+
+    Args:
+        path: of the file; it need not exist.
+
+    Raises:
+        ValueError: another run holds it.
+    """
+    path = Path(path)
+    beside = path.with_name(f"{_stem(path)}.lock")
+    while True:
+        file = open(beside, "a+b")  # noqa: SIM115 - closed below
+        state = _lock(file)
+        if state == _TAKEN:
+            file.seek(0)
+            holder = file.read(100).decode("utf-8", "replace")
+            file.close()
+            raise ValueError(
+                f"{path} is in use by another run{f' ({holder})' if holder else ''}: wait until that has "
+                "ended, or name another file"
+            )
+        if _is_at(file, beside):
+            break
+        file.close()  # its holder removed it in between
+    try:
+        file.truncate(0)
+        file.write(f"process {os.getpid()}".encode())
+        file.flush()
+        yield
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+        if state == _LOCKED:
+            fcntl.flock(file, fcntl.LOCK_UN)  # also for a child process that was forked meanwhile
+        file.close()

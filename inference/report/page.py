@@ -220,8 +220,8 @@ def write_page(front: Front, sections: Sequence[Section], path: Path) -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    with replacing(path) as file:
+        file.write(content)
 
 
 def _anchors(sections: Sequence[Section]) -> list[str]:

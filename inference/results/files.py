@@ -1,19 +1,34 @@
 """Datasets with named dims, and fits in netCDF files."""
 
+import io
+import json
+import mmap
 import os
 import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import h5netcdf
 import numpy as np
 import pandas as pd
 import xarray as xr
+from xarray.backends import H5NetCDFStore
 
 import zoo
 from inference.numerics.atomic_files import check_writable, replacing
+from inference.results.integrity import (
+    CHECKSUM,
+    INTEGRITY,
+    check_layout,
+    checksum,
+    contradiction,
+    may_hold,
+    not_finite,
+    paths_of,
+)
 from inference.results.model_fields import check_known, restore
 from zoo.model import Model
 
@@ -21,6 +36,8 @@ __all__ = ["Labels", "check_tree", "dataset", "first_number", "load", "model_of"
 
 PACKAGE = "probabilistic-model-zoo"
 SAMPLE_DIMS = ("chain", "draw")
+IN_MEMORY = 2**28  # bytes of a fit that is put together in memory before it is written
+HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 class Labels:
@@ -67,7 +84,7 @@ def first_number(dim: str) -> int:
 
 def _storable(values: Any) -> np.ndarray:
     array = pd.Index(values).to_numpy()
-    return array if array.dtype.kind in "iufb" else np.array([str(value) for value in values])
+    return array if array.dtype.kind in "iufb" else np.array([_storable_text(str(value)) for value in values])
 
 
 def dataset(
@@ -117,43 +134,170 @@ def versions() -> dict[str, str]:
 
 
 def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
-    """Write a fit as netCDF: to a new file in the same folder, then renamed over an old one.
+    """Write a fit as netCDF: to a new file in the same folder, flushed to the disk, then renamed into place.
+
+    The file holds a checksum of all groups, which `load` verifies.
 
     Args:
         tree: a fit (or any tree of it).
-        path: where; the ending ``.nc`` is customary.
+        path: where; the ending ``.nc`` is customary. A fit that is there is replaced, anything else is not.
 
     Raises:
         TypeError: ``tree`` is no tree.
-        ValueError: nothing can be written there.
+        ValueError: nothing can be written there, a file that is no fit is there, or the tree does not have
+            the sizes that its model declares.
+        OSError: the disk is full, or the folder has gone: what was at ``path`` is as it was, nothing else is
+            left, and the fit is still in memory.
     """
     check_tree(tree)
     check_writable(path)
-    encoding = {
-        f"/{group.relative_to(tree)}": {
-            name: {"zlib": True, "complevel": 4}
-            for name, v in group.data_vars.items()
-            if v.ndim and v.dtype.kind in "iufb"
-        }
-        for group in tree.subtree
-        if group.data_vars
-    }
-    with replacing(path) as temporary:
-        tree.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
+    _check_replaceable(Path(path))
+    if "model_fields" in tree.attrs and (found := contradiction(tree, model_of(tree))):
+        raise ValueError(f"this tree is not a whole fit: {found}; save the tree that inference.fit gave")
+    groups = {where: tree[where].to_dataset(inherit=False) for where in paths_of(tree)}
+    for dataset in groups.values():
+        dataset.attrs = {name: _storable_attribute(value) for name, value in dataset.attrs.items()}
+    root = groups["."].attrs
+    root.pop(INTEGRITY, None)
+    of_root = xr.DataTree.from_dict({"/": groups["."]} | {f"/{k}": v for k, v in groups.items() if k != "."})
+    of_values = {"sha256": checksum(of_root, list(groups)), "groups": list(groups)}
+    root[CHECKSUM] = json.dumps(of_values)
+    declared = sum(
+        _num_bytes(variable) for dataset in groups.values() for variable in dataset.variables.values()
+    )
+    if declared > IN_MEMORY:
+        with replacing(path, reserve=declared + declared // 10) as file:
+            steady = _Steady(file)
+            _write(groups, steady, compressed=True)
+            steady.finish()
+        return
+    content = io.BytesIO()
+    _write(groups, content, compressed=True)
+    if not may_hold(declared, content.getbuffer().nbytes):  # `load` would take it for a trap
+        content = io.BytesIO()
+        _write(groups, content, compressed=False)
+    with replacing(path) as file:
+        file.write(content.getbuffer())
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise ValueError if something is at ``path`` that is neither empty nor a fit."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        is_netcdf = file.read(len(HDF5)) == HDF5
+        if is_netcdf:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                is_netcdf = any(content.find(mark) >= 0 for mark in (b"model_fields", CHECKSUM.encode()))
+    if not is_netcdf:
+        raise ValueError(f"{path} is there and is no fit: it would be lost; choose another name")
+
+
+def _storable_attribute(value: Any) -> Any:
+    return _storable_text(value) if isinstance(value, str) else value
+
+
+def _storable_text(text: str) -> str:
+    """Text that a file can hold: what is no Unicode, such as half of a pair, becomes an escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def _num_bytes(variable: xr.Variable) -> int:
+    """Bytes of a variable in a file; of text about as many as it has letters."""
+    if variable.dtype.kind in "OT":
+        return sum(len(str(value)) + 16 for value in variable.values.ravel())
+    return variable.nbytes
+
+
+def _write(groups: Mapping[str, xr.Dataset], file: Any, compressed: bool) -> None:
+    """Write groups, by path, into a file object.
+
+    Not by ``DataTree.to_netcdf``: it opens a path itself, and where that file cannot grow, HDF5 ends the
+    interpreter while it closes it.
+    """
+    with h5netcdf.File(file, "w") as opened:
+        for where, dataset in groups.items():
+            numbers = (n for n, v in dataset.data_vars.items() if v.ndim and v.dtype.kind in "iufb")
+            encoding = {name: {"zlib": True, "complevel": 4} if compressed else {} for name in numbers}
+            # what an array was read with, such as its chunks, is of another file
+            plain = dataset.drop_encoding()
+            store = H5NetCDFStore(opened, group=None if where == "." else where, mode="a")
+            plain.dump_to_store(store, encoding=encoding)
+
+
+class _Steady(io.RawIOBase):
+    """A file whose failures HDF5 does not see, for it does not survive them; `finish` raises the first.
+
+    It is as long as what was written, whatever is reserved for it on the disk.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._at = self._size = 0
+        self._error: OSError | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        self._file.seek(self._at)
+        found = self._file.readinto(memoryview(buffer)[: max(self._size - self._at, 0)])
+        self._at += found
+        return found
+
+    def write(self, data: Any) -> int:
+        length = memoryview(data).nbytes
+        if self._error is None:
+            try:
+                self._file.seek(self._at)
+                self._file.write(data)
+            except OSError as error:
+                self._error = error
+        self._at += length
+        self._size = max(self._size, self._at)
+        return length
+
+    def truncate(self, size: int | None = None) -> int:
+        self._size = self._at if size is None else size
+        return self._size
+
+    def finish(self) -> None:
+        """Cut the file to its length; what was reserved beyond is given back."""
+        if self._error is not None:
+            raise self._error
+        self._file.truncate(self._size)
 
 
 def load(path: str | os.PathLike) -> xr.DataTree:
     """Read a saved fit whole and close the file.
 
+    Nothing of the file is run, nothing outside it is read, and it cannot make this process take much more
+    memory than it has bytes.
+
     Args:
         path: a file that `save` wrote.
 
     Returns:
-        The fit, as `fit` returned it.
+        The fit, as `fit` returned it. One without a checksum, as older versions and xarray write them, has
+        the attribute ``integrity``, which says so.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not a fit of this library, is damaged, or is of a later version.
+        ValueError: the file is not a fit of this library, is damaged, was changed, contradicts its model, or
+            is of a later version.
 
     Example:
         >>> import numpy as np, inference, zoo
@@ -166,14 +310,18 @@ def load(path: str | os.PathLike) -> xr.DataTree:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
-    try:
-        with xr.open_datatree(path, engine="h5netcdf") as opened:
-            tree = opened.load()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ValueError(
-            f"{path} cannot be read as netCDF ({error}): it was cut short, or is no fit; copy it again, or "
-            "fit again"
-        ) from None
+    with path.open("rb") as file:  # checked and read through one handle: it cannot be exchanged in between
+        try:
+            check_layout(file, os.fstat(file.fileno()).st_size)
+            tree = _read(file)
+        except Exception as error:  # two libraries read it, which raise anything at a damaged file
+            raise ValueError(
+                f"{path} cannot be read as netCDF ({_one_line(error)}): it was cut short or damaged, or is "
+                "no fit; copy it again, or fit again"
+            ) from None
+    tree.attrs = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in tree.attrs.items()
+    }
     if "model_fields" not in tree.attrs:
         raise ValueError(
             f"{path} is a netCDF file but not a fit of this library: it does not say which model it is of; "
@@ -181,10 +329,55 @@ def load(path: str | os.PathLike) -> xr.DataTree:
         )
     _check_version(path, str(tree.attrs.get(f"version_{PACKAGE.replace('-', '_')}", "")))
     check_known(str(tree.attrs.get("model", "")))
-    tree.attrs = {
-        name: value.item() if isinstance(value, np.generic) else value for name, value in tree.attrs.items()
-    }
+    is_verified = _verify(tree, path)
+    model = model_of(tree)
+    found = contradiction(tree, model) or ("" if is_verified else not_finite(tree))
+    if found:
+        raise ValueError(
+            f"{path} contradicts itself: {found}; it was changed or put together: copy it again, or fit again"
+        )
     return tree
+
+
+def _read(file: BinaryIO) -> xr.DataTree:
+    # groups that were added by other tools may have dims without names
+    with xr.open_datatree(file, engine="h5netcdf", phony_dims="access") as opened:
+        # `DataTree.load` of xarray leaves out a variable that bears the name of its group, such as
+        # log_likelihood/log_likelihood: it stayed bound to the path, and gave the numbers of another fit once
+        # that was saved there (xarray 2025.1 to 2026.9)
+        for node in opened.subtree:
+            for variable in node.variables.values():
+                variable.load()
+        return opened
+
+
+def _verify(tree: xr.DataTree, path: Path) -> bool:
+    """Compare a fit with its checksum, which is taken off; without one it is marked as not verified."""
+    written = tree.attrs.pop(CHECKSUM, None)
+    if written is None:
+        tree.attrs[INTEGRITY] = (
+            "not verified: the file has no checksum (inference.save writes one; older versions and xarray do "
+            "not)"
+        )
+        return False
+    try:
+        of_values = json.loads(written)
+        is_right = of_values["sha256"] == checksum(tree, list(map(str, of_values["groups"])))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        is_right = False
+    if not is_right:
+        raise ValueError(
+            f"{path} is damaged or was changed since it was saved: its checksum is of other values; copy it "
+            f"again, or fit again. If you changed it, remove its attribute {CHECKSUM!r}, or change a loaded "
+            "fit and save that"
+        )
+    return True
+
+
+def _one_line(error: Exception) -> str:
+    """The message of a library on one line, not too long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 def _check_version(path: Path, written: str) -> None:

@@ -8,6 +8,7 @@ file can import anything.
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,9 @@ DISTRIBUTIONS = {
     "MultivariateNormal": (dist.MultivariateNormal, ("loc", "scale_tril")),
     "Wishart": (dist.Wishart, ("concentration", "scale_matrix")),
 }
+MOST_LETTERS = 2**22
+DEEPEST = 20
+_BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[][{}]')  # strings are passed over
 _TYPES = {kind.__name__: kind for kind in (*KERNELS.values(), *FAMILIES.values(), ByColumn)}
 
 
@@ -45,13 +49,39 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
     """
     check_known(name)
     try:
+        described = _parsed(fields)
+        return _made(zoo.model_class(name), _restore_fields(described, arrays))
+    except ValueError:
+        raise
+    except Exception as error:  # a constructor met a value of a kind that `describe` never writes
+        raise ValueError(_unreadable(f"{type(error).__name__}: {error}")) from None
+
+
+def _parsed(fields: Any) -> Mapping[str, Any]:
+    """The fields of a model as a file has them; ValueError unless they are what `describe` writes."""
+    if not isinstance(fields, str):
+        raise ValueError(_unreadable(f"it is no text but {type(fields).__name__}"))
+    if len(fields) > MOST_LETTERS:
+        raise ValueError(_unreadable(f"it has {len(fields)} letters and may have {MOST_LETTERS}"))
+    depth = 0
+    for bracket in _BRACKET.finditer(fields):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket.group(), 0)
+        if depth > DEEPEST:
+            raise ValueError(_unreadable(f"it is nested more than {DEEPEST} deep"))
+    try:
         described = json.loads(fields)
     except ValueError as error:
-        raise ValueError(
-            f"the attribute model_fields of this fit cannot be read ({error}): it was changed after the fit; "
-            "copy the file again, or fit again"
-        ) from None
-    return _made(zoo.model_class(name), _restore_fields(described, arrays))
+        raise ValueError(_unreadable(str(error))) from None
+    if not isinstance(described, Mapping):
+        raise ValueError(_unreadable(f"it is a {type(described).__name__}, not fields by name"))
+    return described
+
+
+def _unreadable(why: str) -> str:
+    return (
+        f"the attribute model_fields of this fit cannot be read ({why[:200]}): it was changed after the fit; "
+        "copy the file again, or fit again"
+    )
 
 
 def check_known(name: str) -> None:
@@ -126,7 +156,9 @@ def _restore(value: Any, arrays: Mapping[str, Any]) -> Any:
                 "model; take the whole tree that inference.fit or inference.load gave"
             )
         return np.asarray(arrays[value["array"]], np.float64)
-    kind, fields = value["type"], _restore_fields(value, arrays)
+    kind, fields = value.get("type"), _restore_fields(value, arrays)
+    if not isinstance(kind, str):
+        raise ValueError(_unreadable(f"a type is {kind!r}, not a name"))
     if kind in DISTRIBUTIONS:
         return DISTRIBUTIONS[kind][0](**fields)
     if kind in zoo.conjugate.__all__:

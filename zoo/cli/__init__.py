@@ -102,6 +102,7 @@ def show(options: argparse.Namespace) -> int:
     """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""
     import shutil
 
+    from inference.numerics.atomic_files import replacing
     from zoo.cards.page import card_as_markdown, card_as_text
 
     card = read_card(options.model)
@@ -111,7 +112,8 @@ def show(options: argparse.Namespace) -> int:
         return 0
     out = target("--out", options.out, f"{card.name}.md", force=options.force, endings=(".md",))
     place = out.settled()
-    place.write_text(card_as_markdown(card), encoding="utf-8")
+    with replacing(place) as file:
+        file.write(card_as_markdown(card).encode("utf-8"))
     print(f"saved to {place}")
     return 0
 
@@ -341,10 +343,12 @@ def compare(options: argparse.Namespace) -> int:
     if not scores:
         raise ValueError("no model could be fitted: the lines above say why of each")
     if out is not None:
+        from inference.numerics.atomic_files import replacing
         from inference.plots.comparison import plot_methods
 
         place = out.settled()
-        plot_methods(scores).savefig(place, dpi=150)
+        with replacing(place) as file:
+            plot_methods(scores).savefig(file, format=place.suffix.lower()[1:], dpi=150)
         print(f"saved to {place}")
     return 0
 

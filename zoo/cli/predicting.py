@@ -143,12 +143,12 @@ def _writer(path: Path) -> Callable:
         require(ending)
 
     def write(table: Any, place: Path) -> None:
-        with replacing(place) as temporary:
+        with replacing(place) as file:
             if ending == ".parquet":
-                table.to_parquet(temporary)
+                table.to_parquet(file)
             elif ending == ".xlsx":
-                table.to_excel(temporary, engine="openpyxl")
+                table.to_excel(file, engine="openpyxl")
             else:
-                table.to_csv(temporary, sep="\t" if ending == ".tsv" else ",")
+                table.to_csv(file, sep="\t" if ending == ".tsv" else ",")
 
     return write

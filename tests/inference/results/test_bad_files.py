@@ -9,6 +9,7 @@ import zoo
 from inference.diagnostics import compare, summary
 from inference.plots import plot_objective
 from inference.report import report
+from inference.results.integrity import CHECKSUM
 from zoo.cli import main
 
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
@@ -27,9 +28,10 @@ def saved(tree, tmp_path):
 
 
 def rewritten(path, **attributes):
-    """The same file with other root attributes; None takes one out."""
+    """The same file with other root attributes, as an older version writes it; None takes one out."""
     with xr.open_datatree(path, engine="h5netcdf") as opened:
         tree = opened.load()
+    tree.attrs.pop(CHECKSUM)
     tree.attrs = {k: v for k, v in (tree.attrs | attributes).items() if v is not None}
     tree.to_netcdf(path, engine="h5netcdf")
     return path
@@ -69,7 +71,7 @@ def test_a_file_of_another_version(saved, version, is_read):
 def test_a_model_of_another_version(saved):
     rewritten(saved, model="hiddenmarkov")
     with pytest.raises(ValueError, match="model 'hiddenmarkov', which this version does not have"):
-        inference.model_of(inference.load(saved))
+        inference.load(saved)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +86,8 @@ def test_a_model_of_another_version(saved):
     ],
 )
 def test_fields_that_this_version_does_not_have(saved, fields, message):
-    tree = inference.load(rewritten(saved, model_fields=fields))
-    for use in (inference.model_of, lambda t: inference.log_density(t, ROWS[:2])):
-        with pytest.raises(ValueError, match=message):
-            use(tree)
+    with pytest.raises(ValueError, match=message):
+        inference.load(rewritten(saved, model_fields=fields))
 
 
 @pytest.mark.parametrize("ending", [".nc", ".npz", ".csv"])

@@ -1,0 +1,242 @@
+"""Whether a file may be read, and whether what was read is what was saved.
+
+Three questions, asked in this order. Of the file before anything of it is read into memory: does it hold
+plain groups and arrays of bounded size, and lead nowhere else (`check_layout`)? Of the tree: are its values
+those of the checksum that `inference.save` wrote (`checksum`)? And of tree and model together: does the tree
+have the sizes that the model declares (`contradiction`), and numbers in its posterior (`not_finite`)?
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import h5py
+import numpy as np
+import xarray as xr
+
+from zoo.model import Model
+
+__all__ = [
+    "CHECKSUM",
+    "INTEGRITY",
+    "check_layout",
+    "checksum",
+    "contradiction",
+    "may_hold",
+    "not_finite",
+    "paths_of",
+]
+
+CHECKSUM = "zoo_checksum"  # attribute of a file: the SHA-256 and the groups that it is of
+INTEGRITY = "integrity"  # attribute of a fit that was read from a file without one
+MOST_GROUPS = 200
+MOST_ARRAYS = 4000
+MOST_ATTRIBUTES = 1000  # of one group or array
+DEEPEST = 8
+SMALL_BYTES = 2**27  # that any file may declare
+LARGEST_RATIO = 200  # of the bytes that a larger file declares to those that it has
+KINDS = "iufbSO"  # NumPy's kinds of arrays that are read; O: text
+
+
+def may_hold(declared: int, size: int) -> bool:
+    """Whether a file of ``size`` bytes is read that declares arrays of so many bytes in all."""
+    return declared <= max(SMALL_BYTES, LARGEST_RATIO * size)
+
+
+def check_layout(file: BinaryIO, size: int) -> None:
+    """Raise ValueError unless an HDF5 file holds what a fit holds; arrays are not read for it.
+
+    Args:
+        file: open for reading.
+        size: its length in bytes.
+
+    Raises:
+        ValueError: a link out of the file or to a place that was reached before, data in another file, too
+            many or too deep groups, or arrays that declare more than such a file can hold.
+        Exception: whatever h5py raises at a damaged file.
+    """
+    with h5py.File(file, "r") as opened:
+        _Walk(size).visit(opened, 0)
+
+
+class _Walk:
+    """A visit to every group and array of a file, each of them once."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.declared = 0
+        self.num_groups = 0
+        self.num_arrays = 0
+        self.reached: set[Any] = set()
+
+    def visit(self, group: h5py.Group, depth: int) -> None:
+        self._enter(group)
+        self.num_groups += 1
+        if self.num_groups > MOST_GROUPS or depth > DEEPEST:
+            raise ValueError(
+                f"it has more than {MOST_GROUPS} groups, or groups more than {DEEPEST} deep: a fit has about "
+                "ten beside each other"
+            )
+        if self.num_arrays + len(group) > MOST_ARRAYS:
+            raise ValueError(f"it has more than {MOST_ARRAYS} arrays")
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise ValueError(f"{group.name}/{name} is a link to another place, which a fit does not have")
+            found = group[name]
+            if isinstance(found, h5py.Group):
+                self.visit(found, depth + 1)
+            elif isinstance(found, h5py.Dataset):
+                self._check_array(found)
+            else:
+                raise ValueError(f"{found.name} is neither a group nor an array")
+
+    def _enter(self, found: Any) -> None:
+        """Take note of a group or an array; ValueError where it was reached by another name."""
+        address = h5py.h5o.get_info(found.id).addr
+        if address in self.reached:
+            raise ValueError(f"{found.name} is another name of a group or array of the same file")
+        self.reached.add(address)
+        if len(found.attrs) > MOST_ATTRIBUTES:
+            raise ValueError(f"{found.name} has more than {MOST_ATTRIBUTES} attributes")
+
+    def _check_array(self, array: h5py.Dataset) -> None:
+        self._enter(array)
+        self.num_arrays += 1
+        if array.external or array.is_virtual:
+            raise ValueError(f"{array.name} has its data in another file")
+        is_text = h5py.check_string_dtype(array.dtype) is not None
+        if array.dtype.kind not in KINDS or (array.dtype.kind == "O" and not is_text):
+            raise ValueError(f"{array.name} holds {array.dtype}, neither numbers nor text")
+        chunk = int(np.prod(array.chunks, dtype=float)) if array.chunks else 0
+        numbers = max(int(np.prod(array.shape or (), dtype=float)), chunk)
+        self._declare(numbers * array.dtype.itemsize)
+        if array.dtype.kind == "O":
+            self._check_text(array)
+
+    def _declare(self, num_bytes: int) -> None:
+        self.declared += num_bytes
+        if not may_hold(self.declared, self.size):
+            raise ValueError(
+                f"its arrays declare {self.declared:.2e} bytes and the file has {self.size}: no fit does"
+            )
+
+    def _check_text(self, array: h5py.Dataset) -> None:
+        """Add up the lengths of texts, of which many may lie at one place of the file, a few at a time."""
+        if array.ndim != 1:
+            self._declare(self.size * array.size)
+            return
+        begin, block = 0, 1
+        while begin < array.shape[0]:
+            lengths = list(map(len, array[begin : begin + block]))
+            self._declare(sum(lengths))
+            begin += block
+            block = int(np.clip(2**20 // (max(lengths) + 1), 1, 4 * block))
+
+
+def paths_of(tree: xr.DataTree) -> list[str]:
+    """The groups of a tree by their paths in it, ``"."`` being the tree itself."""
+    return [node.relative_to(tree) for node in tree.subtree]
+
+
+def checksum(tree: xr.DataTree, paths: Sequence[str]) -> str:
+    """The SHA-256 of everything that some groups hold: names, dims, attributes and values.
+
+    Args:
+        tree: a fit.
+        paths: of the groups; one that the tree does not have counts as empty.
+
+    Returns:
+        Its digits.
+    """
+    digest = hashlib.sha256()
+    there = set(paths_of(tree))
+    for path in sorted(paths):
+        dataset = tree[path].to_dataset(inherit=False) if path in there else xr.Dataset()
+        _add_words(digest, path, _plain(dataset.attrs))
+        for name in sorted(map(str, dataset.variables)):
+            variable = dataset.variables[name]
+            _add_words(digest, name, variable.dims, variable.shape, _plain(variable.attrs))
+            _add_values(digest, np.asarray(variable.values))
+    return digest.hexdigest()
+
+
+def _add_words(digest: Any, *words: Any) -> None:
+    digest.update(json.dumps(words).encode() + b"\n")
+
+
+def _plain(attrs: Any) -> dict[str, list]:
+    """Attributes as a file gives them back: a list of one is a number there."""
+    kept = {str(k): np.atleast_1d(np.asarray(v)) for k, v in attrs.items() if k not in (CHECKSUM, INTEGRITY)}
+    return {
+        name: [str(v) if isinstance(v, bytes) else v for v in kept[name].tolist()] for name in sorted(kept)
+    }
+
+
+def _add_values(digest: Any, values: np.ndarray) -> None:
+    if values.dtype.kind in "fc":
+        values = values.astype(values.dtype.newbyteorder("<"), copy=False)
+        unknown = np.isnan(values)
+        if unknown.any():  # of the many bit patterns of NaN a file gives back one
+            values = np.where(unknown, np.asarray(np.nan, values.dtype), values)
+    elif values.dtype.kind in "mM":
+        values = values.astype(f"{values.dtype.kind}8[ns]")
+    elif values.dtype.kind not in "iub":
+        _add_words(digest, "text", list(map(str, values.ravel().tolist())))
+        return
+    values = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    _add_words(digest, values.dtype.str)
+    digest.update(np.ascontiguousarray(values))
+
+
+def contradiction(tree: xr.DataTree, model: Model) -> str:
+    """Where a fit does not have the sizes that its model declares.
+
+    Args:
+        tree: the fit.
+        model: its model.
+
+    Returns:
+        What was found, in a clause; empty where all is well.
+    """
+    if (method := tree.attrs.get("method")) not in (None, *model.methods):
+        return f"its method is {method!r}, which {type(model).__name__} does not have"
+    for group in ("posterior", "variational"):
+        if group not in tree.children:
+            continue
+        dataset = tree[group].to_dataset(inherit=False)
+        for dim, size in dataset.sizes.items():
+            declared = _declared_size(model, str(dim))
+            if declared is not None and declared != size:
+                return f"its model has {declared} of the dim {dim!r} and its group {group!r} has {size}"
+        leading = ("chain", "draw") if group == "posterior" else ()
+        for name, variable in dataset.data_vars.items():
+            dims = model.variable_dims.get(str(name))
+            own = tuple(map(str, variable.dims))
+            # what is the same for every row lacks the rows' dim
+            if dims is not None and own not in {(*leading, *dims[begin:]) for begin in range(len(dims) + 1)}:
+                return (
+                    f"{name} of its group {group!r} has the dims {', '.join(own)} and must "
+                    f"have {', '.join((*leading, *dims))}"
+                )
+    return ""
+
+
+def _declared_size(model: Model, dim: str) -> int | None:
+    """The size of a dim that the model's fields give: ``num_components`` of ``component``."""
+    stem, _, number = dim.removesuffix("_2").partition("_")
+    size = getattr(model, f"num_{stem}s", None)
+    if isinstance(size, tuple):
+        size = size[int(number)] if number.isdigit() and int(number) < len(size) else None
+    elif number:
+        return None
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
+
+
+def not_finite(tree: xr.DataTree) -> str:
+    """The variable of the posterior that holds something else than finite numbers, in a clause."""
+    if "posterior" in tree.children:
+        for name, variable in tree["posterior"].data_vars.items():
+            if variable.dtype.kind == "f" and not np.isfinite(variable.values).all():
+                return f"{name} of its group 'posterior' is not finite"
+    return ""
