@@ -102,7 +102,6 @@ def show(options: argparse.Namespace) -> int:
     """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""
     import shutil
 
-    from inference.numerics.atomic_files import replacing
     from zoo.cards.page import card_as_markdown, card_as_text
 
     card = read_card(options.model)
@@ -110,6 +109,8 @@ def show(options: argparse.Namespace) -> int:
         columns = shutil.get_terminal_size((100, 24)).columns
         print(card_as_text(card, min(max(columns, 60), 110)))
         return 0
+    from inference.numerics.atomic_files import replacing
+
     out = target("--out", options.out, f"{card.name}.md", force=options.force, endings=(".md",))
     place = out.settled()
     with replacing(place) as file:
