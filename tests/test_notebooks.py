@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-NAMES = sorted({path.stem for ending in ("py", "ipynb") for path in NOTEBOOKS.glob(f"*.{ending}")})
+NAMES = sorted({path.stem for ending in ("py", "ipynb") for path in NOTEBOOKS.glob(f"*.{ending}")} - {"conf"})
 HEADER = re.compile(r"\A# ---\n(?:#.*\n)*?# ---\n")
 EXERCISE = re.compile(r"exercise", re.IGNORECASE)
 CELL = re.compile(r"^# %%(?P<kind> \[markdown\])?\n", re.MULTILINE)

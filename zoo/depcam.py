@@ -436,7 +436,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
     def with_single_weight(cls, weight: float, quality: float, **fields: Any) -> Self:
         """The model in the paper's parametrisation by one weight lambda and a quality xi.
 
-        (det L)^lambda = det(S)^lambda exp(-lambda xi sum |phi|), so repulsion = lambda, sparsity = lambda xi.
+        `(det L)^lambda = det(S)^lambda exp(-lambda xi sum |phi|)`: repulsion is lambda, sparsity lambda xi.
 
         Args:
             weight: its lambda.
@@ -454,8 +454,8 @@ class DEPCAM(ChoosesFamily, MixtureModel):
 
         With orthonormal bases a column is w_j = phi_j u_j, and normal columns of D features with precision
         alpha_j have, up to a constant, the density of normal scales with a Gamma((D + 1) / 2, 0) precision:
-        the most probable precision is Bishop's (1999) estimate D / |w_j|^2. That columns are orthogonal costs
-        nothing: for given W W' such columns make the product of |w_j| least (Hadamard's inequality). The
+        the most probable precision is Bishop's (1999) estimate `D / |w_j|^2`. Orthogonal columns cost
+        nothing: for given W W' such columns make the product of `|w_j|` least (Hadamard's inequality). The
         Gamma's rate, 1e-3 (times v where the noise is unknown) unless ``ard_rate`` says else, keeps the
         density of a column that vanishes finite.
 

@@ -227,7 +227,11 @@ class Model(Assumptions):
     ``model(num_observations=n)`` draws from the prior predictive with them drawn; ``model.explicit`` is the
     same model with them drawn in both cases.
 
-    Class attributes, all plain literals so that the command line can read them without importing anything:
+    Class attributes are plain literals, so that the command line can read them without importing anything.
+    Those from ``cluster_site`` on name the variables of a role, for summaries, plots and reports; None or
+    empty: no such role.
+
+    Attributes:
         data_names: names of the data sites, in the order of the call.
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
@@ -254,8 +258,6 @@ class Model(Assumptions):
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
         takes_sparse: whether its rows may be a sparse matrix.
         label_parts: parts of the data whose words are class labels, which `encoded` reads.
-
-    Literals that name the variables of a role, for summaries, plots and reports; None or empty: no such role.
         cluster_site: label of each row's cluster.
         weight_site: weights of the clusters.
         responsibility_site: probability of each cluster for each row, in the group ``variational``.

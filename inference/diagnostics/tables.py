@@ -248,15 +248,18 @@ def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str
     hidden = hidden_variables(tree)
     sentences = []
     for symmetry in dict.fromkeys(hidden[name] for name in left_out):
-        names = "Left out: " + ", ".join(name for name in left_out if hidden[name] == symmetry)
+        names = ", ".join(name for name in left_out if hidden[name] == symmetry)
         if kind == "sampling" and _ALIGNED[symmetry] not in tree.attrs:
             sentences.append(
-                f"{names}. Any average over their draws would mix {_REASONS[symmetry]}; the rows above "
+                f"Not shown: {names}. Averages over their draws would mix {_REASONS[symmetry]}; the rows above "
                 f"do not depend on that. {_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
             )
         else:
-            order = "an arbitrary order of components" if symmetry == "labels" else "arbitrary latent axes"
-            sentences.append(f"{names}, which follow {order}, common to all draws: see var_names=[...]")
+            what = "the numbers of components" if symmetry == "labels" else "the axes of the latents"
+            sentences.append(
+                f"Not shown because {what} are arbitrary: {names}. Show them with "
+                "summary(tree, var_names=[...])"
+            )
     if kind != "sampling":
         sentences.append(f"No R-hat or ESS: {why_no_psrf(tree)}")
     elif not several_chains:

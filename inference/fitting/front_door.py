@@ -65,8 +65,8 @@ def fit(
             labels is refused. An array has no labels: beside a table it is paired by position, and a later
             part of pandas beside a first part that is an array must have the index 0, 1, ... (else pass
             ``.to_numpy()``).
-        method: one of ``model.methods``; ``"auto"`` is the first that suits model and data
-            and, where ``init`` is given, starts anywhere at all.
+        method: one of ``model.methods``; ``"auto"``: the first that accepts this model and data (and this
+            ``init``, if given).
         seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and
             devices: same answer, bit for bit.
         num_chains: chains of a sampler.
@@ -117,7 +117,9 @@ def fit(
         **options: options of the method.
 
     Returns:
-        The tree; its groups and names are those of the README.
+        The tree, with groups ``posterior``, ``variational`` (except for samplers), ``trace``,
+        ``sample_stats``, ``log_likelihood`` (where there is a posterior), ``observed_data`` and
+        ``constant_data``; dims are those of ``model.dims``.
 
     Raises:
         TypeError: an argument of the wrong kind, an option that the method does not have, more or fewer parts

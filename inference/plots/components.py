@@ -22,7 +22,7 @@ _MOST_WRITTEN = 10  # components; above it no numbers are written into the cells
 
 
 def plot_hinton(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
-    """Plot a Hinton diagram of the scales: a row a component, squares whose area is |phi|, largest first.
+    """Plot a Hinton diagram of the scales: a row a component, squares of area `|phi|`, largest first.
 
     Signs and the order of columns mean nothing, so neither is drawn; an empty place is a direction that the
     component does not use.

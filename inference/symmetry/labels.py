@@ -47,10 +47,9 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
         permuted draw by draw and ``assignments`` follow; for draws from one q (or a point estimate), whose
         labels agree already, one common order is applied, to ``variational`` too. Stick fractions are
         dropped: they belong to an order of the components that no longer holds. Root attributes:
-            ``relabelled`` (how), and with several chains ``relabel_rhat_before`` and ``relabel_rhat_after``,
-            the largest
-        rank-normalised R-hat of the vectors by component (weights, locs, ...) over components with at least 1
-        per cent of the rows.
+        ``relabelled`` (how), and with several chains ``relabel_rhat_before`` and ``relabel_rhat_after``, the
+        largest rank-normalised R-hat of the vectors by component (weights, locs, ...) over components with at
+        least 1 per cent of the rows.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.

@@ -75,7 +75,7 @@ def main(arguments=None):
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     asked = parser.parse_args(arguments)
-    known = sorted(path.stem for path in NOTEBOOKS.glob("*.py"))
+    known = sorted({path.stem for path in NOTEBOOKS.glob("*.py")} - {"conf"})  # that of the site
     unknown = sorted(set(asked.names) - set(known))
     if unknown:
         parser.error(f"there is no notebook {', '.join(unknown)}; there are {', '.join(known)}")

@@ -1,24 +1,24 @@
 """Component priors of mixtures: every conjugate family by name.
 
-======================  ==================================================  ============================
-family                  a row of a component                                sites of the parameters
-======================  ==================================================  ============================
-GaussianWishart         normal, full covariance                             ``precisions``, ``locs``
-SharedGaussianWishart   normal, one covariance for all components           ``shared_precision``, ``locs``
-NormalGamma             normal, a variance per column                       ``precisions``, ``locs``
-SphericalNormalGamma    normal, one variance for all columns                ``precisions``, ``locs``
-GaussianKnownCovariance normal, covariance given                            ``locs``
-GaussianKnownMean       normal, mean given                                  ``precisions``
-BernoulliBeta           zeros and ones                                      ``probs``
-BinomialBeta            counts out of a known number of trials              ``probs``
-PoissonGamma            counts                                              ``rates``
-MultinomialDirichlet    counts that share the row's total; may be sparse    ``probs``
-CategoricalDirichlet    categories, by the numbers of their levels          ``probs``
-ExponentialGamma        positive numbers                                    ``rates``
-GammaKnownShape         positive numbers, shape given                       ``rates``
-LogNormalGamma          positive numbers, normal on their logarithms        ``precisions``, ``locs``
-Product                 groups of columns, each with a family               ``locs_0``, ``probs_1``, ...
-======================  ==================================================  ============================
+=======================  ==================================================  ============================
+family                   a row of a component                                sites of the parameters
+=======================  ==================================================  ============================
+GaussianWishart          normal, full covariance                             ``precisions``, ``locs``
+SharedGaussianWishart    normal, one covariance for all components           ``shared_precision``, ``locs``
+NormalGamma              normal, a variance per column                       ``precisions``, ``locs``
+SphericalNormalGamma     normal, one variance for all columns                ``precisions``, ``locs``
+GaussianKnownCovariance  normal, covariance given                            ``locs``
+GaussianKnownMean        normal, mean given                                  ``precisions``
+BernoulliBeta            zeros and ones                                      ``probs``
+BinomialBeta             counts out of a known number of trials              ``probs``
+PoissonGamma             counts                                              ``rates``
+MultinomialDirichlet     counts that share the row's total; may be sparse    ``probs``
+CategoricalDirichlet     categories, by the numbers of their levels          ``probs``
+ExponentialGamma         positive numbers                                    ``rates``
+GammaKnownShape          positive numbers, shape given                       ``rates``
+LogNormalGamma           positive numbers, normal on their logarithms        ``precisions``, ``locs``
+Product                  groups of columns, each with a family               ``locs_0``, ``probs_1``, ...
+=======================  ==================================================  ============================
 
 Each is one class with the interface of `zoo.conjugate.component_prior.ComponentPrior`: the prior as NumPyro
 statements, the posterior given (weighted) sufficient statistics, which is an object of the same class with a

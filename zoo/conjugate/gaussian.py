@@ -483,7 +483,7 @@ class GaussianWishart(_FullGaussian):
         mean_precision: :math:`\beta_0 > 0`, the number of rows that the prior mean is worth; or a ``Gamma``.
         scale_matrix: :math:`W_0`, shape (num_features, num_features), positive definite;
             ``E[precision] = degrees_of_freedom * scale_matrix``; or a ``Wishart``, the prior of its inverse.
-        degrees_of_freedom: :math:`\nu_0 > ` num_features - 1. The prior mean of the covariance exists above
+        degrees_of_freedom: :math:`\nu_0` > num_features - 1. The prior mean of the covariance exists above
             num_features + 1 only.
         center: the point about which moments are summed; by default ``loc`` or its prior mean.
         patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
@@ -904,7 +904,7 @@ class GaussianKnownMean(_FullGaussian):
     Attributes:
         loc: :math:`m`, the known mean of all components, shape (num_features,).
         scale_matrix: :math:`W_0`, shape (num_features, num_features), positive definite.
-        degrees_of_freedom: :math:`\nu_0 > ` num_features - 1.
+        degrees_of_freedom: :math:`\nu_0` > num_features - 1.
         center: the point about which moments are summed; by default ``loc``.
         patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
             for a fit by `with_patterns`. None: rows are complete.

@@ -197,7 +197,7 @@ class Bernoulli(_Logistic):
     def log_density_of_rows(self, theta: Array, x: Array, seen: Array) -> Array:
         """The sum over cells, with one logarithm for every eight of them.
 
-        Factors 1 + e^-|theta| lie between 1 and 2, so products of eight lose nothing but rounding.
+        Factors `1 + e^-|theta|` lie between 1 and 2, so products of eight lose nothing but rounding.
         """
         linear = jnp.sum(jnp.where(seen, (x - (theta >= 0)) * theta, 0.0), axis=-1)
         factors = jnp.where(seen, 1.0 + _small_odds(theta), 1.0)
@@ -562,7 +562,7 @@ def _bounded_moments(mean: Callable, theta: Array, weights: Array) -> tuple[Arra
 
 
 def _small_odds(theta: Array) -> Array:
-    """E^-|theta|, at zero with the derivative from above, so that functions of it are smooth there."""
+    """`e^-|theta|`, at zero with the derivative from above, so that functions of it are smooth there."""
     return jnp.exp(jnp.where(theta >= 0, -theta, theta))
 
 

@@ -23,7 +23,7 @@ CellTerms = tuple[Array, Array, Array, Array]
 class Family(Assumptions):
     """The distribution of a cell given its natural parameter.
 
-    Class attributes:
+    Attributes:
         domain: values that a cell may have, in words, for messages.
         mean_is: what the mean of a cell is called.
         theta_is_negative: whether natural parameters are negative instead of real.

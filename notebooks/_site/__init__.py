@@ -1,0 +1,1 @@
+"""What the documentation site makes from the code when it is built."""

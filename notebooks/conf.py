@@ -1,0 +1,75 @@
+"""The documentation site: ``pip install '.[docs]' && sphinx-build -W notebooks site``.
+
+What can be read off the code is written when the site is built, into ``notebooks/_built``: a page for each
+model (its card and a worked example), the reference of every public name, and the course with its outputs.
+The course is executed at small size unless ``ZOO_SITE_OUTPUTS`` names a folder of executed notebooks
+(``python -m tests.benchmarks.notebooks full --keep FOLDER``).
+"""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from notebooks._site import course, models, reference  # noqa: E402 - the root must be importable first
+from zoo import __version__  # noqa: E402
+
+project = "Probabilistic model zoo"
+author = "The authors of the probabilistic model zoo"
+copyright = author  # noqa: A001 - the name that Sphinx asks for
+version = release = __version__
+language = "en"
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "myst_nb", "sphinx_design"]
+exclude_patterns = ["_site", "_static", "README.md", "*.ipynb", "**.ipynb_checkpoints"]
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
+default_role = "code"  # docstrings write `name` for what they name
+templates_path = ["_site/templates"]
+
+# Pages that compute are executed when the site is built; the course comes with its outputs
+nb_execution_mode = "force"
+nb_execution_excludepatterns = ["_built/course/*"]
+nb_execution_timeout = 900
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+suppress_warnings = ["mystnb.unknown_mime_type"]  # cards of fits offer a form for terminals beside the HTML
+
+autodoc_typehints = "none"  # the docstrings give shapes and units, which are worth more
+autodoc_member_order = "alphabetical"
+autodoc_default_options = {"show-inheritance": True}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True  # named tuples document their fields once
+
+html_theme = "pydata_sphinx_theme"
+html_title = project
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "navbar_align": "left",
+    "header_links_before_dropdown": 6,
+    "secondary_sidebar_items": ["page-toc"],
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+mathjax_path = "mathjax-3.2.2-tex-svg.js"  # in _static: no other host is asked
+
+
+def setup(app):
+    """Write what the build makes from the code, before Sphinx looks for its sources."""
+    built = HERE / "_built"
+    outputs = os.environ.get("ZOO_SITE_OUTPUTS")
+    models.write(built / "models")
+    reference.write(built / "reference")
+    course.write(HERE, built / "course", Path(outputs) if outputs else None)
+    os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
+    return {"parallel_read_safe": True}
