@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from notebooks._site import course, models, reference  # noqa: E402 - the root must be importable first
+from notebooks._site import audit, course, models, reference  # noqa: E402 - the root must be importable first
 from zoo import __version__  # noqa: E402
 
 project = "Probabilistic model zoo"
@@ -70,6 +70,7 @@ def setup(app):
     outputs = os.environ.get("ZOO_SITE_OUTPUTS")
     models.write(built / "models")
     reference.write(built / "reference")
+    audit.write(built / "audit.md")
     course.write(HERE, built / "course", Path(outputs) if outputs else None)
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
     return {"parallel_read_safe": True}

@@ -31,7 +31,7 @@ def test_python_blocks_import_what_there_is():
 
 
 def test_python_block_prints_what_stands_below_it(tmp_path, monkeypatch, capsys):
-    """Numbers are compared as the page prints them: the fit is the same on every machine to that many digits."""
+    """To the digits that the page prints the fit is the same on every machine."""
     monkeypatch.chdir(tmp_path)
     text = README.read_text(encoding="utf-8")
     (block,) = python_blocks()

@@ -1,4 +1,4 @@
-"""The documentation's sources: what the build relies on, checked without building it (``.ci/run`` builds it)."""
+"""The sources of the documentation: what the build relies on (``.ci/run`` builds it)."""
 
 import ast
 import importlib
@@ -10,6 +10,7 @@ from pages.site import QUESTIONS, clicks, faults_of, read_site
 
 import inference
 import zoo
+from notebooks._site.audit import VERDICTS, read_audit, recorded
 from notebooks._site.models import PICTURES
 from notebooks._site.reference import MODULES, public_names
 
@@ -84,3 +85,49 @@ def test_a_site_without_faults_has_none(tmp_path):
 def test_planted_faults_of_a_site_are_found(tmp_path, old, new, said):
     site = write_site(tmp_path, lambda name, text: text.replace(old, new))
     assert any(said in fault for fault in faults_of(site, ["zoo.Mixture"]))
+
+
+# the audit of the papers
+
+
+NUMBERED = {  # what the sources number: figures, then tables
+    "Yu (2006)": (
+        [
+            f"{chapter}.{number}"
+            for chapter, last in ((1, 3), (2, 3), (3, 10), (4, 4), (5, 4), (6, 6), (7, 4), (9, 4))
+            for number in range(1, last + 1)
+        ],
+        ["2.1", "2.2", "3.1", "7.1", "7.2", "7.3", "7.4", "9.1", "9.2"],
+    ),
+    "Virtanen (2010)": ([str(n) for n in range(1, 13)], ["1", "2", "3"]),
+    "Qiao et al.": ([str(n) for n in range(1, 10)], []),
+    "Yu et al. (2006)": (["1", "2"], ["1"]),
+    "Morrison (2016)": (["4"], []),
+}
+
+
+def test_the_audit_has_every_numbered_figure_and_table_once():
+    rows = read_audit()
+    for source, (figures, tables) in NUMBERED.items():
+        wanted = [f"Figure {n}" for n in figures] + [f"Table {n}" for n in tables]
+        assert sorted(row["number"] for row in rows if row["source"] == source) == sorted(wanted)
+    assert {row["source"] for row in rows} == set(NUMBERED)
+
+
+@pytest.mark.parametrize("row", read_audit(), ids=lambda row: f"{row['source']}, {row['number']}")
+def test_a_row_of_the_audit_says_where_its_verdict_comes_from(row):
+    assert row["verdict"] in VERDICTS
+    for value in row.get("values", ()):
+        number, command = recorded(value)
+        assert abs(number) < 1e6 and command
+    if row["verdict"] in ("not tried", "not reproduced", "in part"):
+        assert row.get("reason"), "say why"
+    if row["verdict"] == "not reproduced":
+        assert row.get("values"), "our number beside theirs"
+    if row["verdict"] != "not tried":
+        assert (NOTEBOOKS.parent / row["where"]).exists() and row["ran"]
+
+
+def test_a_number_that_no_record_has_is_refused():
+    with pytest.raises(KeyError):
+        recorded({"record": "mixture_toy_bound.json", "path": ["median"]})

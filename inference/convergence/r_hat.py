@@ -244,9 +244,8 @@ def why_no_psrf(tree: xr.DataTree) -> str:
         )
     return (
         f"method {method!r} gives independent draws from an approximate posterior q: R-hat would be 1 "
-        f"whatever q is, so it is not shown."
-        " Whether q is near the posterior is a matter of its objective, of restarts and of a comparison "
-        "with MCMC"
+        "whatever q is, so it is not shown. To see what q misses, compare restarts, or start a sampler from "
+        "it (init=tree)"
     )
 
 

@@ -70,7 +70,12 @@ def _page(module, title):
     lines = [heading, "=" * len(heading), "", f".. automodule:: {module}", "   :no-members:", ""]
     for name, value in public_names(module).items():
         if inspect.isclass(value):
-            lines += [f".. autoclass:: {module}.{name}", "   :members:", f"   :exclude-members: {ROUTING}", ""]
+            lines += [
+                f".. autoclass:: {module}.{name}",
+                "   :members:",
+                f"   :exclude-members: {ROUTING}",
+                "",
+            ]
         elif callable(value):
             lines += [f".. autofunction:: {module}.{name}", ""]
         else:

@@ -75,9 +75,7 @@ class SitePage(HTMLParser):
 def read_site(folder):
     """Every page by its path below the folder."""
     pages = sorted(path for path in folder.rglob("*.html") if "_static" not in path.parts)
-    return {
-        path.relative_to(folder).as_posix(): SitePage(path.read_text(encoding="utf-8")) for path in pages
-    }
+    return {path.relative_to(folder).as_posix(): SitePage(path.read_text(encoding="utf-8")) for path in pages}
 
 
 def _place(page, link):

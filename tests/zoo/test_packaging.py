@@ -110,16 +110,20 @@ def test_nothing_is_declared_that_is_not_used():
 def test_extras_install_what_tests_and_notebooks_import_and_no_more():
     extras = set().union(*map(declared, PROJECT["optional-dependencies"].values()))
     folders = ("zoo", "inference", "tests", "notebooks")
-    local = {path.stem for path, _ in sources("tests")} | {"tests"}
+    local = {path.stem for path, _ in sources("tests")} | {"tests", "notebooks"}
     assert third_party("tests", "notebooks") - local <= extras | declared(PROJECT["dependencies"])
     tools = {
         "ruff",
         "graphviz",
         "ipykernel",
         "jupytext",
+        "myst-nb",
         "nbclient",
+        "pydata-sphinx-theme",
         "pytest-xdist",
-    }  # commands, what pytest loads by itself, and what NumPyro and Jupyter import
+        "sphinx",
+        "sphinx-design",
+    }  # commands, what pytest and Sphinx load by themselves, and what NumPyro and Jupyter import
     assert extras <= third_party(*folders) | named(*folders) | tools
 
 
