@@ -251,8 +251,8 @@ def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str
         names = ", ".join(name for name in left_out if hidden[name] == symmetry)
         if kind == "sampling" and _ALIGNED[symmetry] not in tree.attrs:
             sentences.append(
-                f"Not shown: {names}. Averages over their draws would mix {_REASONS[symmetry]}; the rows above "
-                f"do not depend on that. {_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
+                f"Not shown: {names}. Averages over their draws would mix {_REASONS[symmetry]}; the rows "
+                f"above do not depend on that. {_REMEDIES[symmetry]} (summary(tree, var_names=[...]))"
             )
         else:
             what = "the numbers of components" if symmetry == "labels" else "the axes of the latents"
