@@ -30,6 +30,7 @@ from inference.driver.progress import (
     Progress,
     advanced,
     best_run,
+    layout_of_ascent,
     left_behind,
     restored,
     smallest_gain,
@@ -111,7 +112,12 @@ def ascend(
     """
     begun_with = data if start_data is None else start_data
     begin = partial(_start_on_host if on_host else start_each, start)
-    state, saved = resume(checkpoint, begin, keys, variables, model, begun_with, traced=not on_host)
+    layout = layout_of_ascent(num_restarts, max_iterations)
+    state, saved = resume(
+        *(checkpoint, begin, keys, variables, model, begun_with),
+        layout=lambda template: layout,
+        traced=not on_host,
+    )
     progress, history, _ = restored(saved, num_restarts)
     if saved is None and settling_steps is not None:
         progress = progress._replace(iteration=progress.iteration - np.asarray(settling_steps(state)))

@@ -11,7 +11,7 @@ any other; a limit in seconds decides at which look it stops and nothing else.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from inference.algorithm import ChainsRun
-from inference.driver.checkpoint import Checkpoint
+from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
@@ -85,8 +85,12 @@ def sample(
     Raises:
         FloatingPointError: the log joint is not finite, and no chunk of draws was finished before.
     """
-    states, stored = resume(checkpoint, partial(start_each, start), keys, variables, model, data)
     begun, block = time.monotonic(), num_samples
+    most = num_warmup + block * max_looks * thinning if look is None else None
+    states, stored = resume(
+        *(checkpoint, partial(start_each, start), keys, variables, model, data),
+        layout=partial(_layout, _over_chains(position, model), num_chains, num_warmup, thinning, most),
+    )
     num_samples = block * max_looks
     total = num_warmup + num_samples * thinning
     shapes = jax.eval_shape(_over_chains(position, model), states)
@@ -111,7 +115,7 @@ def sample(
         checkpoint.save(states, arrays)
 
     def _num_draws(sweeps: int) -> int:
-        return max(sweeps - num_warmup, 0) // thinning
+        return _draws_after(sweeps, num_warmup, thinning)
 
     with Interrupt() as interrupt, open_bar(total, done) as bar:
         while done < total and not _believed(looks):
@@ -174,6 +178,37 @@ def sample(
         return ChainsRun(reached, trace, f"{reason} in warm-up", done)
     draws = jax.tree.map(lambda leaf: leaf[:, :num_draws], kept)
     return ChainsRun(draws, trace, reason, done, None if look is None else np.reshape(looks, (-1, 3)))
+
+
+def _draws_after(sweeps: int, num_warmup: int, thinning: int) -> int:
+    return max(sweeps - num_warmup, 0) // thinning
+
+
+def _layout(
+    positions: Callable, num_chains: int, num_warmup: int, thinning: int, most: int | None, template: Any
+) -> Layout:
+    """The arrays of a checkpoint beside the states; ``most`` sweeps, None until the chains agree."""
+    draws = jax.tree.leaves(jax.eval_shape(positions, template))
+    room = None if most is None else _draws_after(most, num_warmup, thinning)
+    arrays = {
+        f"draw_{i}": Kept((num_chains, AtMost(room), *leaf.shape[1:]), leaf.dtype.kind)
+        for i, leaf in enumerate(draws)
+    }
+    arrays |= {"trace_*": Kept((num_chains, AtMost(most))), "done": Kept((), "i")}
+    if most is None:
+        arrays |= {"looks": Kept((AtMost(None), 3), "f"), "seconds": Kept((), "f")}
+
+    def contradiction(stored: Mapping[str, np.ndarray]) -> str:
+        done = int(stored["done"])
+        if done < 0 or (most is not None and done > most):
+            return f"{done} sweeps were made of at most {most}"
+        for name, values in stored.items():
+            of_sweeps = done if name.startswith("trace_") else _draws_after(done, num_warmup, thinning)
+            if name.startswith(("trace_", "draw_")) and values.shape[1] != of_sweeps:
+                return f"{name} is of {values.shape[1]} sweeps or draws, and there were {of_sweeps}"
+        return "it lacks trace_objective" if done and "trace_objective" not in stored else ""
+
+    return Layout(arrays, contradiction)
 
 
 def _believed(looks: list) -> bool:

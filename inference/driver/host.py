@@ -1,10 +1,11 @@
-"""The host between chunks of a run: the length of the next chunk, Ctrl-C, and starting or resuming."""
+"""The host between chunks of a run: length of the next chunk, Ctrl-C and SIGTERM, starting or resuming."""
 
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.driver.checkpoint import Checkpoint
+from inference.driver.checkpoint import Checkpoint, Layout
 from inference.numerics.compiled import compiled
 
 __all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "resume", "start_each"]
@@ -41,41 +42,66 @@ class ChunkLength:
 
 
 class Interrupt:
-    """A context in which the first Ctrl-C is a request to stop between chunks; a second one stops at once."""
+    """A context in which the first Ctrl-C or SIGTERM is a request to stop between chunks.
+
+    What there is is then saved and returned. The second has the effect that the first had outside: Ctrl-C
+    stops at once, and SIGTERM goes to whoever handled it before, by default the end of the process.
+
+    Signals are handled in the main thread of Python only, and the former handlers are put back. One that was
+    not installed by Python could not be put back and stays; so does SIGTERM where it was ignored.
+    """
 
     requested = False
 
     def __enter__(self) -> Self:
-        self._main = threading.current_thread() is threading.main_thread()
-        if self._main:
-            self._previous = signal.signal(signal.SIGINT, self._on_signal)
+        self._previous = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                former = signal.getsignal(number)
+                if former is not None and not (number == signal.SIGTERM and former == signal.SIG_IGN):
+                    self._previous[number] = signal.signal(number, self._on_signal)
         return self
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested and number == signal.SIGTERM:
+            signal.signal(number, self._previous[number])
+            signal.raise_signal(number)
+            return
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        print("stopping after this chunk; press Ctrl-C again to stop at once", file=sys.stderr)
+        again = "press Ctrl-C again" if number == signal.SIGINT else "send SIGTERM again"
+        with suppress(OSError, ValueError):  # the terminal may be gone
+            print(f"stopping after this chunk; {again} to stop at once", file=sys.stderr)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._previous)
+        for number, former in self._previous.items():
+            signal.signal(number, former)
 
 
 def resume(
-    checkpoint: Checkpoint, init: Callable, *args: Any, traced: bool = True
+    checkpoint: Checkpoint,
+    init: Callable,
+    *args: Any,
+    layout: Callable[[Any], Layout],
+    traced: bool = True,
 ) -> tuple[Any, dict | None]:
     """The saved state, or a fresh one; only its shapes are computed when there is something to resume.
 
     An ``init`` that cannot be ``traced`` is run for them.
+
+    Args:
+        checkpoint: the file.
+        init: ``init(*args)``, a fresh state.
+        *args: of it.
+        layout: the arrays beside the state, see `Checkpoint.load`.
+        traced: whether ``init`` can be.
+
+    Returns:
+        The state, and the saved arrays beside it or None.
     """
-    if checkpoint.path is None:
-        return init(*args), None
-    fresh = None if traced else init(*args)
-    saved = checkpoint.load(jax.eval_shape(init, *args) if traced else fresh)
-    if saved is not None:
-        return saved
-    return init(*args) if traced else fresh, None
+    saved = checkpoint.load(lambda: jax.eval_shape(init, *args) if traced else init(*args), layout)
+    return (init(*args), None) if saved is None else saved
 
 
 @partial(compiled, static_argnums=0)

@@ -10,7 +10,7 @@ batch.
 Between two visits, and only there, the host looks at Ctrl-C and the checkpoint.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import AscentRun, Memoised
-from inference.driver.checkpoint import Checkpoint
+from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout
 from inference.driver.host import Interrupt, resume, start_each
 from inference.driver.progress import (
     NOT_FINITE,
@@ -28,6 +28,7 @@ from inference.driver.progress import (
     Progress,
     advanced,
     best_run,
+    layout_of_ascent,
     restored,
     smallest_gain,
     stored,
@@ -89,7 +90,10 @@ def ascend_in_batches(
     Raises:
         FloatingPointError: no restart has a finite objective after its first pass.
     """
-    restarts, saved = resume(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows)
+    restarts, saved = resume(
+        *(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows),
+        layout=partial(_layout, num_restarts, max_iterations),
+    )
     if saved is None:
         state = warm_up(keys, restarts.state)
         restarts = restarts._replace(state=state, settled=state)
@@ -101,7 +105,7 @@ def ascend_in_batches(
     slack = tolerated_fall(jax.tree.leaves(restarts.sums)[0].dtype)
 
     def save() -> None:
-        checkpoint.save(restarts, stored(progress, history, batches=visited, **_memo_arrays(memo)))
+        checkpoint.save(restarts, stored(progress, history, batches=visited, **_memo_arrays(memo, nothing)))
 
     with Interrupt() as interrupt, open_bar(max_iterations, passes) as bar:
         while passes < max_iterations and (progress.status == RUNNING).any() and not interrupt.requested:
@@ -211,15 +215,42 @@ def _reordered(memoised: Memoised, sums: Any, order: Array) -> Any:
     return jax.vmap(memoised.reorder)(sums, order)
 
 
-def _memo_arrays(memo: list) -> dict[str, np.ndarray]:
-    """The sums of all batches, leaf by leaf."""
-    leaves = zip(*(jax.tree.leaves(sums) for sums in memo), strict=True)
-    return {f"memo_{i}": np.stack([np.asarray(part) for part in parts]) for i, parts in enumerate(leaves)}
+def _layout(num_restarts: int, max_iterations: int, stream: Any, template: _Restarts) -> Layout:
+    """The arrays of a checkpoint: those of an ascent, and every leaf of the sums of all batches."""
+    memo = {f"memo_{i}": Kept((AtMost(None), *s.shape)) for i, s in enumerate(jax.tree.leaves(template.sums))}
+    arrays, of_ascent = layout_of_ascent(num_restarts, max_iterations, batches=Kept((), "i"), **memo)
+    num_batches = None if stream.num_rows is None else -(-stream.num_rows // stream.batch_size)
+
+    def contradiction(stored: Mapping[str, np.ndarray]) -> str:
+        if found := of_ascent(stored):
+            return found
+        visited = int(stored["loop_batches"])
+        passes = int(stored["progress_iteration"].max())
+        held = {stored[f"loop_{name}"].shape[0] for name in memo}
+        complete = visited if passes == 0 else num_batches
+        if len(held) != 1 or not 0 <= visited <= max(held) or complete not in (None, *held):
+            return f"it holds the sums of {max(held)} batches after {passes} passes and {visited} batches"
+        return ""
+
+    return Layout(arrays, contradiction)
+
+
+def _memo_arrays(memo: list, nothing: Any) -> dict[str, np.ndarray]:
+    """The sums of all batches, leaf by leaf, a leading axis over batches."""
+    of_batches = [jax.tree.leaves(sums) for sums in memo]
+    return {
+        f"memo_{i}": np.stack([np.asarray(leaves[i]) for leaves in of_batches])
+        if memo
+        else np.zeros((0, *leaf.shape), leaf.dtype)
+        for i, leaf in enumerate(jax.tree.leaves(nothing))
+    }
 
 
 def _restored_memo(loop: dict[str, np.ndarray], nothing: Any) -> list:
+    if not loop:
+        return []
     structure = jax.tree.structure(nothing)
-    leaves = [loop[f"memo_{i}"] for i in range(structure.num_leaves) if "memo_0" in loop]
+    leaves = [loop[f"memo_{i}"] for i in range(structure.num_leaves)]
     return [jax.tree.unflatten(structure, map(jnp.asarray, parts)) for parts in zip(*leaves, strict=True)]
 
 

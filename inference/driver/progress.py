@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array, dtypes
 
 from inference.algorithm import AscentRun
+from inference.driver.checkpoint import AtMost, Kept, Layout
 
 __all__ = [
     "CONVERGED",
@@ -28,6 +29,7 @@ __all__ = [
     "advanced",
     "beginning_with",
     "best_run",
+    "layout_of_ascent",
     "left_behind",
     "new_progress",
     "restored",
@@ -165,6 +167,38 @@ def stored(progress: Progress, history: History, **others: Any) -> dict[str, np.
     arrays = {f"progress_{name}": np.asarray(value) for name, value in progress._asdict().items()}
     arrays |= {f"trace_{name}": values for name, values in history.arrays().items()}
     return arrays | {f"loop_{name}": np.asarray(value) for name, value in others.items()}
+
+
+def layout_of_ascent(num_restarts: int, max_iterations: int, **others: Kept) -> Layout:
+    """The arrays that `stored` makes: what a checkpoint of an ascent may hold beside the state.
+
+    Args:
+        num_restarts: of the run.
+        max_iterations: of the run.
+        **others: the numbers of the loop itself, as they are passed to `stored`; a name may end in a star.
+    """
+    numbers = {"objective": "f"}
+    of_each = {f"progress_{name}": Kept((num_restarts,), numbers.get(name, "i")) for name in Progress._fields}
+    trace = {"trace_*": Kept((num_restarts, AtMost(max_iterations)))}
+    of_loop = {f"loop_{name}": kept for name, kept in others.items()}
+    return Layout(of_each | trace | of_loop, partial(_contradiction, max_iterations))
+
+
+def _contradiction(max_iterations: int, arrays: Mapping[str, np.ndarray]) -> str:
+    """What does not go together in the arrays of an ascent."""
+    iteration, status = arrays["progress_iteration"], arrays["progress_status"]
+    if iteration.max() > max_iterations:
+        return f"a restart has taken {iteration.max()} steps of at most {max_iterations}"
+    if status.min() < DROPPED or status.max() > FELL:
+        return "the status of a restart is none"
+    steps = max(int(iteration.max()), 0)
+    trace = beginning_with("trace_", arrays)
+    if steps and "objective" not in trace:
+        return "it lacks trace_objective"
+    for name, values in trace.items():
+        if values.shape[1] != steps:
+            return f"trace_{name} is of {values.shape[1]} steps and {steps} were taken"
+    return ""
 
 
 def restored(

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import AscentRun, NaturalGradient
-from inference.driver.checkpoint import Checkpoint
+from inference.driver.checkpoint import Checkpoint, Kept
 from inference.driver.host import Interrupt, resume
 from inference.driver.progress import (
     CONVERGED,
@@ -28,6 +28,7 @@ from inference.driver.progress import (
     RUNNING,
     Progress,
     advanced,
+    layout_of_ascent,
     restored,
     smallest_gain,
     stored,
@@ -79,7 +80,10 @@ def ascend_stochastically(
 
     _, first = next(stream.batches())
     begin = partial(_start, stochastic, start)
-    state, saved = resume(checkpoint, begin, key, variables, model, put(first))
+    layout = layout_of_ascent(1, max_iterations, batches=Kept((), "i"), score=Kept((), "f"))
+    state, saved = resume(
+        checkpoint, begin, key, variables, model, put(first), layout=lambda template: layout
+    )
     progress, history, loop = restored(saved, 1)
     progress = Progress(*map(np.asarray, progress))
     passes = int(progress.iteration[0])

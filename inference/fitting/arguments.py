@@ -103,6 +103,9 @@ def read_call(
     """
     if not isinstance(model, Model):
         raise TypeError(_no_model(model))
+    traced = {"model": model, "data": data, "seed": seed, "init": init, "sample_weight": sample_weight}
+    for argument, value in traced.items():
+        _check_not_traced(value, f"{argument} holds a traced array")
     _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
     name = model.methods[0] if isinstance(method, str) and method == "auto" else method
     chosen = method_of(model, name)
@@ -121,7 +124,6 @@ def read_call(
         num_restarts=1 if num_restarts is None else num_restarts,
         in_batches=_passes_in_batches(data, batch_size),
         has_weight=sample_weight is not None,
-        has_checkpoint=checkpoint is not None,
         has_variables=isinstance(init, Mapping) and not isinstance(init, xr.DataTree),
     )
     stream, weight = None, None
@@ -169,6 +171,7 @@ def read_call(
         check_writable(checkpoint)
     with in_precision(dtype):
         key = key_of(seed)
+        _check_not_traced(key, "it is being traced")
         words = np.asarray(jax.random.key_data(key)).tolist()
     return FitRequest(
         model=model,
@@ -193,6 +196,16 @@ def read_call(
         show_progress=_is_interactive() if progress is None else progress,
         checkpoint=checkpoint,
     )
+
+
+def _check_not_traced(value: Any, found: str) -> None:
+    """Raise TypeError inside `jax.jit` and the like, where an array has no numbers yet."""
+    parts = list(value.values()) if isinstance(value, dict) else value  # its keys need not be in any order
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(parts)):
+        raise TypeError(
+            f"fit cannot be called inside jax.jit, jax.vmap or jax.grad ({found}): it runs and judges a loop "
+            "on the host; call it outside, it compiles its steps itself"
+        )
 
 
 def _no_model(model: Any) -> str:
@@ -485,7 +498,6 @@ class _Call(NamedTuple):
     num_restarts: int
     in_batches: bool
     has_weight: bool
-    has_checkpoint: bool
     has_variables: bool  # given as a dict, per row
     data: tuple = ()
     num_devices: int = 1
@@ -519,8 +531,6 @@ def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
         yield lacks("devices"), f"{who} runs in one process; {this}"
         yield in_batches, f"batch_size {one}: the processes would have to pass over as many batches each"
         yield call.has_variables, f"init with variables per row {one}: each process holds rows of its own"
-        shared = "a run that several processes share cannot be resumed from a file"
-        yield call.has_checkpoint, f"checkpoint {one}: {shared}"
         yield of_documents, f"documents lie in one process, on one device or several; {this}"
     if call.num_devices > 1:
         got = f"lie on one device; got num_devices={call.num_devices}"

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,9 @@ from inference.fitting.in_batches import BatchPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.verdict import has_converged
 from inference.methods.units import fitted_in_data_units, request_in_standard_units
+from inference.numerics.atomic_files import held_alone
 from inference.numerics.compiled import for_work
+from inference.numerics.devices import of_first_process
 from inference.precision import in_precision, moved
 from inference.results.build import build_tree
 from zoo.checks import warn
@@ -108,7 +111,13 @@ def fit(
         dtype: ``"float64"`` or ``"float32"``.
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
         progress: whether to show a bar; None: on a terminal or in a notebook.
-        checkpoint: a file to save to and resume from; the same call goes on where it was cut.
+        checkpoint: a file to save to, about every five seconds, and to resume from; the same call goes on
+            where it was cut, and another one is refused with what differs. A file that cannot be written
+            (the disk is full, the folder gone) is a warning, and the run goes on and tries again. One run at
+            a time may use the file: a second one, of another process or thread, is refused while the first
+            lives (by ``flock``; where the system has none, as on Windows, nothing is refused and the last to
+            save wins). Processes of one ``jax.distributed`` run are one: the first reads and writes.
+            Ctrl-C or SIGTERM, in the main thread, saves and returns what there is.
         families: column of a DataFrame to its family or kind, such as ``{"income": "gaussian"}``, one of
             `zoo.columns.KINDS`, in place of what `zoo.columns.read_columns` makes of it; ``"leave_out"``
             leaves it out.
@@ -138,7 +147,7 @@ def fit(
     arguments = locals()  # all parameters by name
     begun = time.perf_counter()
     request = moved(read_call(**arguments))
-    with in_precision(dtype), for_work(*request.work):
+    with in_precision(dtype), for_work(*request.work), _held(request):
         run = plan(request_in_standard_units(request))
         fitted = fitted_in_data_units(request, run.drive())
         rows = request.data[0]
@@ -154,6 +163,19 @@ def fit(
     if not converged and advice:
         warn(f"{model_name(request.model)} by {request.name} has not converged: {advice}")
     return tree
+
+
+@contextmanager
+def _held(request: FitRequest) -> Iterator[None]:
+    """Hold the checkpoint of a run against every other run; the processes of one run hold it together."""
+    with ExitStack() as stack:
+
+        def hold() -> None:
+            stack.enter_context(held_alone(request.checkpoint))
+
+        if request.checkpoint is not None and not isinstance(request.method, Direct):
+            of_first_process(hold)
+        yield
 
 
 def plan(request: FitRequest) -> DirectPlan | SamplerPlan | AscentPlan | BatchPlan:

@@ -26,7 +26,14 @@ from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
 from inference.fitting.verdict import five_small_gains
-from inference.numerics.devices import deal_out, exchanged, on_all_devices, on_one_device, over_processes
+from inference.numerics.devices import (
+    deal_out,
+    exchanged,
+    of_all_processes,
+    on_all_devices,
+    on_one_device,
+    over_processes,
+)
 from inference.numerics.host_keys import run_keys
 from inference.numerics.weighted_rows import Rows, draws_of_rows_limit, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
@@ -38,6 +45,7 @@ __all__ = [
     "AscentPlan",
     "DirectPlan",
     "SamplerPlan",
+    "aspects_of",
     "keeps_assignments",
     "loop_arguments",
     "progress_line",
@@ -46,6 +54,7 @@ __all__ = [
 ]
 
 
+JAX_SETTINGS = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_default_matmul_precision")
 LIMITS = ("max_sweeps", "max_seconds")  # a run may be resumed with others
 FEWEST_FOR_R_HAT = 20  # sweeps, below which the progress line gives none
 
@@ -275,22 +284,47 @@ def _checkpoint_of(request: FitRequest) -> Checkpoint:
     """The file to save to and resume from, with the fingerprint of the call."""
     if request.checkpoint is None:
         return Checkpoint(None, {})
-    data = request.data if request.stream is None else request.stream.identity()
+    return Checkpoint(request.checkpoint, aspects_of(request))
+
+
+def aspects_of(request: FitRequest) -> dict[str, str]:
+    """The fingerprint of a call: all that decides the numbers of its run, by the arguments of `fit`.
+
+    A limit of a run until the chains agree, the bar and the file itself decide none.
+
+    Args:
+        request: the call.
+
+    Returns:
+        Aspect to its value in words; each field of the model, each setting and each option is one.
+    """
+    stream = request.stream
+    names, parts = request.model.data_names, request.data
+    if stream is not None:
+        names, parts = ("batches", "num_rows"), (stream.identity(), stream.num_rows)
+    settings = {k: v for k, v in asdict(request.settings).items() if k not in LIMITS}
     aspects = fingerprint(
         request.model,
-        (data, request.variables, request.sample_weight),
+        data=dict(zip(names, parts, strict=True)),
+        sample_weight=request.sample_weight if stream is None else stream.sample_weight,
         method=request.name,
-        settings={k: v for k, v in asdict(request.settings).items() if k not in LIMITS},
-        options=dict(request.options),
+        _settings=settings,
+        _options={f"option {name}": value for name, value in request.options.items()},
         init=request.strategy,
+        _variables={f"init[{name!r}]": value for name, value in (request.variables or {}).items()},
         batch_size=request.batch_size,
         num_devices=request.num_devices,
-        seed=np.asarray(jax.random.key_data(request.key)).tolist(),
+        seed=jax.random.key_data(request.key),
         dtype=request.dtype,
-        devices=[str(device) for device in jax.devices()],
+        keep=tuple(sorted(request.keep)),
+        devices=tuple(str(device) for device in jax.devices()),
         versions=versions(),
+        jax={name: jax.config.values.get(name) for name in JAX_SETTINGS},
     )
-    return Checkpoint(request.checkpoint, aspects)
+    if jax.process_count() > 1:  # each holds rows of its own
+        own = {name: value for name, value in aspects.items() if name.startswith(("data.", "sample_weight"))}
+        aspects |= {name: of_all_processes(value[:100]) for name, value in sorted(own.items())}
+    return aspects
 
 
 def start_of(

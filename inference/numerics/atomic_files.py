@@ -190,39 +190,52 @@ def _to_disk(folder: Path) -> None:
 def held_alone(path: str | os.PathLike) -> Iterator[None]:
     """Hold ``path`` for one run: no other process and no other thread can hold it meanwhile.
 
-    The lock is one of the operating system on a file beside ``path``, which is gone when the body ends. It
-    ends with the process, however that ends, so that a killed run does not stand in the way of the next.
+    The lock is one of the operating system (``flock``) on a file beside ``path``, which is gone when the body
+    ends. It ends with the process, however that ends, so that a killed run does not stand in the way of the
+    next. Where the system has no ``flock`` (Windows, some network folders) nothing is held or refused.
 
     Args:
         path: of the file; it need not exist.
 
     Raises:
         ValueError: another run holds it.
+        OSError: no file can be made in its folder.
     """
     path = Path(path)
     beside = path.with_name(f"{_stem(path)}.lock")
+    if fcntl is None:
+        yield
+        return
     while True:
-        file = open(beside, "a+b")  # noqa: SIM115 - closed below
+        try:
+            file = open(beside, "a+b", buffering=0)  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise _of(path, error) from error
         state = _lock(file)
         if state == _TAKEN:
-            file.seek(0)
-            holder = file.read(100).decode("utf-8", "replace")
+            holder = _holder(file)
             file.close()
             raise ValueError(
-                f"{path} is in use by another run{f' ({holder})' if holder else ''}: wait until that has "
-                "ended, or name another file"
+                f"{path} is in use by another run{holder}: wait until that has ended, or name another file"
             )
         if _is_at(file, beside):
             break
         file.close()  # its holder removed it in between
     try:
-        file.truncate(0)
-        file.write(f"process {os.getpid()}".encode())
-        file.flush()
+        with suppress(OSError):  # on a full disk it does not say who holds it
+            file.truncate(0)
+            file.write(f"process {os.getpid()}".encode())
         yield
     finally:
         with suppress(OSError):
             beside.unlink()
-        if state == _LOCKED:
+        with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)  # also for a child process that was forked meanwhile
         file.close()
+
+
+def _holder(file: BinaryIO) -> str:
+    """Who holds a locked file, in brackets, as it says itself; it may have had no time to say it."""
+    file.seek(0)
+    words = file.read(100).decode("utf-8", "replace")
+    return f" ({words})" if words else ""

@@ -8,6 +8,7 @@ Several processes (`jax.distributed`) each hold some of the rows and call `fit` 
 rows that a fit needs before it starts (scales, a start) are computed from rows that the processes exchange.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,6 +24,8 @@ __all__ = [
     "any_process",
     "deal_out",
     "exchanged",
+    "of_all_processes",
+    "of_first_process",
     "on_all_devices",
     "on_one_device",
     "over_processes",
@@ -112,6 +115,43 @@ def agreed(number: int) -> int:
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.asarray(number)))
+
+
+def of_first_process(answer: Callable[[], bytes | None]) -> bytes | None:
+    """What the first of several processes answers, in each of them; the others are not asked.
+
+    Args:
+        answer: ``answer()``, some bytes or None.
+
+    Raises:
+        Exception: whatever the first process raised; in the others a ValueError of the same words.
+    """
+    if jax.process_count() == 1:
+        return answer()
+    content, failure = None, None
+    if jax.process_index() == 0:
+        try:
+            content = answer()
+        except Exception as error:
+            failure = error
+    kind = 0 if failure is not None else 1 if content is None else 2
+    sent = str(failure).encode() if kind == 0 else content or b""
+    share = multihost_utils.broadcast_one_to_all
+    kind, size = map(int, share(np.array([kind, len(sent)])))
+    words = np.frombuffer(sent, np.uint8) if jax.process_index() == 0 else np.zeros(size, np.uint8)
+    received = np.asarray(share(words)).tobytes() if size else b""
+    if kind == 0:
+        raise failure if failure is not None else ValueError(received.decode())
+    return None if kind == 1 else received
+
+
+def of_all_processes(words: str) -> str:
+    """What each process says, at most 100 letters of ASCII each, joined in their order; the same in all."""
+    if jax.process_count() == 1:
+        return words
+    padded = np.frombuffer(words.encode("ascii").ljust(100), np.uint8)
+    gathered = np.asarray(multihost_utils.process_allgather(padded))
+    return " ".join(row.astype(np.uint8).tobytes().decode("ascii").strip() for row in gathered)
 
 
 def over_processes(number: float) -> float:
