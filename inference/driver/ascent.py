@@ -112,7 +112,7 @@ def ascend(
     """
     begun_with = data if start_data is None else start_data
     begin = partial(_start_on_host if on_host else start_each, start)
-    layout = layout_of_ascent(num_restarts, max_iterations)
+    layout = layout_of_ascent(num_restarts, max_iterations)._replace(resizes=shrink is not None)
     state, saved = resume(
         *(checkpoint, begin, keys, variables, model, begun_with),
         layout=lambda template: layout,

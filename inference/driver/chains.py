@@ -89,7 +89,9 @@ def sample(
     most = num_warmup + block * max_looks * thinning if look is None else None
     states, stored = resume(
         *(checkpoint, partial(start_each, start), keys, variables, model, data),
-        layout=partial(_layout, _over_chains(position, model), num_chains, num_warmup, thinning, most),
+        layout=partial(
+            _layout, _over_chains(position, model), num_chains, num_warmup, thinning, most, resize is not None
+        ),
     )
     num_samples = block * max_looks
     total = num_warmup + num_samples * thinning
@@ -185,7 +187,13 @@ def _draws_after(sweeps: int, num_warmup: int, thinning: int) -> int:
 
 
 def _layout(
-    positions: Callable, num_chains: int, num_warmup: int, thinning: int, most: int | None, template: Any
+    positions: Callable,
+    num_chains: int,
+    num_warmup: int,
+    thinning: int,
+    most: int | None,
+    resizes: bool,
+    template: Any,
 ) -> Layout:
     """The arrays of a checkpoint beside the states; ``most`` sweeps, None until the chains agree."""
     draws = jax.tree.leaves(jax.eval_shape(positions, template))
@@ -208,7 +216,7 @@ def _layout(
                 return f"{name} is of {values.shape[1]} sweeps or draws, and there were {of_sweeps}"
         return "it lacks trace_objective" if done and "trace_objective" not in stored else ""
 
-    return Layout(arrays, contradiction)
+    return Layout(arrays, contradiction, resizes)
 
 
 def _believed(looks: list) -> bool:

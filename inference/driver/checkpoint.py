@@ -68,10 +68,13 @@ class Layout(NamedTuple):
         arrays: by name; a name that ends in a star stands for any number of arrays, none of them needed.
         contradiction: ``contradiction(arrays)``, what does not go together in them, in a clause; empty where
             all is well.
+        resizes: whether the state may have grown or shrunk: some of the axes that have one size in a fresh
+            state, the leading one excepted, then have another one.
     """
 
     arrays: Mapping[str, Kept]
     contradiction: Callable[[Mapping[str, np.ndarray]], str]
+    resizes: bool = False
 
 
 def fingerprint(model: Any, **arguments: Any) -> dict[str, str]:
@@ -222,10 +225,14 @@ class Checkpoint:
             if not self._has_warned:
                 self._has_warned = True
                 warn(
-                    f"the checkpoint {self.path} could not be written ({error.strerror or error}): the "
+                    f"the checkpoint {self.path} could not be written ({_reason(error)}): the "
                     "run goes on without it and tries again at each save; free the disk or make its folder "
                     "again, or there is nothing to resume from"
                 )
+
+
+def _reason(error: OSError) -> str:
+    return str(error) if error.errno is None else os.strerror(error.errno)
 
 
 # Reading
@@ -269,7 +276,7 @@ def _read(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """The state and the arrays beside it, each read within the size that the run gives it."""
     expected = {f"state_{n}": (label, leaf) for n, (label, leaf) in enumerate(_in_order(template))}
-    arrays, contradiction = layout
+    arrays, contradiction, resizes = layout
     starred = tuple(name[:-1] for name in arrays if name.endswith("*"))
     needed = {*HEADER, *expected, *(name for name in arrays if not name.endswith("*"))}
     if missing := sorted(needed - members.keys()):
@@ -278,13 +285,19 @@ def _read(
     if others:
         raise _Damaged(f"it has {others[0][:60]!r}, which a run of this kind does not keep")
     told = json.loads(str(_array(file, members["not_finite"], Kept((), "U"), HEADER_BYTES)))
-    values = []
+    values, changes = [], set()
     for name, (label, leaf) in expected.items():
-        shape = _stored_shape(leaf)
-        array = _array(file, members[name], Kept(shape.shape, shape.dtype.kind), what=f"the state{label}")
-        if array.dtype != shape.dtype:
-            raise _Damaged(f"the state{label} holds {array.dtype} and must hold {shape.dtype}")
-        values.append(_checked_finite(array, name, told, f"the state{label}"))
+        must, what = _stored_shape(leaf), f"the state{label}"
+        sizes = must.shape
+        if resizes:
+            sizes = (*sizes[:1], *(AtMost(None) for _ in sizes[1:]))
+        array = _array(file, members[name], Kept(sizes, must.dtype.kind), what=what)
+        if array.dtype != must.dtype:
+            raise _Damaged(f"{what} holds {array.dtype} and must hold {must.dtype}")
+        changes |= {pair for pair in zip(must.shape, array.shape, strict=True) if pair[0] != pair[1]}
+        if len(changes) > 1 or any(size == 0 for _, size in changes):
+            raise _Damaged(f"{what} has the shape {array.shape}, which does not go with {must.shape}")
+        values.append(_checked_finite(array, name, told, what))
     restored = [_from_file(array, leaf) for array, (_, leaf) in zip(values, expected.values(), strict=True)]
     stored = {}
     for name in members.keys() - HEADER - expected.keys():

@@ -306,7 +306,7 @@ def aspects_of(request: FitRequest) -> dict[str, str]:
     aspects = fingerprint(
         request.model,
         data=dict(zip(names, parts, strict=True)),
-        sample_weight=request.sample_weight if stream is None else stream.sample_weight,
+        sample_weight=request.sample_weight,
         method=request.name,
         _settings=settings,
         _options={f"option {name}": value for name, value in request.options.items()},

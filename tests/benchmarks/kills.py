@@ -10,6 +10,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -160,7 +161,14 @@ def _start(case, checkpoint, *words):
     flags = os.environ.get("XLA_FLAGS", "")
     if case == "two devices":
         flags = f"{flags} --xla_force_host_platform_device_count=2".strip()
-    environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
+    kept = {  # programs are compiled once a case, not at each start
+        "JAX_COMPILATION_CACHE_DIR": os.environ.get(
+            "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir(), "zoo-kills-programs"))
+        ),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    environment = os.environ | kept | {"XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
     command = [
         sys.executable,
         "-m",
@@ -212,8 +220,6 @@ def main():
 
 
 def _record():
-    import tempfile
-
     from tests.recording import write_record
 
     results = {}
