@@ -434,7 +434,7 @@ HOSTILE = {
     "no state": (_without("state_0"), "it lacks state_0"),
     "no progress": (_without("progress_status"), "it lacks progress_status"),
     "one member more": (_setting("state_9", 1.0), "it has 'state_9', which a run of this kind does not keep"),
-    "another shape": (_setting("state_1", np.ones(4)), r"state\.weights\.concentration0 has the shape \(4,\)"),
+    "another shape": (_setting("state_1", np.ones(4)), r"state\.weights\.concentration0 has the shape \(4"),
     "another type": (_setting("state_6", np.ones((2, 2), np.int8)), "holds int8 and must hold int32"),
     "text for numbers": (_setting("state_0", "a"), "holds <U1, which it cannot"),
     "not finite": (_setting("state_1", NOT_FINITE), "concentration0 holds numbers that are not"),
