@@ -6,6 +6,7 @@ lies under a mask for data.
 """
 
 import contextlib
+import math
 import os
 import sys
 import warnings
@@ -18,6 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
 
 __all__ = [
     "as_column",
@@ -59,6 +65,8 @@ __all__ = [
     "is_finite",
     "keep_labels",
     "largest_in_columns",
+    "machine_memory",
+    "memory_in_words",
     "row_of",
     "shown",
     "table_numbers",
@@ -68,6 +76,8 @@ __all__ = [
     "without_columns",
     "without_rows",
 ]
+
+_GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 LARGE_MEAN = 10  # times the variance: squares of smaller means may be taken off the mean squares
 BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
@@ -1124,6 +1134,37 @@ def check_scale(
         f"{kind} in {dtype} (which takes sizes from {smallest:g} to {largest:g}): rescale the column, such "
         f"as by 1e{-np.floor(np.log10(size[column])):+.0f}{remedy}"
     )
+
+
+def machine_memory() -> float:
+    """The bytes of memory that this process may use: those of the machine, or a limit below them.
+
+    Returns:
+        The least of the physical memory, the limit of its control group and that of its address space;
+        infinity where the system tells none of them.
+    """
+    found = [math.inf]
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # Windows
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit in _GROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # none there, or "max"
+            found.append(int(Path(limit).read_text()))
+    if resource is not None:
+        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+        found += [] if soft == resource.RLIM_INFINITY else [soft]
+    return min(found)
+
+
+def memory_in_words(size: float) -> str:
+    """Bytes in MiB, or in GiB from one of them on.
+
+    Args:
+        size: how many.
+
+    Returns:
+        The words.
+    """
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
 def _label(labels: Collection[Any] | None, column: int) -> str:

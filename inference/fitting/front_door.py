@@ -14,6 +14,7 @@ from inference.algorithm import Direct, FitRequest, Sampler, model_name
 from inference.fitting.arguments import read_call
 from inference.fitting.in_batches import BatchPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
+from inference.fitting.memory import one_memory_error
 from inference.fitting.verdict import has_converged
 from inference.methods.units import fitted_in_data_units, request_in_standard_units
 from inference.numerics.atomic_files import held_alone
@@ -133,7 +134,9 @@ def fit(
     Raises:
         TypeError: an argument of the wrong kind, an option that the method does not have, more or fewer parts
             of data than the model takes, or data that are not numeric.
-        ValueError: anything else that is wrong with the call; always before anything is compiled.
+        ValueError: anything else that is wrong with the call, a run among it that cannot fit into the memory
+            of this machine by the sizes of its states and draws; always before anything is compiled.
+        MemoryError: memory ran out all the same.
         FloatingPointError: the objective, or the log joint of a chain, is not finite from the first step on;
             or clusters lie so far from each other that sums over the rows lose their spread.
 
@@ -147,7 +150,7 @@ def fit(
     arguments = locals()  # all parameters by name
     begun = time.perf_counter()
     request = moved(read_call(**arguments))
-    with in_precision(dtype), for_work(*request.work), _held(request):
+    with in_precision(dtype), for_work(*request.work), one_memory_error(request), _held(request):
         run = plan(request_in_standard_units(request))
         fitted = fitted_in_data_units(request, run.drive())
         rows = request.data[0]

@@ -1,6 +1,7 @@
 """Plans of fits that hold all rows at once: direct methods, samplers and ascents."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from typing import Any, Self
@@ -25,6 +26,8 @@ from inference.convergence.r_hat import judgement, psrf_of
 from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
+from inference.driver.host import start_each
+from inference.fitting.memory import check_memory
 from inference.fitting.verdict import five_small_gains
 from inference.numerics.devices import (
     deal_out,
@@ -35,10 +38,12 @@ from inference.numerics.devices import (
     over_processes,
 )
 from inference.numerics.host_keys import run_keys
+from inference.numerics.programs import latent_sites
 from inference.numerics.weighted_rows import Rows, draws_of_rows_limit, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
 from inference.results.build import build_tree
 from inference.results.files import versions
+from inference.results.groups import ROW_DIMS
 from zoo.model import Model, in_current_precision
 
 __all__ = [
@@ -134,6 +139,11 @@ class _WholePlan:
             given = {"number": np.arange(request.settings.num_restarts)}
         return cls(request, algorithm, start, given, in_current_precision(request.model), data)
 
+    def _states(self, starts: int) -> Any:
+        """The shapes of the states of so many restarts or chains."""
+        keys = jax.eval_shape(partial(jax.random.split, num=starts), self.request.key)
+        return jax.eval_shape(partial(start_each, self.start), keys, self.given, self.model, self.data)
+
     def _fitted(self, run: Any, outcome: Outcome) -> Fitted:
         # each of several processes holds but some of the rows
         outcome = with_arrays(outcome, run, self.model, holds_rows=jax.process_count() == 1)
@@ -150,7 +160,6 @@ class SamplerPlan(_WholePlan):
             The run and its outcome.
         """
         request, method, settings = self.request, self.request.method, self.request.settings
-        keys, conclude_key = run_keys(request.key, settings.num_chains)
         num_draws = settings.num_chains * settings.num_samples
         keep_rows = row_limit(num_draws * self.data[0].shape[0], "assignments", request.keep)
 
@@ -163,10 +172,18 @@ class SamplerPlan(_WholePlan):
             verdict = judgement(tree)
             return verdict.converged, verdict.r_hat
 
+        position = method.position(keep_rows)
+        check_memory(
+            request,
+            starts=settings.num_chains,
+            num_draws=num_draws,
+            sizes=partial(self._sizes, position),
+        )
+        keys, conclude_key = run_keys(request.key, settings.num_chains)
         run = sample(
             self.algorithm.step,
             self.start,
-            method.position(keep_rows),
+            position,
             self.model,
             self.data,
             keys=keys,
@@ -178,6 +195,16 @@ class SamplerPlan(_WholePlan):
             status=_agreement,
         )
         return concluded(run)
+
+    def _sizes(self, position: Callable) -> dict[str, Any]:
+        """The shapes of the chains' states and of the draws that are kept of them."""
+        num_chains, num_samples = self.request.settings.num_chains, self.request.settings.num_samples
+        states = self._states(num_chains)
+        own = jax.eval_shape(jax.vmap(partial(_at, position, self.model)), states)
+        return {
+            f"the states of {num_chains} chains": states,
+            f"{num_samples} draws of each of {num_chains} chains": _repeated(own, num_samples),
+        }
 
 
 def _agreement(draws: Any, log_joint: np.ndarray) -> str:
@@ -201,11 +228,18 @@ class AscentPlan(_WholePlan):
             The run and its outcome.
         """
         request, method, settings = self.request, self.request.method, self.request.settings
-        keys, conclude_key = run_keys(request.key, settings.num_restarts)
         num_rows, num_samples = self.data[0].shape[0], settings.num_samples
         if isinstance(self.data[0], Rows):
             num_rows = float(jnp.sum(self.data[0].weight))
         is_ascent = isinstance(method, Ascent)
+        draws_parameters = method.guide is not None
+        check_memory(
+            request,
+            starts=settings.num_restarts,
+            num_draws=num_samples if draws_parameters else 0,
+            sizes=partial(self._sizes, num_samples if draws_parameters else 0),
+        )
+        keys, conclude_key = run_keys(request.key, settings.num_restarts)
         placed = self._over_devices() if request.num_devices > 1 else {"data": self.data}
         run = ascend(
             self.algorithm.step,
@@ -234,6 +268,21 @@ class AscentPlan(_WholePlan):
         )
         return self._fitted(run, outcome)
 
+    def _sizes(self, num_samples: int) -> dict[str, Any]:
+        """The shapes of the restarts' states, and of the draws of parameters that no row has of its own."""
+        model, num_restarts, sizes = self.request.model, self.request.settings.num_restarts, {}
+        if not (isinstance(self.request.method, Ascent) and self.request.method.runs_on_host(self.data)):
+            sizes[f"the states of {num_restarts} restarts"] = self._states(num_restarts)
+        if num_samples:
+            with suppress(NotImplementedError):  # an improper prior: its program has no draws to be traced
+                drawn = {
+                    name: jax.ShapeDtypeStruct(site.shape, self.request.dtype)
+                    for name, site in latent_sites(model, *self.request.data).items()
+                    if not ROW_DIMS & set(model.variable_dims.get(name, ()))
+                }
+                sizes[f"{num_samples} draws"] = _repeated(drawn, num_samples)
+        return sizes
+
     def _over_devices(self) -> dict[str, Any]:
         """The data dealt out over devices, those that starts are given, and where states go."""
         num_devices, first = self.request.num_devices, self.data[0]
@@ -247,6 +296,15 @@ class AscentPlan(_WholePlan):
             of_all = exchanged(rows), exchanged(weight[:, None])[:, 0]
             begun_with = (Rows(*map(jnp.asarray, of_all)),)
         return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
+
+
+def _at(position: Callable, model: Model, state: Any) -> Any:
+    return position(state, model)
+
+
+def _repeated(shapes: Any, count: int) -> Any:
+    """The shapes of so many of each."""
+    return jax.tree.map(lambda own: jax.ShapeDtypeStruct((count, *own.shape), own.dtype), shapes)
 
 
 def keeps_assignments(request: FitRequest, model: Model, num_rows: int, run: AscentRun) -> bool:

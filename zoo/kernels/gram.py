@@ -35,7 +35,6 @@ In a space of infinitely many dimensions the terms in m are a constant for every
 """
 
 import math
-import os
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -44,7 +43,7 @@ import scipy.linalg
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
-from zoo.checks import warn
+from zoo.checks import machine_memory, memory_in_words, warn
 from zoo.kernels import Kernel
 
 __all__ = [
@@ -362,10 +361,10 @@ def announce_cost(num_rows: int, copies: int = 1) -> str:
     size = 8.0 * num_rows**2 * copies
     one = f"{num_rows} x {num_rows} matrix of kernel values needs"
     several = f"{copies} {num_rows} x {num_rows} matrices of kernel values need"
-    cost = f"the {one if copies == 1 else several} {_in_words(size)} of memory"
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
+    cost = f"the {one if copies == 1 else several} {memory_in_words(size)} of memory"
+    memory = machine_memory()
     if size > memory:
-        raise ValueError(f"{cost}, more than this machine has ({_in_words(memory)}): use fewer rows")
+        raise ValueError(f"{cost}, more than this machine has ({memory_in_words(memory)}): use fewer rows")
     if size >= LARGE_BYTES:
         warn(f"{cost}, and time grows with the square of the number of rows")
     return cost
@@ -436,10 +435,6 @@ def _shifted(kernel: Kernel, rows: Any, x: Any) -> Any:
 
 def _block_rows(num_columns: int) -> int:
     return max(1, int(BLOCK_BYTES / (8 * max(num_columns, 1))))
-
-
-def _in_words(size: float) -> str:
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 
 class FeatureRows(NamedTuple):

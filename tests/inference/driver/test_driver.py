@@ -71,7 +71,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_what_differs(small_model, t
         (lambda: fit(other, two_clusters, **call), "model"),
         (lambda: fit(small_model, two_clusters + 1, **call), "data"),
         (lambda: fit(small_model, two_clusters, **{**call, "seed": 5}), "seed"),
-        (lambda: fit(small_model, two_clusters, **{**call, "num_samples": 61}), "settings"),
+        (lambda: fit(small_model, two_clusters, **{**call, "num_samples": 61}), "num_samples"),
         (lambda: fit(small_model, two_clusters, **{**call, "dtype": "float32"}), "dtype"),
     ):
         with pytest.raises(ValueError, match=f"belongs to another run; what differs: .*{name}"):
@@ -80,7 +80,7 @@ def test_a_checkpoint_of_another_run_is_refused_with_what_differs(small_model, t
         kept = {name: file[name] for name in file.files if name != "format"}
     with open(path, "wb") as file:
         np.savez(file, **kept)
-    with pytest.raises(ValueError, match="has format 1 and this version resumes format 5: remove the file"):
+    with pytest.raises(ValueError, match="has format 1 and this version resumes format 6: remove the file"):
         fit(small_model, two_clusters, **call)
     path.write_bytes(b"garbage")
     with pytest.raises(ValueError, match="is not a checkpoint"):

@@ -76,12 +76,12 @@ jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=numb
 import zoo
 from inference import fit
 mine = slice(0, 1800) if number == 0 else slice(1800, None)
+given_x = x
 x, weight = x[mine], weight[mine]
 refused = {}
 for name, own in {
     "gibbs": {"method": "gibbs"},
     "batch_size": {"batch_size": 100},
-    "checkpoint": {"checkpoint": "run.npz"},
     "init": {"init": {"responsibilities": np.ones((len(x), 8)) / 8}},
 }.items():
     try:
@@ -90,8 +90,32 @@ for name, own in {
         refused[name] = str(error)
 moved = fit(zoo.Mixture(**model), x, moves=("merge", "birth"), num_samples=3, max_iterations=100)
 tree = fit(zoo.Mixture(**model), x, sample_weight=weight, **call)
+from inference.driver import ascent
+asked = iter(range(1000))
+class Cut(ascent.Interrupt):
+    requested = property(lambda self: number == 1 and next(asked) > 1)  # one process alone is told to stop
+path, other = sys.argv[3], {**call, "max_iterations": call["max_iterations"] + 1}
+def attempt(**own):
+    try:
+        return fit(zoo.Mixture(**model), x, sample_weight=weight, checkpoint=path, **own)
+    except ValueError as error:
+        return str(error)
+ascent.Interrupt, interrupt = Cut, ascent.Interrupt
+part = attempt(**call)
+ascent.Interrupt = interrupt
+refused_checkpoint = attempt(**other)
+if number == 1:
+    x = x + 1e-9
+refused_rows = attempt(**call)
+x = given_x[mine]
+resumed = attempt(**call)
+checkpoints = {
+    "part": part.attrs["stop_reason"], "refused": [refused_checkpoint, refused_rows],
+    "resumed": resumed["trace"]["objective"].to_numpy().tolist(),
+}
 moved = moved["trace"]["objective"].to_numpy().tolist()
 found = {"refused": refused, "moved": moved, "objective": tree["trace"]["objective"].to_numpy().tolist()}
+found |= {"checkpoints": checkpoints}
 found |= {"rows": tree["posterior"].sizes["observation"]}
 print(json.dumps(found | {"num_occupied": int(tree["variational"]["num_occupied"])}))
 """
@@ -122,12 +146,16 @@ def test_two_devices_give_the_bound_of_one():
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_bound_of_one():
+def test_two_processes_give_the_bound_of_one(tmp_path):
     """Each holds rows of its own, of different number; the prior and the start are those of all rows."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
-    with run(ONE_OF_TWO_PROCESSES, "0", port) as one, run(ONE_OF_TWO_PROCESSES, "1", port) as other:
+    path = str(tmp_path / "run")  # which only the first writes and reads
+    with (
+        run(ONE_OF_TWO_PROCESSES, "0", port, path) as one,
+        run(ONE_OF_TWO_PROCESSES, "1", port, str(tmp_path / "of the other" / "run")) as other,
+    ):
         first, second = map(answer, (one, other))
     given = {}
     exec(DATA, given)
@@ -137,7 +165,14 @@ def test_two_processes_give_the_bound_of_one():
     assert first["moved"] == second["moved"]
     refused = first["refused"]
     assert refused["gibbs"] == "method 'gibbs' of mixture runs in one process; this one is one of 2"
-    assert all(f"{name} " in refused[name] for name in ("batch_size", "checkpoint", "init"))
+    assert all(f"{name} " in refused[name] for name in ("batch_size", "init"))
+    for own in (first, second):
+        checkpoints = own["checkpoints"]
+        assert checkpoints["part"] == "interrupted"
+        assert checkpoints["resumed"] == first["objective"]
+        assert "what differs: max_iterations: " in checkpoints["refused"][0]
+        assert "what differs: data.x: " in checkpoints["refused"][1]
+    assert os.listdir(tmp_path) == ["run"]
     assert (first["rows"], second["rows"]) == (1800, 3201)
     assert first["num_occupied"] == second["num_occupied"]
 
