@@ -130,8 +130,11 @@ def ascend(
     if to_come := int(-np.min(progress.iteration, initial=0)):
         restarts, _ = run_chunk(restarts, keys, (to_come, 0, *bounds[1:]), model, data)
     chunk = ChunkLength()
+    interrupted = False  # in any process
     with Interrupt() as interrupt, open_bar(max_iterations, int(np.asarray(progress.iteration).max())) as bar:
-        while _steps_left(restarts, max_iterations) and not any_process(interrupt.requested):
+        while _steps_left(restarts, max_iterations):
+            if interrupted := any_process(interrupt.requested):
+                break
             before = np.asarray(restarts.progress.iteration)
             limit = min(agreed(chunk.length), _steps_left(restarts, max_iterations))
             if shrink is not None:
@@ -155,7 +158,7 @@ def ascend(
     checkpoint.save(restarts.state, stored(restarts.progress, history))
     if not history:
         raise KeyboardInterrupt("interrupted before the first step was complete")
-    return best_run(restarts.state, restarts.progress, history.arrays(), interrupt.requested)
+    return best_run(restarts.state, restarts.progress, history.arrays(), interrupted)
 
 
 def _steps_left(restarts: _Restarts, max_iterations: int) -> int:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ from inference.inputs.tables import (
 )
 from inference.methods import method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
-from inference.numerics.devices import exchanged, resolved_num_devices
+from inference.numerics.devices import exchanged, of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
@@ -168,7 +169,7 @@ def read_call(
     _check_start(init, model, arrays)
     strategy, variables = read_init(init, chosen, settings)
     if checkpoint is not None:
-        check_writable(checkpoint)
+        of_first_process(partial(check_writable, checkpoint))
     with in_precision(dtype):
         key = key_of(seed)
         _check_not_traced(key, "it is being traced")

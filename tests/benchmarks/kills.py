@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -219,21 +220,26 @@ def main():
         _record()
 
 
+def _result(case):
+    """The figures of a case, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        differ, left, halves, progress = killed_and_compared(case, KILLS, folder)
+    result = {
+        "kills": KILLS,
+        "numbers_that_differ": len(differ),
+        "files_left": len(left),
+        "kills_that_left_half_a_file": halves,
+        "steps_saved_before_each_kill": progress,
+    }
+    print(case, result, differ, left, flush=True)
+    return result
+
+
 def _record():
     from tests.recording import write_record
 
-    results = {}
-    for case in CASES:
-        with tempfile.TemporaryDirectory() as folder:
-            differ, left, halves, progress = killed_and_compared(case, KILLS, folder)
-        results[case] = {
-            "kills": KILLS,
-            "numbers_that_differ": len(differ),
-            "files_left": len(left),
-            "kills_that_left_half_a_file": halves,
-            "steps_saved_before_each_kill": progress,
-        }
-        print(case, results[case], differ, left, flush=True)
+    with ThreadPoolExecutor(len(CASES)) as pool:  # the processes wait and start most of the time
+        results = dict(zip(CASES, pool.map(_result, CASES), strict=True))
     total = {
         "kills": KILLS * len(CASES),
         "identical_results": sum(not result["numbers_that_differ"] for result in results.values()),

@@ -23,7 +23,7 @@ centres = rng.normal(size=(5, 2)) * 4
 x = centres[rng.integers(5, size=5001)] + rng.normal(size=(5001, 2))
 weight = rng.uniform(size=5001)
 model = {"num_components": 8, "weight_prior": "stick_breaking"}
-call = {"max_iterations": 20, "tolerance": 0, "num_samples": 3}
+call = {"max_iterations": 20, "tolerance": 0, "num_samples": 3, "num_restarts": 1}
 """
 
 TWO_DEVICES = """

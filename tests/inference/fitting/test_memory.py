@@ -1,0 +1,140 @@
+"""Runs that cannot fit into memory are refused before they start; what runs out later is one MemoryError."""
+
+import math
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import zoo
+from inference import fit
+from inference.fitting import in_memory, memory
+from inference.fitting.memory import one_memory_error
+from zoo import checks
+from zoo.checks import machine_memory, memory_in_words
+
+ROWS = np.random.default_rng(0).normal(size=(60, 3))
+COUNTS = np.ones((20, 5), int) + np.eye(20, 5, dtype=int)
+
+#: Model, data, the call, the bytes that what is too large takes at least, and words of the remedy.
+TOO_LARGE = {
+    "draws of gibbs": (
+        zoo.Mixture(num_components=3), ROWS, {"method": "gibbs", "num_samples": 10**9},
+        4e9 * 8 * 3 * (3 + 9 + 1), "num_samples, with a larger thinning",
+    ),
+    "draws of nuts": (
+        zoo.Mixture(num_components=3), ROWS, {"method": "nuts", "num_samples": 10**9, "num_chains": 1},
+        1e9 * 8 * 3 * (3 + 6), "num_samples, with a larger thinning",
+    ),
+    "draws of vb": (
+        zoo.Mixture(num_components=30), ROWS, {"method": "vb", "num_samples": 10**9},
+        1e9 * 8 * 30 * (3 + 9), r"rows in batches \(batch_size\)",
+    ),
+    "draws of topics": (
+        zoo.LDA(num_topics=2), COUNTS, {"method": "vb", "num_samples": 10**10},
+        1e10 * 8 * 2 * 5, "num_samples",
+    ),
+    "starts": (
+        zoo.Mixture(num_components=50), ROWS, {"method": "em", "num_restarts": 10**7},
+        1e7 * 8 * 50 * (1 + 3 + 9), "num_restarts",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_a_run_that_cannot_fit_is_refused_before_it_is_compiled(case, monkeypatch):
+    model, data, call, least, remedy = TOO_LARGE[case]
+    monkeypatch.setattr(memory, "machine_memory", lambda: 32 * 2.0**30)
+    for loop in ("ascend", "sample"):
+        monkeypatch.setattr(in_memory, loop, lambda *args, **settings: pytest.fail("was started"))
+    words = rf"this run needs at least .*, and there are 32\.00 GiB: .*{remedy}"
+    with pytest.raises(ValueError, match=words) as it:
+        fit(model, data, **call)
+    told = float(re.search(r"at least ([0-9.]+) GiB", str(it.value))[1])
+    assert least / 2**30 <= told + 0.01 < 20 * least / 2**30
+
+
+def test_a_run_that_fits_is_not_refused(monkeypatch):
+    """Neither by sizes nor by the generous guess that comes before them."""
+    started = []
+
+    def start(*args, **settings):
+        started.append(settings)
+        raise InterruptedError
+
+    for loop in ("ascend", "sample"):
+        monkeypatch.setattr(in_memory, loop, start)
+    for share in (memory.SHARE, 0.0):
+        monkeypatch.setattr(memory, "SHARE", share)
+        for call in ({"method": "vb"}, {"method": "em"}, {"method": "gibbs", "num_warmup": 2}):
+            with pytest.raises(InterruptedError):
+                fit(zoo.Mixture(num_components=2), ROWS, num_samples=5, **call)
+    assert len(started) == 6
+
+
+def test_the_generous_guess_is_above_the_sizes(monkeypatch):
+    """Else a run would be let through that does not fit."""
+    monkeypatch.setattr(memory, "machine_memory", lambda: 32 * 2.0**30)
+    found = []
+
+    def both(request, *, starts, num_draws, sizes):
+        exact = sum(map(memory._num_bytes, sizes().values()))
+        found.append((memory._generous(request, starts, num_draws), exact))
+        raise InterruptedError
+
+    monkeypatch.setattr(in_memory, "check_memory", both)
+    for model, data, call, *_ in TOO_LARGE.values():
+        with pytest.raises(InterruptedError):
+            fit(model, data, **call)
+    assert len(found) == len(TOO_LARGE)
+    assert all(generous >= exact for generous, exact in found)
+
+
+@pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
+def test_memory_that_runs_out_later_is_one_error(monkeypatch):
+    """NumPy's and XLA's own errors, from where they are raised."""
+    call = {"method": "gibbs", "num_warmup": 2, "num_chains": 2, "num_samples": 4}
+
+    def of_numpy(*args, **settings):
+        return np.zeros(10**15)
+
+    def of_xla(*args, **settings):
+        return jnp.zeros(2**48)
+
+    for allocate, words in ((of_numpy, "Unable to allocate"), (of_xla, "RESOURCE_EXHAUSTED")):
+        monkeypatch.setattr(in_memory, "sample", allocate)
+        message = f"^mixture by gibbs ran out of memory .*{words}.*: take fewer"
+        with pytest.raises(MemoryError, match=message) as it:
+            fit(zoo.Mixture(num_components=2), ROWS, **call)
+        assert "\n" not in str(it.value)
+
+
+def test_other_errors_of_xla_pass():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL: mine"), one_memory_error(None):
+        raise jax.errors.JaxRuntimeError("INTERNAL: mine")
+
+
+def test_the_memory_of_the_machine_is_the_least_limit(monkeypatch, tmp_path):
+    assert 2**28 < machine_memory() < 2**50
+    limit = tmp_path / "memory.max"
+    for content, least in (("max\n", machine_memory()), ("123456789\n", 123456789)):
+        limit.write_text(content)
+        monkeypatch.setattr(checks, "_GROUP_LIMITS", (str(limit),))
+        assert machine_memory() == least
+    program = "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, -1))\n"
+    program += "from zoo.checks import machine_memory; print(machine_memory())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == str(3 * 2**30), done.stderr
+    monkeypatch.setattr(checks, "resource", None)
+    monkeypatch.setattr(checks, "_GROUP_LIMITS", ())
+    monkeypatch.delattr(checks.os, "sysconf")
+    assert machine_memory() == math.inf
+
+
+def test_bytes_in_words():
+    words = [memory_in_words(size) for size in (2**20, 2**30, 1.5 * 2**40)]
+    assert words == ["1.0 MiB", "1.00 GiB", "1536.00 GiB"]
