@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
     from inference.prediction import log_density as log_density
     from inference.prediction import predict as predict
     from inference.prediction import transform as transform
+    from inference.processes import join_processes as join_processes
     from inference.program_cache import compile_cache as compile_cache
     from inference.results.files import load as load
     from inference.results.files import model_of as model_of
@@ -43,6 +44,7 @@ _PUBLIC = {
     "log_density": "prediction",
     "extend": "extension",
     "guide": "prediction",
+    "join_processes": "processes",
     "save": "results.files",
     "load": "results.files",
     "choose_components_and_latents": "diagnostics.model_size",

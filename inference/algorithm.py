@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from zoo.columns import Columns
@@ -486,6 +487,11 @@ class FitRequest:
     checkpoint: Any
     origin: tuple | None = None
     original: Any = None
+
+    @property
+    def spreads_rows(self) -> bool:
+        """Whether each of several processes holds rows of its own; those of a sampler all hold every row."""
+        return jax.process_count() > 1 and not isinstance(self.method, Sampler)
 
     @property
     def work(self) -> tuple[float, float]:

@@ -20,8 +20,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
+from inference.processes import gathered
 from inference.program_cache import compile_cache_by_environment
 from zoo.checks import check_counts, check_scale, column_moments, warn
 from zoo.model import Model
@@ -135,7 +135,7 @@ def moved(request: Any) -> Any:
     """
     single = request.dtype == "float32" and not getattr(request.method, "is_double", False)
     origin = request.model.origin(*request.data, always=single)
-    if jax.process_count() > 1:
+    if request.spreads_rows:
         origin = _common(origin, single)
     if _has_one_block(request):
         origin = (None,) * len(request.data)
@@ -217,9 +217,8 @@ def _common(origin: tuple, single: bool) -> tuple:
     """
     if not single:
         return (None,) * len(origin)
-    with in_precision("float64"):
-        share = multihost_utils.broadcast_one_to_all
-        return tuple(None if at is None else np.asarray(share(np.asarray(at))) for at in origin)
+    first = gathered(**{str(i): at for i, at in enumerate(origin) if at is not None})[0]
+    return tuple(first.get(str(i)) for i in range(len(origin)))
 
 
 def _has_one_block(request: Any) -> bool:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 #: A module imports from its own room or from rooms in earlier strings.
 LAYERS = (
     "zoo",
-    "program_cache",
+    "program_cache processes",
     "algorithm precision",
     "numerics",
     "inputs results",
@@ -27,7 +27,7 @@ LAYERS = (
     "topics",
     "diagnostics",
     "plots",
-    "report estimators gibbs",
+    "report estimators gibbs launch",
 )
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms.split()}
 

@@ -38,7 +38,7 @@ from inference.driver.progress import (
     tolerated_fall,
 )
 from inference.numerics.compiled import compiled
-from inference.numerics.devices import agreed, any_process
+from inference.processes import agreed, any_process
 
 __all__ = ["ascend"]
 

@@ -8,6 +8,11 @@ and Ctrl-C. The key of iteration i of chain r is ``fold_in(fold_in(key, r), i)``
 A run may go on until its draws are believed: after every ``num_samples`` draws they are looked at, and two
 looks in a row that pass end it. What is drawn does not depend on the looks, so that such a run is resumed as
 any other; a limit in seconds decides at which look it stops and nothing else.
+
+Several processes share the chains: each runs its own, one after another, by the program of
+``chain_method="sequential"`` in one process with other bounds of its loop over chains, so that every chain is
+the same bit for bit. What is recorded of a chunk is exchanged, so that all see the same and decide alike;
+states and draws are, where they are saved, looked at or concluded from.
 """
 
 import time
@@ -26,6 +31,7 @@ from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
+from inference.processes import agreed, any_process, gathered_leaves, share_of
 
 __all__ = ["sample"]
 
@@ -104,40 +110,52 @@ def sample(
     done = 0 if stored is None else int(stored["done"])
     draw_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, block)))
-    run_chunk = _chunk_of(chain_method, num_chains)
+    own = share_of(num_chains)  # all of them where there is one process
+    several = own != slice(0, num_chains)
+    run_chunk = _chunk_of(chain_method, num_chains, own)
     chunk, reason, longest = ChunkLength(), "completed", CHUNK_CAPACITY
 
+    def draws_of_all(count: int) -> Any:
+        first = jax.tree.map(lambda leaf: leaf[:, :count], kept)
+        return gathered_leaves(first, own) if several else first
+
     def save() -> None:
-        arrays = {f"draw_{i}": leaf[:, : _num_draws(done)] for i, leaf in enumerate(jax.tree.leaves(kept))}
+        leaves = jax.tree.leaves(draws_of_all(_num_draws(done)))
+        arrays = {f"draw_{i}": leaf for i, leaf in enumerate(leaves)}
         trace = {f"trace_{name}": values for name, values in _joined(chunks).items()}
         arrays |= trace | {"done": np.asarray(done)}
         if look is not None:
             seconds = np.asarray(spent + time.monotonic() - begun)
             arrays |= {"looks": np.reshape(looks, (-1, 3)), "seconds": seconds}
-        checkpoint.save(states, arrays)
+        checkpoint.save(gathered_leaves(states, own) if several else states, arrays)
+
+    def resized(states: Any, full: bool) -> Any:
+        return resize(gathered_leaves(states, own) if several else states, model, full)
 
     def _num_draws(sweeps: int) -> int:
         return _draws_after(sweeps, num_warmup, thinning)
 
     with Interrupt() as interrupt, open_bar(total, done) as bar:
         while done < total and not _believed(looks):
-            if interrupt.requested and (chunks or done):
+            if any_process(interrupt.requested) and (chunks or done):
                 reason = "interrupted"
                 break
             # a chunk ends where warm-up does, and where the draws are looked at
             next_look = num_warmup + (_num_draws(done) // block + 1) * block * thinning
             stop = num_warmup if done < num_warmup else min(total, next_look)
-            limit, longest = min(chunk.length, stop - done, longest), CHUNK_CAPACITY
+            limit, longest = min(agreed(chunk.length), stop - done, longest), CHUNK_CAPACITY
             if done >= num_warmup:
                 limit = min(limit, (_num_draws(done) + capacity + 1) * thinning + num_warmup - 1 - done)
             with chunk:
                 new_states, infos, draws = run_chunk(
-                    (step, position, capacity), states, keys, done, limit, num_warmup, thinning, model, data
+                    (step, position, capacity), states, keys, (own.start, own.stop), done, limit, num_warmup, thinning, model, data
                 )
                 infos = {name: np.asarray(value)[:, :limit] for name, value in infos._asdict().items()}
+            if several:
+                infos = gathered_leaves(infos, own)
             if resize is not None and (full := infos["full"].any(axis=0)).any():
                 if full[0]:
-                    states = resize(states, model, True)
+                    states = resized(states, True)
                 else:
                     longest = int(full.argmax())  # sweeps before the one that ran out of slots
                 continue
@@ -156,29 +174,32 @@ def sample(
             chunks.append(infos)
             states, done = new_states, done + limit
             if resize is not None and done == num_warmup:
-                states = resize(states, model, False)
+                states = resized(states, False)
             bar.update(limit)
             is_look = look is not None and after > before and after % block == 0
             if is_look and done == num_warmup + after * thinning:
-                so_far = jax.tree.map(lambda leaf, n=after: leaf[:, :n], kept)
-                passed, r_hat = look(so_far, _joined(chunks), done)
+                passed, r_hat = look(draws_of_all(after), _joined(chunks), done)
                 looks.append((after, float(passed), r_hat))
             if not getattr(bar, "disable", False):
+                status = None if several else status  # of draws, which are not exchanged for it
                 bar.set_postfix_str(
                     _phase(done, num_warmup, infos, kept, after, chunks, looks, status), refresh=False
                 )
-            if checkpoint.is_due() or done == num_warmup:
+            if any_process(checkpoint.is_due()) or (done == num_warmup and checkpoint.path is not None):
                 save()
-            if is_look and max_seconds is not None and spent + time.monotonic() - begun > max_seconds:
-                break
-    save()
+            if is_look and max_seconds is not None:
+                if agreed(spent + time.monotonic() - begun > max_seconds):
+                    break
+    if checkpoint.path is not None:
+        save()
     if not chunks:
         raise FloatingPointError(reason)
     trace, num_draws = _joined(chunks), _num_draws(done)
     if num_draws == 0:  # stopped in warm-up: what there is is the state reached
+        states = gathered_leaves(states, own) if several else states
         reached = jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], _over_chains(position, model)(states))
         return ChainsRun(reached, trace, f"{reason} in warm-up", done)
-    draws = jax.tree.map(lambda leaf: leaf[:, :num_draws], kept)
+    draws = draws_of_all(num_draws)
     return ChainsRun(draws, trace, reason, done, None if look is None else np.reshape(looks, (-1, 3)))
 
 
@@ -262,6 +283,7 @@ def _chunk(
     functions: tuple[Callable, Callable, int],
     states: Any,
     keys: Array,
+    own: tuple[Array, Array],
     done: Array,
     limit: Array,
     num_warmup: Array,
@@ -269,7 +291,7 @@ def _chunk(
     model: Any,
     data: tuple,
 ) -> tuple[Any, Any, Any]:
-    """Run ``limit`` sweeps of every chain.
+    """Run ``limit`` sweeps of every chain, or where chains run in turn of those from own[0] to own[1].
 
     Returns states, infos (num_chains, CHUNK_CAPACITY) and draws (num_chains, capacity, ...).
     """
@@ -277,8 +299,10 @@ def _chunk(
     step = jax.jit(step)  # so that it is traced once, not once for its shapes and once for its body
 
     def sweep(iteration: Array, states: Any) -> tuple[Any, Any]:
-        every = over(lambda args: step(jax.random.fold_in(args[0], iteration), args[1], model, *data))
-        return every((keys, states))
+        def one(key: Array, state: Any) -> tuple[Any, Any]:
+            return step(jax.random.fold_in(key, iteration), state, model, *data)
+
+        return over(one, keys, states, own)
 
     def body(carry: tuple) -> tuple:
         states, infos, draws, count = carry
@@ -304,11 +328,24 @@ def _over_chains(position: Callable, model: Any) -> Callable:
     return jax.vmap(lambda state: position(state, model))
 
 
-def _one_by_one(function: Callable) -> Callable:
-    return partial(jax.lax.map, function)
+def _side_by_side(one: Callable, keys: Array, states: Any, own: tuple[Array, Array]) -> tuple[Any, Any]:
+    return jax.vmap(one)(keys, states)
 
 
-_vectorized = compiled(partial(_chunk, jax.vmap), repeats=True, static_argnums=0)
+def _one_by_one(one: Callable, keys: Array, states: Any, own: tuple[Array, Array]) -> tuple[Any, Any]:
+    """States and infos; the bounds are arguments, so that the program does not know how many chains run."""
+    begin, end = own
+    info_shapes = jax.eval_shape(one, keys[0], jax.tree.map(lambda leaf: leaf[0], states))[1]
+    infos = jax.tree.map(lambda s: jnp.zeros((keys.shape[0], *s.shape), s.dtype), info_shapes)
+
+    def body(number: Array, carry: tuple) -> tuple:
+        state = jax.tree.map(lambda leaf: leaf[number], carry[0])
+        return jax.tree.map(lambda leaf, new: leaf.at[number].set(new), carry, one(keys[number], state))
+
+    return jax.lax.fori_loop(begin, end, body, (states, infos))
+
+
+_vectorized = compiled(partial(_chunk, _side_by_side), repeats=True, static_argnums=0)
 _sequential = compiled(partial(_chunk, _one_by_one), repeats=True, static_argnums=0)
 
 
@@ -318,7 +355,7 @@ def _parallel(functions: tuple, states: Any, keys: Array, *rest: Any) -> Any:
     mesh = Mesh(np.array(jax.devices()), ("chain",))
     split, whole = PartitionSpec("chain"), PartitionSpec()
     return jax.shard_map(
-        partial(_chunk, jax.vmap, functions),
+        partial(_chunk, _side_by_side, functions),
         mesh=mesh,
         in_specs=(split, split, *[whole] * len(rest)),
         out_specs=split,
@@ -326,7 +363,7 @@ def _parallel(functions: tuple, states: Any, keys: Array, *rest: Any) -> Any:
     )(states, keys, *rest)
 
 
-def _chunk_of(chain_method: str, num_chains: int) -> Callable:
+def _chunk_of(chain_method: str, num_chains: int, own: slice) -> Callable:
     if chain_method == "parallel":
         if num_chains % len(jax.devices()):
             raise ValueError(

@@ -29,6 +29,7 @@ from inference.algorithm import (
     SamplerSettings,
     model_name,
 )
+from inference.fitting.agreement import check_agreement
 from inference.inputs.streams import CountStream, RowStream, check_complete_batch, is_chunked
 from inference.inputs.tables import (
     as_arrays,
@@ -41,10 +42,11 @@ from inference.inputs.tables import (
 )
 from inference.methods import method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
-from inference.numerics.devices import exchanged, of_first_process, resolved_num_devices
+from inference.numerics.devices import of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
+from inference.processes import exchanged, first_only, refuse_unjoined
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from zoo.checks import (
@@ -108,6 +110,7 @@ def read_call(
     for argument, value in traced.items():
         _check_not_traced(value, f"{argument} holds a traced array")
     _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
+    refuse_unjoined()
     name = model.methods[0] if isinstance(method, str) and method == "auto" else method
     chosen = method_of(model, name)
     check_parts(model, data, weighted=methods_with_weights)
@@ -126,6 +129,8 @@ def read_call(
         in_batches=_passes_in_batches(data, batch_size),
         has_weight=sample_weight is not None,
         has_variables=isinstance(init, Mapping) and not isinstance(init, xr.DataTree),
+        num_chains=settings["num_chains"],
+        chain_method=settings["chain_method"],
     )
     stream, weight = None, None
     if call.in_batches:
@@ -139,7 +144,10 @@ def read_call(
     else:
         arrays, coords = as_arrays(model, data)
     check_scales(model, arrays, coords, dtype)
-    of_all_processes = arrays if jax.process_count() == 1 else tuple(map(exchanged, arrays))
+    if jax.process_count() > 1:
+        _refuse(call._replace(data=arrays))
+    spreads_rows = jax.process_count() > 1 and not isinstance(chosen, Sampler)
+    of_all_processes = tuple(map(exchanged, arrays)) if spreads_rows else arrays
     if isinstance(init, xr.DataTree):
         model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes)
@@ -153,11 +161,15 @@ def read_call(
     model.check_precision(dtype, *of_all_processes)
     if method == "auto" and stream is None:
         name, chosen = _suitable(model, of_all_processes, init)
+        if spreads_rows and isinstance(chosen, Sampler):
+            raise ValueError(f"over several processes name the sampler, method={name!r}, in place of 'auto'")
     options, num_devices = _options(chosen, name, options)
     drops_starts = False
     if num_restarts is None and init is None and stream is None and num_devices * jax.process_count() == 1:
         num_restarts = chosen.restarts(model, arrays, **options) if isinstance(chosen, Ascent) else 1
         drops_starts = num_restarts > 1 and chosen.drops_starts
+    if jax.process_count() > 1:
+        settings["chain_method"] = "sequential"  # whose chains are the same however many run in a process
     settings = _settings(chosen, num_restarts=num_restarts or 1, drops_starts=drops_starts, **settings)
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)
@@ -174,7 +186,7 @@ def read_call(
         key = key_of(seed)
         _check_not_traced(key, "it is being traced")
         words = np.asarray(jax.random.key_data(key)).tolist()
-    return FitRequest(
+    request = FitRequest(
         model=model,
         data=arrays,
         coords=coords,
@@ -197,6 +209,8 @@ def read_call(
         show_progress=_is_interactive() if progress is None else progress,
         checkpoint=checkpoint,
     )
+    check_agreement(request)
+    return request
 
 
 def _check_not_traced(value: Any, found: str) -> None:
@@ -502,6 +516,8 @@ class _Call(NamedTuple):
     has_variables: bool  # given as a dict, per row
     data: tuple = ()
     num_devices: int = 1
+    num_chains: int = 1
+    chain_method: str = "vectorized"
 
     def holds(self, kind: type) -> bool:
         return any(isinstance(part, kind) for part in self.data)
@@ -526,17 +542,31 @@ def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
         remedy = f"use method={takers[0]!r}" if takers else "leave it out"
         yield True, f"{who} does not take sample_weight: {remedy}"
     yield has_weight and bool(call.options.get("moves")), f"{who} with moves does not take sample_weight"
-    if (processes := jax.process_count()) > 1:
-        this = f"this one is one of {processes}"
-        one = f"goes with one process, and this is one of {processes}"
-        yield lacks("devices"), f"{who} runs in one process; {this}"
-        yield in_batches, f"batch_size {one}: the processes would have to pass over as many batches each"
-        yield call.has_variables, f"init with variables per row {one}: each process holds rows of its own"
-        yield of_documents, f"documents lie in one process, on one device or several; {this}"
+    if jax.process_count() > 1:
+        yield from _refusals_of_processes(call, who)
     if call.num_devices > 1:
         got = f"lie on one device; got num_devices={call.num_devices}"
         yield in_batches and of_documents, f"documents in batches {got}"
         yield call.holds(SparseCounts) and not of_documents, f"sparse counts {got}"
+
+
+def _refusals_of_processes(call: _Call, who: str) -> Iterator[tuple[bool, str]]:
+    """Reasons to refuse a call of one of several processes."""
+    processes = jax.process_count()
+    this = f"this one is one of {processes}"
+    one = f"goes with one process, and this is one of {processes}"
+    if isinstance(call.method, Sampler):
+        fewer = call.num_chains < processes
+        yield fewer, f"num_chains must be at least {processes}, one for each process; got {call.num_chains}"
+        yield (
+            call.chain_method == "parallel",
+            f"chain_method='parallel' {one}: every process runs its chains one after another",
+        )
+        return
+    yield call.lacks("devices"), f"{who} runs in one process; {this}"
+    yield call.in_batches, f"batch_size {one}: the processes would have to pass over as many batches each"
+    yield call.has_variables, f"init with variables per row {one}: each process holds rows of its own"
+    yield not call.lacks("documents"), f"documents lie in one process, on one device or several; {this}"
 
 
 def _refuse(call: _Call) -> None:

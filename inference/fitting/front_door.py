@@ -21,6 +21,7 @@ from inference.numerics.atomic_files import held_alone
 from inference.numerics.compiled import for_work
 from inference.numerics.devices import of_first_process
 from inference.precision import in_precision, moved
+from inference.processes import among_processes
 from inference.results.build import build_tree
 from zoo.checks import warn
 from zoo.model import Model
@@ -28,6 +29,7 @@ from zoo.model import Model
 __all__ = ["fit"]
 
 
+@among_processes()
 def fit(
     model: Model,
     *data: Any,

@@ -27,20 +27,15 @@ from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
 from inference.driver.host import start_each
+from inference.fitting.agreement import combined
 from inference.fitting.memory import check_memory
 from inference.fitting.verdict import five_small_gains
-from inference.numerics.devices import (
-    deal_out,
-    exchanged,
-    of_all_processes,
-    on_all_devices,
-    on_one_device,
-    over_processes,
-)
+from inference.numerics.devices import deal_out, on_all_devices, on_one_device
 from inference.numerics.host_keys import run_keys
 from inference.numerics.programs import latent_sites
 from inference.numerics.weighted_rows import Rows, draws_of_rows_limit, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
+from inference.processes import exchanged, over_processes
 from inference.results.build import build_tree
 from inference.results.files import versions
 from inference.results.groups import ROW_DIMS
@@ -146,7 +141,7 @@ class _WholePlan:
 
     def _fitted(self, run: Any, outcome: Outcome) -> Fitted:
         # each of several processes holds but some of the rows
-        outcome = with_arrays(outcome, run, self.model, holds_rows=jax.process_count() == 1)
+        outcome = with_arrays(outcome, run, self.model, holds_rows=not self.request.spreads_rows)
         return Fitted(run, outcome, self.request.data, self.request.sample_weight)
 
 
@@ -379,10 +374,7 @@ def aspects_of(request: FitRequest) -> dict[str, str]:
         versions=versions(),
         jax={name: jax.config.values.get(name) for name in JAX_SETTINGS},
     )
-    if jax.process_count() > 1:  # each holds rows of its own
-        own = {name: value for name, value in aspects.items() if name.startswith(("data.", "sample_weight"))}
-        aspects |= {name: of_all_processes(value[:100]) for name, value in sorted(own.items())}
-    return aspects
+    return combined(aspects) if jax.process_count() > 1 else aspects  # each holds rows of its own
 
 
 def start_of(

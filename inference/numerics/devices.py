@@ -14,27 +14,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from inference.numerics.weighted_rows import RowShards
+from inference.processes import gathered
 
 __all__ = [
-    "agreed",
-    "any_process",
     "deal_out",
-    "exchanged",
-    "of_all_processes",
     "of_first_process",
     "on_all_devices",
     "on_one_device",
-    "over_processes",
     "resolved_num_devices",
     "spread",
 ]
-
-EXCHANGED_ROWS = 100_000  # of all processes together
-
 
 def resolved_num_devices(num_devices: Any) -> int:
     """The number of devices that a fit uses; None means one, or all of them over several processes.
@@ -67,7 +59,7 @@ def deal_out(x: np.ndarray, weight: np.ndarray, num_devices: int) -> RowShards:
     local = num_devices // jax.process_count()
     share = -(-x.shape[0] // local)
     if jax.process_count() > 1:
-        share = int(np.max(multihost_utils.process_allgather(np.asarray(share))))
+        share = max(int(part["share"]) for part in gathered(share=share))
     padding = share * local - x.shape[0]
     x = np.concatenate([x, np.broadcast_to(x[:1], (padding, *x.shape[1:]))])  # real rows: finite everywhere
     weight = np.pad(weight, (0, padding))
@@ -98,25 +90,6 @@ def on_one_device(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), tree)
 
 
-def exchanged(x: np.ndarray) -> np.ndarray:
-    """Rows of all processes, the same in each: all of them in order, or evenly spaced ones of each."""
-    if jax.process_count() == 1:
-        return x
-    most = EXCHANGED_ROWS // jax.process_count()
-    mine = x if x.shape[0] <= most else x[np.linspace(0, x.shape[0] - 1, most).astype(int)]
-    counts = multihost_utils.process_allgather(np.asarray(mine.shape[0])).ravel()
-    padded = np.pad(mine, ((0, int(counts.max()) - mine.shape[0]), (0, 0)))
-    gathered = np.asarray(multihost_utils.process_allgather(padded))
-    return np.concatenate([rows[:count] for rows, count in zip(gathered, counts, strict=True)])
-
-
-def agreed(number: int) -> int:
-    """A number that every process takes as the first one has it (numbers that depend on the clock differ)."""
-    if jax.process_count() == 1:
-        return number
-    return int(multihost_utils.broadcast_one_to_all(np.asarray(number)))
-
-
 def of_first_process(answer: Callable[[], bytes | None]) -> bytes | None:
     """What the first of several processes answers, in each of them; the others are not asked.
 
@@ -143,29 +116,6 @@ def of_first_process(answer: Callable[[], bytes | None]) -> bytes | None:
     if kind == 0:
         raise failure if failure is not None else ValueError(received.decode())
     return None if kind == 1 else received
-
-
-def of_all_processes(words: str) -> str:
-    """What each process says, at most 100 letters of ASCII each, joined in their order; the same in all."""
-    if jax.process_count() == 1:
-        return words
-    padded = np.frombuffer(words.encode("ascii").ljust(100), np.uint8)
-    gathered = np.asarray(multihost_utils.process_allgather(padded))
-    return " ".join(row.astype(np.uint8).tobytes().decode("ascii").strip() for row in gathered)
-
-
-def over_processes(number: float) -> float:
-    """The sum of a number over all processes."""
-    if jax.process_count() == 1:
-        return number
-    return float(np.sum(multihost_utils.process_allgather(np.asarray(number))))
-
-
-def any_process(flag: bool) -> bool:
-    """Whether a flag is set in any process."""
-    if jax.process_count() == 1:
-        return flag
-    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
 def _mesh(num_devices: int) -> Mesh:
