@@ -167,6 +167,11 @@ def never(data: tuple) -> bool:
     return False
 
 
+def whole_state(state: Any, rows: slice) -> Any:
+    """The ``own_rows`` of a method whose state holds nothing by row."""
+    return state
+
+
 def one_start(model: Any, data: tuple, **options: Any) -> int:
     """The ``restarts`` of a method that needs no more than its default start."""
     return 1
@@ -256,6 +261,8 @@ class Ascent(Iterative):
 
     Attributes:
         may_fall: whether its objective may fall on the way, so that a fall is no error.
+        own_rows: ``own_rows(state, rows)``, the state with what it holds of each row for those (a slice) that
+            this one of several processes holds; the state itself where it holds nothing by row.
         restarts: ``restarts(model, data, **options)``, how many starts ``num_restarts=None`` means for data
             of this size and the default start.
         drops_starts: whether a start that falls behind the others for good is stopped; for steps whose gains
@@ -267,6 +274,7 @@ class Ascent(Iterative):
     """
 
     may_fall: bool = False
+    own_rows: Callable = whole_state
     restarts: Callable = one_start
     drops_starts: bool = False
     runs_on_host: Callable = never

@@ -120,7 +120,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"the number of processes must be a whole number of at least 1; got {text!r}")
     given.processes = int(text)
     if not Path(given.script).is_file():
-        parser.error(f"there is no script {given.script!r}; python -m inference.launch 2 script.py [arguments]")
+        parser.error(
+            f"there is no script {given.script!r}; python -m inference.launch 2 script.py [arguments]"
+        )
     return given
 
 
@@ -164,8 +166,8 @@ def _watched(processes: list[_Process], received: list[int]) -> int:
         if status < 0:
             how = f"was killed by {signal.Signals(-status).name}"
         print(
-            f"inference.launch: process {culprit.number} of {len(processes)} {how}, and the others were ended; "
-            "start again, and a fit with a checkpoint goes on from there",
+            f"inference.launch: process {culprit.number} of {len(processes)} {how}, and the others were "
+            "ended; start again, and a fit with a checkpoint goes on from there",
             file=sys.stderr,
         )
     return 128 - status if status < 0 else status

@@ -1,4 +1,4 @@
-"""Several processes that share one fit through `jax.distributed`: joining them, and what they tell each other.
+"""Several processes that share one fit through `jax.distributed`: how they join, and what they exchange.
 
 Every process runs the same script. Messages are bytes, so that what arrives is what was sent, bit for bit and
 in any precision. They pass through the collectives of JAX, as the sums of a compiled step do: when a process
@@ -29,6 +29,7 @@ __all__ = [
     "gathered_leaves",
     "join_processes",
     "over_processes",
+    "place_of",
     "refuse_unjoined",
     "share_of",
 ]
@@ -145,8 +146,8 @@ def among_processes() -> Iterator[None]:
         if jax.process_count() == 1 or not any(word in said for word in FAILED):
             raise
         raise ProcessLost(
-            f"process {jax.process_index()} of {jax.process_count()}: another process has ended; start all of "
-            "them again, and a fit with a checkpoint goes on from there"
+            f"process {jax.process_index()} of {jax.process_count()}: another process has ended; start all "
+            "of them again, and a fit with a checkpoint goes on from there"
         ) from None
 
 
@@ -218,6 +219,13 @@ def share_of(count: int) -> slice:
     number = jax.process_index()
     begin = number * each + min(number, more)
     return slice(begin, begin + each + (number < more))
+
+
+def place_of(count: int) -> slice:
+    """Where the rows of this process, so many, stand among those of all processes, in order."""
+    counts = [int(part["count"]) for part in gathered(count=count)]
+    begin = sum(counts[: jax.process_index()])
+    return slice(begin, begin + count)
 
 
 def first_only() -> bool:

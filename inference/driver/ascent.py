@@ -103,7 +103,8 @@ def ascend(
             converged when there is none.
         shrink: of an `Algorithm`: asked every few steps.
         settling_steps: of an `Algorithm`: asked of fresh starts.
-        start_data: what the starts are given instead of ``data`` (which may lie on several devices).
+        start_data: what the starts are given instead of ``data`` (which may lie on several devices); None:
+            starts are made where the data are.
         place: puts states and the model where ``data`` are.
         on_host: whether start and step run on the host instead of compiled.
 
@@ -111,6 +112,8 @@ def ascend(
         FloatingPointError: no restart has a finite objective after its first step.
     """
     begun_with = data if start_data is None else start_data
+    if start_data is None:  # starts are made where the data are
+        keys, variables, model = place((keys, variables, model))
     begin = partial(_start_on_host if on_host else start_each, start)
     layout = layout_of_ascent(num_restarts, max_iterations)._replace(resizes=shrink is not None)
     state, saved = resume(

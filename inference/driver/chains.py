@@ -148,7 +148,16 @@ def sample(
                 limit = min(limit, (_num_draws(done) + capacity + 1) * thinning + num_warmup - 1 - done)
             with chunk:
                 new_states, infos, draws = run_chunk(
-                    (step, position, capacity), states, keys, (own.start, own.stop), done, limit, num_warmup, thinning, model, data
+                    (step, position, capacity),
+                    states,
+                    keys,
+                    (own.start, own.stop),
+                    done,
+                    limit,
+                    num_warmup,
+                    thinning,
+                    model,
+                    data,
                 )
                 infos = {name: np.asarray(value)[:, :limit] for name, value in infos._asdict().items()}
             if several:

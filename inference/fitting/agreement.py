@@ -1,4 +1,4 @@
-"""What several processes that share a fit must have in common: the call, the columns, of a sampler the data."""
+"""What processes that share a fit must have in common: the call, the columns, of a sampler the data."""
 
 import hashlib
 import json

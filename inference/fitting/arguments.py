@@ -129,6 +129,7 @@ def read_call(
         in_batches=_passes_in_batches(data, batch_size),
         has_weight=sample_weight is not None,
         has_variables=isinstance(init, Mapping) and not isinstance(init, xr.DataTree),
+        has_former_fit=isinstance(init, xr.DataTree),
         num_chains=settings["num_chains"],
         chain_method=settings["chain_method"],
     )
@@ -147,7 +148,8 @@ def read_call(
     if jax.process_count() > 1:
         _refuse(call._replace(data=arrays))
     spreads_rows = jax.process_count() > 1 and not isinstance(chosen, Sampler)
-    of_all_processes = tuple(map(exchanged, arrays)) if spreads_rows else arrays
+    exchanges = spreads_rows and "documents" not in chosen.takes  # of documents no default is read off
+    of_all_processes = tuple(map(exchanged, arrays)) if exchanges else arrays
     if isinstance(init, xr.DataTree):
         model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes)
@@ -514,6 +516,7 @@ class _Call(NamedTuple):
     in_batches: bool
     has_weight: bool
     has_variables: bool  # given as a dict, per row
+    has_former_fit: bool
     data: tuple = ()
     num_devices: int = 1
     num_chains: int = 1
@@ -565,8 +568,8 @@ def _refusals_of_processes(call: _Call, who: str) -> Iterator[tuple[bool, str]]:
         return
     yield call.lacks("devices"), f"{who} runs in one process; {this}"
     yield call.in_batches, f"batch_size {one}: the processes would have to pass over as many batches each"
-    yield call.has_variables, f"init with variables per row {one}: each process holds rows of its own"
-    yield not call.lacks("documents"), f"documents lie in one process, on one device or several; {this}"
+    of_rows = call.has_variables or call.has_former_fit
+    yield of_rows, f"init with variables per row {one}: each process holds rows of its own"
 
 
 def _refuse(call: _Call) -> None:

@@ -35,7 +35,7 @@ from inference.numerics.host_keys import run_keys
 from inference.numerics.programs import latent_sites
 from inference.numerics.weighted_rows import Rows, draws_of_rows_limit, row_limit, unweighted, weight_of
 from inference.precision import to_numpy
-from inference.processes import exchanged, over_processes
+from inference.processes import exchanged, over_processes, place_of
 from inference.results.build import build_tree
 from inference.results.files import versions
 from inference.results.groups import ROW_DIMS
@@ -257,6 +257,8 @@ class AscentPlan(_WholePlan):
             **placed,
         )
         state = on_one_device(run.state) if request.num_devices > 1 else run.state
+        if request.spreads_rows and is_ascent:
+            state = method.own_rows(state, place_of(self.data[0].shape[0]))
         keep_rows = keeps_assignments(request, self.model, self.data[0].shape[0], run)
         outcome = method.conclude(
             conclude_key, state, self.model, self.data, num_samples, keep_rows, **request.options
@@ -284,7 +286,8 @@ class AscentPlan(_WholePlan):
         place = partial(on_all_devices, num_devices=num_devices)
         if "documents" in self.request.method.takes:
             dealt = tuple(part.over_devices(num_devices) for part in self.data)
-            return {"data": dealt, "start_data": self.data, "place": place}
+            start = {} if jax.process_count() > 1 else {"start_data": self.data}
+            return {"data": dealt, "place": place} | start
         rows, weight = np.asarray(unweighted(first)), np.asarray(weight_of(first))
         begun_with = self.data
         if jax.process_count() > 1:

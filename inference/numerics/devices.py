@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from inference.numerics.weighted_rows import RowShards
@@ -27,6 +28,7 @@ __all__ = [
     "resolved_num_devices",
     "spread",
 ]
+
 
 def resolved_num_devices(num_devices: Any) -> int:
     """The number of devices that a fit uses; None means one, or all of them over several processes.
@@ -78,11 +80,17 @@ def on_all_devices(tree: Any, num_devices: int) -> Any:
     everywhere = NamedSharding(_mesh(num_devices), PartitionSpec())
 
     def put(leaf: Any) -> jax.Array:
+        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:  # they lie on all devices already
+            return leaf if leaf.is_fully_replicated else jax.jit(_same, out_shardings=everywhere)(leaf)
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf)))
         return jax.make_array_from_process_local_data(everywhere, np.asarray(leaf))
 
     return jax.tree.map(put, tree)
+
+
+def _same(leaf: jax.Array) -> jax.Array:
+    return leaf
 
 
 def on_one_device(tree: Any) -> Any:

@@ -22,6 +22,7 @@ from jax import Array
 from scipy.special import gammaln
 
 from inference.numerics.devices import on_all_devices, spread
+from inference.processes import gathered
 from zoo.sparse import SparseCounts
 
 __all__ = [
@@ -107,21 +108,43 @@ class DocumentBlocks:
     def over_devices(self, num_devices: int) -> Self:
         """The same documents, the blocks in equal shares over devices.
 
+        Several processes each give documents of their own: those of all become the documents of one corpus,
+        the first process's first, with blocks of one size.
+
         Args:
             num_devices: number of shares; the last ones are filled up with empty blocks.
 
         Returns:
             Blocks with an axis over devices before that over blocks.
         """
+        held, begin, blocks, coefficient = self.shape[0], 0, self.blocks, self.log_coefficient
+        most = blocks.word.shape, blocks.owner.shape
+        if jax.process_count() > 1:
+            sizes = gathered(word=most[0], owner=most[1], documents=held, coefficient=coefficient)
+            most = tuple(np.max([part[name] for part in sizes], axis=0) for name in ("word", "owner"))
+            counts = [int(part["documents"]) for part in sizes]
+            begin, held = sum(counts[: jax.process_index()]), sum(counts)
+            coefficient = np.asarray(sum(float(part["coefficient"]) for part in sizes))
+        owner = np.asarray(blocks.owner)
+        owner = np.where(owner < self.shape[0], owner + begin, held).astype(np.int32)
+        local = num_devices // jax.process_count()
+        number = -(-int(most[0][0]) // local) * local
 
-        def deal(leaf: Any, empty: int) -> Array:
-            padding = ((0, -leaf.shape[0] % num_devices), *((0, 0),) * (leaf.ndim - 1))
-            leaf = np.pad(leaf, padding, constant_values=empty)
-            return spread(leaf.reshape(num_devices, -1, *leaf.shape[1:]), num_devices)
+        def deal(leaf: Any, size: tuple, **filling: Any) -> Array:
+            leaf = np.asarray(leaf)
+            rest = [(0, int(whole) - own) for whole, own in zip(size[1:], leaf.shape[1:], strict=True)]
+            leaf = np.pad(leaf, [(0, 0), *rest], **filling)
+            leaf = np.pad(leaf, [(0, number - leaf.shape[0]), *[(0, 0)] * len(rest)], **_constant(filling))
+            return spread(leaf.reshape(local, -1, *leaf.shape[1:]), num_devices)
 
-        empty = DocumentBlock(0, 0, 0, self.shape[0])
-        everywhere = on_all_devices(self.log_coefficient, num_devices)
-        return type(self)(jax.tree.map(deal, self.blocks, empty), everywhere, self.shape)
+        dealt = DocumentBlock(
+            deal(blocks.place, most[0][:2], mode="edge"),
+            deal(blocks.word, most[0]),
+            deal(blocks.count, most[0]),
+            deal(owner, most[1], constant_values=held),
+        )
+        everywhere = on_all_devices(coefficient, num_devices)
+        return type(self)(dealt, everywhere, (held, self.shape[1]))
 
     def fold(self, add: Callable[[Any, DocumentBlock], Any], zeros: Any) -> Any:
         """The sum over all blocks.
@@ -170,6 +193,11 @@ class DocumentBlocks:
             return add_by_word(total, block, block.count, block.rows_of(by_document))
 
         return self.fold(add, jnp.zeros((self.shape[1], by_document.shape[1]), by_document.dtype))
+
+
+def _constant(filling: dict[str, Any]) -> dict[str, Any]:
+    """How whole blocks are filled up: by zeros in place of the last value."""
+    return {} if "mode" in filling else filling
 
 
 class Layout(NamedTuple):

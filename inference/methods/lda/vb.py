@@ -159,6 +159,11 @@ def conclude(
     return Outcome(posterior=as_one_chain(draws), variational=stored, model=learnt)
 
 
+def own_rows(state: LDAVBState, rows: slice) -> LDAVBState:
+    """The state with the parameters of these documents."""
+    return state._replace(doc_concentration=state.doc_concentration[rows])
+
+
 def _check_settled(state: LDAVBState, inner_steps: int, inner_tolerance: float) -> None:
     """Warn of documents that still moved after the most passes that a step may make."""
     if 0 < inner_tolerance < float(state.moved) and int(state.passes) >= inner_steps:
@@ -640,5 +645,6 @@ METHOD = Ascent(
     prepare=prepare,
     check=check,
     may_fall=True,
+    own_rows=own_rows,
     in_batches=in_batches,
 )
