@@ -25,7 +25,7 @@ from inference.processes import LOST_STATUS
 __all__ = ["main"]
 
 LOOPBACK = "127.0.0.1"
-SECONDS_TO_END = 5.0  # between SIGTERM and SIGKILL
+SECONDS_TO_END = 2.0  # for the others to notice; a process may be killed at any time, checkpoints stay whole
 LAST_LINES = 30  # of a failed process that are shown
 PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
@@ -149,8 +149,6 @@ def _watched(processes: list[_Process], received: list[int]) -> int:
     culprits = [one for one in failed if one.process.returncode != LOST_STATUS]
     culprit = (culprits or failed)[0]
     status = culprit.process.returncode
-    for one in processes:
-        one.end(signal.SIGTERM)
     until = time.monotonic() + SECONDS_TO_END
     for one in processes:
         try:

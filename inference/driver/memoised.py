@@ -35,6 +35,7 @@ from inference.driver.progress import (
     tolerated_fall,
 )
 from inference.numerics.compiled import compiled
+from inference.processes import any_process, over_processes
 
 __all__ = ["ascend_in_batches"]
 
@@ -66,6 +67,7 @@ def ascend_in_batches(
     rule: Callable,
     checkpoint: Checkpoint,
     open_bar: Callable,
+    place: Callable = lambda tree: tree,
 ) -> AscentRun:
     """Pass over all batches, on every restart, until the objective stops rising.
 
@@ -86,6 +88,7 @@ def ascend_in_batches(
         rule: whether a restart goes on after a pass, see `inference.driver.progress`.
         checkpoint: where to save and resume.
         open_bar: ``open_bar(total, done)``, a context that is told of passes and shows them.
+        place: puts states, sums and the model where the batches are.
 
     Raises:
         FloatingPointError: no restart has a finite objective after its first pass.
@@ -98,19 +101,22 @@ def ascend_in_batches(
         state = warm_up(keys, restarts.state)
         restarts = restarts._replace(state=state, settled=state)
     nothing = jax.tree.map(jnp.zeros_like, restarts.sums)
+    restarts, model = place((restarts, model))
     progress, history, loop = restored(saved, num_restarts)
     progress = Progress(*map(np.asarray, progress))
     passes, visited = int(progress.iteration.max()), int(loop.get("batches", 0))
-    memo = _restored_memo(loop, nothing)
+    memo, nothing = place((_restored_memo(loop, nothing), nothing))
     slack = tolerated_fall(jax.tree.leaves(restarts.sums)[0].dtype)
 
     def save() -> None:
         checkpoint.save(restarts, stored(progress, history, batches=visited, **_memo_arrays(memo, nothing)))
 
     with Interrupt() as interrupt, open_bar(max_iterations, passes) as bar:
-        while passes < max_iterations and (progress.status == RUNNING).any() and not interrupt.requested:
+        while passes < max_iterations and not any_process(interrupt.requested):
             runs = progress.status == RUNNING
-            running, moves = jnp.asarray(runs), jnp.asarray(runs & (passes > 0))
+            if not runs.any():
+                break
+            running, moves = runs, runs & (passes > 0)
             total_weight = 0.0
             for number, batch in enumerate(stream):
                 total_weight += float(batch.weight.sum())
@@ -127,18 +133,18 @@ def ascend_in_batches(
                 if checkpoint.is_due():
                     jax.block_until_ready(restarts)
                     save()
-                if interrupt.requested:
+                if any_process(interrupt.requested):
                     break
             else:
                 restarts, info, memo = _end_of_pass(memoised, restarts, memo, running, model)
                 infos = {name: np.asarray(value, float)[:, None] for name, value in info._asdict().items()}
-                small_gain = smallest_gain(total_weight, tolerance)
+                small_gain = smallest_gain(over_processes(total_weight), tolerance)
                 with np.errstate(invalid="ignore"):
                     reached = advanced(rule, np, progress, infos["objective"][:, 0], small_gain, slack)
                 reached = jax.tree.map(partial(np.where, runs), reached, progress)
                 history.add(progress.iteration, reached.iteration, infos)
                 progress, passes, visited = reached, passes + 1, 0
-                restarts = _end_at_good_state(restarts, jnp.asarray(progress.status >= NOT_FINITE))
+                restarts = _end_at_good_state(restarts, progress.status >= NOT_FINITE)
                 bar.update(1)
     save()
     if passes == 0 and visited == 0:
@@ -219,7 +225,7 @@ def _layout(num_restarts: int, max_iterations: int, stream: Any, template: _Rest
     """The arrays of a checkpoint: those of an ascent, and every leaf of the sums of all batches."""
     memo = {f"memo_{i}": Kept((AtMost(None), *s.shape)) for i, s in enumerate(jax.tree.leaves(template.sums))}
     arrays, of_ascent = layout_of_ascent(num_restarts, max_iterations, batches=Kept((), "i"), **memo)
-    num_batches = None if stream.num_rows is None else -(-stream.num_rows // stream.batch_size)
+    num_batches = stream.num_batches
 
     def contradiction(stored: Mapping[str, np.ndarray]) -> str:
         if found := of_ascent(stored):

@@ -35,6 +35,7 @@ from inference.driver.progress import (
     tolerated_fall,
 )
 from inference.numerics.compiled import compiled
+from inference.processes import any_process
 from zoo.model import in_current_precision
 
 __all__ = ["ascend_stochastically"]
@@ -54,6 +55,7 @@ def ascend_stochastically(
     checkpoint: Checkpoint,
     open_bar: Callable,
     keep_rows: bool,
+    place: Callable = lambda tree: tree,
 ) -> tuple[AscentRun, np.ndarray | None]:
     """Pass over all batches until the objective stops rising.
 
@@ -70,20 +72,24 @@ def ascend_stochastically(
         checkpoint: where to save and resume.
         open_bar: ``open_bar(total, done)``, a context that is told of passes and shows them.
         keep_rows: whether the documents' own parameters are returned.
+        place: puts states and the model where the documents are.
 
     Raises:
         FloatingPointError: the objective is not finite.
     """
+    run_key = key
 
     def put(counts: Any) -> Any:
         return in_current_precision(stream.blocks(counts))
 
+    key, variables, model = place((key, variables, model))
     _, first = next(stream.batches())
     begin = partial(_start, stochastic, start)
     layout = layout_of_ascent(1, max_iterations, batches=Kept((), "i"), score=Kept((), "f"))
     state, saved = resume(
         checkpoint, begin, key, variables, model, put(first), layout=lambda template: layout
     )
+    state = place(state)
     progress, history, loop = restored(saved, 1)
     progress = Progress(*map(np.asarray, progress))
     passes = int(progress.iteration[0])
@@ -93,19 +99,21 @@ def ascend_stochastically(
         checkpoint.save(state, stored(progress, history, batches=visited, score=score))
 
     with Interrupt() as interrupt, open_bar(max_iterations, passes) as bar:
-        while passes < max_iterations and progress.status[0] == RUNNING and not interrupt.requested:
-            order = None if stream.is_chunked else _order(key, passes, stream.num_rows)
+        while passes < max_iterations and progress.status[0] == RUNNING:
+            if any_process(interrupt.requested):
+                break
+            order = None if stream.is_chunked else _order(run_key, passes, stream.num_rows)
             for number, (first_row, counts) in enumerate(stream.batches(order)):
                 if number < visited:  # before the run was cut
                     continue
-                time = passes * -(-stream.num_rows // stream.batch_size) + number + 1
+                time = passes * stream.num_batches + number + 1
                 share = counts.shape[0] / stream.num_rows
                 state, gain = _compiled(stochastic.step, state, model, put(counts), share, float(time))
                 visited, score = number + 1, score + float(gain)
                 bar.set_postfix_str(f"document {first_row + counts.shape[0]}", refresh=False)
                 if checkpoint.is_due():
                     save()
-                if interrupt.requested:
+                if any_process(interrupt.requested):
                     break
             else:
                 info = _objective_of(stochastic, state, model, score + stream.log_coefficient)
@@ -148,7 +156,7 @@ def _evaluated(
         own, gain = _compiled(stochastic.evaluate, state, model, put(counts))
         score += float(gain)
         if keep_rows:
-            rows.append(np.asarray(own)[: counts.shape[0]])
+            rows.append(np.asarray(own)[stream.places(counts)])
     info = _objective_of(stochastic, state, model, score + stream.log_coefficient)
     return info, np.concatenate(rows) if keep_rows else None
 

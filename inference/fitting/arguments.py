@@ -30,6 +30,7 @@ from inference.algorithm import (
     model_name,
 )
 from inference.fitting.agreement import check_agreement
+from inference.inputs.shared_streams import SharedDocuments, SharedRows
 from inference.inputs.streams import CountStream, RowStream, check_complete_batch, is_chunked
 from inference.inputs.tables import (
     as_arrays,
@@ -470,9 +471,18 @@ def _open_stream(
     check_size("batch_size", batch_size)
     if len(data) != 1:
         raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
+    several = jax.process_count() > 1
+    share, left = divmod(int(batch_size), jax.process_count())
+    if left:
+        raise ValueError(
+            f"batch_size is of all {jax.process_count()} processes together, which give equal shares: it "
+            f"must be a multiple of {jax.process_count()}; got {batch_size}"
+        )
     (source,) = data
     if isinstance(parts, NaturalGradient):
-        stream = CountStream(source, int(batch_size), parts.num_columns(call.model))
+        stream = CountStream(source, share, parts.num_columns(call.model))
+        if several:
+            stream = SharedDocuments(stream, resolved_num_devices(call.options.get("num_devices")))
         return stream, stream.coords
     if isinstance(source, SparseCounts) or hasattr(source, "tocoo"):
         raise TypeError("batch_size takes dense rows; sparse counts are fitted whole, without batch_size")
@@ -483,7 +493,9 @@ def _open_stream(
     if sample_weight is not None and is_chunked(source):
         raise ValueError("sample_weight goes with an array, whose length is known; these data come in chunks")
     weight = None if sample_weight is None else checked_weight(sample_weight, source.shape[0])
-    stream = RowStream(source, int(batch_size), weight)
+    stream = RowStream(source, share, weight)
+    if several:
+        stream = SharedRows(stream)
     if stream.columns is not None:
         coords = {column_dims(call.model)[0]: list(stream.columns)}
     return stream, coords
@@ -549,7 +561,8 @@ def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
         yield from _refusals_of_processes(call, who)
     if call.num_devices > 1:
         got = f"lie on one device; got num_devices={call.num_devices}"
-        yield in_batches and of_documents, f"documents in batches {got}"
+        if jax.process_count() == 1:
+            yield in_batches and of_documents, f"documents in batches {got}"
         yield call.holds(SparseCounts) and not of_documents, f"sparse counts {got}"
 
 
@@ -567,7 +580,6 @@ def _refusals_of_processes(call: _Call, who: str) -> Iterator[tuple[bool, str]]:
         )
         return
     yield call.lacks("devices"), f"{who} runs in one process; {this}"
-    yield call.in_batches, f"batch_size {one}: the processes would have to pass over as many batches each"
     of_rows = call.has_variables or call.has_former_fit
     yield of_rows, f"init with variables per row {one}: each process holds rows of its own"
 

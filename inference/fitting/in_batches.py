@@ -22,11 +22,13 @@ from inference.fitting.in_memory import (
     with_arrays,
 )
 from inference.fitting.verdict import five_small_gains
+from inference.inputs.shared_streams import SharedRows
 from inference.inputs.streams import Batch, check_complete_batch
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
 from inference.numerics.host_keys import numbered_keys, run_keys
 from inference.numerics.weighted_rows import Rows, row_limit
 from inference.precision import check_count_sizes, check_scales
+from inference.processes import any_process
 from zoo.model import Model, in_current_precision
 
 __all__ = ["BatchPlan", "warmed_up"]
@@ -69,6 +71,13 @@ class BatchPlan:
         start = start_of(method, algorithm, request.variables, options)
         return kind(request, parts, algorithm, start, in_current_precision(request.model))
 
+    @property
+    def _placing(self) -> dict[str, Callable]:
+        """Where states go that several processes share."""
+        if jax.process_count() == 1:
+            return {}
+        return {"place": partial(on_all_devices, num_devices=self.request.num_devices)}
+
 
 class MemoisedPlan(BatchPlan):
     """Coordinate ascent on the whole objective, one batch at a time.
@@ -91,11 +100,11 @@ class MemoisedPlan(BatchPlan):
         request, stream, settings = self.request, self.request.stream, self.request.settings
         keys, conclude_key = run_keys(request.key, settings.num_restarts)
         num_devices, is_given = request.num_devices, request.variables is not None
-        begin = self._rows_to_start_from()
+        begin, several = self._rows_to_start_from(), jax.process_count() > 1
         run = ascend_in_batches(
             self.parts,
             self.start,
-            on_all_devices(self.model, num_devices) if num_devices > 1 else self.model,
+            self.model if several or num_devices == 1 else on_all_devices(self.model, num_devices),
             stream,
             put=self._put,
             check=self._check,
@@ -108,6 +117,7 @@ class MemoisedPlan(BatchPlan):
             rule=five_small_gains,
             variables=request.variables or {},
             **loop_arguments(request),
+            **self._placing,
         )
         per_row = 8 * (stream.num_features + self.model.num_components)
         num_rows, num_samples = stream.num_rows, settings.num_samples
@@ -127,6 +137,11 @@ class MemoisedPlan(BatchPlan):
     def _rows_to_start_from(self) -> Any:
         """A batch of rows all over the data, or all rows where variables are given, with their weights."""
         stream = self.request.stream
+        if isinstance(stream, SharedRows):
+            rows, weight = stream.rows_of_all()
+            rows = in_current_precision(rows)
+            is_weighted = any_process(stream.sample_weight is not None)
+            return Rows(rows, jnp.asarray(weight)) if is_weighted else rows
         if self.request.variables is None:
             rows = in_current_precision(stream.sample(stream.batch_size))
         elif stream.is_chunked:
@@ -141,6 +156,8 @@ class MemoisedPlan(BatchPlan):
 
     def _check(self, batch: Batch) -> None:
         """Raise ValueError if the rows of a batch do not suit the model."""
+        if not batch.count:  # another of several processes holds more rows
+            return
         model = self.request.model
         rows = batch.rows if batch.count > 1 else np.repeat(batch.rows, 2, axis=0)  # a single row is refused
         try:
@@ -189,8 +206,10 @@ class NaturalGradientPlan(BatchPlan):
             rule=five_small_gains,
             variables={name: value[0] for name, value in (request.variables or {}).items()},
             **loop_arguments(request),
+            **self._placing,
         )
-        state, num_samples = parts.with_rows(run.state, rows), settings.num_samples
+        state = on_one_device(run.state) if request.num_devices > 1 else run.state
+        state, num_samples = parts.with_rows(state, rows), settings.num_samples
         data = (stream.source,) if in_memory else ()
         num_drawn = num_samples * num_rows * parts.draw_width(self.model)
         keep_rows = holds_rows and row_limit(num_drawn * 8, parts.drawn_of_rows, request.keep)

@@ -158,6 +158,24 @@ class RowStream:
                 break
         return np.concatenate(found)[:num_rows]
 
+    def rows_at(self, numbers: np.ndarray) -> np.ndarray:
+        """Some rows of an array.
+
+        Args:
+            numbers: of the rows, rising, shape (n,).
+
+        Returns:
+            Shape (n, num_features).
+        """
+        if not numbers.size:
+            return np.empty((0, self.num_features))
+        return self._moved(as_matrix(self.source[numbers]))
+
+    @property
+    def num_batches(self) -> int | None:
+        """Batches of a pass; None: not known before chunks have passed once."""
+        return None if self.num_rows is None else -(-self.num_rows // self.batch_size)
+
     def sampled_weight(self, num_rows: int) -> np.ndarray:
         """The weights of `sample`'s rows; one each if all are zero.
 
@@ -323,6 +341,22 @@ class CountStream:
             raise ValueError(
                 f"the source of chunks gave {self.num_rows} documents at first and {begin} later"
             )
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of a pass."""
+        return -(-self.num_rows // self.batch_size)
+
+    def places(self, counts: SparseCounts) -> slice:
+        """Where the documents of a batch stand in it.
+
+        Args:
+            counts: the batch.
+
+        Returns:
+            All places but those that fill up.
+        """
+        return slice(0, counts.shape[0])
 
     def blocks(self, counts: SparseCounts) -> DocumentBlocks:
         """A batch in blocks, their number filled up so that few programs are compiled.

@@ -105,7 +105,7 @@ class DocumentBlocks:
         """From parts that were made before."""
         return cls(*parts, shape)
 
-    def over_devices(self, num_devices: int) -> Self:
+    def over_devices(self, num_devices: int, *, numbers_all: bool = False) -> Self:
         """The same documents, the blocks in equal shares over devices.
 
         Several processes each give documents of their own: those of all become the documents of one corpus,
@@ -113,6 +113,7 @@ class DocumentBlocks:
 
         Args:
             num_devices: number of shares; the last ones are filled up with empty blocks.
+            numbers_all: whether several processes have numbered their documents among those of all.
 
         Returns:
             Blocks with an axis over devices before that over blocks.
@@ -123,7 +124,8 @@ class DocumentBlocks:
             sizes = gathered(word=most[0], owner=most[1], documents=held, coefficient=coefficient)
             most = tuple(np.max([part[name] for part in sizes], axis=0) for name in ("word", "owner"))
             counts = [int(part["documents"]) for part in sizes]
-            begin, held = sum(counts[: jax.process_index()]), sum(counts)
+            if not numbers_all:
+                begin, held = sum(counts[: jax.process_index()]), sum(counts)
             coefficient = np.asarray(sum(float(part["coefficient"]) for part in sizes))
         owner = np.asarray(blocks.owner)
         owner = np.where(owner < self.shape[0], owner + begin, held).astype(np.int32)

@@ -1,0 +1,356 @@
+"""Processes that share a fit: how they join, what they exchange, the same answer as one, and their deaths."""
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shared_fits
+from processes import LIMIT, started
+
+import inference
+import zoo
+from inference import processes
+
+TESTS = Path(__file__).parents[1]
+SCRIPT = TESTS / "shared_fits.py"
+GUIDE = TESTS.parent / "notebooks" / "guide" / "several_machines.md"
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [TESTS.parent, TESTS, *sys.path]))}
+
+
+def launched(count, script, *arguments, status=0, **options):
+    """What a script printed, and its errors without Gloo's remarks."""
+    command = [sys.executable, "-m", "inference.launch", str(count), str(script), *map(str, arguments)]
+    with started(command, env=ENVIRONMENT, **options) as process:
+        output, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode == status, errors
+    return [line for line in output.splitlines() if "[Gloo]" not in line], errors
+
+
+def found_by(count, tmp_path, *names, status=0):
+    file = tmp_path / f"found{count}.json"
+    launched(count, SCRIPT, file, *names, status=status)
+    return json.loads(file.read_text()) if status == 0 else None
+
+
+def assert_near(one, other, name):
+    """Of fits whose rows are spread: the same to rounding."""
+    tolerance = 2e-4 if "float32" in name else 1e-10
+    assert one.keys() == other.keys()
+    for key in one.keys() - {"rows"}:
+        np.testing.assert_allclose(one[key], other[key], rtol=tolerance, atol=1e-8, err_msg=f"{name}: {key}")
+    assert one["trace objective"]
+
+
+# Joining
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"JAX_NUM_PROCESSES": "2"}, "without JAX_COORDINATOR_ADDRESS and JAX_PROCESS_ID"),
+        (
+            {"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "2"},
+            "one from 0 to that less 1; got '2' and '2'",
+        ),
+        (
+            {"JAX_COORDINATOR_ADDRESS": "a:1", "JAX_NUM_PROCESSES": "x", "JAX_PROCESS_ID": "0"},
+            "must be a whole number of at least 1",
+        ),
+        (
+            {"JAX_COORDINATOR_ADDRESS": "host", "JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "0"},
+            "must be host:port of process 0; got 'host'",
+        ),
+    ],
+)
+def test_an_environment_that_does_not_fit_is_an_error(variables, words, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        inference.join_processes()
+
+
+@pytest.mark.parametrize("count", [None, "1"])
+def test_a_process_alone_joins_nobody(count, monkeypatch):
+    if count is not None:
+        monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "localhost:1")
+        monkeypatch.setenv("JAX_NUM_PROCESSES", count)
+        monkeypatch.setenv("JAX_PROCESS_ID", "0")
+    assert inference.join_processes() == (0, 1)
+
+
+def test_one_of_several_that_has_not_joined_is_refused(monkeypatch):
+    monkeypatch.setenv("JAX_NUM_PROCESSES", "2")
+    with pytest.raises(ValueError, match=r"started as one of 2 .* call inference.join_processes\(\)"):
+        inference.fit(zoo.Mixture(num_components=2), np.eye(9)[:, :2])
+
+
+def test_errors_of_one_process_stay_what_they_are():
+    """Gloo is named in an error of a single process only by chance."""
+    with pytest.raises(ValueError, match="gloomy"), processes.among_processes():
+        raise ValueError("gloomy: gloo")
+
+
+# Exchanging, and the death of a process: without a fit, which costs seconds
+
+EXCHANGING = """
+import os, signal, sys
+import inference
+number, count = inference.join_processes()
+import numpy as np
+from inference.processes import agreed, among_processes, any_process, exchanged, gathered, over_processes
+from inference.processes import place_of, share_of
+x = np.arange(6.0).reshape(3, 2)[: number + 1] / 3
+long = np.random.default_rng(number).bytes(3000 + 50 * number)
+parts = gathered(x=x, words="word" * (number + 1), long=np.frombuffer(long, np.uint8), flag=number == 1)
+assert [part["x"].shape for part in parts] == [(1, 2), (2, 2)]
+assert parts[1]["x"].dtype == np.float64 and (parts[1]["x"] == np.arange(4.0).reshape(2, 2) / 3).all()
+assert [str(part["words"]) for part in parts] == ["word", "wordword"]
+assert parts[1]["long"].tobytes() == np.random.default_rng(1).bytes(3050)
+assert exchanged(x).shape == (3, 2) and place_of(len(x)) == (slice(0, 1), slice(1, 3))[number]
+assert share_of(3) == (slice(0, 2), slice(2, 3))[number]
+assert agreed(number + 7) == 7 and over_processes(0.1 + number) == 0.1 + 1.1
+assert any_process(number == 1) and not any_process(False)
+if number == 0:
+    print("exchanged")
+    sys.stdout.flush()
+with among_processes():
+    for turn in range(100_000):
+        gathered(turn=turn)
+        if turn == 3 and number == int(sys.argv[1]):
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_exchange_bytes_and_end_when_one_is_killed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(EXCHANGING)
+    output, errors = launched(2, script, 1, status=128 + signal.SIGKILL)
+    assert output == ["exchanged"]
+    (line,) = errors.splitlines()
+    assert line.startswith(
+        "inference.launch: process 1 of 2 was killed by SIGKILL, and the others were ended"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_without_a_launcher_each_survivor_says_one_line(victim, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(EXCHANGING)
+    with _by_hand([sys.executable, str(script), str(victim)], tmp_path) as both:
+        answers = [process.communicate(timeout=LIMIT) for process in both]
+    assert both[victim].returncode == -signal.SIGKILL
+    survivor = 1 - victim
+    assert both[survivor].returncode == processes.LOST_STATUS
+    (line,) = answers[survivor][1].splitlines()
+    assert line.startswith(f"process {survivor} of 2: another process has ended; start all of them again")
+
+
+class _by_hand:  # noqa: N801 - a context
+    """Two processes with the variables that are set by hand."""
+
+    def __init__(self, command, folder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        shared = {"JAX_COORDINATOR_ADDRESS": address, "JAX_COORDINATOR_BIND_ADDRESS": address}
+        self.contexts = [
+            started(
+                command,
+                cwd=folder,
+                env=ENVIRONMENT | shared | {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(number)},
+            )
+            for number in (0, 1)
+        ]
+
+    def __enter__(self):
+        return [context.__enter__() for context in self.contexts]
+
+    def __exit__(self, *error):
+        for context in self.contexts:
+            context.__exit__(*error)
+
+
+# The same answer
+
+
+def test_two_processes_find_what_one_does(tmp_path):
+    """Rows with weights, cut unevenly; the other models and batches are slow."""
+    assert_near(found_by(2, tmp_path, "mixture")["mixture"], shared_fits.found_in("mixture"), "mixture")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in shared_fits.SPREAD if name != "mixture"])
+def test_spread_rows_give_the_fit_of_one_process(name, tmp_path):
+    assert_near(found_by(2, tmp_path, name)[name], shared_fits.found_in(name), name)
+
+
+@pytest.mark.slow
+def test_four_processes_find_what_one_does_and_the_same_again(tmp_path):
+    names = ("mixture", "lda batches")
+    found = found_by(4, tmp_path, *names)
+    assert found == found_by(4, tmp_path, *names)
+    for name in names:
+        assert_near(found[name], shared_fits.found_in(name), name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", shared_fits.OF_CHAINS)
+def test_chains_are_the_same_bit_for_bit(name, tmp_path):
+    """Three chains in two processes: one of them runs a single chain."""
+    assert found_by(2, tmp_path, name)[name] == shared_fits.found_in(name)
+
+
+@pytest.mark.slow
+def test_batches_dealt_out_in_another_order_are_noticed(tmp_path, monkeypatch):
+    """The planted fault: a process that passes its batches in reverse gives another trace."""
+    one = shared_fits.found_in("mixture batches")
+    rows = shared_fits._rows()
+    monkeypatch.setattr(shared_fits, "_rows", lambda: rows[::-1].copy())
+    with pytest.raises(AssertionError):
+        assert_near(one, shared_fits.found_in("mixture batches"), "mixture batches")
+
+
+# A process that dies in a fit, and the run resumed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "victim", "looks"),
+    [
+        ("mixture", 1, 3),
+        ("mixture", 0, 3),
+        ("mixture batches", 1, 20),
+        ("lda", 1, 3),
+        ("lda batches", 0, 12),
+        ("gibbs", 1, 4),
+    ],
+)
+def test_a_run_whose_process_was_killed_is_resumed_with_the_same_answer(name, victim, looks, tmp_path):
+    file = tmp_path / "found.json"
+    _, errors = launched(2, SCRIPT, file, name, "--die", victim, looks, status=128 + signal.SIGKILL)
+    assert f"process {victim} of 2 was killed by SIGKILL" in errors.splitlines()[-1]
+    assert not file.exists() and Path(f"{file}.npz").stat().st_size > 0
+    launched(2, SCRIPT, file, name, "--die", 0, -1)
+    resumed = json.loads(file.read_text())
+    Path(f"{file}.npz").unlink()
+    launched(2, SCRIPT, file, name, "--die", 0, -1)
+    whole = json.loads(file.read_text())
+    assert resumed.pop("looks") < whole.pop("looks")  # it went on, and did not begin again
+    assert resumed == whole
+
+
+# Refusals
+
+REFUSED = """
+import sys
+import inference
+number, count = inference.join_processes()
+import numpy as np
+import zoo
+from inference import fit
+x = np.random.default_rng(0).normal(size=(40, 2))
+y = np.ones((40, 1))
+r = np.ones((40, 3)) / 3
+mixture = zoo.Mixture(num_components=3)
+for model, data, own in (
+    (mixture, (x,), {"method": "em"}),
+    (zoo.PPCA(num_latents=1), (x,), {}),
+    (mixture, (x,), {"init": {"responsibilities": r}}),
+    (mixture, (x,), {"batch_size": 25}),
+    (mixture, (x,), {"method": "gibbs", "num_chains": 1}),
+    (mixture, (x,), {"method": "gibbs", "chain_method": "parallel"}),
+    (mixture, (x + number,), {"method": "gibbs"}),
+    (mixture, (x[:, : 2 - number],), {"max_iterations": 3}),
+    (mixture, (x,), {"max_iterations": 3 + number}),
+):
+    try:
+        fit(model, *data, **own)
+    except ValueError as error:
+        if number == 0:
+            print(error)
+"""
+
+
+@pytest.mark.slow
+def test_what_cannot_be_spread_is_refused_with_the_reason(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(REFUSED)
+    output, _ = launched(2, script)
+    expected = (
+        "method 'em' of mixture runs in one process; this one is one of 2",
+        "method 'closed_form' of ppca runs in one process; this one is one of 2",
+        "init with variables per row goes with one process, and this is one of 2",
+        "batch_size is of all 2 processes together, which give equal shares: it must be a multiple "
+        "of 2; got 25",
+        "num_chains must be at least 2, one for each process; got 1",
+        "chain_method='parallel' goes with one process",
+        "the processes call fit with different data",
+        "the processes call fit with different number of columns",
+        "the processes call fit with different max_iterations: 3 in process 0, 4 in process 1",
+    )
+    assert len(output) == len(expected)
+    for line, words in zip(output, expected, strict=True):
+        assert line.startswith(words)
+
+
+# The guide
+
+
+def _blocks(kind):
+    text = GUIDE.read_text(encoding="utf-8")
+    return dict(re.findall(rf"<!-- {kind}: ([^\n]+) -->\n```\w+\n(.*?)```", text, re.DOTALL))
+
+
+def test_every_block_of_the_guide_is_one_that_a_test_runs():
+    text = GUIDE.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w+)\n", text, re.MULTILINE)
+    assert blocks.count("python") == len(_blocks("script")) == 2
+    assert blocks.count("bash") == len(_blocks("command")) + len(_blocks("shell")) == 4
+    for source in _blocks("script").values():
+        compile(source, str(GUIDE), "exec")
+    said = processes.ProcessLost
+    assert said.__doc__ and "process 0 of 2: another process has ended; start all of them again" in text
+
+
+@pytest.mark.slow
+def test_the_guide_runs_as_it_stands(tmp_path):
+    for name, source in _blocks("script").items():
+        (tmp_path / name).write_text(source)
+    command = _blocks("command")
+    (line,) = command["local"].splitlines()
+    words = line.split()
+    assert words[:3] == ["python", "-m", "inference.launch"]
+    output, _ = launched(words[3], words[4], cwd=tmp_path)
+    alone, _ = launched(1, words[4], cwd=_fresh(tmp_path, "alone", words[4]))
+    assert [line.split(", ")[0] for line in output + alone] == ["2 processes", "1 processes"]
+    assert output[0].split()[-1] == alone[0].split()[-1]
+    output, _ = launched(2, "chains.py", cwd=tmp_path)
+    assert output[-1] == "2 processes, 4 chains" and (tmp_path / "chains.nc").stat().st_size > 0
+    by_hand = [command[f"{which} host"].split() for which in ("first", "second")]
+    for number, words in enumerate(by_hand):
+        address, count, own, *rest = words
+        assert address.startswith("JAX_COORDINATOR_ADDRESS=") and count == "JAX_NUM_PROCESSES=2"
+        assert own == f"JAX_PROCESS_ID={number}" and rest == ["python", "clusters.py"]
+    folder = _fresh(tmp_path, "hand", "clusters.py")
+    with _by_hand([sys.executable, "clusters.py"], folder) as both:
+        answers = [process.communicate(timeout=LIMIT) for process in both]
+    assert [process.returncode for process in both] == [0, 0], answers
+    assert answers[0][0].splitlines()[-1].split()[-1] == alone[0].split()[-1]
+    shell = tmp_path / "job.sh"
+    shell.write_text(_blocks("shell")["slurm"])
+    with started(["bash", "-n", str(shell)]) as process:
+        assert process.communicate(timeout=LIMIT) == ("", "")
+
+
+def _fresh(folder, name, script):
+    other = folder / name
+    other.mkdir()
+    (other / script).write_text((folder / script).read_text())
+    return other
