@@ -56,12 +56,13 @@ class _Process:
             self.reader.start()
 
     def _read(self, lines: IO[bytes], shows: bool) -> None:
-        for line in lines:
-            text = f"[{self.number}] {line.decode(errors='replace').rstrip()}"
-            if shows:
-                print(text, flush=True)
-            else:
-                self.last.append(text)
+        with lines:
+            for line in lines:
+                text = f"[{self.number}] {line.decode(errors='replace').rstrip()}"
+                if shows:
+                    print(text, flush=True)
+                else:
+                    self.last.append(text)
 
     def end(self, number: int) -> None:
         """Send a signal, if it still runs."""
@@ -102,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for one in processes:
             one.end(signal.SIGKILL)
             one.process.wait()
+            if one.reader is not None:
+                one.reader.join(SECONDS_TO_END)
         for number, handler in former.items():
             signal.signal(number, handler)
 

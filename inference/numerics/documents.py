@@ -266,7 +266,7 @@ def cut(
         before = ends[begin] - number[begin]
         fits = int(np.searchsorted(ends, before + layout.segments, side="right"))
         borders.append(min(max(fits, begin + 1), begin + layout.documents))
-    first, last = np.array(borders[:-1]), np.array(borders[1:])
+    first, last = np.array(borders[:-1], int), np.array(borders[1:], int)
     block = np.repeat(np.arange(first.size), last - first)  # of each document
     slot = ends - number - (ends - number)[first][block]  # of its first segment in the block
     blocks = max(first.size, num_blocks)
