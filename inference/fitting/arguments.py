@@ -47,7 +47,7 @@ from inference.numerics.devices import of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
-from inference.processes import exchanged, first_only, refuse_unjoined
+from inference.processes import exchanged, refuse_unjoined
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from zoo.checks import (
