@@ -175,6 +175,18 @@ def gibbs_tree(small_model, two_clusters):
 
 
 @pytest.fixture(scope="session")
+def few_draws(small_model, two_clusters):
+    """The small mixture by blocked Gibbs, for what does not depend on how many draws there are."""
+    import warnings
+
+    from inference import fit
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*has not converged")
+        return fit(small_model, two_clusters, method="gibbs", num_warmup=100, num_samples=200, seed=1)
+
+
+@pytest.fixture(scope="session")
 def nuts_tree(small_model, two_clusters):
     """The small mixture by NUTS."""
     from inference import fit

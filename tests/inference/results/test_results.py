@@ -69,11 +69,11 @@ def test_saved_and_read_in_a_new_process(vb_tree, two_clusters, tmp_path):
     assert run.stdout.split() == [float(v).hex() for v in here], run.stderr[-500:]
 
 
-def test_every_group_survives_saving(gibbs_tree, tmp_path):
-    inference.save(gibbs_tree, tmp_path / "fit.nc")
+def test_every_group_survives_saving(few_draws, tmp_path):
+    inference.save(few_draws, tmp_path / "fit.nc")
     again = inference.load(tmp_path / "fit.nc")
-    assert again.attrs == gibbs_tree.attrs and set(again.children) == set(gibbs_tree.children)
-    for name, group in gibbs_tree.children.items():
+    assert again.attrs == few_draws.attrs and set(again.children) == set(few_draws.children)
+    for name, group in few_draws.children.items():
         xr.testing.assert_identical(group.to_dataset(), again[name].to_dataset())
     assert all(type(value) in (str, int, float) for value in again.attrs.values())
 
@@ -91,11 +91,11 @@ def test_files_that_are_no_fits_get_one_clear_message(tmp_path, vb_tree):
         inference.save(vb_tree, tmp_path / "no" / "fit.nc")
 
 
-def test_arviz_reads_the_tree(gibbs_tree):
-    loo = arviz.loo(gibbs_tree, pointwise=True)
+def test_arviz_reads_the_tree(few_draws):
+    loo = arviz.loo(few_draws, pointwise=True)
     assert np.isfinite(loo.elpd) and loo.n_data_points == 60
-    assert "lp" in gibbs_tree["sample_stats"]
-    table = arviz.summary(gibbs_tree, var_names=["concentration"])
+    assert "lp" in few_draws["sample_stats"]
+    table = arviz.summary(few_draws, var_names=["concentration"])
     assert len(table) == 1
 
 

@@ -113,6 +113,17 @@ def test_weights_count_rows_in_batches_too(x, model):
     np.testing.assert_array_equal(weighted["constant_data"]["sample_weight"], weight)
 
 
+def test_every_batch_has_the_weights_of_its_own_rows(x, model):
+    """The first pass over batches, held until the sums are complete, is one step of all rows."""
+    weight = np.random.default_rng(4).gamma(1.0, size=NUM_ROWS)
+    r = {"responsibilities": np.random.default_rng(0).dirichlet(np.ones(8), NUM_ROWS)}
+    call = {"init": r, "sample_weight": weight, "tolerance": 0, "num_samples": 5}
+    batches = fit(model, x, batch_size=BATCH, max_iterations=6, **call)
+    whole = fit(model, x, max_iterations=10, **call)
+    first, second = (tree["trace"]["objective"].to_numpy()[0] for tree in (batches, whole))
+    np.testing.assert_allclose(first, second, rtol=1e-12)
+
+
 def test_the_rows_of_a_start_have_their_weights(x, model, monkeypatch):
     seen = []
     monkeypatch.setattr(

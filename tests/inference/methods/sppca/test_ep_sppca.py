@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from inference import fit, log_density, predict
+from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.sppca import ep as ep_sppca
 from inference.methods.sppca.ep import propagate
 from inference.precision import in_precision
@@ -131,6 +132,45 @@ def test_the_evidence_of_class_labels_is_close_to_the_integral():
 
         found, (own, exchanged) = map(np.asarray, evidence_and_integrals(rows))
     assert np.abs(found - own).max() < 0.01 < np.abs(found - exchanged).max()
+
+
+def test_the_m_step_is_stationary_under_priors():
+    """Gradients of the expected log joint, cell by cell, at moments held, with missing cells of x and y.
+
+    Loadings and means at the noise before, the noise at the new loadings: each is a maximum of its own.
+    """
+    x, y = rows_of("binaries", 18)
+    model = SPPCA(num_latents=2, output_likelihood="probit", loading_prior="gaussian", loading_variance=0.3)
+    model = model.replaced(loc_variance=0.5, noise_concentration=4.0, noise_rate=2.0)
+    model = model.with_sizes_from(x, y)
+    rows = ep_sppca.prepare(model, (x, y), None)
+    known = ~np.isnan(np.concatenate([x, y], axis=1))
+    with in_precision():
+        from zoo.model import in_current_precision
+
+        inner, rows = in_current_precision(model), in_current_precision(rows)
+        state = ep_sppca.init(jax.random.key(0), inner, *rows)
+        new, at_floor = ep_sppca._m_step(state, inner, *rows)
+        z, spread, u, cross = map(jnp.asarray, state.moments[:4])
+        cells = jnp.where(known, jnp.concatenate([jnp.nan_to_num(x), u], axis=1), 0.0)
+        cross = jnp.concatenate([jnp.zeros((*x.shape, 2)), cross], axis=1)  # Cov[cell, z]
+
+        def expected(parameters):
+            loadings, loc, noise = parameters
+            variance = jnp.concatenate([jnp.broadcast_to(noise, x.shape[1]), jnp.ones(y.shape[1])])
+            away = (cells - z @ loadings.T - loc) ** 2 - 2 * jnp.einsum("ndk,dk->nd", cross, loadings)
+            away += jnp.einsum("dk,nkl,dl->nd", loadings, spread, loadings)
+            data = -0.5 * jnp.sum(known * (away / variance + jnp.log(variance)))
+            return data + linear_gaussian.log_prior(parameters, rows[2], ep_sppca._prior(inner))
+
+        slope = jax.jit(jax.grad(expected))
+        of_columns = slope(new._replace(noise_variance=state.parameters.noise_variance))
+        of_noise = slope(new).noise_variance
+        before = jax.tree.map(np.asarray, slope(state.parameters))
+    assert not at_floor
+    assert max(np.abs(part).max() for part in before) > 1
+    for part in (of_columns.loadings, of_columns.loc, of_noise):
+        np.testing.assert_allclose(part, 0.0, atol=1e-8)
 
 
 @pytest.mark.slow

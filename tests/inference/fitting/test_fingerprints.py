@@ -1,0 +1,66 @@
+"""A checkpoint goes on with the same call only: what each argument of `fit` changes in its fingerprint."""
+
+import numpy as np
+import pytest
+
+import zoo
+from inference import fit
+from inference.fitting import front_door
+from inference.fitting.in_memory import _checkpoint_of
+
+X = np.random.default_rng(0).normal(size=(12, 2))
+HOLES = np.where(np.arange(24).reshape(12, 2) == 5, np.nan, X)
+MODEL = zoo.Mixture.from_data(X, num_components=3, concentration=0.1)
+STICKS = MODEL.replaced(weight_prior="stick_breaking")
+
+
+def aspects(monkeypatch, path, model=MODEL, x=X, **call):
+    """The fingerprint of a call, which nothing is computed for."""
+    requests = []
+    monkeypatch.setattr(front_door, "plan", lambda request: requests.append(request) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fit(model, x, checkpoint=path, progress=False, **call)
+    return _checkpoint_of(requests[0]).aspects
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"model": MODEL.replaced(concentration=2.0)}, {"model"}),  # a value alone
+        ({"model": STICKS}, {"model"}),
+        ({"x": X + 1e-6}, {"data"}),
+        ({"x": HOLES}, {"data"}),
+        ({"sample_weight": np.arange(12.0)}, {"data"}),
+        ({"learn": ("concentration",)}, {"options"}),
+        ({"moves": ("merge",)}, {"options"}),
+        ({"init": "pca"}, {"init"}),
+        ({"seed": 1}, {"seed"}),
+        ({"num_restarts": 3}, {"settings"}),
+        ({"tolerance": 1e-9}, {"settings"}),
+        ({"method": "em"}, {"method", "options"}),
+        ({"dtype": "float32"}, {"dtype"}),
+        ({"batch_size": 5}, {"batch_size"}),
+    ],
+)
+def test_what_a_change_of_the_call_changes(change, names, monkeypatch, tmp_path):
+    first = aspects(monkeypatch, tmp_path / "a.ckpt")
+    assert aspects(monkeypatch, tmp_path / "b.ckpt") == first  # not where it is kept
+    other = aspects(monkeypatch, tmp_path / "a.ckpt", **change)
+    differing = {name for name in first | other if first.get(name) != other.get(name)}
+    assert names <= differing, differing  # what follows from a change may differ too
+
+
+def test_weights_that_differ_in_one_row_are_another_run(monkeypatch, tmp_path):
+    weight = np.arange(12.0)
+    one, other = (
+        aspects(monkeypatch, tmp_path / "a.ckpt", sample_weight=own) for own in (weight, weight[::-1])
+    )
+    assert one["data"] != other["data"]
+
+
+def test_a_limit_may_be_raised(monkeypatch, tmp_path):
+    call = {"method": "gibbs", "until": "converged"}
+    one, other = (
+        aspects(monkeypatch, tmp_path / "a.ckpt", max_sweeps=most, **call) for most in (20_000, 40_000)
+    )
+    assert one == other
