@@ -1,0 +1,147 @@
+"""Plants one mistake at a time in a copy of the project and runs tests there."""
+
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.listing import ROOT, Mutant
+
+CPU_SECONDS = 60  # for one mistake
+WALL_SECONDS = 3600  # for one pytest, on however busy a machine
+KEPT_OUT = (".*", "__pycache__", "*.egg-info", "*.nc", "node_modules", "build", "dist")
+KILLED, SURVIVED, STOPPED, BROKEN = "killed", "survived", "out of time", "broken"
+
+
+@dataclass
+class Outcome:
+    """What came of one mistake.
+
+    Attributes:
+        status: one of the four above; "out of time" and "broken" (tests could not be collected) count as not
+            killed.
+        by: the test that failed, or what pytest said last.
+        stage: "own", "room" or "slow": which tests had been run when it was decided.
+        seconds: of the processor.
+    """
+
+    status: str
+    by: str
+    stage: str
+    seconds: float
+
+
+class Copy:
+    """A copy of the project in a temporary folder, where tests run on what the copy holds."""
+
+    def __init__(self) -> None:
+        """Copy the working tree."""
+        self._folder = tempfile.TemporaryDirectory(prefix="mutants-")
+        self.root = Path(self._folder.name) / "project"
+        shutil.copytree(ROOT, self.root, ignore=shutil.ignore_patterns(*KEPT_OUT))
+        self._running: subprocess.Popen | None = None
+        self._lock = threading.Lock()
+        cache = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "d" / "jax"))
+        self.environment = os.environ | {
+            "PYTHONPATH": str(self.root),
+            "JAX_COMPILATION_CACHE_DIR": cache,
+            "PYTHONDONTWRITEBYTECODE": "1",  # a changed file of the same size and second is read anew
+        }
+        where = self._call(
+            ["-c", "import zoo, inference; print(zoo.__file__, inference.__file__)"], CPU_SECONDS
+        )
+        if where[0] or where[1].count(str(self.root)) != 2:
+            raise RuntimeError(f"the copy in {self.root} is not what Python imports there: {where[1]}")
+
+    def __enter__(self) -> "Copy":
+        """Use it in a ``with`` statement."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Remove the folder."""
+        self.stop()
+        self._folder.cleanup()
+
+    def stop(self) -> None:
+        """End the process that runs in the copy, with what it started, and no other."""
+        with self._lock:
+            if self._running is not None and self._running.poll() is None:
+                os.killpg(self._running.pid, signal.SIGKILL)
+
+    def _call(self, arguments: list[str], seconds: float) -> tuple[int, str, float]:
+        """Exit status, output and processor seconds of a Python in the copy."""
+        limit = max(int(seconds), 1)
+
+        def limited() -> None:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with self._lock:
+            self._running = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self.root,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,  # so that it and its children can be ended, and nothing else
+                preexec_fn=limited,
+            )
+        try:
+            output, _ = self._running.communicate(timeout=WALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            output, _ = self._running.communicate()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return self._running.returncode, output, spent
+
+    def outcome(self, mutant: Mutant, own_only: bool, slow: bool) -> Outcome:
+        """Plant the mistake, run its tests and those of its room, and take it out again."""
+        file = self.root / mutant.path
+        text = file.read_text(encoding="utf-8")
+        file.write_text(mutant.applied(text), encoding="utf-8")
+        try:
+            return self._judged(mutant, own_only, slow)
+        finally:
+            file.write_text(text, encoding="utf-8")
+
+    def _judged(self, mutant: Mutant, own_only: bool, slow: bool) -> Outcome:
+        stages = [("own", mutant.tests, ())]
+        if not own_only:
+            stages.append(("room", mutant.room_tests, mutant.tests))
+        if slow:
+            stages.append(("slow", (*mutant.tests, *mutant.room_tests), ()))
+        spent, found = 0.0, Outcome(SURVIVED, "", "own", 0.0)
+        for stage, tests, left_out in stages:
+            arguments = ["-m", "pytest", "-n", "0", "-x", "-q", "--tb=no", *tests]
+            arguments += [f"--ignore={path}" for path in left_out if "::" not in path]
+            arguments += ["-m", "slow and not needs_data and not needs_peer"] if stage == "slow" else []
+            allowed = CPU_SECONDS * (10 if stage == "slow" else 1)
+            status, output, seconds = self._call(arguments, allowed - (spent if stage == "room" else 0.0))
+            spent += seconds
+            found = Outcome(*_read(status, output), stage, round(spent, 1))
+            if found.status in (KILLED, BROKEN) or (found.status == STOPPED and not slow):
+                break
+        return found
+
+
+def _read(status: int, output: str) -> tuple[str, str]:
+    """What an exit status of pytest means here, and the test or the line that tells why."""
+    last = output.strip().splitlines()[-1] if output.strip() else ""
+    if status in (0, 5):  # 5: the room has no other tests
+        return SURVIVED, ""
+    if status == 1:
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+?::\S+)", output, re.MULTILINE)
+        return KILLED, failed[1] if failed else last
+    if status < 0:
+        return STOPPED, f"signal {-status}"
+    return BROKEN, last
