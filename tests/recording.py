@@ -1,5 +1,11 @@
-"""What a record in tests/reference says besides its figures: how it came about, and how to remake it."""
+"""What a record in tests/reference says besides its figures: how it came about, and how to remake it.
 
+A record carries a digest of the code that it describes, so that one that is older than the code is known:
+``python -m tests.recording`` lists them.
+"""
+
+import ast
+import hashlib
 import json
 import os
 import platform
@@ -8,6 +14,46 @@ from importlib.metadata import version
 from pathlib import Path
 
 REFERENCE = Path(__file__).parent / "reference"
+METHODS = "inference/methods/"
+MIXTURES, TOPICS = (METHODS + "mixture",), (METHODS + "documents", METHODS + "lda", METHODS + "pcp")
+PROJECTIONS = tuple(METHODS + name for name in ("linear_gaussian", "ppca", "sppca"))
+CELLS = tuple(METHODS + name for name in ("projections", "paired"))
+WHOLE = ("zoo", "inference")
+DESCRIBED = {  # by how the name of the record begins, the longest beginning counts
+    "bayesian_cca": CELLS,
+    "benchmark_": WHOLE,
+    "benchmark_depcam": (METHODS + "depcam",),
+    "benchmark_epca": CELLS,
+    "benchmark_kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),
+    "benchmark_lda": TOPICS,
+    "benchmark_mixture": (*MIXTURES, "inference/driver"),
+    "benchmark_numerics": ("inference/numerics", "zoo/gamma_functions.py"),
+    "benchmark_ppca": PROJECTIONS,
+    "benchmark_report": ("inference/report", "inference/plots", "inference/diagnostics"),
+    "benchmark_sppca": PROJECTIONS,
+    "benchmark_topic": TOPICS,
+    "depcam": (METHODS + "depcam",),
+    "epca": CELLS,
+    "figure_10": CELLS,
+    "geweke_epca": CELLS,
+    "geweke_hyperparameters": MIXTURES,
+    "geweke_mixture": MIXTURES,
+    "geweke_paired": CELLS,
+    "gibbs_sppca": PROJECTIONS,
+    "kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),
+    "mixture": MIXTURES,
+    "mutants": ("tests/mutants/mutants.toml",),
+    "notebooks": ("notebooks",),
+    "paired": CELLS,
+    "pcp_corpora": TOPICS,
+    "posteriors/": WHOLE,
+    "ppca": PROJECTIONS,
+    "probit": ("zoo/linear_gaussian", METHODS + "sppca"),
+    "relations": WHOLE,
+    "same_numbers": WHOLE,
+    "sppca": PROJECTIONS,
+    "topic_bars": TOPICS,
+}
 
 
 def circumstances(command, *packages):
@@ -22,7 +68,7 @@ def circumstances(command, *packages):
 
 def write_record(name, command, *packages, **figures):
     """Write ``tests/reference/<name>.json`` anew."""
-    content = circumstances(command, *packages) | figures
+    content = circumstances(command, *packages) | {"code": code_of(name)} | figures
     (REFERENCE / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
@@ -30,11 +76,48 @@ def add_to_record(name, command, *packages, **figures):
     """Put figures beside those that ``tests/reference/<name>.json`` holds under other names."""
     path = REFERENCE / f"{name}.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    content = kept | circumstances(command, *packages) | figures
+    content = kept | circumstances(command, *packages) | {"code": code_of(name)} | figures
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def code_of(name):
+    """The digest of each file or folder that a record describes: of what Python reads, not of comments."""
+    beginnings = [own for own in DESCRIBED if name.startswith(own)]
+    return {path: _digest(REFERENCE.parents[1] / path) for path in DESCRIBED[max(beginnings, key=len)]}
+
+
+def older_than_their_code():
+    """Records whose code has changed since, and those that do not say what code they describe."""
+    older, undated = [], []
+    for path in sorted(REFERENCE.rglob("*.json")):
+        name = path.relative_to(REFERENCE).with_suffix("").as_posix()
+        code = json.loads(path.read_text(encoding="utf-8")).get("code")
+        if code is None:
+            undated.append(name)
+        elif code != code_of(name):
+            older.append(name)
+    return older, undated
+
+
+def _digest(path):
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    found = hashlib.sha256()
+    for file in files:
+        if file.suffix == ".py":
+            found.update(ast.dump(ast.parse(file.read_text(encoding="utf-8"))).encode())
+        elif file.suffix in (".toml", ".css"):
+            found.update(file.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def _processor():
     listed = Path("/proc/cpuinfo")
     found = re.search(r"model name\s*: (.*)", listed.read_text()) if listed.exists() else None
     return found[1] if found else platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    for title, names in zip(
+        ("older than their code", "without a digest"), older_than_their_code(), strict=True
+    ):
+        print(f"{title}: {', '.join(names) or 'none'}")

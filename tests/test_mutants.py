@@ -2,7 +2,11 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.mutants.listing import mutants
+
+pytestmark = pytest.mark.bookkeeping
 
 ROOMS = {
     "machinery",

@@ -15,7 +15,7 @@ from collections import Counter
 
 from tests.mutants.listing import ROOT, digest, mutants
 from tests.mutants.runner import KILLED, Copy
-from tests.recording import REFERENCE, circumstances
+from tests.recording import REFERENCE, circumstances, code_of
 
 RECORD = REFERENCE / "mutants.json"
 
@@ -114,6 +114,7 @@ def _write(every, entries):
     total = {"listed": len(every), "run": len(entries), "killed": sum(killed.values())}
     content = (
         circumstances("python -m tests.mutants --record --resume")
+        | {"code": code_of("mutants")}
         | total
         | {"rooms": rooms, "mutants": entries}
     )

@@ -71,6 +71,7 @@ def test_every_method_is_compared_or_said_to_be_left_out(name):
     assert record["posterior"] and not any(q.split("[")[0] in NOT_COMPARED for q in record["posterior"])
 
 
+@pytest.mark.bookkeeping
 def test_every_model_has_a_reference():
     assert {SAME_MODEL.get(name, name) for name in CASES} == set(zoo.MODELS)
 

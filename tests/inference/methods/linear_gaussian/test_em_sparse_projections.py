@@ -269,6 +269,7 @@ def test_a_sparse_matrix_shares_its_memory_and_travels_as_a_pytree():
     np.testing.assert_array_equal((lowest, highest), (X.min(axis=0), X.max(axis=0)))
 
 
+@pytest.mark.bookkeeping
 def test_the_recorded_benchmark_meets_its_bars():
     """Sweeps against their two products, a fit against scikit-learn's sparse PCA, what a fit holds."""
     path = Path(__file__).parents[3] / "reference" / "benchmark_sppca_sparse.json"

@@ -177,6 +177,7 @@ def test_the_sampler_with_moves_passes_a_long_geweke(weight_prior, shape):
     assert verdict.passed, str(verdict)
 
 
+@pytest.mark.slow  # by default the listed labels see the same error: test_a_wrong_ratio_is_seen
 def test_geweke_sees_a_move_that_leaves_the_prior_out(monkeypatch):
     right = split_merge.log_split_prior
     monkeypatch.setattr(split_merge, "log_split_prior", lambda *a: partial(without_the_prior, right(*a)))

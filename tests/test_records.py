@@ -1,0 +1,55 @@
+"""Every record says how it came about; those that are older than the code they describe are listed."""
+
+import json
+
+import pytest
+
+from tests.recording import DESCRIBED, REFERENCE, code_of, older_than_their_code
+
+pytestmark = pytest.mark.bookkeeping
+RECORDS = sorted(REFERENCE.rglob("*.json"))
+WITHOUT_MACHINE = 26  # written before records named it: each goes when it is written anew
+WITHOUT_COMMAND = {"depcam_clustering"}  # one command for each of its parts
+
+
+def name_of(path):
+    return path.relative_to(REFERENCE).with_suffix("").as_posix()
+
+
+def test_records_name_their_command_versions_and_machine():
+    lack = {key: set() for key in ("command", "versions", "machine")}
+    for path in RECORDS:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        for key, names in lack.items():
+            if key not in held:
+                names.add(name_of(path))
+    assert lack["command"] <= WITHOUT_COMMAND and lack["versions"] <= WITHOUT_COMMAND
+    assert len(lack["machine"]) <= WITHOUT_MACHINE, lack["machine"]
+
+
+def test_every_record_says_what_code_it_describes():
+    for path in RECORDS:
+        assert any(name_of(path).startswith(beginning) for beginning in DESCRIBED), path
+    for paths in DESCRIBED.values():
+        assert all((REFERENCE.parents[1] / path).exists() for path in paths), paths
+
+
+def test_records_that_are_older_than_their_code_are_told(tmp_path, monkeypatch, record_property):
+    """Planted: a record of other code is older, one of this code is not, one that does not say is undated."""
+    import tests.recording as recording
+
+    record_property("older than their code", older_than_their_code())
+    monkeypatch.setattr(recording, "REFERENCE", tmp_path / "tests" / "reference")
+    recording.REFERENCE.mkdir(parents=True)
+    (tmp_path / "inference" / "numerics").mkdir(parents=True)
+    (tmp_path / "zoo").mkdir()
+    code = tmp_path / "zoo" / "gamma_functions.py"
+    code.write_text("x = 1  # a comment\n")
+    recording.write_record("benchmark_numerics", "a command", figure=1)
+    (recording.REFERENCE / "mixture_moves.json").write_text("{}")
+    assert older_than_their_code() == ([], ["mixture_moves"])
+    code.write_text("x = 1  # another comment\n")
+    assert older_than_their_code() == ([], ["mixture_moves"])
+    code.write_text("x = 2\n")
+    assert older_than_their_code() == (["benchmark_numerics"], ["mixture_moves"])
+    assert set(code_of("benchmark_numerics")) == {"inference/numerics", "zoo/gamma_functions.py"}
