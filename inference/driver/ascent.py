@@ -219,8 +219,12 @@ def _ascend_chunk(
         at = restart.progress
         state, info = step(jax.random.fold_in(key, at.iteration), restart.state, model, *data)
         reached = advanced(rule, jnp, at, info.objective, *verdict)
-        chosen = _Restarts(_where(reached.status >= NOT_FINITE, restart.state, state), reached)
-        return _where(_runs(at), chosen, restart), info
+        # computed once, not anew beside each of the many arrays that they choose between
+        failed, runs, reached = jax.lax.optimization_barrier(
+            (reached.status >= NOT_FINITE, _runs(at), reached)
+        )
+        chosen = _Restarts(_where(failed, restart.state, state), reached)
+        return _where(runs, chosen, restart), info
 
     def _runs(at: Progress) -> Array:
         return (at.status == RUNNING) & (at.iteration < max_iterations)

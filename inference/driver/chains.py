@@ -318,8 +318,10 @@ def _chunk(
         states, info = sweep(done + count, states)
         infos = jax.tree.map(lambda buffer, value: buffer.at[:, count].set(value), infos, info)
         sampled = done + count + 1 - num_warmup  # sweeps past warm-up, this one included
-        slot = sampled // thinning - 1 - jnp.maximum(done - num_warmup, 0) // thinning
-        slot = jnp.where((sampled > 0) & (sampled % thinning == 0), slot, capacity)  # past the end: dropped
+        before = jax.lax.div(jnp.maximum(done - num_warmup, 0), thinning)
+        slot = jax.lax.div(sampled, thinning) - 1 - before  # where it is read, both are above zero
+        kept = (sampled > 0) & (jax.lax.rem(sampled, thinning) == 0)
+        slot = jnp.where(kept, slot, capacity)  # past the end: dropped
         values = _over_chains(position, model)(states)
         draws = jax.tree.map(lambda buffer, value: buffer.at[:, slot].set(value, mode="drop"), draws, values)
         return states, infos, draws, count + 1

@@ -8,14 +8,18 @@ kernel (Metropolis-Hastings, say) that leaves their joint distribution given the
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from inference.numerics.gamma_draws import draw
 
 __all__ = ["Move", "conditionals_among", "sweep"]
+
+SITES = 4  # of a block whose keys are made at once
 
 
 class Move(NamedTuple):
@@ -44,17 +48,25 @@ def sweep(
         Values after the sweep.
     """
     values = dict(values)
+    block_keys = _folded(key, len(blocks))
+    site_keys = jax.vmap(partial(_folded, number=SITES))(block_keys)
     for number, block in enumerate(blocks):
-        block_key = jax.random.fold_in(key, number)
+        block_key = block_keys[number]
         if isinstance(block, Move):
             values = dict(block.apply(block_key, values, model, *data))
             continue
         place = 0  # a block may offer its later sites once earlier ones are drawn
         while place < len(conditionals := block(values, model, *data)):
             site, conditional = list(conditionals.items())[place]
-            values = values | {site: draw(jax.random.fold_in(block_key, place), conditional)}
+            own = site_keys[number, place] if place < SITES else jax.random.fold_in(block_key, place)
+            values = values | {site: draw(own, conditional)}
             place += 1
     return values
+
+
+def _folded(key: Array, number: int) -> Array:
+    """The keys ``fold_in(key, 0)``, ``fold_in(key, 1)``, ... in one call: each takes a while to compile."""
+    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(number))
 
 
 def conditionals_among(blocks: tuple[Callable | Move, ...]) -> tuple[Callable, ...]:

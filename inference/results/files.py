@@ -108,9 +108,15 @@ def dataset(
     for name, value in variables.items():
         value = np.asarray(value)
         all_dims = (*leading, *_dims_of(name, value.ndim - len(leading), dims))
-        arrays[name] = (all_dims, value)
-        coords |= {dim: labels.of(dim, size) for dim, size in zip(all_dims, value.shape, strict=True)}
+        arrays[name] = _variable(all_dims, value)
+        sizes = zip(all_dims, value.shape, strict=True)
+        coords |= {dim: _variable((dim,), np.asarray(labels.of(dim, size))) for dim, size in sizes}
     return xr.Dataset(arrays, coords, attrs or {})
+
+
+def _variable(dims: tuple[str, ...], values: np.ndarray) -> xr.Variable:
+    """A variable of an array that needs no conversion, told as such: otherwise xarray imports dask to ask."""
+    return xr.Variable(dims, values, fastpath=values.dtype.kind in "biufcUS")
 
 
 def _dims_of(name: str, ndim: int, dims: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve
-from jax.scipy.special import digamma, multigammaln
 
 from zoo.checks import (
     as_matrix,
@@ -63,6 +63,7 @@ from zoo.conjugate.missing_cells import (
     patterns_of,
     places_of,
 )
+from zoo.gamma_functions import digamma, gammaln
 from zoo.model import TypicalCells, as_hyperparameter
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "GaussianWishart",
     "SharedGaussianWishart",
     "expected_log_det",
+    "log_det",
     "log_wishart_normaliser",
     "symmetric_inverse",
 ]
@@ -308,7 +310,7 @@ class _FullGaussian(ComponentPrior):
         Shape (num_components, num_statistics).
         """
         precision = parameters["precisions"]
-        constant = 0.5 * (jnp.linalg.slogdet(precision)[1] - self.num_features * LOG_2PI)
+        constant = 0.5 * (log_det(precision) - self.num_features * LOG_2PI)
         return self._coefficients(constant, parameters["locs"] - self.center, precision)
 
     def _moments(self, statistics: Array, about: Array) -> tuple[Array, Array, Array]:
@@ -352,7 +354,7 @@ class _FullGaussian(ComponentPrior):
     def _coefficients(self, constant: Array, shift: Array, precision: Array) -> Array:
         """Expand ``constant - (y - shift)' precision (y - shift) / 2`` in the features of y."""
         row, column = np.triu_indices(self.num_features)
-        linear = jnp.einsum("...ij,...j->...i", precision, shift)
+        linear = jnp.sum(precision * shift[..., None, :], axis=-1)  # a product a component: longer to compile
         constant = constant - 0.5 * jnp.sum(shift * linear, axis=-1)
         quadratic = precision[..., row, column] * np.where(row == column, -0.5, -1.0)
         lead = linear.shape[:-1]
@@ -395,9 +397,23 @@ def symmetric_inverse(matrix: Array) -> Array:
         Shape (..., D, D).
     """
     factor = jnp.linalg.cholesky(matrix)
-    identity = jnp.broadcast_to(jnp.eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)
+    row, column = (jax.lax.broadcasted_iota(int, matrix.shape, matrix.ndim - axis) for axis in (2, 1))
+    identity = (row == column).astype(matrix.dtype)  # elementwise: a copy into LAPACK's layout compiles long
     inverse = cho_solve((factor, True), identity)
     return 0.5 * (inverse + jnp.swapaxes(inverse, -1, -2))
+
+
+def log_det(matrix: Array) -> Array:
+    """Log determinant of positive definite matrices through Cholesky.
+
+    Args:
+        matrix: shape (..., D, D).
+
+    Returns:
+        Shape (...), in nats.
+    """
+    diagonal = jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1)
+    return 2 * jnp.sum(jnp.log(diagonal), axis=-1)
 
 
 def expected_log_det(q: _FullGaussian) -> Array:
@@ -411,7 +427,7 @@ def expected_log_det(q: _FullGaussian) -> Array:
     """
     d = q.num_features
     half = 0.5 * (jnp.asarray(q.degrees_of_freedom)[..., None] - jnp.arange(d))
-    return jnp.sum(digamma(half), axis=-1) + d * jnp.log(2.0) + jnp.linalg.slogdet(q.scale_matrix)[1]
+    return jnp.sum(digamma(half), axis=-1) + d * np.log(2.0) + log_det(q.scale_matrix)
 
 
 def log_wishart_normaliser(q: _FullGaussian) -> Array:
@@ -425,8 +441,9 @@ def log_wishart_normaliser(q: _FullGaussian) -> Array:
     """
     d = q.num_features
     nu = jnp.asarray(q.degrees_of_freedom)
-    log_det = jnp.linalg.slogdet(jnp.asarray(q.scale_matrix))[1]
-    return 0.5 * nu * (d * jnp.log(2.0) + log_det) + multigammaln(nu / 2, d)
+    constant = 0.25 * d * (d - 1) * np.log(np.pi)
+    log_gammas = jnp.sum(gammaln(0.5 * (nu[..., None] - np.arange(d))), axis=-1)
+    return 0.5 * nu * (d * np.log(2.0) + log_det(jnp.asarray(q.scale_matrix))) + constant + log_gammas
 
 
 def _checked_columns(x: Any) -> np.ndarray:
@@ -582,7 +599,7 @@ class GaussianWishart(_FullGaussian):
         mean_precision = self.mean_precision + count
         shift = first / mean_precision[..., None]  # m_k - m_0
         scatter = second - first[..., :, None] * shift[..., None, :]
-        rate_matrix = jnp.linalg.inv(jnp.asarray(self.scale_matrix)) + scatter
+        rate_matrix = symmetric_inverse(jnp.asarray(self.scale_matrix)) + scatter
         return self.replaced(
             loc=self.loc + shift,
             mean_precision=mean_precision,
@@ -615,7 +632,7 @@ class GaussianWishart(_FullGaussian):
         """
         d = self.num_features
         df = jnp.asarray(self.degrees_of_freedom) - d + 1
-        rate = jnp.linalg.inv(jnp.asarray(self.scale_matrix))
+        rate = symmetric_inverse(jnp.asarray(self.scale_matrix))
         scale = (1 + self.mean_precision) / (self.mean_precision * df)
         return dist.MultivariateStudentT(
             df, jnp.asarray(self.loc), jnp.linalg.cholesky(scale[..., None, None] * rate)
@@ -655,17 +672,17 @@ class GaussianWishart(_FullGaussian):
             best = (0.5 * num_components * d + shape - 1.0) / (0.5 * spread + rate)
             fields["mean_precision"] = jnp.clip(best, *BRACKETS["mean_precision"])
         average = jnp.mean(precision, axis=0)
-        log_det = jnp.mean(expected_log_det(q))
+        mean_log_det = jnp.mean(expected_log_det(q))
         if "degrees_of_freedom" in learn:
             joint = "scale_matrix" in learn
-            log_scale = jnp.linalg.slogdet(average if joint else jnp.asarray(self.scale_matrix))[1]
+            log_scale = log_det(average if joint else jnp.asarray(self.scale_matrix))
 
             def slope(excess: Array) -> Array:
                 nu = excess + (d - 1)
                 scale = log_scale - d * jnp.log(nu) if joint else log_scale  # W0 = average / nu, its best
-                return log_det - scale - d * jnp.log(2.0) - jnp.sum(digamma(0.5 * (nu - jnp.arange(d))))
+                return mean_log_det - scale - d * jnp.log(2.0) - jnp.sum(digamma(0.5 * (nu - jnp.arange(d))))
 
-            fields["degrees_of_freedom"] = d - 1 + root(slope, *bracket("degrees_of_freedom", log_det))
+            fields["degrees_of_freedom"] = d - 1 + root(slope, *bracket("degrees_of_freedom", mean_log_det))
         if "scale_matrix" in learn:
             best = average / fields.get("degrees_of_freedom", self.degrees_of_freedom)
             fields["scale_matrix"] = within_scale(best, jnp.asarray(given.scale_matrix))
@@ -735,7 +752,7 @@ class SharedGaussianWishart(GaussianWishart):
     def posterior(self, statistics: Array) -> Self:
         """The posterior given the statistics of all components, shape (num_components, num_statistics)."""
         each = super().posterior(statistics)
-        prior_rate = jnp.linalg.inv(jnp.asarray(self.scale_matrix))
+        prior_rate = symmetric_inverse(jnp.asarray(self.scale_matrix))
         count, first, second = self._moments(statistics, self.loc)
         scatter = second - first[..., :, None] * (first / each.mean_precision[..., None])[..., None, :]
         return each.replaced(
@@ -764,7 +781,7 @@ class SharedGaussianWishart(GaussianWishart):
         """The density of a new row with mean and covariance integrated out: a multivariate Student-t."""
         d = self.num_features
         df = jnp.asarray(self.degrees_of_freedom) - d + 1
-        rate = jnp.linalg.inv(jnp.asarray(self.scale_matrix))
+        rate = symmetric_inverse(jnp.asarray(self.scale_matrix))
         scale = (1 + jnp.asarray(self.mean_precision)) / (self.mean_precision * df)
         tril = jnp.sqrt(scale)[..., None, None] * jnp.linalg.cholesky(rate)
         return dist.MultivariateStudentT(df, jnp.asarray(self.loc), tril)
@@ -889,8 +906,7 @@ class GaussianKnownCovariance(_FullGaussian):
         return symmetric_inverse(jnp.asarray(self.covariance))
 
     def _constant(self) -> Array:
-        log_det = jnp.linalg.slogdet(jnp.asarray(self.covariance))[1]
-        return -0.5 * (self.num_features * LOG_2PI + log_det)
+        return -0.5 * (self.num_features * LOG_2PI + log_det(jnp.asarray(self.covariance)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -962,7 +978,7 @@ class GaussianKnownMean(_FullGaussian):
     def posterior(self, statistics: Array) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         count, _, second = self._moments(statistics, self.loc)
-        rate_matrix = jnp.linalg.inv(jnp.asarray(self.scale_matrix)) + second
+        rate_matrix = symmetric_inverse(jnp.asarray(self.scale_matrix)) + second
         return self.replaced(
             scale_matrix=symmetric_inverse(rate_matrix), degrees_of_freedom=self.degrees_of_freedom + count
         )
@@ -986,7 +1002,7 @@ class GaussianKnownMean(_FullGaussian):
     def predictive(self) -> dist.Distribution:
         """The density of a new row with the precision integrated out: a multivariate Student-t."""
         df = jnp.asarray(self.degrees_of_freedom) - self.num_features + 1
-        rate = jnp.linalg.inv(jnp.asarray(self.scale_matrix))
+        rate = symmetric_inverse(jnp.asarray(self.scale_matrix))
         loc = jnp.broadcast_to(jnp.asarray(self.loc), rate.shape[:-1])
         return dist.MultivariateStudentT(df, loc, jnp.linalg.cholesky(rate / df[..., None, None]))
 

@@ -46,9 +46,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaln
 
 from zoo.depcam import DEPCAM
+from zoo.gamma_functions import gammaln
 
 __all__ = [
     "LocalRows",

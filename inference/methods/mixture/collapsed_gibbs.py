@@ -52,7 +52,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.methods.mixture.gibbs import concentration_and_weights
@@ -63,6 +62,7 @@ from inference.numerics.gamma_draws import draw, draw_log_gamma
 from inference.numerics.programs import map_draws
 from zoo.checks import check_whole
 from zoo.dirichlet_process import BetaDecay
+from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
 
 __all__ = ["METHOD"]

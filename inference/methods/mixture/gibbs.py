@@ -96,7 +96,6 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
@@ -107,6 +106,7 @@ from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
 from zoo.checks import check_flag, check_whole
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
+from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
 
 __all__ = ["METHOD", "concentration_and_weights"]
@@ -235,7 +235,7 @@ def exchange_neighbours(
 
 def _log_beta(a: Array, b: Array) -> Array:
     """Logarithm of the beta function; that of jax.scipy loses half the digits at moderate arguments."""
-    return jax.lax.lgamma(a) + jax.lax.lgamma(b) - jax.lax.lgamma(a + b)
+    return gammaln(a) + gammaln(b) - gammaln(a + b)
 
 
 class MixtureGibbsState(NamedTuple):

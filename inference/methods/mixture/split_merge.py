@@ -37,10 +37,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaln, logsumexp
+from jax.scipy.special import logsumexp
 
 from inference.methods.gibbs_sweep import Move
 from zoo.conjugate.component_prior import ComponentPrior
+from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
 
 __all__ = ["launch", "log_split_prior", "split_merge", "split_or_merge"]

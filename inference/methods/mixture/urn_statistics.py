@@ -17,10 +17,10 @@ from typing import NamedTuple, Self
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaln
 
 from zoo.conjugate.component_prior import ComponentPrior
-from zoo.conjugate.gaussian import GaussianWishart
+from zoo.conjugate.gaussian import GaussianWishart, log_det
+from zoo.gamma_functions import gammaln
 
 __all__ = ["statistics_for"]
 
@@ -142,13 +142,13 @@ class StudentStatistics(NamedTuple):
         features = components.features(rows)
         sums = jax.ops.segment_sum(features, labels, num_segments=num_slots)
         posterior = components.posterior(sums)
-        log_det = jnp.linalg.slogdet(posterior.scale_matrix)[1]
+        log_dets = log_det(posterior.scale_matrix)
         count = jnp.arange(rows.shape[0] + 1)
         half, d = 0.5 * (components.degrees_of_freedom + count + 1), rows.shape[1]
         strength = components.mean_precision + count
         constants = gammaln(half) - gammaln(half - 0.5 * d)
         constants += 0.5 * d * jnp.log(strength / (strength + 1) / jnp.pi)
-        return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_det, constants)
+        return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_dets, constants)
 
     def log_predictive(self, components: GaussianWishart, row: Array) -> Array:
         """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.

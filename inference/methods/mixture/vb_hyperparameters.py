@@ -44,10 +44,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import digamma, gammaln
 
 from zoo.conjugate.component_prior import BRACKETS, ComponentPrior, bracket, relative_eigenvalues, root
 from zoo.dirichlet_process import BetaDecay
+from zoo.gamma_functions import digamma, gammaln
 from zoo.mixture import Mixture
 
 __all__ = [
