@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -24,7 +25,9 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["check_writable", "held_alone", "replacing"]
+__all__ = ["HDF5", "check_replaceable", "check_writable", "held_alone", "replacing"]
+
+HDF5 = b"\x89HDF\r\n\x1a\n"  # how such a file begins, and with it every saved fit
 
 _NUMBERS = count()  # of the files that this process writes
 _LOCKED, _TAKEN, _NO_LOCKS = range(3)
@@ -59,6 +62,37 @@ def check_writable(path: str | os.PathLike) -> None:
         raise ValueError(f"cannot write {path}: the folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise ValueError(f"cannot write {path}: no permission")
+
+
+def check_replaceable(path: str | os.PathLike) -> None:
+    """Raise before a run unless a page, a table or a picture can be written at ``path`` after it.
+
+    Args:
+        path: where; a file that is there may be replaced, but not one that a run has made.
+
+    Raises:
+        ValueError: nothing can be written there (`check_writable`), or a saved fit, another HDF5 file or a
+            checkpoint is there.
+    """
+    check_writable(path)
+    path = Path(path)
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        found = "a saved fit, or another HDF5 file" if file.read(len(HDF5)) == HDF5 else ""
+        if not found and _is_checkpoint(file):
+            found = "the checkpoint of a run"
+    if found:
+        raise ValueError(f"cannot write {path}: {found} is there, which would be lost; choose another name")
+
+
+def _is_checkpoint(file: BinaryIO) -> bool:
+    """Whether an open file is an archive with the fingerprint of a run."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return "fingerprint.npy" in archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
 
 
 def _longest_name(folder: Path) -> int:

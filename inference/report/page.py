@@ -8,6 +8,7 @@ pictures inside the file, and nothing else: text from the data cannot run or fet
 import base64
 import hashlib
 import io
+import os
 import re
 import struct
 import tempfile
@@ -16,6 +17,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -24,7 +26,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from inference.diagnostics.verdicts import Judgement, sentences
-from inference.numerics.atomic_files import replacing
+from inference.numerics.atomic_files import check_replaceable, replacing
 
 __all__ = [
     "Code",
@@ -174,12 +176,13 @@ def check_page_path(path: Path) -> None:
         path: where to write; the ending decides the form.
 
     Raises:
-        ValueError: another ending than ``.html`` and ``.md``.
+        ValueError: another ending than ``.html`` and ``.md``, or something is there that no page replaces: a
+            link, a device, a saved fit or a checkpoint.
         IsADirectoryError: there is a folder of that name.
         FileNotFoundError: there is no such folder to write in.
         OSError: the folder cannot be written to.
     """
-    if path.suffix not in _ENDINGS:
+    if path.suffix.lower() not in _ENDINGS:
         raise ValueError(
             f"a report is written as {' or '.join(_ENDINGS)}, by the ending of its name; got {path.name!r}"
         )
@@ -189,6 +192,7 @@ def check_page_path(path: Path) -> None:
         raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
     with tempfile.TemporaryFile(dir=path.parent):  # raises where nothing can be written
         pass
+    check_replaceable(path)
 
 
 def write_page(front: Front, sections: Sequence[Section], path: Path) -> Path:
@@ -197,7 +201,9 @@ def write_page(front: Front, sections: Sequence[Section], path: Path) -> Path:
     Args:
         front: its first screen.
         sections: its contents.
-        path: where; pictures of Markdown are PNG files beside it, under its name.
+        path: where; pictures of Markdown are PNG files beside it, under its name. Of files of these names
+            those are replaced that the former page of the path shows; beside any other the picture gets a
+            number.
 
     Returns:
         The path written.
@@ -208,15 +214,27 @@ def write_page(front: Front, sections: Sequence[Section], path: Path) -> Path:
         for block in section.blocks
         if isinstance(block, Picture)
     }
-    if path.suffix == ".html":
+    if path.suffix.lower() == ".html":
         page = as_html(front, sections, pictures)
     else:
-        links = {name: f"{path.stem}-{name}.png" for name in pictures}
+        former = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        places = {name: _place_of_picture(path, name, former) for name in pictures}
         for name, data in pictures.items():
-            _write(path.with_name(links[name]), data)
-        page = as_markdown(front, sections, links)
+            _write(places[name], data)
+        page = as_markdown(front, sections, {name: quote(place.name) for name, place in places.items()})
     _write(path, page.encode("utf-8"))
     return path
+
+
+def _place_of_picture(page: Path, name: str, former: str) -> Path:
+    """Where a picture of a page is written: over the one that the former page shows, or under a free name."""
+    place, number = page.with_name(f"{page.stem}-{name}.png"), 1
+    while os.path.lexists(place):
+        if f"]({quote(place.name)})" in former and place.is_file() and not place.is_symlink():
+            return place
+        number += 1
+        place = page.with_name(f"{page.stem}-{name}-{number}.png")
+    return place
 
 
 def _write(path: Path, content: bytes) -> None:

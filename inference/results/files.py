@@ -18,7 +18,7 @@ import xarray as xr
 from xarray.backends import H5NetCDFStore
 
 import zoo
-from inference.numerics.atomic_files import check_writable, replacing
+from inference.numerics.atomic_files import HDF5, check_writable, replacing
 from inference.results.integrity import (
     CHECKSUM,
     INTEGRITY,
@@ -32,12 +32,21 @@ from inference.results.integrity import (
 from inference.results.model_fields import check_known, restore
 from zoo.model import Model
 
-__all__ = ["Labels", "check_tree", "dataset", "first_number", "load", "model_of", "save", "versions"]
+__all__ = [
+    "Labels",
+    "check_place_of_fit",
+    "check_tree",
+    "dataset",
+    "first_number",
+    "load",
+    "model_of",
+    "save",
+    "versions",
+]
 
 PACKAGE = "probabilistic-model-zoo"
 SAMPLE_DIMS = ("chain", "draw")
 IN_MEMORY = 2**28  # bytes of a fit that is put together in memory before it is written
-HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 class Labels:
@@ -83,8 +92,11 @@ def first_number(dim: str) -> int:
 
 
 def _storable(values: Any) -> np.ndarray:
-    array = pd.Index(values).to_numpy()
-    return array if array.dtype.kind in "iufb" else np.array([_storable_text(str(value)) for value in values])
+    if not any(isinstance(value, str) for value in values):  # pandas may refuse text that is no Unicode
+        array = pd.Index(values).to_numpy()
+        if array.dtype.kind in "iufb":
+            return array
+    return np.array([_storable_text(str(value)) for value in values])
 
 
 def dataset(
@@ -156,8 +168,7 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
             left, and the fit is still in memory.
     """
     check_tree(tree)
-    check_writable(path)
-    _check_replaceable(Path(path))
+    check_place_of_fit(path)
     if "model_fields" in tree.attrs and (found := contradiction(tree, model_of(tree))):
         raise ValueError(f"this tree is not a whole fit: {found}; save the tree that inference.fit gave")
     groups = {where: tree[where].to_dataset(inherit=False) for where in paths_of(tree)}
@@ -186,16 +197,26 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
         file.write(content.getbuffer())
 
 
-def _check_replaceable(path: Path) -> None:
-    """Raise ValueError if something is at ``path`` that is neither empty nor a fit."""
+def check_place_of_fit(path: str | os.PathLike) -> None:
+    """Raise before a run unless its fit can be saved at ``path``.
+
+    Args:
+        path: where.
+
+    Raises:
+        ValueError: nothing can be written there (`check_writable`), or a file is there that is neither empty
+            nor a fit.
+    """
+    check_writable(path)
+    path = Path(path)
     if not path.exists() or path.stat().st_size == 0:
         return
     with path.open("rb") as file:
-        is_netcdf = file.read(len(HDF5)) == HDF5
-        if is_netcdf:
+        is_fit = file.read(len(HDF5)) == HDF5
+        if is_fit:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                is_netcdf = any(content.find(mark) >= 0 for mark in (b"model_fields", CHECKSUM.encode()))
-    if not is_netcdf:
+                is_fit = any(content.find(mark) >= 0 for mark in (b"model_fields", CHECKSUM.encode()))
+    if not is_fit:
         raise ValueError(f"{path} is there and is no fit: it would be lost; choose another name")
 
 

@@ -156,9 +156,11 @@ def fit(options: argparse.Namespace) -> int:
     import inference
     from inference.diagnostics import profile_text, summary_text
     from inference.inputs.tables import check_parts as check_data
+    from inference.results.files import check_place_of_fit
     from inference.results.groups import stored_columns
 
     inference.compile_cache()
+    check_place_of_fit(out.path)  # what --force replaces is a fit
     chosen = model_class(card.name)
     if isinstance(chosen.data_names, tuple):  # else the data say how many parts there are
         check_data(chosen, data)

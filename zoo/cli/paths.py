@@ -25,11 +25,13 @@ class Target(NamedTuple):
 
     Attributes:
         path: where.
-        may_replace: whether a file that is there may be replaced.
+        may_replace: whether a file that was there before the run may be replaced.
+        seen: which file that was, None where there was none.
     """
 
     path: Path
     may_replace: bool
+    seen: tuple[int, ...] | None = None
 
     def settled(self) -> Path:
         """The path to write to when the run has ended.
@@ -37,7 +39,8 @@ class Target(NamedTuple):
         Returns:
             The path, or another free one if a file has come there since.
         """
-        if self.may_replace or not os.path.lexists(self.path):
+        found = _identity(self.path)
+        if found is None or (self.may_replace and found == self.seen):
             return self.path
         return _free(self.path)
 
@@ -65,7 +68,8 @@ def target(
         The target.
 
     Raises:
-        ValueError: no name, another ending, or the path of a file that the command reads.
+        ValueError: no name, another ending, the path of a file that the command reads, or a saved fit or a
+            checkpoint where a page, a table or a picture is to be written.
         FileExistsError: there is a file and no ``--force``, or something that is no regular file.
         IsADirectoryError: the path is a folder.
         OSError: nothing can be written there.
@@ -97,8 +101,21 @@ def target(
             raise FileExistsError(
                 f"{given} exists: add --force to replace it, or choose another name, such as {_free(path)}"
             )
+        if endings:
+            from inference.numerics.atomic_files import check_replaceable
+
+            check_replaceable(path)
     _check_folder(path)
-    return Target(path, may_replace=force)
+    return Target(path, force, _identity(path))
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """Which file is at a path, and in which state; None where there is none."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _free(path: Path) -> Path:

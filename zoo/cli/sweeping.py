@@ -76,6 +76,7 @@ def sweep(options: argparse.Namespace) -> int:
     from inference.algorithm import Sampler
     from inference.diagnostics.model_size import cross_validate, recommended
     from inference.methods import method_of
+    from inference.numerics.atomic_files import replacing
 
     inference.compile_cache()
     some = next(iter(fitted.values()))
@@ -122,7 +123,8 @@ def sweep(options: argparse.Namespace) -> int:
     print(f"\nNext: {_next(options, dict(_pairs(sizes, smallest)))}")
     if out is not None:
         place = out.settled()
-        table.to_csv(place)
+        with replacing(place) as file:
+            table.to_csv(file)
         print(f"saved to {place}")
     return 0
 

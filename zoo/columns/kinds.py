@@ -219,12 +219,12 @@ class Columns:
         wanted = {column.name for column in self.kept} | {self.label}
         check_unique([name for name in frame.columns if str(name) in wanted], "new data")
         have = {str(name): name for name in frame.columns}
-        numbers = {
-            have[column.name]: _numbers(frame[have[column.name]], column)
-            for column in self.kept
-            if column.name in have
-        }
-        encoded = pd.DataFrame(numbers, index=frame.index)
+        there = [column for column in self.kept if column.name in have]
+        numbers = [_numbers(frame[have[column.name]], column) for column in there]
+        encoded = pd.DataFrame(dict(enumerate(numbers)), index=frame.index)
+        places = {str(name): place for place, name in enumerate(frame.columns)}
+        # names as they came: pandas with pyarrow makes no index of text that is no Unicode
+        encoded.columns = frame.columns[[places[column.name] for column in there]]
         if self.label is not None and self.label in have and _is_plain(frame.index):
             encoded.index = pd.Index(frame[have[self.label]], name=self.label)
         return encoded

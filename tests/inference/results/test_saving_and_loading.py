@@ -368,9 +368,8 @@ def test_fields_that_no_fit_has_are_one_message(fields):
 def test_text_that_no_file_can_hold_is_saved_as_an_escape(trees, tmp_path, bad):
     import pandas as pd
 
-    tree = inference.fit(
-        zoo.PPCA(num_latents=1), pd.DataFrame(ROWS, columns=[bad, "b"]), method="closed_form"
-    )
+    names = pd.Index([bad, "b"], dtype=object)  # of text that is no Unicode pandas makes no other index
+    tree = inference.fit(zoo.PPCA(num_latents=1), pd.DataFrame(ROWS, columns=names), method="closed_form")
     tree.attrs["command"] = bad
     inference.save(tree, tmp_path / "fit.nc")
     loaded = inference.load(tmp_path / "fit.nc")
