@@ -83,6 +83,7 @@ LARGE_MEAN = 10  # times the variance: squares of smaller means may be taken off
 BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
 LONGEST_SHOWN = 100  # characters of a value in a message
 _SKIPPED = ("sklearn", "jax", "jaxlib", "numpyro", "joblib")  # libraries through which a caller reaches us
+MOST = 2**31 - 1  # of what is counted: places in arrays, which have no more along an axis
 NUMBERS = "biuf"  # NumPy's kinds of types that are read as real numbers
 MOST_NAMED = 8  # columns that a message lists
 
@@ -300,7 +301,12 @@ def as_plain(x: Any, name: str = "x") -> np.ndarray:
         except ValueError:
             raise ValueError(f"{name} must be a table, but its rows have different lengths") from None
     masked = np.ma.getmaskarray(x) if isinstance(x, np.ma.MaskedArray) else None
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except Exception as error:  # whatever an object says that can be no array
+        if isinstance(x, np.ndarray | pd.DataFrame | pd.Series):
+            raise
+        raise TypeError(f"{name} must be numeric; got {type(x).__name__}") from error
     if array.dtype.kind == "O":
         array = _numbers_of(array, lambda place, value: _not_numeric(name, place, value), masked)
     if array.dtype.kind not in NUMBERS:
@@ -351,7 +357,15 @@ def _is_numeric(table: Any, place: int) -> bool:
     if table.dtypes.iloc[place] is not np.dtype(object):
         return False
     cells = table.iloc[:, place]
-    return all(isinstance(cell, Real | Decimal | np.bool_) or cell is np.ma.masked for cell in cells.dropna())
+    return all(isinstance(cell, Real | Decimal | np.bool_) or cell is np.ma.masked for cell in _seen(cells))
+
+
+def _seen(cells: pd.Series) -> pd.Series:
+    """The cells that are not missing."""
+    try:
+        return cells.dropna()
+    except ArithmeticError:  # a signalling NaN of decimals compares with nothing
+        return cells
 
 
 def _not_numeric_columns(table: Any, places: list[int], name: str) -> str:
@@ -366,8 +380,8 @@ def _not_numeric_columns(table: Any, places: list[int], name: str) -> str:
     if pd.api.types.is_datetime64_any_dtype(cells.dtype):
         given = f"{name}.assign(**{{{first!r}: ({name}[{first!r}] - {name}[{first!r}].min()).dt.days}})"
         return f"{message}; give days since the first, {given}, or leave it out, {leave}"
-    seen = cells.dropna()
-    numbers = pd.to_numeric(seen.astype(str), errors="coerce")
+    seen = _seen(cells)
+    numbers = pd.to_numeric(seen.map(str), errors="coerce")
     wrong = numbers.isna().to_numpy()
     if 0 < wrong.sum() <= len(seen) // 2:
         row, value = seen.index[wrong][0], seen[wrong].iloc[0]
@@ -388,22 +402,39 @@ def _without_masks(x: Any) -> Any:
 
 def _not_numeric(name: str, place: tuple[int, ...], value: Any) -> str:
     where = ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column", "layer"), place, strict=False))
-    return f"{name} must be numeric; {where or 'it'} is {value!r}"
+    return f"{name} must be numeric; {where or 'it'} is {shown(value)}"
 
 
 def _numbers_of(array: np.ndarray, message: Callable, masked: np.ndarray | None = None) -> np.ndarray:
     """Objects as float64, missing ones as NaN; TypeError with ``message(place, value)`` for another kind."""
-    missing = pd.isna(array) | np.frompyfunc(lambda value: value is np.ma.masked, 1, 1)(array).astype(bool)
+    missing = _holds(lambda value: value is np.ma.masked, array)
+    with contextlib.suppress(ArithmeticError):  # a signalling NaN of decimals compares with nothing
+        missing |= pd.isna(array)
     if masked is not None:
         missing |= masked
-    good = np.frompyfunc(lambda value: isinstance(value, Real | Decimal | np.bool_), 1, 1)(array)
-    bad = np.argwhere(~(good.astype(bool) | missing))
+    bad = np.argwhere(~(_holds(_is_real, array) | missing))
     if len(bad):
         place = tuple(int(i) for i in bad[0])
         raise TypeError(message(place, array[place]))
     numbers = np.full(array.shape, np.nan)
     numbers[~missing] = array[~missing].astype(np.float64)
     return numbers
+
+
+def _holds(question: Callable, array: np.ndarray) -> np.ndarray:
+    """The answer to a question for each object of an array, also of one without axes."""
+    return np.asarray(np.frompyfunc(question, 1, 1)(array)).astype(bool)
+
+
+def _is_real(value: Any) -> bool:
+    """Whether an object is a number that float64 has."""
+    if not isinstance(value, Real | Decimal | np.bool_):
+        return False
+    try:
+        float(value)
+    except (ArithmeticError, TypeError, ValueError):  # a signalling NaN, a whole number of 400 digits
+        return False
+    return True
 
 
 def check_unique(names: Iterable[Any], of: str, kind: str = "columns", remedy: str = "") -> None:
@@ -792,6 +823,8 @@ def shown(value: Any) -> str:
     shape = shape if isinstance(shape, tuple) else ()
     if len(shape) > 1 or (shape and shape[0] > 8):
         return f"{type(value).__name__} of shape {shape}"
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
@@ -845,7 +878,13 @@ def check_size(name: str, value: Any, least: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number; got {shown(value)}")
     if value < least:
-        raise ValueError(f"{name} must be at least {least}; got {value}")
+        raise ValueError(f"{name} must be at least {least}; got {shown(value)}")
+    _check_most(name, value)
+
+
+def _check_most(name: str, value: int) -> None:
+    if value > MOST:
+        raise ValueError(f"{name} must be at most {MOST}; got {shown(value)}")
 
 
 def check_lengths(name: str, value: Any) -> None:
@@ -875,6 +914,7 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {shown(value)}")
+    _check_most(name, value)
 
 
 def check_number(name: str, value: Any) -> None:
@@ -908,7 +948,7 @@ def check_concentration(name: str, value: Any) -> None:
     """
     numbers = np.asarray(value, float)
     if not ((numbers > 0) & (numbers < np.inf)).all():
-        raise ValueError(f"{name} must be positive; got {value}")
+        raise ValueError(f"{name} must be positive; got {shown(value)}")
     if numbers.max() > LARGEST_CONCENTRATION:
         raise ValueError(
             f"{name} must be at most {LARGEST_CONCENTRATION:g}: above it the differences of log-gamma "
@@ -969,7 +1009,7 @@ def check_share(name: str, value: Any, of: str, *, closed: bool = False) -> None
     check_number(name, value)
     if not (0 <= value if closed else 0 < value) or not value < 1:
         bounds = "in [0, 1)" if closed else "between 0 and 1"
-        raise ValueError(f"{name} must be {of}, {bounds}; got {value}")
+        raise ValueError(f"{name} must be {of}, {bounds}; got {shown(value)}")
 
 
 def check_names(name: str, value: Any, allowed: Collection[str]) -> None:
@@ -984,7 +1024,7 @@ def check_names(name: str, value: Any, allowed: Collection[str]) -> None:
         raise TypeError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {shown(value)}")
     for part in value:
         if part not in allowed:
-            raise ValueError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {part!r}")
+            raise ValueError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {shown(part)}")
 
 
 def check_seed(name: str, value: Any) -> None:
@@ -1016,7 +1056,7 @@ def check_positive_cells(name: str, value: Any, shapes: Mapping[str, tuple[int, 
             raise ValueError(f"{name} must be a positive number, or {told}; got shape {np.shape(value)}")
         check_positive(name, value)
     elif not (np.isfinite(value) & (np.asarray(value) > 0)).all():
-        raise ValueError(f"{name} must be positive numbers; got {value}")
+        raise ValueError(f"{name} must be positive numbers; got {shown(value)}")
 
 
 # What a precision can hold

@@ -518,12 +518,14 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         for name in ("repulsion", "sparsity"):
             value = getattr(self, name)
             if value is not None and (value.shape != () or not 0 <= value < np.inf):
-                raise ValueError(f"{name} must be a number of at least 0; got {value}")
+                raise ValueError(f"{name} must be a number of at least 0; got {checks.shown(value)}")
         for name in POSITIVE:
             if getattr(self, name) is not None:
                 checks.check_positive(name, getattr(self, name))
         checks.check_concentration("concentration", self.concentration)
         sizes = ((), (self.num_features,))
+        if self.offset_mean is not None and not np.isfinite(self.offset_mean).all():
+            raise ValueError(f"offset_mean must be finite; got {checks.shown(self.offset_mean)}")
         if self.offset_mean is not None and self.num_features and self.offset_mean.shape not in sizes:
             raise ValueError(
                 f"offset_mean must be one number or one for each of {self.num_features} features; "

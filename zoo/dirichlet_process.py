@@ -41,6 +41,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import xlogy
 
+from zoo.checks import shown
 from zoo.gamma_functions import digamma, gammaln
 from zoo.model import Model
 from zoo.supports.small_probabilities import Dirichlet
@@ -828,7 +829,7 @@ def stick_breaking_draw(
     """
     base = _checked(concentration, num_draws, base)
     if not 0 < leftover < 1:
-        raise ValueError(f"leftover must lie between 0 and 1; got {leftover}")
+        raise ValueError(f"leftover must lie between 0 and 1; got {shown(leftover)}")
     ratio = math.log(concentration) - math.log1p(concentration)  # each stick leaves alpha / (1 + alpha)
     num_sticks = math.ceil(math.log(leftover) / ratio) + 1
     stick_key, place_key, value_key = jax.random.split(key, 3)
@@ -848,7 +849,7 @@ def _most_tables(concentration: float, num_draws: int) -> int:
 
 def _checked(concentration: float, num_draws: int, base: dist.Distribution | None) -> dist.Distribution:
     if not concentration > 0:
-        raise ValueError(f"concentration must be positive; got {concentration}")
+        raise ValueError(f"concentration must be positive; got {shown(concentration)}")
     if num_draws < 1:
-        raise ValueError(f"num_draws must be at least 1; got {num_draws}")
+        raise ValueError(f"num_draws must be at least 1; got {shown(num_draws)}")
     return dist.Normal(0.0, 1.0) if base is None else base

@@ -191,12 +191,14 @@ class JointPriorModel(ChoosesFamily, Model):
         if unit is not None and (unit.ndim > 1 or not (np.isfinite(unit) & (unit > 0)).all()):
             raise ValueError(
                 "natural_unit must be positive, one number or one for each natural parameter of a row; "
-                f"got {unit}"
+                f"got {checks.shown(unit)}"
             )
         for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
             checks.check_positive(name, getattr(self, name))
+        if self.unit is not None and (self.unit.ndim > 1 or self.unit.size == 0):
+            raise ValueError(f"unit must be one number, or one for each column; got shape {self.unit.shape}")
         if self.unit is not None and not ((self.unit > 0) & (self.unit < np.inf)).all():
-            raise ValueError(f"unit must be positive; got {self.unit}")
+            raise ValueError(f"unit must be positive; got {checks.shown(self.unit)}")
         if self.unit is not None and self.loc_mean is None:
             object.__setattr__(self, "loc_mean", np.zeros(()))
         if self.unit is None and self.loc_mean is not None:
@@ -808,7 +810,7 @@ class EPCA(JointPriorModel):
             if self.conjugate.shape not in self.family.kernel_shapes or not np.isfinite(self.conjugate).all():
                 raise ValueError(
                     "conjugate must be two finite numbers, lam and nu (of a mixed table also two for each "
-                    f"column); got {self.conjugate}"
+                    f"column); got {checks.shown(self.conjugate)}"
                 )
             pairs = self.family.kernel_problems(self.conjugate)
         elif 0 <= self.beta <= 1 and self.family.has_kernel:

@@ -318,7 +318,8 @@ class Mixture(MixtureModel):
                 )
         elif self.concentration.shape != () or not 0 < self.concentration < np.inf:
             raise ValueError(
-                f"concentration must be a positive number or a Gamma distribution; got {self.concentration}"
+                "concentration must be a positive number or a Gamma distribution; got "
+                f"{checks.shown(self.concentration)}"
             )
         else:
             checks.check_concentration("concentration", self.concentration)

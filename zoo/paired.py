@@ -696,7 +696,9 @@ class Paired(JointPriorModel):
     def __post_init__(self) -> None:
         """Replace names of families by families and lists by tuples, then store and validate the fields."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
-            raise TypeError(f"families must be a tuple with one for each view; got {self.families!r}")
+            raise TypeError(
+                f"families must be a tuple with one for each view; got {checks.shown(self.families)}"
+            )
         self._remember_auto()
         try:
             object.__setattr__(self, "families", tuple(map(as_family, self.families)))
@@ -721,10 +723,14 @@ class Paired(JointPriorModel):
         checks.check_choice("specific", self.specific, SPECIFICS)
         checks.check_positive("covariance_scale", self.covariance_scale)
         if self.covariance_degrees.shape != () or not -1 < self.covariance_degrees < np.inf:
-            raise ValueError(f"covariance_degrees must be a number above -1; got {self.covariance_degrees}")
+            raise ValueError(
+                f"covariance_degrees must be a number above -1; got {checks.shown(self.covariance_degrees)}"
+            )
         weights = self.view_weights
         if weights.shape not in ((), (num_views,)) or not (np.isfinite(weights) & (weights > 0)).all():
-            raise ValueError(f"view_weights must be positive, one or {num_views} numbers; got {weights}")
+            raise ValueError(
+                f"view_weights must be positive, one or {num_views} numbers; got {checks.shown(weights)}"
+            )
         super().validate()
         if self.specific == "full_covariance":
             self._check_full_covariance()
@@ -760,7 +766,7 @@ class Paired(JointPriorModel):
         if any(self.num_specific):
             raise ValueError(
                 "with specific='full_covariance' the views' covariances replace specific latents: "
-                f"leave num_specific out; got {self.num_specific}"
+                f"leave num_specific out; got {checks.shown(self.num_specific)}"
             )
         if self.beta > 0:
             raise ValueError(
@@ -1109,8 +1115,12 @@ def _check_sizes(name: str, sizes: Any, num_views: int, least: int) -> None:
     if not isinstance(sizes, tuple) or not all(
         isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes
     ):
-        raise TypeError(f"{name} must be a tuple of whole numbers, one for each view; got {sizes!r}")
+        raise TypeError(
+            f"{name} must be a tuple of whole numbers, one for each view; got {checks.shown(sizes)}"
+        )
     if len(sizes) != num_views:
-        raise ValueError(f"{name} must have one number for each of the {num_views} views; got {sizes}")
+        raise ValueError(
+            f"{name} must have one number for each of the {num_views} views; got {checks.shown(sizes)}"
+        )
     if min(sizes) < least:
-        raise ValueError(f"{name} must be at least {least} for each view; got {sizes}")
+        raise ValueError(f"{name} must be at least {least} for each view; got {checks.shown(sizes)}")

@@ -33,6 +33,16 @@ _MISSING = (
 SCANNED_CELLS = (256, 8192)  # fewest and most cells at once
 
 
+def _in_rows(matrix: Any, name: str) -> Any:
+    """A scipy matrix in compressed rows; ValueError if it has a place that is not in it."""
+    try:
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)
+        return matrix.tocsr()
+    except (ValueError, IndexError, OverflowError) as error:
+        raise ValueError(f"{name} is no whole sparse matrix ({error}): make it anew") from None
+
+
 def _are_no_counts(numbers: np.ndarray) -> np.ndarray:
     return ~(np.isfinite(numbers) & (numbers >= 0) & (numbers == np.round(numbers)))
 
@@ -141,7 +151,7 @@ class SparseCounts(_Cells):
             ValueError: not two-dimensional, or cells that are no counts or missing.
         """
         if hasattr(matrix, "tocoo"):
-            coo = matrix.tocsr().tocoo()  # duplicates summed, rows in order
+            coo = _in_rows(matrix, "counts").tocoo()  # duplicates summed, rows in order
             return cls(coo.row, coo.col, coo.data, coo.shape)
         dense = as_plain(matrix, "counts")
         if dense.ndim != 2:
@@ -337,7 +347,7 @@ class SparseMatrix(_Cells):
             raise TypeError(f"{name} must be numeric; got a sparse matrix of type {matrix.dtype}")
         if matrix.ndim != 2 or matrix.shape[1] == 0:
             raise ValueError(f"{name} must have rows and columns; got a sparse array of shape {matrix.shape}")
-        rows = matrix.tocsr()
+        rows = _in_rows(matrix, name)
         if not rows.has_canonical_format:
             rows = rows.copy() if rows is matrix else rows
             rows.sum_duplicates()

@@ -725,7 +725,7 @@ class SPPCA(Model):
         if floors is None or not ((floors >= 0) & (floors < 1)).all():
             raise ValueError(
                 f"noise_floor must be two shares of the variance, of x and of y, in [0, 1); "
-                f"got {self.noise_floor}"
+                f"got {checks.shown(self.noise_floor)}"
             )
         object.__setattr__(self, "noise_floor", np.array(floors))
         if self.noise_variance_x is not None:

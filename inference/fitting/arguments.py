@@ -112,7 +112,12 @@ def read_call(
         _check_not_traced(value, f"{argument} holds a traced array")
     _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
     refuse_unjoined()
-    name = model.methods[0] if isinstance(method, str) and method == "auto" else method
+    if not isinstance(method, str):
+        raise ValueError(
+            f"method must be the name of one, 'auto' or one of {', '.join(model.methods)}; got "
+            f"{shown(method)}"
+        )
+    name = model.methods[0] if method == "auto" else method
     chosen = method_of(model, name)
     check_parts(model, data, weighted=methods_with_weights)
     data = paired_rows(data, model.data_names)
@@ -382,7 +387,9 @@ def _check_until(settings: Mapping[str, Any]) -> None:
     if until is None:
         for name in ("max_sweeps", "max_seconds"):
             if settings[name] is not None:
-                raise ValueError(f"{name} goes with until='converged'; got {name}={settings[name]!r} alone")
+                raise ValueError(
+                    f"{name} goes with until='converged'; got {name}={shown(settings[name])} alone"
+                )
         return
     check_choice("until", until, ("converged",))
     if seconds is not None:
@@ -411,8 +418,8 @@ def _check_keep(keep: Collection[str], model: Model) -> None:
         if isinstance(name, str) and (name in named or name in dims or _fits_star(name, dims)):
             continue
         raise ValueError(
-            f"keep must hold names of variables; {name!r} is none of this model's. What grows with the rows, "
-            f"and is left out where it is large: {', '.join(named)}"
+            f"keep must hold names of variables; {shown(name)} is none of this model's. What grows with the "
+            f"rows, and is left out where it is large: {', '.join(named)}"
         )
 
 
@@ -610,7 +617,7 @@ def read_init(
         if init not in method.strategies:
             raise ValueError(
                 f"init must be one of {', '.join(method.strategies)}, a former tree, or a dict of variables; "
-                f"got {init!r}"
+                f"got {shown(init)}"
             )
         return init, None
     num_starts = getattr(settings, "num_chains", None) or settings.num_restarts

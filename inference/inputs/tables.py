@@ -14,7 +14,7 @@ import pandas as pd
 
 from inference.inputs.text import read_documents
 from zoo.checks import as_matrix, check_unique, warn
-from zoo.columns import KINDS, Columns, read_columns
+from zoo.columns import KINDS, Columns, plain_numbers, read_columns
 from zoo.documents.bags import warn_of_empty
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
@@ -249,6 +249,8 @@ def _by_table(given: Mapping[str, Any], tables: Sequence[pd.DataFrame]) -> list[
 
 def _columns_of_counts(table: pd.DataFrame, arguments: Mapping[str, Any], name: str) -> Columns | None:
     """The columns of a table of documents that has more than counts; None: words and their counts alone."""
+    if any(kind == np.dtype(object) for kind in table.dtypes):
+        table = table.apply(plain_numbers)
     asked = any(arguments[key] for key in ("families", "levels", "id"))
     strange = [place for place, kind in enumerate(table.dtypes) if not _is_count_type(kind)]
     if not strange and not asked and not any(str(column).lower().endswith("id") for column in table.columns):

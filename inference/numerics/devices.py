@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from inference.numerics.weighted_rows import RowShards
 from inference.processes import gathered
+from zoo.checks import shown
 
 __all__ = [
     "deal_out",
@@ -40,7 +41,7 @@ def resolved_num_devices(num_devices: Any) -> int:
     if num_devices is None:
         return 1 if jax.process_count() == 1 else jax.device_count()
     if isinstance(num_devices, bool) or not isinstance(num_devices, int | np.integer):
-        raise TypeError(f"num_devices must be a whole number; got {num_devices!r}")
+        raise TypeError(f"num_devices must be a whole number; got {shown(num_devices)}")
     available = jax.device_count()
     if not 1 <= num_devices <= available:
         raise ValueError(
@@ -51,7 +52,7 @@ def resolved_num_devices(num_devices: Any) -> int:
     if jax.process_count() > 1 and num_devices != available:
         raise ValueError(
             f"over {jax.process_count()} processes a fit uses every device: num_devices must be {available}; "
-            f"got {num_devices}"
+            f"got {shown(num_devices)}"
         )
     return int(num_devices)
 

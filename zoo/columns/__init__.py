@@ -8,6 +8,6 @@ A table of pandas, or of a file, is read by what its columns hold; an array is n
 age: real, 1 missing; smoker: yes/no
 """
 
-from zoo.columns.kinds import KINDS, Column, Columns, date_in_words, read_columns
+from zoo.columns.kinds import KINDS, Column, Columns, date_in_words, plain_numbers, read_columns
 
-__all__ = ["KINDS", "Column", "Columns", "date_in_words", "read_columns"]
+__all__ = ["KINDS", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]

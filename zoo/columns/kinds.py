@@ -25,16 +25,18 @@ import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from functools import cache
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from zoo.checks import check_unique, shown
+from zoo.checks import as_numbers, check_unique, shown
 
-__all__ = ["KINDS", "Column", "Columns", "date_in_words", "read_columns"]
+__all__ = ["KINDS", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
 
 KINDS = {  # word of a family or of a kind -> kind
     "gaussian": "real",
@@ -424,16 +426,56 @@ def _column(name: str, kind: str, why: str, cells: pd.Series, **fields: Any) -> 
 def _is_missing(cells: pd.Series) -> pd.Series:
     """Cells without a value: missing ones of pandas, and empty words."""
     missing = cells.isna()
-    return missing if _is_numeric(cells) else missing | (cells.astype(str).str.strip() == "")
+    return missing if _is_numeric(cells) else missing | (_as_text(cells) == "")
+
+
+def _as_text(cells: pd.Series) -> pd.Series:
+    """Cells as words without spaces around them."""
+    try:
+        return cells.astype(str).str.strip()
+    except UnicodeDecodeError:  # bytes that are no text
+        return cells.map(repr)
 
 
 def _is_numeric(cells: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(cells.dtype)
 
 
+def _check_cells(name: str, cells: pd.Series) -> None:
+    """Raise TypeError for cells that are read as other numbers than they are."""
+    try:
+        cells.isna()
+    except ArithmeticError:
+        raise TypeError(f"column {name!r} holds a signalling NaN: write missing cells as NaN") from None
+    if pd.api.types.is_complex_dtype(cells.dtype):
+        raise TypeError(f"column {name!r} holds complex numbers: give real ones, or leave it out")
+    if pd.api.types.is_timedelta64_dtype(cells.dtype):
+        raise TypeError(
+            f"column {name!r} holds spans of time: give their number of days, table[{name!r}] / "
+            "pd.Timedelta(days=1), or leave it out"
+        )
+
+
+def plain_numbers(cells: pd.Series) -> pd.Series:
+    """Objects that are all numbers or missing as float64, other cells as they are.
+
+    Args:
+        cells: of a column.
+
+    Returns:
+        The column.
+    """
+    if cells.dtype != np.dtype(object):
+        return cells
+    values = cells[~_is_missing(cells)]
+    if not len(values) or not values.map(lambda value: isinstance(value, Real | Decimal)).all():
+        return cells
+    return pd.Series(as_numbers(cells.to_numpy(), "a column"), cells.index)
+
+
 def _words(cells: pd.Series) -> pd.Series:
     """The words of a column without spaces around them, missing ones left out."""
-    return cells[~_is_missing(cells)].astype(str).str.strip()
+    return _as_text(cells[~_is_missing(cells)])
 
 
 # One column
@@ -441,6 +483,9 @@ def _words(cells: pd.Series) -> pd.Series:
 
 def _read(name: str, cells: pd.Series, kind: str | None) -> Column:
     """What a column holds; ``kind`` is what the caller said, or None."""
+    if kind != KINDS["leave_out"]:
+        _check_cells(name, cells)
+    cells = plain_numbers(cells)
     if kind is not None:
         return _as_told(name, cells, kind)
     if isinstance(cells.dtype, pd.CategoricalDtype):
@@ -457,9 +502,6 @@ def _read(name: str, cells: pd.Series, kind: str | None) -> Column:
     if not len(values):
         return _column(name, "text", "no cell has a value", cells)
     if not values.map(lambda value: isinstance(value, str)).any():
-        plain = pd.to_numeric(values, errors="coerce")
-        if not plain.isna().any():
-            return _read_numbers(name, cells, plain.astype(float))
         return _column(name, "text", f"cells such as {shown(values.iloc[0])}", cells)
     return _read_words(name, cells)
 
@@ -741,6 +783,8 @@ def _is_plain(index: pd.Index) -> bool:
 
 def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
     """The cells of a column that is part of the data as float64, NaN where one is missing."""
+    _check_cells(column.name, cells)
+    cells = plain_numbers(cells)
     if column.kind in _WORDS_OF_KIND or (column.kind == "yes/no" and not _is_plain_answer(cells)):
         return _codes(cells, column)
     if column.kind == "date":
@@ -769,7 +813,7 @@ def _codes(cells: pd.Series, column: Column) -> np.ndarray:
     if _is_numeric(cells):
         words = cells[~missing].map(lambda value: f"{value:g}")
     else:
-        words = cells[~missing].astype(str).str.strip()
+        words = _as_text(cells[~missing])
     place = {level.lower(): number for number, level in enumerate(column.levels)}
     place |= {level: number for number, level in enumerate(column.levels)}
     codes = words.map(lambda word: place.get(word, place.get(word.lower(), -1)))

@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_size
+from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_size, shown
 from zoo.conjugate.component_prior import (
     ComponentPrior,
     Estimate,
@@ -139,7 +139,7 @@ class CategoricalDirichlet(ComponentPrior):
                 f"{value.shape}: CategoricalDirichlet.from_data(x) makes one"
             )
         if not (np.isfinite(value) & (value > 0)).all():
-            raise ValueError(f"concentration must be positive; got {self.concentration}")
+            raise ValueError(f"concentration must be positive; got {shown(self.concentration)}")
         if self.levels is not None:
             object.__setattr__(self, "levels", tuple(map(str, self.levels)))
             if len(set(self.levels)) != value.shape[1]:

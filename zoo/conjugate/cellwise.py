@@ -28,6 +28,7 @@ from zoo.checks import (
     check_scale,
     check_some_columns,
     column_of,
+    shown,
     without_columns,
 )
 from zoo.conjugate.component_prior import (
@@ -149,7 +150,7 @@ class Cellwise(ComponentPrior):
         if np.shape(value) != (self.num_features,):
             raise ValueError(f"{name} must have shape ({self.num_features},); got {np.shape(value)}")
         if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
-            raise ValueError(f"{name} must be positive; got {value}")
+            raise ValueError(f"{name} must be positive; got {shown(value)}")
 
     def _check_domain(self, x: np.ndarray) -> None:
         raise NotImplementedError
@@ -461,7 +462,7 @@ class BinomialBeta(BernoulliBeta):
         """Raise ValueError if a field has the wrong shape or is outside its domain."""
         super().validate()
         if np.any(self.total_count != np.round(self.total_count)):
-            raise ValueError(f"total_count must be whole numbers; got {self.total_count}")
+            raise ValueError(f"total_count must be whole numbers; got {shown(self.total_count)}")
 
     def _check_domain(self, x: np.ndarray) -> None:
         whole = (x >= 0) & (x == np.round(x)) & (x <= self.total_count)

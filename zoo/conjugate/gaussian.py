@@ -37,6 +37,7 @@ from zoo.checks import (
     column_moments,
     column_of,
     is_finite,
+    shown,
     unit_roundoff,
     warn,
 )
@@ -149,7 +150,7 @@ class _FullGaussian(ComponentPrior):
             if value.shape != () or not least < value < np.inf:
                 raise ValueError(
                     f"degrees_of_freedom must exceed num_features - 1 = {least} for the Wishart prior to be "
-                    f"proper; got {value}"
+                    f"proper; got {shown(value)}"
                 )
         for name in ("scale_matrix", "covariance"):
             if name in self.field_dims and not self.is_random(name):
@@ -171,7 +172,7 @@ class _FullGaussian(ComponentPrior):
         if matrix.shape != (d, d):
             raise ValueError(f"{name} must have shape ({d}, {d}) to go with loc; got {matrix.shape}")
         if not np.isfinite(matrix).all():
-            raise ValueError(f"{name} must be finite; got {matrix}")
+            raise ValueError(f"{name} must be finite; got {shown(matrix)}")
         if not np.allclose(matrix, matrix.T, rtol=1e-8) or np.linalg.eigvalsh(matrix)[0] <= 0:
             raise ValueError(f"{name} must be symmetric and positive definite")
 

@@ -30,6 +30,8 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import gammaln
 
+from zoo.checks import shown
+
 __all__ = [
     "Conditionals",
     "IncompleteFeatures",
@@ -73,7 +75,7 @@ def check_patterns(patterns: Any, num_features: int) -> None:
         raise ValueError(f"patterns must have shape (num_patterns, {num_features}); got {shape}")
     values = np.asarray(patterns)
     if not ((values == 0) | (values == 1)).all():
-        raise ValueError(f"patterns must be ones where cells are missing, else zeros; got {values}")
+        raise ValueError(f"patterns must be ones where cells are missing, else zeros; got {shown(values)}")
 
 
 def places_of(x: Array, patterns: Array) -> Array:

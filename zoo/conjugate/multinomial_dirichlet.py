@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln, logsumexp
 
-from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths
+from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths, shown
 from zoo.conjugate.component_prior import (
     ComponentPrior,
     Estimate,
@@ -173,7 +173,7 @@ class MultinomialDirichlet(ComponentPrior):
         if np.ndim(value) != 1:
             raise ValueError(f"concentration must have shape (num_features,); got {np.shape(value)}")
         if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
-            raise ValueError(f"concentration must be positive; got {value}")
+            raise ValueError(f"concentration must be positive; got {shown(value)}")
         if self.num_tokens is not None:
             check_lengths("num_tokens", self.num_tokens)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import as_matrix, check_columns, column_labels, take_columns
+from zoo.checks import as_matrix, check_columns, column_labels, shown, take_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
 from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
 from zoo.model import TypicalCells, static
@@ -202,7 +202,8 @@ class Product(ComponentPrior):
         listed = sorted(column for group in self.columns for column in group)
         if listed != list(range(len(listed))):
             raise ValueError(
-                f"columns must name each column 0 to {len(listed) - 1} exactly once; got {self.columns}"
+                f"columns must name each column 0 to {len(listed) - 1} exactly once; got "
+                f"{shown(self.columns)}"
             )
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             if family.is_grouped or family.couples_components:

@@ -15,6 +15,7 @@ from zoo.checks import (
     check_size,
     check_unique,
     largest_in_columns,
+    shown,
 )
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.model import Model
@@ -244,7 +245,7 @@ class TopicModel(Model):
         if np.shape(prior) not in shapes:
             raise ValueError(f"topic_prior must have shape {shapes[0]} or {shapes[1]}; got {np.shape(prior)}")
         if not (np.isfinite(prior) & (np.asarray(prior) > 0)).all():
-            raise ValueError(f"topic_prior must be positive; got {prior}")
+            raise ValueError(f"topic_prior must be positive; got {shown(prior)}")
         check_concentration("topic_prior", prior)
 
 

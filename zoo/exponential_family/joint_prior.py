@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpyro
 from jax import Array
 
-from zoo.checks import warn
+from zoo.checks import shown, warn
 from zoo.exponential_family.family import Family
 from zoo.exponential_family.natural_params import LowRank
 
@@ -129,7 +129,7 @@ def check_joint_prior(family: Family, beta: float, lam: float, nu: float) -> Non
     """
     name = type(family).__name__
     if not 0 <= beta <= 1:
-        raise ValueError(f"beta must lie in [0, 1]; got {beta}")
+        raise ValueError(f"beta must lie in [0, 1]; got {shown(beta)}")
     if beta == 0:
         return
     if not family.has_kernel:

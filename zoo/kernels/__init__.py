@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.checks import check_whole
+from zoo.checks import check_whole, shown
 from zoo.model import Assumptions, in_current_precision, static
 
 __all__ = ["KERNELS", "Kernel", "Linear", "Polynomial", "Precomputed", "RBF", "as_kernel"]
@@ -344,4 +344,4 @@ def _squares(x: Any) -> Any:
 
 def _check_number(name: str, value: Any, good: Any, what: str) -> None:
     if value is None or value.shape != () or not np.isfinite(value) or not good(value):
-        raise ValueError(f"{name} must be a number, finite and {what}; got {value}")
+        raise ValueError(f"{name} must be a number, finite and {what}; got {shown(value)}")

@@ -43,7 +43,7 @@ import numpy as np
 from inference.algorithm import Direct, Outcome
 from inference.methods.linear_gaussian.rows import check_complete
 from inference.methods.sppca import projections
-from zoo.checks import check_choice, check_flag
+from zoo.checks import check_choice, check_flag, shown
 from zoo.sppca import SPPCA
 
 __all__ = ["METHODS", "check", "solve"]
@@ -76,7 +76,9 @@ def solve(
     sets = _sets(output_sets, y.shape[1])
     weights = np.atleast_1d(np.asarray(weight, np.float64))
     if weights.size != len(sets):
-        raise ValueError(f"weight must be one number for each of the {len(sets)} output sets; got {weight!r}")
+        raise ValueError(
+            f"weight must be one number for each of the {len(sets)} output sets; got {shown(weight)}"
+        )
     kernels = (output_kernel,) * len(sets) if isinstance(output_kernel, str) else tuple(output_kernel)
     if len(kernels) != len(sets):
         raise ValueError(f"output_kernel must be one name for each of the {len(sets)} output sets")
@@ -110,12 +112,12 @@ def check(
     """Raise ValueError or TypeError if an option is outside its domain, or does not go with the model."""
     for part in weight if isinstance(weight, tuple) and weight else (weight,):
         if isinstance(part, bool) or not isinstance(part, int | float):
-            raise TypeError(f"weight must be a number, or one for each output set; got {weight!r}")
+            raise TypeError(f"weight must be a number, or one for each output set; got {shown(weight)}")
     weights = np.atleast_1d(np.asarray(weight, np.float64))
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() <= 1):
-        raise ValueError(f"weight must lie in [0, 1], also in sum over output sets; got {weight!r}")
+        raise ValueError(f"weight must lie in [0, 1], also in sum over output sets; got {shown(weight)}")
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < np.inf:
-        raise ValueError(f"ridge must be a number of at least 0; got {ridge!r}")
+        raise ValueError(f"ridge must be a number of at least 0; got {shown(ridge)}")
     check_choice("form", form, FORMS)
     if form == "primal" and model.kernel is not None:
         raise ValueError("form='primal' has weights of columns; with a kernel use form='dual'")
@@ -149,7 +151,7 @@ def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
     ):
         raise ValueError(
             f"output_sets must be tuples of columns 0 to {num_outputs - 1}, each in one set; "
-            f"got {output_sets!r}"
+            f"got {shown(output_sets)}"
         )
     return sets
 
@@ -199,7 +201,7 @@ def solve_kernel_cca(
 def check_kernel_cca(model: SPPCA, *, ridge: Any, output_kernel: Any) -> None:
     """Raise ValueError if an option is outside its domain."""
     if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 < ridge < np.inf:
-        raise ValueError(f"ridge must be a positive number; got {ridge!r}")
+        raise ValueError(f"ridge must be a positive number; got {shown(ridge)}")
     check_choice("output_kernel", output_kernel, OUTPUT_KERNELS)
 
 
