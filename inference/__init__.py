@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
     from inference.diagnostics.model_size import cross_validate as cross_validate
     from inference.extension import extend as extend
     from inference.fitting.front_door import fit as fit
+    from inference.inputs.sources import open_rows as open_rows
     from inference.prediction import guide as guide
     from inference.prediction import log_density as log_density
     from inference.prediction import predict as predict
@@ -42,6 +43,7 @@ _PUBLIC = {
     "transform": "prediction",
     "predict": "prediction",
     "log_density": "prediction",
+    "open_rows": "inputs.sources",
     "extend": "extension",
     "guide": "prediction",
     "join_processes": "processes",

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from inference.inputs.text import read_documents
+from inference.inputs.reading_ahead import read_ahead
+from inference.inputs.sources import is_source
+from inference.inputs.text import TextChunks, read_documents
 from inference.numerics.documents import DocumentBlocks, Layout, cut, log_coefficient
 from zoo.checks import as_matrix, column_of, shown
 from zoo.documents.bags import warn_of_empty
@@ -79,10 +81,10 @@ class RowStream:
 
     Args:
         source: an array of shape (num_observations, num_features), a memory-mapped one, anything with a
-            ``shape`` that can be sliced by rows; or chunks of any length: an object with ``__iter__``, or a
-            callable that makes a fresh iterator.
+            ``shape`` that can be sliced by rows; an `inference.inputs.sources.Source`; or chunks of any
+            length: an object with ``__iter__``, or a callable that makes a fresh iterator.
         batch_size: rows per batch.
-        sample_weight: weight per row, shape (num_observations,); for sources of known length only.
+        sample_weight: weight per row, shape (num_observations,); not of chunks, whose number is not known.
 
     Attributes:
         columns: names of the columns of chunks that are tables, else None.
@@ -99,6 +101,9 @@ class RowStream:
         self.origin: np.ndarray | None = None
         self.is_chunked = is_chunked(source)
         self.num_rows = None if self.is_chunked else source.shape[0]
+        self._samples: dict[int, np.ndarray] = {}
+        if is_source(source):
+            self.num_rows = source.num_rows
         _refuse_iterator(source)
         if not self.is_chunked and len(source.shape) != 2:
             raise ValueError(f"x must have shape (num_observations, num_features); got {source.shape}")
@@ -129,7 +134,7 @@ class RowStream:
             ValueError: a chunk with another number of columns, or other rows than at the pass before.
         """
         begin = 0
-        for rows in self._sliced() if not self.is_chunked else self._recut():
+        for rows in self._pieces():
             yield self._filled_up(rows, begin)
             begin += rows.shape[0]
         if self.num_rows is None:
@@ -138,7 +143,7 @@ class RowStream:
             raise ValueError(f"the source of chunks gave {self.num_rows} rows at first and {begin} later")
 
     def sample(self, num_rows: int) -> np.ndarray:
-        """Some rows, to start from or to read scales off: evenly spaced ones, or the first ones of chunks.
+        """Some rows, to start from or to read scales off: evenly spaced, or of chunks the first ones.
 
         Args:
             num_rows: at most so many.
@@ -146,6 +151,8 @@ class RowStream:
         Returns:
             Shape (at most num_rows, num_features).
         """
+        if is_source(self.source):
+            return self._moved(self._sampled(num_rows))
         if not self.is_chunked:
             if self.source.shape[0] <= num_rows:
                 return self._moved(as_matrix(self.source))
@@ -159,7 +166,7 @@ class RowStream:
         return np.concatenate(found)[:num_rows]
 
     def rows_at(self, numbers: np.ndarray) -> np.ndarray:
-        """Some rows of an array.
+        """Some rows of an array or a source.
 
         Args:
             numbers: of the rows, rising, shape (n,).
@@ -169,12 +176,27 @@ class RowStream:
         """
         if not numbers.size:
             return np.empty((0, self.num_features))
+        if is_source(self.source):
+            return self._moved(self.source.picked(numbers))
         return self._moved(as_matrix(self.source[numbers]))
 
     @property
     def num_batches(self) -> int | None:
         """Batches of a pass; None: not known before chunks have passed once."""
         return None if self.num_rows is None else -(-self.num_rows // self.batch_size)
+
+    def _sampled(self, num_rows: int) -> np.ndarray:
+        """Evenly spaced rows of a source; those of a batch are read by the same pass."""
+        if num_rows not in self._samples:
+            wanted = {most: self._places(most) for most in (num_rows, self.batch_size)}
+            rows = np.unique(np.concatenate(list(wanted.values())))
+            found = self.source.picked(rows)
+            for most, places in wanted.items():
+                self._samples[most] = found[np.searchsorted(rows, places)]
+        return self._samples[num_rows]
+
+    def _places(self, most: int) -> np.ndarray:
+        return np.arange(self.num_rows) if self.num_rows <= most else _evenly_spaced(self.num_rows, most)
 
     def sampled_weight(self, num_rows: int) -> np.ndarray:
         """The weights of `sample`'s rows; one each if all are zero.
@@ -185,7 +207,7 @@ class RowStream:
         Returns:
             Shape (at most num_rows,).
         """
-        weight = np.ones(self.source.shape[0]) if self.sample_weight is None else self.sample_weight
+        weight = np.ones(self.num_rows) if self.sample_weight is None else self.sample_weight
         if weight.shape[0] > num_rows:
             weight = weight[_evenly_spaced(weight.shape[0], num_rows)]
         return weight if weight.any() else np.ones_like(weight)
@@ -207,6 +229,16 @@ class RowStream:
             The rows of an array, or the first batch of chunks, shape (rows, num_features).
         """
         return self.source if not self.is_chunked else next(iter(self)).x
+
+    def _pieces(self) -> Iterator[np.ndarray]:
+        """The rows of one pass in pieces of the common size, the last one shorter."""
+        if self.is_chunked:
+            return self._recut()
+        return read_ahead(self._copied) if isinstance(self.source, np.memmap) else self._sliced()
+
+    def _copied(self) -> Iterator[np.ndarray]:
+        """Pieces of a memory map, read from the disk here rather than where they are used."""
+        return map(np.array, self._sliced())
 
     def _sliced(self) -> Iterator[np.ndarray]:
         for begin in range(0, self.source.shape[0], self.batch_size):
@@ -274,8 +306,8 @@ class CountStream:
     """Documents in batches of one size.
 
     Args:
-        source: documents as `fit` takes them; or chunks of documents: an object with ``__iter__``, or a
-            callable that makes a fresh iterator.
+        source: documents as `fit` takes them; an `inference.inputs.sources.Source` of counts or texts; or
+            chunks of documents: an object with ``__iter__``, or a callable that makes a fresh iterator.
         batch_size: documents per batch.
         num_columns: that a pass gathers for each cell, such as topics or clusters.
 
@@ -297,6 +329,8 @@ class CountStream:
         self.batch_size, self.is_chunked, self.coords = batch_size, is_chunked(source), {}
         _refuse_iterator(source)
         self.source, given = source, source
+        if is_source(source) and source.holds_texts:
+            self.source = TextChunks(source)
         if not self.is_chunked:
             (self.source,), self.coords = read_documents(source)
         cells, lengths, self.log_coefficient, self.first = [], [], 0.0, None

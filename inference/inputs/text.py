@@ -7,7 +7,7 @@ are dropped and counted, words they lack count zero.
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from zoo.checks import check_choice, check_unique, warn
 from zoo.documents.bags import as_counts
 from zoo.sparse import SparseCounts
 
-__all__ = ["WordCounts", "matching_words", "read_documents", "to_vocabulary"]
+__all__ = ["TextChunks", "WordCounts", "matching_words", "read_documents", "to_vocabulary"]
 
 
 class WordCounts(NamedTuple):
@@ -123,12 +123,47 @@ def _named(data: Any) -> WordCounts | None:
     return None
 
 
+class TextChunks:
+    """Texts that come in chunks, as counts of the words of all of them.
+
+    The vocabulary is what scikit-learn's ``CountVectorizer`` makes of all texts at once: their words in
+    order. It takes a pass of its own; the words are held, and no text.
+
+    Args:
+        chunks: lists of texts, iterated over for every pass.
+
+    Attributes:
+        words: the vocabulary.
+    """
+
+    def __init__(self, chunks: Iterable[Sequence[str]]) -> None:
+        """Read all texts once."""
+        self.chunks = chunks
+        words_of, found = _vectoriser().build_analyzer(), set()
+        for texts in chunks:
+            for text in texts:
+                found.update(words_of(text))
+        if not found:
+            raise ValueError("the texts hold no word of two letters or more: there is nothing to fit")
+        self.words = sorted(found)
+
+    def __iter__(self) -> Iterator[WordCounts]:
+        """The counts of one pass."""
+        vectoriser = _vectoriser(vocabulary=self.words)
+        for texts in self.chunks:
+            yield WordCounts(SparseCounts.from_matrix(vectoriser.transform(texts)), self.words)
+
+
 def _counted(texts: Sequence[str]) -> WordCounts:
+    vectoriser = _vectoriser()
+    matrix = vectoriser.fit_transform(texts)
+    return WordCounts(SparseCounts.from_matrix(matrix), list(vectoriser.get_feature_names_out()))
+
+
+def _vectoriser(**options: Any) -> Any:
     try:
-        vectoriser = importlib.import_module("sklearn.feature_extraction.text").CountVectorizer()
+        return importlib.import_module("sklearn.feature_extraction.text").CountVectorizer(**options)
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             "counting the words of texts needs scikit-learn, which is not installed: pip install scikit-learn"
         ) from None
-    matrix = vectoriser.fit_transform(texts)
-    return WordCounts(SparseCounts.from_matrix(matrix), list(vectoriser.get_feature_names_out()))
