@@ -199,7 +199,9 @@ class Method:
         takes: the parts of a call beyond dense rows that it takes: ``"weights"``
             (`inference.numerics.weighted_rows.Rows`), ``"sparse"`` (`zoo.sparse.SparseMatrix`),
             ``"batches"``, ``"devices"`` (rows that lie on several); ``"documents"`` where the rows are
-            documents, which go to devices in blocks and in batches by natural gradients.
+            documents, which go to devices in blocks and in batches by natural gradients; ``"moments"`` where
+            rows enter by their number, mean and scatter alone, so that batches are summed up before the fit
+            (`inference.numerics.summed_rows`).
         check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
             model, before anything is compiled; a method that takes devices is given ``num_devices``, a whole
             number, among them.
@@ -447,7 +449,7 @@ class FitRequest:
     Attributes:
         model: the model, its sizes and data-dependent defaults filled in.
         data: the parts of the data as float64 arrays or sparse matrices; of rows that pass in batches those
-            that default priors are read off.
+            that default priors are read off, or that they were summed up to.
         coords: labels by dim, as they came with the data.
         columns: of each part of the data what its columns hold, None of a part that is no table.
         method: the method.

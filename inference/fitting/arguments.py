@@ -31,7 +31,9 @@ from inference.algorithm import (
 )
 from inference.fitting.agreement import check_agreement
 from inference.inputs.shared_streams import SharedDocuments, SharedRows
+from inference.inputs.sources import as_source, is_source
 from inference.inputs.streams import CountStream, RowStream, check_complete_batch, is_chunked
+from inference.inputs.surveys import read_all_columns, weight_and_rest
 from inference.inputs.tables import (
     as_arrays,
     check_parts,
@@ -39,12 +41,12 @@ from inference.inputs.tables import (
     encoded_parts,
     label_parts,
     paired_rows,
-    read_parts,
 )
 from inference.methods import method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
+from inference.numerics.summed_rows import summed
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.processes import exchanged, refuse_unjoined
@@ -58,6 +60,8 @@ from zoo.checks import (
     check_size,
     check_whole,
     column_moments,
+    column_of,
+    is_finite,
     shown,
     warn,
 )
@@ -76,6 +80,7 @@ MODEL_SIZES = (  # in which a fit and one that starts from it must agree
     *("num_components", "num_latents", "num_topics", "num_clusters", "num_shared", "num_specific"),
     *("num_features", "num_outputs", "num_words"),
 )
+TAKERS = "it goes with zoo.PPCA, and with vb of zoo.Mixture, zoo.LDA and zoo.PCP"  # of batch_size
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
 
 
@@ -119,11 +124,15 @@ def read_call(
         )
     name = model.methods[0] if method == "auto" else method
     chosen = method_of(model, name)
+    data = tuple(as_source(part, texts=model.takes_documents) for part in data)
+    if any(map(is_source, data)):
+        _refuse_source(chosen, name, model, data, batch_size)
     check_parts(model, data, weighted=methods_with_weights)
+    data, sample_weight = weight_and_rest(data, sample_weight)
     data = paired_rows(data, model.data_names)
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
-    model, columns = read_parts(model, data, families, levels, id)
+    model, columns, data = read_all_columns(model, data, families, levels, id)
     data = label_parts(model, data, families)
     model, data = model.encoded(*encoded_parts(data, columns))
     call = _Call(
@@ -133,18 +142,23 @@ def read_call(
         options,
         num_restarts=1 if num_restarts is None else num_restarts,
         in_batches=_passes_in_batches(data, batch_size),
-        has_weight=sample_weight is not None,
+        has_weight=sample_weight is not None and not (method == "auto" and "moments" in chosen.takes),
         has_variables=isinstance(init, Mapping) and not isinstance(init, xr.DataTree),
         has_former_fit=isinstance(init, xr.DataTree),
         num_chains=settings["num_chains"],
         chain_method=settings["chain_method"],
     )
-    stream, weight = None, None
+    stream, weight, is_summed = None, None, "moments" in chosen.takes
     if call.in_batches:
         _refuse(call)
-        parts = chosen.in_batches(**_options(chosen, name, options)[0])  # refuses what needs all rows at once
+        parts = None
+        if not is_summed:  # this refuses what needs all rows at once
+            parts = chosen.in_batches(**_options(chosen, name, options)[0])
         stream, coords = _open_stream(call, parts, data, batch_size, sample_weight)
-        if "documents" in chosen.takes:
+        if is_summed:
+            rows = summed(_complete(stream))
+            arrays, weight = (rows.x,), rows.weight
+        elif "documents" in chosen.takes:
             arrays, model = (stream.first,), _with_lengths(model, stream.lengths)
         else:
             arrays, weight = (_rows_to_begin_with(stream),), stream.sample_weight
@@ -156,18 +170,20 @@ def read_call(
     spreads_rows = jax.process_count() > 1 and not isinstance(chosen, Sampler)
     exchanges = spreads_rows and "documents" not in chosen.takes  # of documents no default is read off
     of_all_processes = tuple(map(exchanged, arrays)) if exchanges else arrays
+    if is_summed and sample_weight is not None and stream is not None:  # priors are read without weights
+        of_all_processes = (summed((batch.rows, np.ones(batch.count)) for batch in stream).x,)
     if isinstance(init, xr.DataTree):
         model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes)
     model.check(*arrays)
     coords = {**coords, **model.dim_labels(coords, columns)}
-    if stream is not None and "documents" not in chosen.takes:
+    if stream is not None and not is_summed and "documents" not in chosen.takes:
         check_complete_batch(model, arrays[0])
     model = model.for_data(*arrays)
     _check_keep(keep, model)
     check_count_sizes(model, arrays, coords, dtype)
     model.check_precision(dtype, *of_all_processes)
-    if method == "auto" and stream is None:
+    if method == "auto" and (stream is None or is_summed):
         name, chosen = _suitable(model, of_all_processes, init)
         if spreads_rows and isinstance(chosen, Sampler):
             raise ValueError(f"over several processes name the sampler, method={name!r}, in place of 'auto'")
@@ -183,7 +199,8 @@ def read_call(
     chosen.check(model, **options, **with_devices)
     model.check_method(name)
     _warn_of_scales(model, arrays, coords)
-    _refuse(call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices))
+    call = call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices)
+    _refuse(call._replace(has_weight=sample_weight is not None))
     if sample_weight is not None and stream is None:
         weight = checked_weight(sample_weight, arrays[0].shape[0])
     _check_start(init, model, arrays)
@@ -459,6 +476,23 @@ def _check_seed(seed: Any) -> None:
 # Rows that pass in batches
 
 
+def _refuse_source(chosen: Method, name: str, model: Model, data: tuple, batch_size: int | None) -> None:
+    """Raise for rows that lie elsewhere where the call does not take batches."""
+    if batch_size is None:
+        raise ValueError(
+            f"{next(filter(is_source, data))} is read in batches: give batch_size, the rows of one, such as "
+            "100_000"
+        )
+    if len(data) != 1:
+        raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
+    if "batches" not in chosen.takes:
+        raise ValueError(_no_batches(f"method {name!r} of {model_name(model)}"))
+
+
+def _no_batches(who: str) -> str:
+    return f"{who} does not take batch_size: leave it out ({TAKERS})"
+
+
 def _passes_in_batches(data: tuple, batch_size: int | None) -> bool:
     """Whether the rows of a fit pass in batches; ValueError for chunks without a batch size."""
     if batch_size is None and any(is_chunked(part) for part in data):
@@ -467,7 +501,7 @@ def _passes_in_batches(data: tuple, batch_size: int | None) -> bool:
 
 
 def _open_stream(
-    call: "_Call", parts: Memoised | NaturalGradient, data: tuple, batch_size: Any, sample_weight: Any
+    call: "_Call", parts: Memoised | NaturalGradient | None, data: tuple, batch_size: Any, sample_weight: Any
 ) -> tuple[RowStream | CountStream, dict[str, Any]]:
     """The rows or documents of a fit as batches, and the names of columns, words and documents.
 
@@ -497,9 +531,14 @@ def _open_stream(
     is_plain = hasattr(source, "shape") and not hasattr(source, "columns")
     if not is_chunked(source) and (not is_plain or isinstance(source, np.ma.MaskedArray)):
         (source,), coords = as_arrays(call.model, data)  # a table, nested lists, or a masked array
-    if sample_weight is not None and is_chunked(source):
+    if is_source(source) and source.holds_texts:
+        raise TypeError(f"{source} holds texts, which go with models of documents, such as zoo.LDA")
+    if sample_weight is not None and is_chunked(source) and not is_source(source):
         raise ValueError("sample_weight goes with an array, whose length is known; these data come in chunks")
-    weight = None if sample_weight is None else checked_weight(sample_weight, source.shape[0])
+    weight = None
+    if sample_weight is not None:
+        num_rows = source.num_rows if is_source(source) else source.shape[0]
+        weight = checked_weight(sample_weight, num_rows)
     stream = RowStream(source, share, weight)
     if several:
         stream = SharedRows(stream)
@@ -512,6 +551,26 @@ def _rows_to_begin_with(stream: RowStream) -> np.ndarray:
     """The rows that default priors are read off: all of an array in memory, else a sample or the first."""
     in_memory = isinstance(stream.source, np.ndarray) and not isinstance(stream.source, np.memmap)
     return stream.whole() if in_memory else stream.sample(max(SCALE_ROWS, stream.batch_size))
+
+
+def _complete(stream: RowStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The rows of each batch and their weights.
+
+    Raises:
+        ValueError: a cell is missing, or infinite.
+    """
+    for batch in stream:
+        rows = batch.rows
+        if not is_finite(rows):
+            row, column = np.argwhere(~np.isfinite(rows))[0]
+            found = "is missing" if np.isnan(rows[row, column]) else "is infinite"
+            name = column_of(rows, column) if stream.columns is None else repr(stream.columns[column])
+            raise ValueError(
+                f"the cell of row {batch.begin + row} (counted from 0) and column {name} {found}, and rows "
+                "in batches are summed up whole: leave batch_size out (method 'em' or 'vb'), or drop such "
+                "rows"
+            )
+        yield rows, batch.weight[: batch.count]
 
 
 def _with_lengths(model: Model, lengths: np.ndarray) -> Model:
@@ -552,8 +611,7 @@ def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
     """Reasons to refuse a call, in order: whether each applies, and its message."""
     who, lacks = f"method {call.name!r} of {model_name(call.model)}", call.lacks
     of_documents, in_batches, has_weight = not lacks("documents"), call.in_batches, call.has_weight
-    leave = "leave it out (it goes with vb of zoo.Mixture and of zoo.LDA)"
-    yield in_batches and lacks("batches"), f"{who} does not take batch_size: {leave}"
+    yield in_batches and lacks("batches"), _no_batches(who)
     if in_batches and of_documents:
         yield has_weight, "documents in batches do not take sample_weight"
         one = f"batch_size goes with one start for {model_name(call.model)}"

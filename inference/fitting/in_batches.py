@@ -1,7 +1,7 @@
-"""Plans of fits whose rows pass in batches: memoised ascents, and natural gradients of documents."""
+"""Plans of fits whose rows pass in batches: memoised ascents, natural gradients, sums of rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.algorithm import Algorithm, FitRequest, Fitted, Memoised, NaturalGradient
+from inference.algorithm import Algorithm, Direct, FitRequest, Fitted, Memoised, NaturalGradient, Outcome
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
 from inference.driver.memoised import ascend_in_batches
 from inference.driver.stochastic import ascend_stochastically
 from inference.fitting.in_memory import (
+    AscentPlan,
+    DirectPlan,
     keeps_assignments,
     loop_arguments,
     progress_line,
@@ -29,9 +31,10 @@ from inference.numerics.host_keys import numbered_keys, run_keys
 from inference.numerics.weighted_rows import Rows, row_limit
 from inference.precision import check_count_sizes, check_scales
 from inference.processes import any_process
+from inference.results.groups import ROW_DIMS
 from zoo.model import Model, in_current_precision
 
-__all__ = ["BatchPlan", "warmed_up"]
+__all__ = ["BatchPlan", "SummedPlan", "warmed_up"]
 
 WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 
@@ -218,6 +221,42 @@ class NaturalGradientPlan(BatchPlan):
             conclude_key, state, self.model, held, num_samples, keep_rows, **request.options
         )
         return Fitted(run, with_arrays(outcome, run, self.model, holds_rows), data or None)
+
+
+@dataclass(frozen=True)
+class SummedPlan:
+    """A fit to the few rows that all batches were summed up to: the fit to all rows, nothing per row kept.
+
+    Attributes:
+        request: the call, whose data and weights are these rows'.
+    """
+
+    request: FitRequest
+
+    def drive(self) -> Fitted:
+        """Fit the rows that were summed up to.
+
+        Returns:
+            The run and its outcome.
+        """
+        request = replace(self.request, stream=None)
+        plan = DirectPlan(request) if isinstance(request.method, Direct) else AscentPlan.of(request)
+        fitted = plan.drive()
+        return Fitted(fitted.run, _without_rows(fitted.outcome, request.model), None)
+
+
+def _without_rows(outcome: Outcome, model: Model) -> Outcome:
+    """The outcome without what there is for every row."""
+    dims = dict(model.variable_dims) | dict(outcome.dims)
+    groups = {
+        group: {
+            name: value
+            for name, value in getattr(outcome, group).items()
+            if not ROW_DIMS & set(dims.get(name, ()))
+        }
+        for group in ("posterior", "variational")
+    }
+    return outcome._replace(**groups)
 
 
 def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, states: Any) -> Any:

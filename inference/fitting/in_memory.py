@@ -78,12 +78,12 @@ class DirectPlan:
         Raises:
             FloatingPointError: the objective or the estimate is not finite.
         """
-        request = self.request
+        request, data = self.request, self.request.data
+        if request.sample_weight is not None:
+            data = (Rows(data[0], request.sample_weight), *data[1:])
         try:
             with np.errstate(all="ignore"):  # what comes of it is judged below
-                outcome, objective = request.method.solve(
-                    request.key, request.model, request.data, **request.options
-                )
+                outcome, objective = request.method.solve(request.key, request.model, data, **request.options)
         except np.linalg.LinAlgError as error:
             raise FloatingPointError(_not_finite(request.name, str(error))) from error
         if not np.isfinite(float(objective)):

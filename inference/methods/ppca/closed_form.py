@@ -74,13 +74,16 @@ class ClosedForm(NamedTuple):
     latents: np.ndarray
 
 
-def tipping_bishop(x: np.ndarray, num_latents: int, noise_floor: float = 1e-6) -> ClosedForm:
+def tipping_bishop(
+    x: np.ndarray, num_latents: int, noise_floor: float = 1e-6, total_weight: float | None = None
+) -> ClosedForm:
     """The maximum of the likelihood of isotropic PPCA.
 
     Args:
         x: rows without missing cells, shape (num_observations, num_features).
         num_latents: K, fewer than rows and than features.
         noise_floor: smallest noise variance as a share of the columns' mean variance.
+        total_weight: how many rows these are, all counted alike; None: as many as there are.
 
     Raises:
         ValueError: a cell is missing.
@@ -98,7 +101,8 @@ def tipping_bishop(x: np.ndarray, num_latents: int, noise_floor: float = 1e-6) -
     leading = np.maximum(variances, noise)
     terms = np.log(leading).sum() + (num_features - num_latents) * np.log(noise)
     fit = (variances / leading).sum() + (total - variances.sum()) / noise
-    log_likelihood = -0.5 * num_rows * (num_features * np.log(2 * np.pi) + terms + fit)
+    weight = num_rows if total_weight is None else total_weight
+    log_likelihood = -0.5 * weight * (num_features * np.log(2 * np.pi) + terms + fit)
     # with orthogonal loadings W'W + noise is diagonal, of variance itself in each direction
     gain = directions * (signs * lengths / leading)
     latents = np.empty((num_latents, num_rows), gain.dtype)  # on their side, BLAS needs a fifth less time
@@ -158,7 +162,8 @@ def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = 1e-6) ->
         ValueError: a cell is missing.
     """
     (x,) = data
-    found = tipping_bishop(x, model.num_latents, noise_floor)
+    counted = float(np.sum(x.weight)) if isinstance(x, Rows) else None  # rows summed up, all of one weight
+    found = tipping_bishop(unweighted(x), model.num_latents, noise_floor, counted)
     values = {name: getattr(found, name) for name in ("loadings", "loc", "noise_variance")}
     held = np.flatnonzero([found.at_floor])
     known = {"log_likelihood": found.log_likelihood, "latents": found.latents}
@@ -175,7 +180,9 @@ def check(model: PPCA, *, noise_floor: Any) -> None:
     check_noise_floor(noise_floor)
 
 
-METHOD = Direct(options={"noise_floor": 1e-6}, solve=solve, check=check)
+METHOD = Direct(
+    options={"noise_floor": 1e-6}, takes=frozenset({"batches", "moments"}), solve=solve, check=check
+)
 
 
 def turned(values: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:

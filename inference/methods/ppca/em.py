@@ -164,7 +164,7 @@ def conclude(
 METHOD = Ascent(
     options={"acceleration": "px", "noise_floor": 1e-6},
     strategies=("pca", "random"),
-    takes=frozenset({"weights", "sparse"}),
+    takes=frozenset({"weights", "sparse", "batches", "moments"}),
     build=build,
     start=start,
     conclude=conclude,

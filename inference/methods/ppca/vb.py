@@ -262,7 +262,7 @@ def log_density(stored: Mapping[str, Array], model: PPCA, x: Array) -> Array:
 METHOD = Ascent(
     options={"acceleration": "px"},
     strategies=("pca", "random"),
-    takes=frozenset({"weights"}),
+    takes=frozenset({"weights", "batches", "moments"}),
     build=build,
     start=start,
     conclude=conclude,

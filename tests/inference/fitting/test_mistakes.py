@@ -494,7 +494,7 @@ MISTAKES = [
         {"method": "ep"},
         {"method": "em"},
     ),
-    Mistake("PPCA", P, (REAL,), "batch_size", "leave it out", "no batch_size", {"batch_size": 4}),
+    Mistake("EPCA", E, (REAL,), "batch_size", "leave it out", "no batch_size", {"batch_size": 4}),
     Mistake(
         "PLSI",
         T,
