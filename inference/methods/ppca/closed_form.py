@@ -51,7 +51,7 @@ __all__ = [
 
 BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
 SMALL_GAIN = 1e-10  # of the largest eigenvalue: below it the products' round-off shows, and the SVD decides
-NEAR_ORIGIN = 100.0  # the squared length of the mean over the smallest variance kept: rows need not be centred
+NEAR_ORIGIN = 100.0  # squared length of the mean over the smallest variance kept: no need to centre
 
 
 class ClosedForm(NamedTuple):
@@ -106,7 +106,7 @@ def tipping_bishop(
     # with orthogonal loadings W'W + noise is diagonal, of variance itself in each direction
     gain = directions * (signs * lengths / leading)
     latents = np.empty((num_latents, num_rows), gain.dtype)  # on their side, BLAS needs a fifth less time
-    if loc @ loc <= NEAR_ORIGIN * variances[-1]:  # without a pass that centres, at the cost of a digit at most
+    if loc @ loc <= NEAR_ORIGIN * variances[-1]:  # without a pass that centres, for a digit at most
         np.matmul(gain.T, x.T, out=latents)
         latents -= (gain.T @ loc)[:, None]
     else:
