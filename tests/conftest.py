@@ -87,6 +87,7 @@ def state_of_the_process():
         | {
             "models": sorted(zoo.MODELS),
             "Ctrl-C": signal.getsignal(signal.SIGINT),
+            "SIGTERM": signal.getsignal(signal.SIGTERM),
             "folder": os.getcwd(),
         }
     )

@@ -35,7 +35,7 @@ __all__ = ["main"]
 
 _ERRORS = (ValueError, TypeError, KeyError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
 _MOST_OF_A_VARIABLE = 4  # rows of the table of `fit`
-_INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
+_INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C, or of a fit by SIGTERM
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "MiB more")
 _HELD = {
     "Data sets": ("shipped", "generated", "package"),
@@ -48,7 +48,7 @@ _PICTURES = (".png", ".svg", ".pdf")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 2 for an error of the caller, 130 after Ctrl-C.
+    """Run the command line and return its exit status: 0, 2 for an error of the caller, 130 if cut short.
 
     Args:
         arguments: words of the command line; None: those of this process.

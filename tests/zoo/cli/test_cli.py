@@ -418,7 +418,8 @@ def test_a_sampler_s_table_has_ess_and_psrf(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_what_there_is(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_what_there_is(number, tmp_path):
     """A long run is interrupted once it has written its checkpoint, that is, when it is under way."""
     command = "fit mixture faithful --method gibbs --set num_components=5 --num-chains 2 --num-warmup 10"
     command += " --num-samples 20000 --thinning 1000 --checkpoint run.ckpt --out f.nc"
@@ -428,7 +429,7 @@ def test_ctrl_c_saves_what_there_is(tmp_path):
         while not (tmp_path / "run.ckpt").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         time.sleep(2)  # the checkpoint is written at the end of warm-up; let there be draws
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130, err
     assert "interrupted; what there is was saved to f.nc" in out and (tmp_path / "f.nc").stat().st_size > 0
