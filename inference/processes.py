@@ -234,12 +234,23 @@ def first_only() -> bool:
 
 
 def exchanged(x: np.ndarray) -> np.ndarray:
-    """Rows of all processes, the same in each: all of them in order, or evenly spaced ones of each."""
+    """Rows of all processes, the same in each: all of them in order, or evenly spaced ones of each.
+
+    Raises:
+        ValueError: they have other numbers of columns, in every process.
+    """
     if jax.process_count() == 1:
         return x
     most = EXCHANGED_ROWS // jax.process_count()
     mine = x if x.shape[0] <= most else x[np.linspace(0, x.shape[0] - 1, most).astype(int)]
-    return np.concatenate([part["rows"] for part in gathered(rows=mine)])
+    parts = [part["rows"] for part in gathered(rows=mine)]
+    for number, part in enumerate(parts):
+        if part.shape[1] != parts[0].shape[1]:
+            raise ValueError(
+                f"the processes call fit with different number of columns: {parts[0].shape[1]} in process 0, "
+                f"{part.shape[1]} in process {number}"
+            )
+    return np.concatenate(parts)
 
 
 def agreed(number: int) -> int:
