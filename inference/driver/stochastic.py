@@ -83,7 +83,8 @@ def ascend_stochastically(
         return in_current_precision(stream.blocks(counts))
 
     key, variables, model = place((key, variables, model))
-    _, first = next(stream.batches())
+    in_order = None if stream.is_chunked else np.arange(stream.num_rows)
+    _, first = next(stream.batches(in_order))  # the same documents, whoever holds them
     begin = partial(_start, stochastic, start)
     layout = layout_of_ascent(1, max_iterations, batches=Kept((), "i"), score=Kept((), "f"))
     state, saved = resume(
