@@ -366,6 +366,18 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
+    def log_evidence_beside(self, posterior: Self, statistics: Array) -> Array:
+        """`log_evidence` where the posterior given these statistics is known already.
+
+        Args:
+            posterior: ``self.posterior(statistics)``.
+            statistics: sums of `features`, shape (num_components, num_statistics).
+
+        Returns:
+            Shape (num_components,), in nats.
+        """
+        return self.log_evidence(statistics)
+
     def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
         r"""The parameters that the rows of each component make most likely, within a guard.
 

@@ -623,8 +623,12 @@ class GaussianWishart(_FullGaussian):
 
         Shape (num_components,).
         """
+        return self.log_evidence_beside(self.posterior(statistics), statistics)
+
+    def log_evidence_beside(self, posterior: Self, statistics: Array) -> Array:
+        """`log_evidence` without factors of matrices that the posterior has been made of."""
         base = -0.5 * self.num_features * LOG_2PI * statistics[..., 0]
-        return _log_normaliser(self.posterior(statistics)) - _log_normaliser(self) + base
+        return _log_normaliser(posterior) - _log_normaliser(self) + base
 
     def predictive(self) -> dist.Distribution:
         """The density of a new row with the component's parameters integrated out.
@@ -767,8 +771,11 @@ class SharedGaussianWishart(GaussianWishart):
 
     def log_evidence(self, statistics: Array) -> Array:
         """Log probability of all rows with means and covariance integrated out, in nats; one number."""
+        return self.log_evidence_beside(self.posterior(statistics), statistics)
+
+    def log_evidence_beside(self, posterior: Self, statistics: Array) -> Array:
+        """`log_evidence` without factors of matrices that the posterior has been made of."""
         d = self.num_features
-        posterior = self.posterior(statistics)
         base = -0.5 * d * LOG_2PI * jnp.sum(statistics[..., 0])
         means = 0.5 * d * jnp.sum(jnp.log(self.mean_precision) - jnp.log(posterior.mean_precision))
         return log_wishart_normaliser(posterior) - log_wishart_normaliser(self) + means + base

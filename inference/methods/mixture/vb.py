@@ -168,7 +168,8 @@ def bound(state: MixtureVBState, statistics: Array, entropy: Array, model: Mixtu
         weights += num_sticks * (expected_log(q) if model.has_random_concentration else jnp.log(q))
     else:
         weights += expected_log_dirichlet_constant(q, model.weights.num_components)
-    total = jnp.sum(model.components.log_evidence(statistics)) + weights + entropy + hyperprior
+    evidence = model.components.log_evidence_beside(state.components, statistics)
+    total = jnp.sum(evidence) + weights + entropy + hyperprior
     return total + concentration_terms(q, model.concentration) if model.has_random_concentration else total
 
 
