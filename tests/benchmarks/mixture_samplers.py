@@ -8,7 +8,9 @@ seconds, compilation included, to ``tests/reference/benchmark_mixture_samplers.j
 
 ``readme`` is the README's sampler line with five seeds. ``rate`` is the smallest bulk ESS per CPU second on
 Old Faithful with the moves and without them, warm-up included and compilation not; ``--peer FOLDER``, a
-checkout of d4579d2, gives that of its sampler beside them.
+checkout of d4579d2, gives that of its sampler beside them. ``sizes`` is the same rate, without compilation,
+with four moves and with none on larger and larger sets (Dirichlet weights): what the default of
+``split_merge`` goes by.
 
 Drawn sets, 300 rows in two columns: ``separated`` (four Gaussians eight deviations apart), ``overlapping``
 (three, two deviations apart), ``heavy_tailed`` (three Student t with three degrees of freedom).
@@ -31,23 +33,31 @@ SETS = ("faithful", "toy_gaussians", "olive", "separated", "overlapping", "heavy
 LIMIT = 600.0
 UNTIL = {"until": "converged", "num_warmup": 1000, "num_samples": 1000, "thinning": 5}
 README = {"num_samples": 4000, "thinning": 4}
+SIZES = (
+    ("faithful", 272),
+    ("overlapping", 500),
+    ("overlapping", 1000),
+    ("overlapping", 2000),
+    ("heavy_tailed", 1000),
+    ("heavy_tailed", 2000),
+)
 LONG = {"num_warmup": 1000, "num_samples": 4000, "thinning": 2}
 
 
-def rows_of(name):
-    """The rows of a set, shape (num_observations, num_features)."""
+def rows_of(name, num_rows=300):
+    """The rows of a set, shape (num_observations, num_features); of a drawn one as many as asked for."""
     from zoo.datasets import load
 
     rng = np.random.default_rng(0)
     if name == "separated":
         centres = np.array([[0, 0], [8, 0], [0, 8], [8, 8]])
-        return centres[rng.integers(0, 4, 300)] + rng.normal(size=(300, 2))
+        return centres[rng.integers(0, 4, num_rows)] + rng.normal(size=(num_rows, 2))
     if name == "overlapping":
         centres = np.array([[0, 0], [2, 0], [1, np.sqrt(3)]])
-        return centres[rng.integers(0, 3, 300)] + rng.normal(size=(300, 2))
+        return centres[rng.integers(0, 3, num_rows)] + rng.normal(size=(num_rows, 2))
     if name == "heavy_tailed":
         centres = np.array([[0, 0], [8, 0], [0, 8]])
-        return centres[rng.integers(0, 3, 300)] + rng.standard_t(3, size=(300, 2))
+        return centres[rng.integers(0, 3, num_rows)] + rng.standard_t(3, size=(num_rows, 2))
     return np.asarray(load(name)["x"], float)
 
 
@@ -145,14 +155,39 @@ def rate(peer):
     return found
 
 
+def sizes():
+    """Smallest bulk ESS per CPU second of compiled fits, and the cost of a sweep, by set and moves."""
+    found = {}
+    for name, num_rows in SIZES:
+        x = rows_of(name, num_rows)
+        own = found[f"{name}, {num_rows} rows"] = {}
+        for moves in (0, 4):
+            shape = {"num_samples": 1000, "split_merge": moves}
+            fitted(x, "dirichlet", 0, num_warmup=0, **shape)  # compiles
+            rates = []
+            for seed in (1, 2):
+                tree, seconds = fitted(x, "dirichlet", seed, num_warmup=500, thinning=2, **shape)
+                found_here = judged(tree)
+                rates.append(found_here["smallest bulk ESS"][0] / seconds)
+                own[f"{moves} moves, seed {seed}"] = {
+                    "smallest bulk ESS": found_here["smallest bulk ESS"],
+                    "largest R-hat": found_here["largest R-hat"],
+                    "CPU seconds": round(seconds, 1),
+                }
+            own[f"{moves} moves"] = round(float(np.sqrt(np.prod(rates))), 2)
+        own["with to without"] = round(own["4 moves"] / own["0 moves"], 2)
+        print(name, num_rows, own, flush=True)
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("sets", nargs="*", default=[*SETS, "readme", "rate"])
+    parser.add_argument("sets", nargs="*", default=[*SETS, "readme", "rate", "sizes"])
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--peer", type=Path)
     given = parser.parse_args()
     for name in given.sets:
-        special = {"readme": readme_line, "rate": lambda: rate(given.peer)}
+        special = {"readme": readme_line, "rate": lambda: rate(given.peer), "sizes": sizes}
         found = special[name]() if name in special else of_set(name)
         if given.record:
             from tests.recording import add_to_record

@@ -24,8 +24,10 @@ Hyperparameters of the component prior that have a prior themselves are drawn fi
 weights the components are put in a new order before the sticks are drawn, without which the chain does not
 mix; ``label_moves=False`` leaves that out. Both are described below. ``split_merge`` moves
 (`inference.methods.mixture.split_merge`) come before weights and parameters are drawn; families whose
-components share a parameter have none. On Old Faithful (K = 20) they multiply the smallest effective sample
-size per CPU second of the invariants by more than five.
+components share a parameter have none. ``split_merge=None``, the default, makes four in a sweep of up to 400
+rows and none of more: on Old Faithful (272 rows, K = 20) they multiply the smallest effective sample size per
+CPU second of the invariants, on drawn sets of 500 to 2000 rows they were not seen to. Clusters that no row can
+leave by itself are a reason to ask for some (``split_merge=4``) at any size.
 
 A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
 so that traces compare. Each conditional is a function of the current values that returns NumPyro
@@ -362,14 +364,14 @@ def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
 
 
 @cache
-def blocks_with(split_merge: int = 0, label_moves: bool = True) -> Callable:
+def blocks_with(split_merge: int | None = 0, label_moves: bool = True) -> Callable:
     """What gives the blocks of a sweep with this many split-merge moves, with or without label moves.
 
     Split-merge moves come where weights and parameters are next to be drawn: as the reordering does, they
     integrate them out.
     """
     ordered = blocks_of if label_moves else plain_blocks_of
-    if not split_merge:
+    if split_merge == 0:
         return ordered
 
     def with_moves(model: Mixture) -> tuple[Callable | Move, ...]:
@@ -474,12 +476,13 @@ ALGORITHM = algorithm_of()
 
 
 def check(model: Mixture, *, label_moves: Any, split_merge: Any) -> None:
-    """Raise TypeError or ValueError unless the options are a boolean and a number of moves."""
+    """Raise TypeError or ValueError unless the options are a boolean and a number of moves, or None."""
     check_flag("label_moves", label_moves)
-    check_whole("split_merge", split_merge, 0)
+    if split_merge is not None:
+        check_whole("split_merge", split_merge, 0)
 
 
-def build(strategy: str, num_warmup: int, label_moves: bool, split_merge: int) -> Algorithm:
+def build(strategy: str, num_warmup: int, label_moves: bool, split_merge: int | None) -> Algorithm:
     """The sampler with a start strategy, with or without label moves and split-merge moves.
 
     It does not adapt, so the length of the warm-up does not matter to it.
@@ -494,7 +497,7 @@ def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -
 
 
 METHOD = Sampler(
-    options={"label_moves": True, "split_merge": 4},
+    options={"label_moves": True, "split_merge": None},
     strategies=tuple(STARTS),
     build=build,
     start=start,

@@ -27,7 +27,10 @@ the components without rows: under Dirichlet weights all are alike, under stick-
 are likelier, and for the Dirichlet process without truncation labels mean nothing and the first is taken. The
 ratio has the sum over these labels, :math:`\sum_s p(c^{\mathrm{split}}_s)`, in both directions.
 
-A move costs O(N S T) for S statistics of a row and T = 10 steps of the ascent.
+Of tables of more than 512 rows the ascent sees M = 256 rows of S, in equal steps through it from a place
+drawn at random, each for the rows between. The law of the sides that it ends with is that of every row of S, and
+the ratio is that of all rows, so the move stays exact; only where the sides lie is found from a sample. A move
+costs three passes over the rows, O(N s) for s statistics of a row, and O(M s T) for T = 10 steps.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,29 +52,49 @@ __all__ = ["launch", "log_split_prior", "split_merge", "split_or_merge"]
 ASCENT_STEPS = 10
 HALVES = 0.5  # the share of moves that try halves, not a small piece
 HALF_ROWS, HALF_SPREAD = 10.0, 0.6
-PAIR_NUMBERS = 6  # uniform numbers of a move beside one for each row
+FEW_ROWS, FEW_ROWS_MOVES = 400, 4
+LAUNCH_ROWS = 256  # that the ascent sees where there are more than twice as many
+PAIR_NUMBERS = 7  # uniform numbers of a move beside one for each row
 PIECE_ROWS, PIECE_SPREAD = 20.0, 0.15  # the most made-up rows of a piece
 
 
+def default_moves(num_rows: int) -> int:
+    """Moves in a sweep where no number is asked for: `FEW_ROWS_MOVES` up to `FEW_ROWS` rows, none beyond.
+
+    The smallest bulk effective sample size per CPU second of the invariants decides, with four moves and with
+    none (``python -m tests.benchmarks.mixture_samplers sizes``, in benchmark_mixture_samplers.json).
+
+    Args:
+        num_rows: N.
+
+    Returns:
+        The number of moves.
+    """
+    return FEW_ROWS_MOVES if num_rows <= FEW_ROWS else 0
+
+
 @cache
-def split_merge(number: int) -> Move:
+def split_merge(number: int | None) -> Move:
     """The block of a blocked sweep that makes ``number`` split-merge moves.
 
     Weights and parameters of the components must be drawn next: the old ones belong to the old labels.
 
     Args:
-        number: moves in a sweep, at least 1.
+        number: moves in a sweep, at least 1; None: as many as `default_moves` says.
 
     Returns:
         The move.
     """
 
     def apply(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+        moves = default_moves(x.shape[0]) if number is None else number
+        if not moves:
+            return dict(values)
         alpha = values["concentration"] if model.has_random_concentration else model.concentration
         components, labels = model.components.with_hyperparameters(values), values["assignments"]
         log_prior = log_split_prior(model, jnp.asarray(alpha))
         labels, _ = repeated(
-            key, labels, components.features(x), components, model.num_components, log_prior, number
+            key, labels, components.features(x), components, model.num_components, log_prior, moves
         )
         return {**values, "assignments": labels}
 
@@ -93,49 +116,54 @@ def repeated(
         The labels, and which moves were accepted, shape (number,).
     """
 
-    def move(labels: Array, uniforms: Array) -> tuple[Array, Array]:
-        return split_or_merge(uniforms, labels, features, components, num_slots, log_prior)
+    def move(state: tuple[Array, Array], uniforms: Array) -> tuple[tuple[Array, Array], Array]:
+        labels, counts, accepted = split_or_merge(uniforms, *state, features, components, log_prior)
+        return (labels, counts), accepted
 
+    dtype = jnp.result_type(float)
+    counts = jnp.sum(labels[:, None] == jnp.arange(num_slots), axis=0, dtype=dtype)
     shape = number, labels.shape[0] + PAIR_NUMBERS  # in one call: each takes a while to compile
-    return jax.lax.scan(move, labels, jax.random.uniform(key, shape, jnp.result_type(float)))
+    uniforms = jax.random.uniform(key, shape, dtype)
+    (labels, _), accepted = jax.lax.scan(move, (labels, counts), uniforms)
+    return labels, accepted
 
 
 def split_or_merge(
     uniforms: Array,
     labels: Array,
+    counts: Array,
     features: Any,
     components: ComponentPrior,
-    num_slots: int,
     log_prior: Callable,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Propose one split or merge, and accept or refuse it.
 
     Args:
         uniforms: independent uniform numbers on [0, 1), shape (num_observations + PAIR_NUMBERS,).
         labels: of the rows, shape (num_observations,), from 0 to num_slots - 1.
+        counts: rows per label, shape (num_slots,), as floats.
         features: of the rows, `ComponentPrior.features`.
         components: the prior of a component's parameters, numbers throughout.
-        num_slots: labels that there are.
         log_prior: ``log_prior(merged, place, kept, left)``, as `log_split_prior` makes it.
 
     Returns:
-        The labels, and whether they changed. A split is refused where no label is free.
+        The labels, the rows per label, and whether they changed. A split needs a label that is free.
     """
     num_rows = labels.shape[0]
     dtype = uniforms.dtype
-    of_i, of_j, of_kind, of_size, of_slot, of_acceptance = uniforms[num_rows:]
+    of_i, of_j, of_kind, of_size, of_sample, of_slot, of_acceptance = uniforms[num_rows:]
     of_side = uniforms[:num_rows]
     i = jnp.minimum(jnp.floor(of_i * num_rows).astype(int), num_rows - 1)
     j = (i + 1 + jnp.floor(of_j * (num_rows - 1)).astype(int)) % num_rows
     splits = labels[i] == labels[j]
     member = ((labels == labels[i]) | (labels == labels[j])).astype(dtype)
-    log_odds, total = launch(features, components, member, i, j, of_kind, of_size)
+    log_odds, total = launch(features, components, member, i, j, of_kind, of_size, of_sample)
     rows = jnp.arange(num_rows)  # comparisons, not scattered writes: each of those is a loop to compile
     is_i, is_seed = rows == i, (rows == i) | (rows == j)
-    drawn = jnp.log(of_side) - jnp.log1p(-of_side) < log_odds
+    drawn = of_side < jax.nn.sigmoid(log_odds)
     with_i = jnp.where(splits, jnp.where(is_seed, is_i, drawn), labels == labels[i])
     free = jnp.where(is_seed, 0.0, member)
-    log_q = jnp.sum(free * jax.nn.log_sigmoid(jnp.where(with_i, log_odds, -log_odds)))
+    log_q = jnp.sum(free * log_sigmoid(jnp.where(with_i, log_odds, -log_odds)))
 
     of_i_side = ((member * with_i)[None] @ features)[0]
     evidence = components.log_evidence(jnp.stack([of_i_side, total - of_i_side, total]))
@@ -143,8 +171,7 @@ def split_or_merge(
     i_keeps = sizes[0] > sizes[1]
     kept, left = jnp.max(sizes), jnp.min(sizes)
     place, other = jnp.where(i_keeps, labels[i], labels[j]), jnp.where(i_keeps, labels[j], labels[i])
-    slots = jnp.arange(num_slots)
-    counts = jnp.sum(labels[:, None] == slots, axis=0, dtype=dtype)
+    slots = jnp.arange(counts.shape[0])
     merged = jnp.where(slots == place, total[0], jnp.where(slots == other, 0.0, counts))
     log_slots = log_prior(merged, place, kept, left)
     log_ratio = logsumexp(log_slots) + evidence[0] + evidence[1] - evidence[2] - log_q
@@ -155,7 +182,14 @@ def split_or_merge(
     slot = jnp.sum(upto <= of_slot * upto[-1])
     leaves = (member > 0) & (with_i != i_keeps)
     moved = jnp.where(leaves, jnp.where(splits, slot, place), labels).astype(labels.dtype)
-    return jnp.where(accepted, moved, labels), accepted
+    split = jnp.where(slots == place, kept, jnp.where(slots == slot, left, merged))
+    counts = jnp.where(accepted, jnp.where(splits, split, merged), counts)
+    return jnp.where(accepted, moved, labels), counts, accepted
+
+
+def log_sigmoid(x: Array) -> Array:
+    """As `jax.nn.log_sigmoid`, in a third of its time."""
+    return jnp.minimum(x, 0.0) - jnp.log1p(jnp.exp(-jnp.abs(x)))
 
 
 def launch(
@@ -166,6 +200,7 @@ def launch(
     j: Array,
     of_kind: Array,
     of_size: Array,
+    of_sample: Array,
 ) -> tuple[Array, Array]:
     """The law of the sides: log odds of the side of row i for every row, and the statistics of all members.
 
@@ -177,35 +212,51 @@ def launch(
         j: another one.
         of_kind: uniform on (0, 1), which decides between halves and a small piece.
         of_size: uniform on (0, 1), which decides the rows that a small piece begins with.
+        of_sample: uniform on (0, 1), which decides the members that the ascent sees where there are many.
 
     Returns:
         Shapes (num_observations,) and (num_statistics,).
     """
     places = jnp.arange(member.shape[0])
-    rows = jnp.stack([(places == i).astype(member.dtype), (places == j).astype(member.dtype), member])
-    of_rows = rows @ features
-    total, seeds = of_rows[2], of_rows[:2]
+    is_i, is_j = places == i, places == j
+    of_rows = jnp.stack([is_i.astype(member.dtype), is_j.astype(member.dtype), member]) @ features
+    seeds, total = of_rows[:2], of_rows[2]
     halves = of_kind < HALVES
     piece = jnp.exp(of_size * jnp.log(PIECE_ROWS))
     numbers = jnp.where(halves, HALF_ROWS, jnp.stack([piece, total[0]]))[:, None]
     spread = jnp.where(halves, HALF_SPREAD, jnp.array([PIECE_SPREAD, 1.0]))[:, None]
     sides = numbers * ((1 - spread) * seeds + spread * total / total[0])
+    if isinstance(features, Array) and member.shape[0] > 2 * LAUNCH_ROWS:  # sparse rows have products only
+        seen = features[spread_members(member, of_sample)]
+        worth = jnp.full(LAUNCH_ROWS, (total[0] - 2) / LAUNCH_ROWS)
+    else:
+        seen, worth = features, jnp.where(is_i | is_j, 0.0, member)
 
-    def log_odds_of(sides: Array) -> Array:
+    def log_odds_of(sides: Array, rows: Any) -> Array:
         coefficients = components.expected_coefficients(components.posterior(sides))
-        scores = features @ coefficients.T
-        return scores[:, 0] - scores[:, 1] + jnp.log(sides[0, 0]) - jnp.log(sides[1, 0])
+        scores = rows @ (coefficients[:1] - coefficients[1:]).T
+        return scores[:, 0] + jnp.log(sides[0, 0]) - jnp.log(sides[1, 0])
 
-    def ascend(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        log_odds = log_odds_of(carry[0])
-        share = member * jax.nn.sigmoid(log_odds)
-        share = jnp.where(rows[0] + rows[1] > 0, rows[0], share)
-        own = (share[None] @ features)[0]
-        return jnp.stack([own, total - own]), log_odds
+    def ascend(_: Array, sides: Array) -> Array:
+        log_odds = log_odds_of(sides, seen)
+        return seeds + (worth * jax.nn.sigmoid(jnp.stack([log_odds, -log_odds]))) @ seen
 
-    # the odds are those that the last sides but one give: a step more, instead of its program twice
-    start = sides, jnp.zeros_like(member)
-    return jax.lax.fori_loop(0, ASCENT_STEPS + 1, ascend, start)[1], total
+    return log_odds_of(jax.lax.fori_loop(0, ASCENT_STEPS, ascend, sides), features), total
+
+
+def spread_members(member: Array, uniform: Array) -> Array:
+    """Places of `LAUNCH_ROWS` members, in equal steps through all of them from a random one.
+
+    Args:
+        member: 1 for the rows to choose from, 0 for the others, shape (num_observations,); one at least.
+        uniform: uniform on [0, 1).
+
+    Returns:
+        Shape (LAUNCH_ROWS,), rising; a member comes more than once where there are fewer.
+    """
+    upto = jnp.cumsum(member > 0)
+    ranks = jnp.floor((jnp.arange(LAUNCH_ROWS) + uniform) * (upto[-1] / LAUNCH_ROWS))
+    return jnp.searchsorted(upto, jnp.minimum(ranks, upto[-1] - 1), side="right")
 
 
 def log_split_prior(model: Mixture, alpha: Array, *, truncated: bool = True) -> Callable:

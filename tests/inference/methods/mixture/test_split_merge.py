@@ -146,8 +146,45 @@ def test_a_wrong_ratio_is_seen(weight_prior, error):
 
 def test_sides_without_their_probability_are_seen(monkeypatch):
     """Planted: the law of the sides left out of the ratio."""
-    monkeypatch.setattr(jax.nn, "log_sigmoid", jnp.zeros_like)
+    monkeypatch.setattr(split_merge, "log_sigmoid", jnp.zeros_like)
     assert p_value(mixture("dirichlet"), X, seed=3) < 1e-9
+
+
+@pytest.mark.cases_by_default(1)
+@pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
+def test_a_launch_from_a_sample_of_the_rows_leaves_the_posterior_as_it_is(weight_prior, monkeypatch):
+    """Two of five rows are seen, false alarms 1e-4; planted: the law of the sides left out of the ratio."""
+    monkeypatch.setattr(split_merge, "LAUNCH_ROWS", 2)
+    assert p_value(mixture(weight_prior), X, seed=4) > 1e-4
+    monkeypatch.setattr(split_merge, "log_sigmoid", jnp.zeros_like)
+    assert p_value(mixture(weight_prior), X, seed=4) < 1e-9
+
+
+@pytest.mark.parametrize("number", [3, 40, 700])
+def test_a_sample_has_every_member_as_often_as_any_other_and_no_other_row(number):
+    """Over places of the first step that fill the unit interval, to the share of one of them."""
+    member = np.zeros(1000)
+    member[np.random.default_rng(0).choice(1000, number, replace=False)] = 1
+    starts = (np.arange(200) + 0.5) / 200
+    places = np.asarray(jax.vmap(split_merge.spread_members, (None, 0))(jnp.asarray(member), starts))
+    times = np.bincount(places.ravel(), minlength=1000) / len(starts)
+    wanted = split_merge.LAUNCH_ROWS / number
+    assert not times[member == 0].any()
+    assert np.abs(times[member > 0] - wanted).max() < max(wanted / 200, 2 / 200) + 1e-9
+
+
+@pytest.mark.parametrize(("few_rows", "moves"), [(5, True), (4, False)])
+def test_moves_are_made_by_default_up_to_a_number_of_rows(few_rows, moves, monkeypatch):
+    monkeypatch.setattr(split_merge, "FEW_ROWS", few_rows)
+    model, apply = mixture("dirichlet"), split_merge.split_merge(None).apply
+    labels = jnp.zeros(len(X), int)
+
+    def one(key):
+        return apply(key, {"assignments": labels}, model, jnp.asarray(X))["assignments"]
+
+    moved = np.asarray(jax.vmap(one)(jax.random.split(jax.random.key(0), 50)))
+    assert moved.any() == moves
+    assert split_merge.split_merge(None) in gibbs.blocks_with(None)(model)
 
 
 def with_random_concentration(weight_prior, shape):
