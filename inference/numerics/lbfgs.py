@@ -22,8 +22,8 @@ through value and slope at the last length that satisfied the first condition an
 did not, or the zero of the slope on the line through its last two values: between a tenth and a half of the
 bracket from its lower end, and between two and five times the length (Nocedal and Wright 2006, section 3.5;
 Dennis and Schnabel 1983, algorithm A6.3.1). On 20 000 x 500 binary cells ten iterations take 15 evaluations
-instead of 19 and end higher. Where no such length is found within the trials, or a second and longer one still
-is too short, the longest that satisfied the first condition is taken, and its pair is left out if
+instead of 19 and end higher. Where no such length is found within the trials, or a second and longer one
+still is too short, the longest that satisfied the first condition is taken, and its pair is left out if
 :math:`s^T y` is not positive. Where not even the shortest trial lowers the value the pairs are forgotten, and
 the next direction is the gradient's. A value that is not finite fails the first condition, so a step never
 leaves the domain and the value never rises by more than rounding.

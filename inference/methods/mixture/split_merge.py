@@ -28,9 +28,9 @@ are likelier, and for the Dirichlet process without truncation labels mean nothi
 ratio has the sum over these labels, :math:`\sum_s p(c^{\mathrm{split}}_s)`, in both directions.
 
 Of tables of more than 512 rows the ascent sees M = 256 rows of S, in equal steps through it from a place
-drawn at random, each for the rows between. The law of the sides that it ends with is that of every row of S, and
-the ratio is that of all rows, so the move stays exact; only where the sides lie is found from a sample. A move
-costs three passes over the rows, O(N s) for s statistics of a row, and O(M s T) for T = 10 steps.
+drawn at random, each for the rows between. The law of the sides that it ends with is that of every row of S,
+and the ratio is that of all rows, so the move stays exact; only where the sides lie is found from a sample. A
+move costs three passes over the rows, O(N s) for s statistics of a row, and O(M s T) for T = 10 steps.
 """
 
 from collections.abc import Callable, Mapping
