@@ -1,8 +1,10 @@
 """Scores, predictions and log densities of new rows from any fit, and its guide as a NumPyro program."""
 
 import json
+import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import Ascent, Direct, Method
+from inference.batched_answers import answered, is_asked_in_batches
 from inference.inputs.tables import (
     as_arrays,
     check_parts,
@@ -44,8 +47,13 @@ __all__ = [
 
 @double_precision
 def transform(
-    tree: xr.DataTree, *new_data: Any, scores: str = "latent", covariance: bool = False
-) -> xr.DataArray | xr.Dataset:
+    tree: xr.DataTree,
+    *new_data: Any,
+    scores: str = "latent",
+    covariance: bool = False,
+    out: str | os.PathLike | None = None,
+    batch_size: int | None = None,
+) -> xr.DataArray | xr.Dataset | Path:
     """Posterior mean scores of new rows: a mixture's shares in its components, a projection's latents.
 
     From VB they are those of q. From draws they are averaged over draws that were first brought to one
@@ -58,10 +66,15 @@ def transform(
             the coordinates of the (completed) row in an orthonormal basis of the loadings, as PCA's scores
             are.
         covariance: of projections: also give the posterior covariance of the latents.
+        out: a ``.parquet``, ``.csv``, ``.tsv`` or ``.npy`` file that the answers are written to batch by
+            batch, in place of one that is there; None: they are returned.
+        batch_size: rows that are scored at once; None: all rows in memory at once, and 100 000 (texts: 1000)
+            of rows that lie elsewhere: in files, folders, Zarr or Dask (`inference.inputs.sources`), or in
+            chunks.
 
     Returns:
         Dims (observation, component), summing to one, or (observation, latent). With ``covariance`` a Dataset
-        of ``scores`` and ``covariance``, dims (observation, latent, latent_2).
+        of ``scores`` and ``covariance``, dims (observation, latent, latent_2). With ``out`` its path.
 
     Raises:
         ValueError: other columns, cells that the model cannot miss, or scores that it does not have.
@@ -77,6 +90,11 @@ def transform(
     check_flag("covariance", covariance)
     if covariance and scores != "latent":
         raise ValueError(f"covariance=True goes with scores='latent'; got scores={scores!r}")
+    if covariance and out is not None:
+        raise ValueError("covariance=True gives no table: leave out out, or covariance")
+    if is_asked_in_batches(model := model_of(tree), new_data, out, batch_size):
+        ask = partial(transform, tree, scores=scores, covariance=covariance)
+        return answered(ask, tree, model, new_data, out, batch_size)
     model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
@@ -108,7 +126,13 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
 
 
 @double_precision
-def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.DataArray:
+def predict(
+    tree: xr.DataTree,
+    *new_data: Any,
+    what: str | None = None,
+    out: str | os.PathLike | None = None,
+    batch_size: int | None = None,
+) -> xr.DataArray | Path:
     """Predict the missing part of new rows.
 
     A mixture: the component with the largest share, dims (observation,). A projection: its rows with missing
@@ -122,9 +146,15 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
         what: of a supervised projection: ``"outputs"``, ``"classes"`` (probabilities of the class labels it
             was fitted to, dims (observation, class)) or ``"cells"`` (of x). Of paired views: ``"y_0"``,
             ``"y_1"``, ...; left out, the view that is missing, or else the only one with missing cells.
+        out: a ``.parquet``, ``.csv``, ``.tsv`` or ``.npy`` file that the answers are written to batch by
+            batch, in place of one that is there; None: they are returned.
+        batch_size: rows that are scored at once; None: all rows in memory at once, and 100 000 (texts: 1000)
+            of rows that lie elsewhere: in files, folders, Zarr or Dask (`inference.inputs.sources`), or in
+            chunks.
 
     Returns:
-        Dims (observation,), (observation, feature) or (observation, output), as above.
+        Dims (observation,), (observation, feature) or (observation, output), as above. With ``out`` its path;
+        the standard deviations of cells are columns of the file named ``*_sd``.
 
     Raises:
         ValueError: something that the model does not predict.
@@ -141,6 +171,8 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
     model = model_of(tree)
     if what is not None and what not in model.completions():
         raise ValueError(f"this fit predicts {', '.join(model.completions()) or 'one thing'}; got {what!r}")
+    if is_asked_in_batches(model, new_data, out, batch_size):
+        return answered(partial(predict, tree, what=what), tree, model, new_data, out, batch_size)
     if len(model.predicted_dims) == 1:
         shares = transform(tree, *new_data)
         dim = model.score_dims[-1]
@@ -184,7 +216,12 @@ def predict(tree: xr.DataTree, *new_data: Any, what: str | None = None) -> xr.Da
 
 
 @double_precision
-def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
+def log_density(
+    tree: xr.DataTree,
+    *new_data: Any,
+    out: str | os.PathLike | None = None,
+    batch_size: int | None = None,
+) -> xr.DataArray | Path:
     """Log posterior predictive density of each new row, in nats, local latents integrated out.
 
     From VB it is the log of the density's expectation under q: of mixtures and documents in closed form, of
@@ -197,9 +234,14 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
     Args:
         tree: a fit.
         *new_data: rows with the columns of the fit.
+        out: a ``.parquet``, ``.csv``, ``.tsv`` or ``.npy`` file that the answers are written to batch by
+            batch, in place of one that is there; None: they are returned.
+        batch_size: rows that are scored at once; None: all rows in memory at once, and 100 000 (texts: 1000)
+            of rows that lie elsewhere: in files, folders, Zarr or Dask (`inference.inputs.sources`), or in
+            chunks.
 
     Returns:
-        Shape (num_observations,).
+        Shape (num_observations,). With ``out`` its path.
 
     Example:
         >>> import numpy as np, inference, zoo
@@ -208,6 +250,8 @@ def log_density(tree: xr.DataTree, *new_data: Any) -> xr.DataArray:
         >>> inference.log_density(tree, x[:2]).shape
         (2,)
     """
+    if is_asked_in_batches(model := model_of(tree), new_data, out, batch_size):
+        return answered(partial(log_density, tree), tree, model, new_data, out, batch_size)
     model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
     if method.log_density is not None:

@@ -20,7 +20,7 @@ LAYERS = (
     "numerics",
     "inputs results",
     "driver methods convergence",
-    "fitting symmetry",
+    "fitting symmetry batched_answers",
     "prediction",
     "extension",
     "component_subspaces calibration",

@@ -213,7 +213,13 @@ def compare(
     return table
 
 
-def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed: int = 0) -> xr.Dataset:
+def heldout(
+    tree: xr.DataTree,
+    *data: object,
+    protocol: str | None = None,
+    seed: int = 0,
+    batch_size: int | None = None,
+) -> xr.Dataset:
     """Compute the mean log density of new rows under a fit, with its standard error.
 
     Args:
@@ -222,6 +228,7 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
         protocol: None for rows. ``"bound"``, ``"likelihood"`` and ``"completion"`` are ways to score text
             (see `inference.topics.text_heldout`).
         seed: of the split of tokens (completion).
+        batch_size: rows that are scored at once, as for ``inference.log_density``.
 
     Returns:
         Dataset of scalars ``mean`` and ``standard_error`` (over the rows; nats per row) and ``num_rows``; of
@@ -235,12 +242,12 @@ def heldout(tree: xr.DataTree, *data: object, protocol: str | None = None, seed:
             known = f"one of {list(PROTOCOLS)} (text) or None (rows)"
             raise ValueError(f"protocol must be {known}; got {protocol!r}")
         if model_of(tree).takes_documents:
-            return heldout_text(tree, *data, protocol=protocol, seed=seed)
+            return heldout_text(tree, *data, protocol=protocol, seed=seed, batch_size=batch_size)
         raise ValueError(
             f"protocol {protocol!r} scores text, and the data of {tree.attrs.get('model', 'this model')!r} "
             "are rows: leave protocol out"
         )
-    rows = log_density(tree, *data)
+    rows = log_density(tree, *data, batch_size=batch_size)
     count = rows.size
     if count < 1:
         raise ValueError("heldout needs at least one row")

@@ -62,7 +62,9 @@ def fit(
 
     Args:
         model: a model of the zoo; fields that are None are read off the data.
-        *data: the arguments of the model's program: arrays of shape (num_observations, num_features), or
+        *data: the arguments of the model's program: rows that lie elsewhere (with ``batch_size``: paths of
+            files and folders, and objects of pyarrow, Zarr and Dask, as `inference.inputs.sources` lists
+            them), arrays of shape (num_observations, num_features), or
             DataFrames, whose labels become coords and whose columns are read by what they hold: words,
             dates, counts and ids too (`zoo.columns`); what was decided is `inference.columns_of(tree)`. None,
             NaN, ``pandas.NA`` and the masked cells of ``numpy.ma`` are missing cells, which the model takes
@@ -100,17 +102,26 @@ def fit(
             of a strategy.
         sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w
             copies in the objective and the fit (``vb`` and ``em``). A Series is paired with the rows by its
-            index, as parts of the data are. Data-dependent default priors and the
-            group ``log_likelihood`` are those of the rows themselves.
-        batch_size: rows per batch (``vb`` of mixtures): the rows pass in batches, a memory-mapped file or
-            chunks (an object with ``__iter__``, or a callable that makes a fresh iterator) are never held
-            whole, and an iteration is one pass over all of them (memoised variational inference, Hughes and
-            Sudderth 2013). A start sees ``batch_size`` rows, evenly spaced ones or the first ones of chunks,
-            and VB climbs to the top of their bound (with ``moves``, if asked) before the first pass;
-            data-dependent default priors are read off at most 100 000 rows of a file or of chunks. For ``vb``
-            of `zoo.LDA` and `zoo.PCP`: documents per batch, from anything that holds counts or from chunks of
-            such, by stochastic steps (`inference.methods.lda.vb`, `inference.methods.pcp.vb_batches`); the
-            last value of the trace is the bound of all documents.
+            index, as parts of the data are; a string is the name of a column of the first part, which is then
+            no data. Data-dependent default priors and the group ``log_likelihood`` are those of the rows
+            themselves.
+        batch_size: rows per batch (``vb`` of mixtures): the rows pass in batches, files
+            (`inference.inputs.sources`), memory maps and chunks (an object with ``__iter__``, or a callable
+            that makes a fresh iterator) are never held whole, and an iteration is one pass over all of them
+            (memoised variational inference, Hughes and Sudderth 2013). A start sees ``batch_size`` rows,
+            evenly spaced ones or the first ones of chunks, and VB climbs to the top of their bound (with
+            ``moves``, if asked) before the first pass; data-dependent default priors are read off at most
+            100 000 rows of a file or of chunks. Columns of a table in files are decided by all of its rows
+            (`inference.inputs.surveys`), weights are held, 8 bytes a row, and missing cells are taken where
+            the columns of a component are independent. `zoo.PPCA`, by ``closed_form``, ``em`` and ``vb``:
+            the rows are summed up in one pass to their number, mean and scatter, in memory of the square of
+            their columns, and the fit is that of all rows at once to rounding
+            (`inference.numerics.summed_rows`); a missing cell is refused. For ``vb`` of `zoo.LDA` and
+            `zoo.PCP`: documents per batch, from anything that holds counts or texts or from chunks of such,
+            by stochastic steps (`inference.methods.lda.vb`, `inference.methods.pcp.vb_batches`); the last
+            value of the trace is the bound of all documents. Other models have variables for every row among
+            those that are optimised or drawn (the latents of `zoo.EPCA`), which no sum over rows stands for:
+            they are refused.
         dtype: ``"float64"`` or ``"float32"``.
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
         progress: whether to show a bar; None: on a terminal or in a notebook.
@@ -134,6 +145,8 @@ def fit(
         ``constant_data``; dims are those of ``model.dims``.
 
     Raises:
+        FileNotFoundError: a path at which there is nothing.
+        ModuleNotFoundError: rows of a kind that needs an extra; the message names it.
         TypeError: an argument of the wrong kind, an option that the method does not have, more or fewer parts
             of data than the model takes, or data that are not numeric.
         ValueError: anything else that is wrong with the call, a run among it that cannot fit into the memory

@@ -1,1 +1,1 @@
-"""Inputs: arrays, counts and batches from tables, texts and chunks."""
+"""Inputs: arrays, counts and batches from tables, texts, chunks and files."""

@@ -32,6 +32,7 @@ import importlib
 import os
 import re
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import scipy.sparse
 
 from inference.inputs.reading_ahead import read_ahead
 from zoo.checks import check_unique, shown
@@ -62,15 +64,15 @@ class Part:
 
     Attributes:
         label: its name in messages.
-        read: ``read(columns)``, its chunks in order: tables with these columns (None: all), arrays, or lists
-            of texts.
+        read: ``read(columns, rows)``, its chunks in order, of about so many rows (None: as suits memory):
+            tables with these columns (None: all), arrays, or lists of texts.
         names: of the columns of a table, where they are known without reading it.
         num_rows: where it is known without reading it.
         files: that must not change.
     """
 
     label: str
-    read: Callable[[Sequence[str] | None], Iterator[Any]]
+    read: Callable[[Sequence[str] | None, int | None], Iterator[Any]]
     names: tuple[str, ...] | None = None
     num_rows: int | None = None
     files: tuple[Path, ...] = ()
@@ -97,13 +99,14 @@ class Source:
         self.parts, self.kind = tuple(parts), kind
         self.columns: Columns | None = None
         self.holds_texts = kind == "texts"
-        self._chosen = False
+        self._chosen, self._rows = False, None
         known = [part.num_rows for part in parts]
         self._num_rows = None if None in known else sum(known)
         self._stamps = {file: _stamp(file) for part in parts for file in part.files}
         self.names = None
         if kind == "table":
             self.names = parts[0].names or tuple(map(str, next(self._read_raw()).columns))
+            check_unique(self.names, parts[0].label)
             for part in parts[1:]:
                 if part.names is not None:
                     self._check_names(part.names, part.label)
@@ -146,6 +149,19 @@ class Source:
         """
         new = copy.copy(self)
         new.columns = columns
+        return new
+
+    def in_chunks_of(self, rows: int) -> Self:
+        """The same rows, read in chunks of about so many where that costs nothing.
+
+        Args:
+            rows: of a chunk.
+
+        Returns:
+            The source.
+        """
+        new = copy.copy(self)
+        new._rows = rows
         return new
 
     def as_texts(self) -> Self:
@@ -271,7 +287,7 @@ class Source:
     def _chunks_of(self, part: Part) -> Iterator[Any]:
         """The chunks of a part; what its library says of a damaged one, with the part's name."""
         try:
-            yield from part.read(self.names)
+            yield from part.read(self.names, self._rows)
         except (ValueError, TypeError, FileNotFoundError, MemoryError):
             raise
         except Exception as error:
@@ -460,8 +476,12 @@ def _stamp(file: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def _rows_at_once(num_columns: int) -> int:
-    return max(1024, READ_CELLS // max(num_columns, 1))
+def _rows_at_once(num_columns: int, asked: int | None) -> int:
+    """Rows of a chunk: batches if they are asked for, but not so few that reading is all overhead."""
+    most = max(1024, READ_CELLS // max(num_columns, 1))
+    if asked is None:
+        return most
+    return asked * max(1, most // asked) if asked <= most else asked
 
 
 def _needed(module: str, ending: str) -> Any:
@@ -479,15 +499,21 @@ def _open_parquet(files: Sequence[Path]) -> Source:
             num_rows = held.count_rows()
         except (OSError, ValueError) as error:  # what pyarrow raises of a damaged file
             raise ValueError(f"{file} cannot be read as a .parquet file: {error}") from None
-        names = tuple(held.schema.names)
+        names = _columns_of(held.schema)
         parts.append(Part(str(file), partial(_read_dataset, held), names, num_rows, (file,)))
     return Source(parts, "table")
 
 
-def _read_dataset(held: Any, columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+def _columns_of(schema: Any) -> tuple[str, ...]:
+    """The names of the columns, without those in which pandas wrote the labels of the rows."""
+    index = (schema.pandas_metadata or {}).get("index_columns", ())
+    return tuple(name for name in schema.names if name not in index)
+
+
+def _read_dataset(held: Any, columns: Sequence[str] | None, rows: int | None) -> Iterator[pd.DataFrame]:
     batches = held.to_batches(
         columns=None if columns is None else list(columns),
-        batch_size=_rows_at_once(len(columns or held.schema.names)),
+        batch_size=_rows_at_once(len(columns or held.schema.names), rows),
         batch_readahead=1,
         fragment_readahead=1,
         use_threads=False,
@@ -504,16 +530,15 @@ def _frame_of(batch: Any) -> pd.DataFrame:
 def _open_arrow(data: Any) -> Any:
     arrow, dataset = sys.modules["pyarrow"], importlib.import_module("pyarrow.dataset")
     if isinstance(data, arrow.Table):
-        names = tuple(data.schema.names)
-        step = _rows_at_once(len(names))
+        names = _columns_of(data.schema)
 
-        def read(columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+        def read(columns: Sequence[str] | None, rows: int | None) -> Iterator[pd.DataFrame]:
             held = data if columns is None else data.select(list(columns))
-            return map(_frame_of, held.to_batches(max_chunksize=step))
+            return map(_frame_of, held.to_batches(max_chunksize=_rows_at_once(len(names), rows)))
 
         return Source([Part("the table of Arrow", read, names, data.num_rows)], "table")
     if isinstance(data, dataset.Dataset):
-        names = tuple(data.schema.names)
+        names = _columns_of(data.schema)
         files = tuple(map(Path, getattr(data, "files", ())))
         local = files if all(file.is_file() for file in files) else ()
         label = str(local[0]) if len(local) == 1 else "the dataset of Arrow"
@@ -529,15 +554,24 @@ def _open_tables(files: Sequence[Path]) -> Source:
     for ending in {file.suffix.lower() for file in files} & EXTRAS.keys():
         require(ending)
 
-    def read(file: Path, columns: Sequence[str] | None) -> Iterator[Any]:
-        yield read_table(file)
+    def read(file: Path, columns: Sequence[str] | None, rows: int | None) -> Iterator[Any]:
+        yield _read_file(file)
 
-    first = read_table(files[0])
+    first = _read_file(files[0])
     kind = "table" if hasattr(first, "columns") and not isinstance(first.columns, pd.RangeIndex) else "array"
     names = tuple(map(str, first.columns)) if kind == "table" else None
     parts = [Part(str(file), partial(read, file), None, None, (file,)) for file in files[1:]]
     parts.insert(0, Part(str(files[0]), partial(read, files[0]), names, _num_rows_of(first), (files[0],)))
     return Source(parts, kind)
+
+
+def _read_file(file: Path) -> Any:
+    """The table of a file, or its sparse matrix as SciPy saves them."""
+    if file.suffix.lower() == ".npz" and zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            if {"format.npy", "indptr.npy"} <= set(archive.namelist()):
+                return scipy.sparse.load_npz(file).tocsr()
+    return read_table(file)
 
 
 def _num_rows_of(chunk: Any) -> int:
@@ -560,10 +594,10 @@ def _open_npy(files: Sequence[Path]) -> Source:
     return Source(parts, "array")
 
 
-def _read_npy(file: Path, columns: Sequence[str] | None) -> Iterator[np.ndarray]:
+def _read_npy(file: Path, columns: Sequence[str] | None, rows: int | None) -> Iterator[np.ndarray]:
     """The rows by plain reading: a map would count every page that was read as memory of the process."""
     held = np.load(file, mmap_mode="r")
-    step = _rows_at_once(held.shape[1])
+    step = _rows_at_once(held.shape[1], rows)
     begins = range(0, held.shape[0], step)
     if not held.flags.c_contiguous:
         yield from (np.array(held[begin : begin + step]) for begin in begins)
@@ -575,10 +609,10 @@ def _read_npy(file: Path, columns: Sequence[str] | None) -> Iterator[np.ndarray]
         stream.seek(offset)
         for begin in begins:
             count = min(step, num_rows - begin)
-            rows = np.fromfile(stream, kind, count * width)
-            if rows.size < count * width:
-                raise ValueError(f"{file} was cut short: it ends in row {begin + rows.size // width}")
-            yield rows.reshape(count, width)
+            cells = np.fromfile(stream, kind, count * width)
+            if cells.size < count * width:
+                raise ValueError(f"{file} was cut short: it ends in row {begin + cells.size // width}")
+            yield cells.reshape(count, width)
 
 
 # Zarr and Dask
@@ -618,9 +652,9 @@ def _zarr_part(held: Any, label: str) -> Part:
         )
     if len(held.shape) != 2:
         raise ValueError(f"{label} must hold an array of rows and columns; its shape is {tuple(held.shape)}")
-    step = held.chunks[0] * max(1, _rows_at_once(held.shape[1]) // held.chunks[0])
+    step = held.chunks[0] * max(1, _rows_at_once(held.shape[1], None) // held.chunks[0])
 
-    def read(columns: Sequence[str] | None) -> Iterator[np.ndarray]:
+    def read(columns: Sequence[str] | None, rows: int | None) -> Iterator[np.ndarray]:
         for begin in range(0, held.shape[0], step):
             yield np.asarray(held[begin : begin + step])
 
@@ -634,7 +668,9 @@ def _open_dask(data: Any) -> Any:
         names = tuple(map(str, data.columns))
         check_unique(names, "the DataFrame of Dask")
 
-        def read_frame(number: int, columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+        def read_frame(
+            number: int, columns: Sequence[str] | None, rows: int | None
+        ) -> Iterator[pd.DataFrame]:
             have = {str(name): name for name in data.columns}
             held = data if columns is None else data[[have[name] for name in columns]]
             yield held.partitions[number].compute()
@@ -648,13 +684,13 @@ def _open_dask(data: Any) -> Any:
         if data.ndim != 2:
             raise ValueError(f"the Dask array must have rows and columns; its shape is {data.shape}")
 
-        def read_blocks(number: int, columns: Sequence[str] | None) -> Iterator[np.ndarray]:
+        def read_blocks(number: int, columns: Sequence[str] | None, rows: int | None) -> Iterator[np.ndarray]:
             yield np.asarray(data.blocks[number].compute())
 
-        rows = [None if np.isnan(size) else int(size) for size in data.chunks[0]]  # NaN: not known yet
+        sizes = [None if np.isnan(size) else int(size) for size in data.chunks[0]]  # NaN: not known yet
         parts = [
             Part(f"block {number} of the Dask array", partial(read_blocks, number), None, size)
-            for number, size in enumerate(rows)
+            for number, size in enumerate(sizes)
         ]
         return Source(parts, "array")
     raise TypeError(f"of Dask a DataFrame or an array is read in batches; got {shown(data)}")
@@ -668,10 +704,7 @@ def _open_texts(files: Sequence[Path]) -> Source:
     for begin in begins:
         own = tuple(files[begin : begin + TEXTS_AT_ONCE])
 
-        def read(columns: Sequence[str] | None, own: tuple[Path, ...] = own) -> Iterator[list[str]]:
-            yield list(map(_text_of, own))
-
-        parts.append(Part(str(own[0]), read, None, len(own), own))
+        parts.append(Part(str(own[0]), partial(_read_texts, own), None, len(own), own))
     return Source(parts, "texts")
 
 
@@ -686,6 +719,12 @@ def _texts_of(chunk: pd.DataFrame) -> list[str]:
             "rows out, or write an empty text"
         )
     return cells.tolist()
+
+
+def _read_texts(
+    files: Sequence[Path], columns: Sequence[str] | None, rows: int | None
+) -> Iterator[list[str]]:
+    yield list(map(_text_of, files))
 
 
 def _text_of(file: Path) -> str:

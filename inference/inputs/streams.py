@@ -103,7 +103,7 @@ class RowStream:
         self.num_rows = None if self.is_chunked else source.shape[0]
         self._samples: dict[int, np.ndarray] = {}
         if is_source(source):
-            self.num_rows = source.num_rows
+            self.source, self.num_rows = source.in_chunks_of(batch_size), source.num_rows
         _refuse_iterator(source)
         if not self.is_chunked and len(source.shape) != 2:
             raise ValueError(f"x must have shape (num_observations, num_features); got {source.shape}")
@@ -256,12 +256,12 @@ class RowStream:
             held.append(rows)
             count += rows.shape[0]
             if count >= self.batch_size:
-                joined = np.concatenate(held)
+                joined = held[0] if len(held) == 1 else np.concatenate(held)
                 whole = count - count % self.batch_size
                 yield from np.split(joined[:whole], whole // self.batch_size)
                 held, count = [joined[whole:]], count - whole
         if count:
-            yield np.concatenate(held)
+            yield held[0] if len(held) == 1 else np.concatenate(held)
 
     def _check_names(self, columns: Any, number: int) -> None:
         """Raise ValueError if the columns of a chunk have other names, or another order, than the first's."""

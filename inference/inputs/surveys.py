@@ -184,7 +184,7 @@ def read_all_columns(
     if model.takes_documents:
         frame, seen = source.first(), {}
         if _is_text(frame):
-            return model, (None,), data
+            return model, (None,), (source.as_texts(),)
     else:
         frame, seen, count = survey(source)
     stepped = {

@@ -15,7 +15,7 @@ Scores are of the tokens in their order: the multinomial coefficients are left o
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ import numpy as np
 import xarray as xr
 from jax import Array
 
+from inference.batched_answers import answers, is_asked_in_batches
 from inference.precision import double_precision
 from inference.prediction import (
     draws_without_rows,
@@ -31,6 +32,7 @@ from inference.prediction import (
     stored_variables,
     warn_of_impossible,
 )
+from inference.results.files import model_of
 from inference.results.groups import group_of
 from zoo.checks import check_choice, check_seed
 from zoo.documents.bags import ClusteredBags, log_coefficients
@@ -68,14 +70,17 @@ def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, Spa
 
 
 @double_precision
-def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -> xr.Dataset:
+def heldout_text(
+    tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0, batch_size: int | None = None
+) -> xr.Dataset:
     """Score documents under a fit of a topic model.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
         counts: new documents.
         protocol: ``"bound"``, ``"likelihood"`` or ``"completion"``.
-        seed: of the split of tokens (completion).
+        seed: of the split of tokens (completion); in batches each has a split of its own.
+        batch_size: documents that are scored at once, as for `inference.log_density`.
 
     Returns:
         Dataset of scalars ``mean`` (nats per token scored), ``standard_error`` (over documents),
@@ -90,32 +95,65 @@ def heldout_text(tree: xr.DataTree, counts: Any, protocol: str, seed: int = 0) -
     """
     check_choice("protocol", protocol, PROTOCOLS)
     check_seed("seed", seed)
-    model, (documents,), _ = prepared(tree, (counts,))
-    documents = jax.tree.map(np.asarray, documents)
-    scored = documents
-    if protocol == "bound":
-        scores = _bounds(tree, model, documents)
-    elif protocol == "likelihood":
-        scores = _likelihoods(tree, model, documents)
+    if is_asked_in_batches(model := model_of(tree), (counts,), None, batch_size):
+        begun = 0
+
+        def ask(documents: Any) -> _Scored:
+            nonlocal begun
+            own, begun = begun, begun + 1
+            return _scored(tree, documents, protocol, [seed, own] if own else seed)
+
+        parts = list(answers(ask, tree, model, (counts,), batch_size))
+        found = _Scored(*map(np.concatenate, zip(*parts, strict=True)))
     else:
-        given, scored = split_tokens(documents, seed)
-        scores = _completions(tree, model, given, scored)
-    scores = np.asarray(scores)
-    if protocol == "completion" or model.scored_over_fitted:
-        warn_of_impossible(tree, model, scores, scored)
-    tokens = np.bincount(scored.document, scored.count, scored.shape[0])
+        found = _scored(tree, counts, protocol, seed)
+    scores, tokens = found.scores, found.tokens
     if not tokens.sum():
         raise ValueError("there are no tokens to score")
     mean = scores.sum() / tokens.sum()
     error = np.nan
     if scores.size > 1 and np.isfinite(mean):
         error = np.sqrt((scores - mean * tokens).var(ddof=1) * scores.size) / tokens.sum()
-    found = {"mean": float(mean), "standard_error": float(error), "perplexity": float(np.exp(-mean))}
+    summary = {"mean": float(mean), "standard_error": float(error), "perplexity": float(np.exp(-mean))}
     if protocol == "likelihood":
-        found["sampling_error"] = _sampling_error(tree, model, documents) / float(tokens.sum())
-    found |= {"num_tokens": int(tokens.sum()), "num_rows": int(tokens.size)}
+        summary["sampling_error"] = float(np.sqrt(found.sampling_variance.sum())) / float(tokens.sum())
+    summary |= {"num_tokens": int(tokens.sum()), "num_rows": int(tokens.size)}
     attrs = {"units": "nats per token", "protocol": protocol, "is_bound": int(protocol == "bound")}
-    return xr.Dataset(found, attrs=attrs)
+    return xr.Dataset(summary, attrs=attrs)
+
+
+class _Scored(NamedTuple):
+    """Scores of documents.
+
+    Attributes:
+        scores: log densities or bounds in nats, shape (num_documents,).
+        tokens: that were scored, shape (num_documents,).
+        sampling_variance: squared standard errors of the scores from integrating shares out, shape
+            (num_documents,) under ``"likelihood"``, else empty.
+    """
+
+    scores: np.ndarray
+    tokens: np.ndarray
+    sampling_variance: np.ndarray
+
+
+def _scored(tree: xr.DataTree, counts: Any, protocol: str, seed: Any) -> _Scored:
+    """The scores of documents in memory."""
+    model, (documents,), _ = prepared(tree, (counts,))
+    documents = jax.tree.map(np.asarray, documents)
+    scored, errors = documents, np.zeros(0)
+    if protocol == "bound":
+        scores = _bounds(tree, model, documents)
+    elif protocol == "likelihood":
+        scores = _likelihoods(tree, model, documents)
+        errors = np.asarray(_sampling_errors(_values(tree, model), model, documents))
+    else:
+        given, scored = split_tokens(documents, seed)
+        scores = _completions(tree, model, given, scored)
+    scores = np.asarray(scores)
+    if protocol == "completion" or model.scored_over_fitted:
+        warn_of_impossible(tree, model, scores, scored)
+    return _Scored(scores, np.bincount(scored.document, scored.count, scored.shape[0]), errors**2)
 
 
 def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
@@ -130,11 +168,6 @@ def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
 @jax.jit
 def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
     return model.document_bounds(stored, documents)
-
-
-def _sampling_error(tree: xr.DataTree, model: Model, documents: SparseCounts) -> float:
-    """Standard error, in nats, of the sum of the documents' log densities from integrating shares out."""
-    return float(np.sqrt(np.sum(np.asarray(_sampling_errors(_values(tree, model), model, documents)) ** 2)))
 
 
 @jax.jit

@@ -221,12 +221,15 @@ class Columns:
         wanted = {column.name for column in self.kept} | {self.label}
         check_unique([name for name in frame.columns if str(name) in wanted], "new data")
         have = {str(name): name for name in frame.columns}
-        there = [column for column in self.kept if column.name in have]
-        numbers = [_numbers(frame[have[column.name]], column) for column in there]
-        encoded = pd.DataFrame(dict(enumerate(numbers)), index=frame.index)
-        places = {str(name): place for place, name in enumerate(frame.columns)}
-        # names as they came: pandas with pyarrow makes no index of text that is no Unicode
-        encoded.columns = frame.columns[[places[column.name] for column in there]]
+        held = [(have[column.name], column) for column in self.kept if column.name in have]
+        if all(_is_as_it_is(frame[name].dtype, column) for name, column in held):
+            encoded = frame[[name for name, _ in held]].astype(np.float64)
+        else:
+            numbers = [_numbers(frame[name], column) for name, column in held]
+            encoded = pd.DataFrame(dict(enumerate(numbers)), index=frame.index)
+            places = {str(name): place for place, name in enumerate(frame.columns)}
+            # names as they came: pandas with pyarrow makes no index of text that is no Unicode
+            encoded.columns = frame.columns[[places[column.name] for _, column in held]]
         if self.label is not None and self.label in have and _is_plain(frame.index):
             encoded.index = pd.Index(frame[have[self.label]], name=self.label)
         return encoded
@@ -791,16 +794,24 @@ def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
         dates = _as_dates(cells, column.name)
         days = (dates - pd.Timestamp(column.origin)) / pd.Timedelta(days=1)
         return days.to_numpy(dtype=float)
-    values = cells.where(~_is_missing(cells)) if not _is_numeric(cells) else cells
-    numbers = pd.to_numeric(values, errors="coerce")
+    shift = 0 if column.scale is None or column.first is None else column.first - column.scale[0]
+    if _is_numeric(cells):
+        numbers = cells.to_numpy(dtype=float, na_value=np.nan)
+        return numbers + shift if shift else numbers
+    numbers = pd.to_numeric(cells.where(~_is_missing(cells)), errors="coerce")
     strange = numbers.isna() & ~_is_missing(cells)
     if strange.any():
         raise TypeError(
             f"column {column.name!r} is not numeric: row {cells.index[strange][0]!r} has "
             f"{shown(cells[strange].iloc[0])}; write missing cells as NaN, or leave the column out"
         )
-    shift = 0 if column.scale is None or column.first is None else column.first - column.scale[0]
     return numbers.to_numpy(dtype=float, na_value=np.nan) + shift
+
+
+def _is_as_it_is(kind: Any, column: Column) -> bool:
+    """Whether the cells of a column of this type are its numbers."""
+    is_number = column.kind in ("real", "positive", "count") and column.scale is None
+    return is_number and isinstance(kind, np.dtype) and kind.kind in "fiu"
 
 
 def _is_plain_answer(cells: pd.Series) -> bool:

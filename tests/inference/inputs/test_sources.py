@@ -66,7 +66,7 @@ def test_libraries_give_the_fit_of_the_array(held, tmp_path):
 
     frame = pd.DataFrame(X, columns=["a", "b"])
     (tmp_path / "p").mkdir()
-    frame[:100].to_parquet(tmp_path / "p" / "0.parquet")
+    frame[:100].set_axis([f"r{row}" for row in range(100)]).to_parquet(tmp_path / "p" / "0.parquet")
     frame[:0].to_parquet(tmp_path / "p" / "1.parquet")
     frame[100:][["b", "a"]].to_parquet(tmp_path / "p" / "2.parquet", row_group_size=70)
     (tmp_path / "p" / "_SUCCESS").write_text("")
