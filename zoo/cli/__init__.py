@@ -25,9 +25,11 @@ from zoo.cli.early import (
     check_parts,
     check_standardize,
 )
+from zoo.cli.elsewhere import files_read, is_read_in_batches, line_of, name_of, opened
 from zoo.cli.paths import check_checkpoint, files_of, target
 from zoo.cli.predicting import predict
 from zoo.cli.printing import collected_warnings, one_line, print_columns, print_notes, print_warnings, shape
+from zoo.cli.selection import terms_of
 from zoo.cli.sweeping import sweep
 from zoo.datasets import catalogue
 
@@ -137,9 +139,10 @@ def fit(options: argparse.Namespace) -> int:
     method_options = dict(_split(text) for text in options.option)
     if not all(options.keep):
         raise ValueError("--keep needs the name of a variable, such as --keep assignments")
-    files = files_of(options.dataset)
+    in_batches = is_read_in_batches(options)
+    files = files_read(options.files) if in_batches else files_of(options.dataset)
     inputs = (*files, *([options.checkpoint] if options.checkpoint else []))
-    default = f"{card.name}-{Path(options.dataset).stem}.nc"
+    default = f"{card.name}-{name_of(options.files) if in_batches else Path(options.dataset).stem}.nc"
     out = target("--out", options.out, default, force=options.force, inputs=inputs)
     page = None
     if options.report is not None:
@@ -150,7 +153,11 @@ def fit(options: argparse.Namespace) -> int:
     written = (out.path, *([page.path] if page else []))
     check_checkpoint(options.checkpoint, (*files, *written))
     read = reading_options(options.read)
-    name, data = select(options.dataset, options.x, options.y, options.views, read)
+    if in_batches:
+        name, of_texts = name_of(options.files), model_class(card.name).takes_documents
+        data = (opened(options, options.sample_weight, texts=of_texts),)
+    else:
+        name, data = select(options.dataset, _with_weight(options), options.y, options.views, read)
     keywords = {key: getattr(options, key) for key in FIT_OPTIONS if getattr(options, key) is not None}
 
     import inference
@@ -186,7 +193,8 @@ def fit(options: argparse.Namespace) -> int:
         answers, table = profile_text(tree), summary_text(tree, most=_MOST_OF_A_VARIABLE)
     attributes = tree.attrs
     print(f"model      {card.name}: {card.title}")
-    print(f"data       {name}: {'; '.join(map(shape, data))}")
+    told = line_of(data[0], options.batch_size) if in_batches else "; ".join(map(shape, data))
+    print(f"data       {name}: {told}")
     print_notes(data)
     print_columns("; ".join(map(str, filter(None, stored_columns(tree, inference.model_of(tree))))))
     chosen = " ".join(map(str.strip, options.set))
@@ -207,6 +215,14 @@ def fit(options: argparse.Namespace) -> int:
         print_warnings(notes)
         print(f"report in {written_page}")
     return _INTERRUPTED if interrupted else 0
+
+
+def _with_weight(options: argparse.Namespace) -> str | None:
+    """The columns of ``--x`` and the one that weights the rows."""
+    if options.x is None or options.sample_weight is None:
+        return options.x
+    weight = options.sample_weight
+    return options.x if weight in terms_of("--x", options.x) else f'{options.x},"{weight}"'
 
 
 def report(options: argparse.Namespace) -> int:

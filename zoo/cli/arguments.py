@@ -113,7 +113,8 @@ FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
         "starts of an ascent, of which the best is kept (default: as model and method need)",
     ),
     "init": (str, "how to start: a strategy of the method, such as random or kmeans"),
-    "batch_size": (whole(1), "rows per step of a stochastic method"),
+    "batch_size": (whole(1), "rows of a batch: the data are read and fitted batch by batch"),
+    "sample_weight": (str, "column that weights the rows (vb and em)"),
     "dtype": (_one_of("dtype", *DTYPES), "float64 or float32 (default float64)"),
     "checkpoint": (str, "file to save the run to, and to resume it from"),
 }
@@ -145,7 +146,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         SystemExit: status 2 and one line on stderr for a wrong argument, status 0 after ``--help`` and
             ``--version``.
     """
-    return parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
+    if isinstance(getattr(options, "dataset", None), list):
+        options.files, options.dataset = options.dataset, options.dataset[0]
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -198,6 +202,14 @@ _COLUMNS = {
 }
 _FILES = "a .csv, .tsv, .txt, .xlsx, .parquet, .npz or .nc file"
 _DATA = {"dataset": _text("DATASET", f"a name in zoo list, or {_FILES}"), **_COLUMNS}
+_BATCHES = {
+    "dataset": _text(
+        "DATASET",
+        f"a name in zoo list, or {_FILES}; in batches also several files, a folder, .npy and .zarr arrays",
+        nargs="+",
+    ),
+    **_COLUMNS,
+}
 _KINDS = {
     "--families": _text(
         "COLUMN=FAMILY,...",
@@ -241,7 +253,7 @@ COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]], str]] = {
     "fit": (
         "fit a model to a data set and save the fit",
         _MODEL
-        | _DATA
+        | _BATCHES
         | _PROGRESS
         | _MODEL_OPTIONS
         | {"--keep": _text("NAME", "keep this variable however large it is", **_REPEATED)}
@@ -259,20 +271,24 @@ zoo fit sppca olive --y area --set num_latents=3
 zoo fit paired bfi --views A1:A5 N1:N5 --set "families=(Ordinal(6), Ordinal(6))"
 zoo fit mixture faithful --method gibbs --num-samples 2000 --checkpoint run.ckpt --out gibbs.nc
 zoo fit mixture measured.csv --read separator=semicolon --read decimal=comma
+zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
 """,
     ),
     "predict": (
         "predict new rows with a saved fit: clusters, missing cells, outputs, or scores",
         {
             "fit": _text("FIT", "a file that zoo fit wrote"),
-            **_DATA,
+            **_BATCHES,
+            "--batch-size": _text("VALUE", "rows that are scored and written at once", type=whole(1)),
             "--what": _text(
                 "NAME",
                 "prediction (default), scores, log_density, or what the model predicts: classes, cells, y_1",
             ),
             "--deviations": {"action": "store_true", "help": "also write standard deviations of predictions"},
             "--out": _text(
-                "FILE", "a .csv, .tsv, .xlsx or .parquet file (default: FIT-DATASET.csv, or a free name)"
+                "FILE",
+                "a .csv, .tsv, .xlsx or .parquet file, in batches also .npy (default: FIT-DATASET.csv, or a "
+                "free name)",
             ),
         }
         | _FORCE,
@@ -281,6 +297,7 @@ zoo predict mixture-faithful.nc faithful
 zoo predict ppca-table.nc new.csv --out completed.csv
 zoo predict sppca-olive.nc olive --what classes
 zoo predict mixture-faithful.nc faithful --what log_density
+zoo predict mixture-rows.nc rows/*.parquet --out clusters.parquet
 """,
     ),
     "sweep": (

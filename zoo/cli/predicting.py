@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.cli.early import check_fit_file
+from zoo.cli.elsewhere import files_read, is_read_in_batches, line_of, name_of, opened, reserved
 from zoo.cli.paths import files_of, target
 from zoo.cli.printing import collected_warnings, print_notes, print_warnings, shape
 from zoo.cli.selection import reading_options, select
@@ -13,6 +14,7 @@ from zoo.cli.selection import reading_options, select
 __all__ = ["predict"]
 
 _ENDINGS = (".csv", ".tsv", ".xlsx", ".parquet")
+_IN_BATCHES = (".csv", ".tsv", ".parquet", ".npy")
 _PREVIEW = 5  # rows that are printed
 
 
@@ -26,6 +28,8 @@ def predict(options: argparse.Namespace) -> int:
         The exit status.
     """
     check_fit_file(options.fit)
+    if is_read_in_batches(options) or options.batch_size is not None:
+        return _predict_in_batches(options)
     default = f"{Path(options.fit).stem}-{Path(options.dataset).stem}.csv"
     inputs = (options.fit, *files_of(options.dataset))
     out = target("--out", options.out, default, force=options.force, inputs=inputs, endings=_ENDINGS)
@@ -51,6 +55,53 @@ def predict(options: argparse.Namespace) -> int:
     print(f"\n{table.head(_PREVIEW).to_string()}")
     if len(table) > _PREVIEW:
         print(f"... and {len(table) - _PREVIEW} rows more")
+    print(f"\nsaved to {place}")
+    return 0
+
+
+def _predict_in_batches(options: argparse.Namespace) -> int:
+    """Write what a fit says of rows that are read, scored and written batch by batch."""
+    in_batches = is_read_in_batches(options)
+    name = name_of(options.files) if in_batches else Path(options.dataset).stem
+    files = files_read(options.files) if in_batches else files_of(options.dataset)
+    default, inputs = f"{Path(options.fit).stem}-{name}.csv", (options.fit, *files)
+    out = target("--out", options.out, default, force=options.force, inputs=inputs, endings=_IN_BATCHES)
+    read = reading_options(options.read)
+    if not in_batches:
+        _, data = select(options.dataset, options.x, options.y, options.views, read)
+
+    import inference
+    from inference.batched_answers import answers
+    from inference.results.tables import check_table_file, table_file
+
+    inference.compile_cache()
+    check_table_file(out.path)
+    tree = inference.load(options.fit)
+    model = inference.model_of(tree)
+    if in_batches:
+        data = (opened(options, texts=model.takes_documents),)
+    elif len(data) > 1:
+        raise ValueError("--batch-size goes with rows of one part: leave it out")
+    what, count, first = "", 0, None
+
+    def ask(rows: Any) -> tuple[str, Any]:
+        what, table = _answer(tree, model, _parts(tree, model, rows, options.what), options)
+        if not hasattr(rows, "iloc"):  # without labels: numbered
+            table.index = table.index + count
+        return what, table
+
+    with collected_warnings() as notes, reserved(out) as place, table_file(place) as write:
+        for what, table in answers(ask, tree, model, data, options.batch_size):  # noqa: B007 - told below
+            write(table)
+            count, first = count + len(table), table if first is None else first
+    print(f"fit        {options.fit}: {tree.attrs['model']} by {tree.attrs['method']}")
+    in_words = line_of(data[0], options.batch_size) if in_batches else shape(data[0])
+    print(f"data       {name}: {in_words}")
+    print(f"predicted  {what}")
+    print_warnings(notes)
+    print(f"\n{first.head(_PREVIEW).to_string()}")
+    if count > _PREVIEW:
+        print(f"... and {count - _PREVIEW} rows more")
     print(f"\nsaved to {place}")
     return 0
 
@@ -125,12 +176,9 @@ def _as_read(table: Any, columns: tuple) -> Any:
 
 def _frame(values: Any, prefix: str = "") -> Any:
     """A DataArray of one or two dims as a DataFrame."""
-    plain = values.drop_vars([name for name in values.coords if name not in values.dims])
-    table = plain.to_pandas()
-    table = table.to_frame(values.name or "value") if table.ndim == 1 else table
-    table.columns = [f"{prefix}{name}" for name in table.columns]
-    table.index.name = values.dims[0]
-    return table
+    from inference.batched_answers import frame_of
+
+    return frame_of(values, prefix, deviations=False)
 
 
 def _writer(path: Path) -> Callable:

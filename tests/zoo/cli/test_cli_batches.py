@@ -1,0 +1,94 @@
+"""Commands whose data are read in batches: several files, a folder, an array; what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inference import load, log_density, open_rows, transform
+from zoo.cli import main
+
+X = np.random.default_rng(0).normal(size=(200, 2)) + 6 * np.random.default_rng(1).integers(0, 2, (200, 1))
+FIT = (
+    "--set",
+    "num_components=2",
+    "--max-iterations",
+    "4",
+    "--num-samples",
+    "2",
+    "--no-progress",
+    "--batch-size",
+    "64",
+)
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """Two files of text in a folder, with the copies of each row and a word beside the numbers."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows").mkdir()
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(copies=np.arange(200) % 3, note="word")
+    table[:80].to_csv("rows/0.csv", index=False)
+    table[80:].to_csv("rows/1.csv", index=False)
+    return tmp_path
+
+
+def test_files_are_fitted_and_scored(rows, capsys):
+    """The columns that --x names, weighted by another; what is written is what Python says."""
+    files = ("rows/0.csv", "rows/1.csv")
+    assert (
+        main(["fit", "mixture", *files, "--x", "a,b", "--sample-weight", "copies", *FIT, "--out", "f.nc"])
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "data       0: 200 rows, 3 columns (a, b, copies) from 2 files in batches of 64" in out
+    tree = load("f.nc")
+    assert tree["posterior"]["feature"].values.tolist() == ["a", "b"] and tree.attrs["batch_size"] == 64
+    np.testing.assert_array_equal(tree["constant_data"]["sample_weight"], np.arange(200) % 3)
+    assert main(["predict", "f.nc", "rows", "--batch-size", "50"]) == 0
+    out = capsys.readouterr().out
+    assert "cluster of each row, and its probability" in out and "and 195 rows more" in out
+    read = pd.read_csv("f-rows.csv", index_col="observation")
+    shares = transform(tree, open_rows("rows", columns=["a", "b"]))
+    np.testing.assert_array_equal(read.index, np.arange(200))
+    np.testing.assert_allclose(read["probability"], shares.max("component"), rtol=1e-12)
+    np.save("x.npy", X)
+    assert main(["predict", "f.nc", "x.npy", "--what", "log_density", "--out", "d.npy"]) == 0
+    np.testing.assert_allclose(np.load("d.npy")[:, 0], log_density(tree, X), rtol=1e-12)
+    assert (
+        main(["predict", "f.nc", "rows/*.csv", "--what", "scores", "--out", "s.tsv", "--batch-size", "99"])
+        == 0
+    )
+    np.testing.assert_allclose(pd.read_csv("s.tsv", sep="\t", index_col=0), shares, rtol=1e-12, atol=1e-12)
+    assert main(["predict", "f.nc", "rows/0.csv", "--batch-size", "30", "--out", "one.csv"]) == 0
+    assert pd.read_csv("one.csv", index_col=0).index.tolist() == list(range(80))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("fit", "mixture", "rows"),
+            "rows is read in batches: say how many rows each has, such as --batch-size",
+        ),
+        (("fit", "mixture", "rows/0.csv", "faithful"), "faithful is a data set of the catalogue"),
+        (("fit", "sppca", "rows", "--y", "a", "--batch-size", "9"), "--y goes with one table in memory"),
+        (("fit", "mixture", "rows", "--x", "a,q", *FIT), "has no column 'q'; there are a, b, copies, note"),
+        (("fit", "mixture", "rows", "--sample-weight", "q", *FIT), "sample_weight names no column: 'q'"),
+        (("fit", "mixture", "none*.csv", *FIT), "no file is named none*.csv"),
+        (("fit", "epca", "rows", "--batch-size", "9"), "of epca does not take --batch-size"),
+        (("fit", "mixture", "rows", *FIT, "--out", "rows/0.csv", "--force"), "this command reads it"),
+    ],
+)
+def test_mistakes_are_one_line(rows, capsys, words, told):
+    assert main(list(words)) == 2
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1
+    assert not list(rows.glob("*.nc"))
+
+
+def test_a_run_that_fails_leaves_no_file(rows, capsys):
+    np.save("x.npy", X)
+    assert main(["fit", "mixture", "x.npy", *FIT, "--out", "f.nc"]) == 0
+    np.save("wide.npy", np.ones((20, 5)))
+    assert main(["predict", "f.nc", "wide.npy", "--out", "w.csv"]) == 2
+    assert "in rows 0 to 19 of the data" in capsys.readouterr().err and not (rows / "w.csv").exists()
