@@ -46,6 +46,8 @@ __all__ = [
 _ENDINGS = (".html", ".md")
 _VALUE = r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)"
 _NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-|constant")
+_MARKUP = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")  # of Markdown, within a line
+_FIRST = re.compile(r"^(\d*)([#>+=.)-])")  # of Markdown, at the beginning of a line
 _DPI = 130
 
 
@@ -282,8 +284,16 @@ def _cells(table: Table) -> _Cells:
 
 def _plain(text: object) -> str:
     """Text for Markdown on one line, in which no character of the data is markup."""
-    flat = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
-    return flat.replace("`", "\\`")
+    flat = _MARKUP.sub(r"\\\g<0>", " ".join(str(text).split()))
+    return _FIRST.sub(r"\g<1>\\\g<2>", flat.replace("&", "&amp;").replace("<", "&lt;"))
+
+
+def _fenced(text: object) -> str:
+    """Lines of Markdown that are shown verbatim, between fences longer than any in the text."""
+    lines = str(text)
+    longest = max((len(found) for found in re.findall("`+", lines)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{lines}\n{fence}"
 
 
 def _sha256(text: str) -> str:
@@ -314,6 +324,7 @@ _TEMPLATES.tests["of_kind"] = lambda block, kind: type(block).__name__ == kind
 _TEMPLATES.filters |= {
     "base64": lambda png: base64.b64encode(png).decode("ascii"),
     "cells": _cells,
+    "fenced": _fenced,
     "plain": _plain,
     "png_size": lambda png: struct.unpack(">II", png[16:24]),  # as a PNG file begins
     "sentences": sentences,

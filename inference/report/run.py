@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 import sys
 import textwrap
 from itertools import takewhile
@@ -271,10 +272,19 @@ def _columns(tree: xr.DataTree) -> list[Table]:
     return [Table("Columns, as they were read", table, ("kind",), note)]
 
 
+def _is_ours(command: str) -> bool:
+    """Whether a command that came with a file runs `zoo` and nothing else, in whatever shell it is pasted."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    return words[:2] == ["zoo", "fit"] and shlex.join(words) == command and command.isprintable()
+
+
 def _command(tree: xr.DataTree) -> str:
     """Return the recorded command that made the fit, or Python that repeats it from its file."""
-    if "command" in tree.attrs:
-        return str(tree.attrs["command"])
+    if "command" in tree.attrs and _is_ours(command := str(tree.attrs["command"])):
+        return command
     keywords = {name: tree.attrs[name] for name in ("method", "seed", "dtype") if name in tree.attrs}
     keywords |= {name: value for name, value in _options(tree).items() if name != "learnt_from"}
     by_need = keywords.pop("drops_starts", False)
@@ -287,7 +297,8 @@ def _command(tree: xr.DataTree) -> str:
     arguments = {name: repr(value) for name, value in keywords.items()}
     if isinstance(keywords.get("seed"), str):  # a key, recorded as its two words
         lines.append("import jax")
-        arguments["seed"] = f"jax.random.wrap_key_data(jax.numpy.array({keywords['seed']}, dtype='uint32'))"
+        words = list(map(int, json.loads(keywords["seed"])))
+        arguments["seed"] = f"jax.random.wrap_key_data(jax.numpy.array({words}, dtype='uint32'))"
     if "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
         arguments["sample_weight"] = 'old["constant_data"]["sample_weight"]'
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
@@ -296,7 +307,7 @@ def _command(tree: xr.DataTree) -> str:
         numbers = _reads_words(tree)
         lines += ["# the tables as they were read: words are the numbers of their levels"] if numbers else []
         form = "to_numpy" if numbers else "to_pandas"
-        data = "".join(f'old["observed_data"]["{name}"].{form}(), ' for name in names)
+        data = "".join(f'old["observed_data"][{json.dumps(str(name))}].{form}(), ' for name in names)
     else:
         names = ", ".join(model_of(tree).data_names)
         lines.append(f"# the fit does not hold its data: {names}")

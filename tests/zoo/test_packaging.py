@@ -24,6 +24,7 @@ DISTRIBUTIONS = {
     "arviz_stats": "arviz",
     "arviz_plots": "arviz",
     "cca_zoo": "cca-zoo",
+    "markdown_it": "markdown-it-py",
 }
 OURS = {"zoo", "inference"}
 
