@@ -22,6 +22,7 @@ __all__ = [
     "DTYPES",
     "FIT_OPTIONS",
     "SHELLS",
+    "in_brief",
     "parse",
     "parse_families",
     "parse_levels",
@@ -87,6 +88,7 @@ def _one_of(name: str, *choices: str) -> Callable[[str], str]:
     return read
 
 
+LONGEST_LINE = 1000  # characters of a message
 SEED = whole(0, 2**32 - 1, "in [0, 2**32)")
 CHAIN_METHODS = ("vectorized", "parallel", "sequential")
 DTYPES = ("float64", "float32")
@@ -130,7 +132,22 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message without the usage and exit with status 2."""
-        self.exit(2, f"{self.prog}: error: {' '.join(message.split())}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: error: {in_brief(message)}; see {self.prog} --help\n")
+
+
+def in_brief(message: str) -> str:
+    """A message on one line, its middle left out where it repeats much of what was written.
+
+    Args:
+        message: of an error.
+
+    Returns:
+        The message.
+    """
+    line = " ".join(message.split())
+    return (
+        line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE // 2]} ... {line[-LONGEST_LINE // 2 :]}"
+    )
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from zoo.cli.arguments import in_brief
+
 __all__ = [
     "as_options",
     "collected_warnings",
@@ -61,7 +63,7 @@ def one_line(error: BaseException) -> str:
     message = (
         error.args[0] if isinstance(error, KeyError) and error.args else str(error) or type(error).__name__
     )
-    return as_options(" ".join(str(message).split()))
+    return in_brief(as_options(" ".join(str(message).split())))
 
 
 def as_options(message: str) -> str:
