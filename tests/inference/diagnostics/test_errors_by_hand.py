@@ -96,6 +96,6 @@ def test_a_noisy_objective_is_level_within_two_standard_errors(errors, is_level)
     """Two stretches of a hundred steps, each of variance exactly 4 (0.2 standard errors each)."""
     noise = np.tile([-1.0, 1.0], 50) * np.sqrt(4 * 99 / 100)
     error = np.sqrt(4 / 100 + 4 / 100)
-    objective = np.concatenate([np.full(800, -50.0), noise, noise + errors * error])
+    objective = np.concatenate([np.full(800, -90.0), noise - 50, noise - 50 + errors * error])
     assert verdict._has_levelled(objective, objective.size)[0] == is_level
     assert not verdict._has_levelled(objective, objective.size + 1)[0]  # stopped before its time

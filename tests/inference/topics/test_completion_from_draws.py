@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import zoo
-from inference.topics.text_heldout import _completed
+from inference.topics.text_heldout import _completed, split_tokens
 from zoo.documents import as_counts
 
 NUM_WORDS = 5
@@ -29,3 +29,12 @@ def test_a_word_s_probability_is_its_mean_over_draws():
         shares = model.scores({"topic_word_probs": jnp.asarray(topics[0])}, given)
         by_hand = times * np.log(np.diagonal(np.asarray(shares) @ topics[0]))
     np.testing.assert_allclose(alone[0], by_hand, rtol=1e-10)
+
+
+def test_tokens_are_dealt_at_random():
+    """Of 1000 tokens of each of two words the half has 500 of each, give or take 11 (hypergeometric)."""
+    counts = as_counts(np.full((6, 2), 1000.0))
+    first, again, other = (split_tokens(counts, seed)[0].to_dense() for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    away = np.abs(np.concatenate([first, other])[:, 0] - 500)
+    assert (first != other).any() and 1 < away.mean() < 40 and away.max() < 90
