@@ -113,7 +113,7 @@ def _write(every, entries):
     rooms = {room: {"killed": killed[room], "run": run[room]} for room in dict.fromkeys(of_room.values())}
     total = {"listed": len(every), "run": len(entries), "killed": sum(killed.values())}
     content = (
-        circumstances("python -m tests.mutants --record --resume")
+        circumstances(" ".join(["python -m tests.mutants", *sys.argv[1:]]))
         | {"code": code_of("mutants")}
         | total
         | {"rooms": rooms, "mutants": entries}
