@@ -26,7 +26,7 @@ __all__ = ["main"]
 
 LOOPBACK = "127.0.0.1"
 SECONDS_TO_END = 2.0  # for the others to notice; a process may be killed at any time, checkpoints stay whole
-LAST_LINES = 30  # of a failed process that are shown
+LAST_LINES = 30  # of the errors of a failed process that are shown
 PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -41,18 +41,20 @@ class _Process:
 
     def __init__(self, number: int, command: list[str], environment: dict[str, str], shows: bool) -> None:
         self.number, self.last = number, deque[str](maxlen=LAST_LINES)
-        pipe = None if number == 0 else subprocess.PIPE
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        if shows:
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         self.process = subprocess.Popen(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=None if number == 0 else subprocess.STDOUT,
             process_group=0,  # Ctrl-C reaches it once, through `_passing_on`
+            **(streams if number else {}),
         )
         self.reader = None
         if number:
-            self.reader = threading.Thread(target=self._read, args=(self.process.stdout, shows), daemon=True)
+            lines = self.process.stdout if shows else self.process.stderr
+            self.reader = threading.Thread(target=self._read, args=(lines, shows), daemon=True)
             self.reader.start()
 
     def _read(self, lines: IO[bytes], shows: bool) -> None:

@@ -194,7 +194,7 @@ def sample(
                 bar.set_postfix_str(
                     _phase(done, num_warmup, infos, kept, after, chunks, looks, status), refresh=False
                 )
-            if any_process(checkpoint.is_due()) or (done == num_warmup and checkpoint.path is not None):
+            if agreed(checkpoint.is_due()) or (done == num_warmup and checkpoint.path is not None):
                 save()
             if is_look and max_seconds is not None:
                 if agreed(spent + time.monotonic() - begun > max_seconds):

@@ -35,7 +35,7 @@ from inference.driver.progress import (
     tolerated_fall,
 )
 from inference.numerics.compiled import compiled
-from inference.processes import any_process, over_processes
+from inference.processes import any_process, first_only, over_processes
 
 __all__ = ["ascend_in_batches"]
 
@@ -130,7 +130,7 @@ def ascend_in_batches(
                 )
                 visited = number + 1
                 bar.set_postfix_str(f"row {batch.begin + batch.count}", refresh=False)
-                if checkpoint.is_due():
+                if first_only() and checkpoint.is_due():
                     jax.block_until_ready(restarts)
                     save()
                 if any_process(interrupt.requested):
@@ -153,7 +153,8 @@ def ascend_in_batches(
         state = jax.tree.map(lambda leaf: leaf[0], restarts.state)
         trace = {"objective": np.full((num_restarts, 1), np.nan)}
         return AscentRun(state, trace, 0, False, "interrupted", 0, 0)
-    return best_run(restarts.state, progress, history.arrays(), interrupt.requested, "pass")
+    is_interrupted = any_process(interrupt.requested)
+    return best_run(restarts.state, progress, history.arrays(), is_interrupted, "pass")
 
 
 def _start(

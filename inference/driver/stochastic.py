@@ -137,7 +137,8 @@ def ascend_stochastically(
     for name, value in info.items():
         trace[name][0, -1] = value
     converged = bool(progress.status[0] == CONVERGED)
-    reason = "converged" if converged else "interrupted" if interrupt.requested else "max_iterations"
+    stopped = any_process(interrupt.requested)
+    reason = "converged" if converged else "interrupted" if stopped else "max_iterations"
     return AscentRun(state, trace, 0, converged, reason, passes, 0), rows
 
 

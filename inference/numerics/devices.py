@@ -4,8 +4,8 @@ The same compiled step runs: rows lie on a mesh of devices with automatic axes, 
 them, and each sum over rows ends in one exchange. Shares are filled up to equal length with rows of weight
 zero.
 
-Several processes (`jax.distributed`) each hold some of the rows and call `fit` with them. Quantities of all
-rows that a fit needs before it starts (scales, a start) are computed from rows that the processes exchange.
+Several processes (`inference.processes`) each hold some of the rows and call `fit` with them. Quantities of
+all rows that a fit needs before it starts (scales, a start) are computed from rows that they exchange.
 """
 
 from collections.abc import Callable
