@@ -95,7 +95,7 @@ def ascend_in_batches(
     """
     restarts, saved = resume(
         *(checkpoint, partial(_start, start, memoised), keys, variables, model, start_rows),
-        layout=partial(_layout, num_restarts, max_iterations),
+        layout=partial(_layout, num_restarts, max_iterations, stream),
     )
     if saved is None:
         state = warm_up(keys, restarts.state)
