@@ -225,11 +225,11 @@ def _reordered(memoised: Memoised, sums: Any, order: Array) -> Any:
 def _layout(num_restarts: int, max_iterations: int, stream: Any, template: _Restarts) -> Layout:
     """The arrays of a checkpoint: those of an ascent, and every leaf of the sums of all batches."""
     memo = {f"memo_{i}": Kept((AtMost(None), *s.shape)) for i, s in enumerate(jax.tree.leaves(template.sums))}
-    arrays, of_ascent = layout_of_ascent(num_restarts, max_iterations, batches=Kept((), "i"), **memo)
+    of_ascent = layout_of_ascent(num_restarts, max_iterations, batches=Kept((), "i"), **memo)
     num_batches = stream.num_batches
 
     def contradiction(stored: Mapping[str, np.ndarray]) -> str:
-        if found := of_ascent(stored):
+        if found := of_ascent.contradiction(stored):
             return found
         visited = int(stored["loop_batches"])
         passes = int(stored["progress_iteration"].max())
@@ -239,7 +239,7 @@ def _layout(num_restarts: int, max_iterations: int, stream: Any, template: _Rest
             return f"it holds the sums of {max(held)} batches after {passes} passes and {visited} batches"
         return ""
 
-    return Layout(arrays, contradiction)
+    return of_ascent._replace(contradiction=contradiction)
 
 
 def _memo_arrays(memo: list, nothing: Any) -> dict[str, np.ndarray]:
