@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import zoo  # noqa: F401 - which lets former names of modules be imported
+from zoo.dependencies import naming_versions
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
     from inference import calibration as calibration
@@ -74,9 +75,11 @@ __all__ = [*_PUBLIC]
 def __getattr__(name: str) -> Any:
     """Import the public function or the submodule of that name."""
     if name in _PUBLIC:
-        return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)
+        with naming_versions():
+            return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)
     if name in _MODULES:
-        return importlib.import_module(f"inference.{name}")
+        with naming_versions():
+            return importlib.import_module(f"inference.{name}")
     raise AttributeError(f"module 'inference' has no attribute {name!r}")
 
 

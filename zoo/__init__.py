@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo import moved
+from zoo.dependencies import naming_versions
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
     from zoo import conjugate as conjugate
@@ -285,18 +286,22 @@ def model_class(key: str) -> type:
     """
     if key in _REGISTERED:
         return _REGISTERED[key][0]
-    return getattr(importlib.import_module(MODELS[key]["module"]), MODELS[key]["class"])
+    with naming_versions():
+        return getattr(importlib.import_module(MODELS[key]["module"]), MODELS[key]["class"])
 
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
+        with naming_versions():
+            return getattr(importlib.import_module(_PUBLIC[name]), name)
     if name in _SUBMODULES:
-        return importlib.import_module(f"zoo.{name}")
+        with naming_versions():
+            return importlib.import_module(f"zoo.{name}")
     raise AttributeError(f"module 'zoo' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     return sorted(
-        {*globals(), *_PUBLIC, *_SUBMODULES} - {"TYPE_CHECKING", "Any", "Mapping", "importlib", "moved"}
+        {*globals(), *_PUBLIC, *_SUBMODULES}
+        - {"TYPE_CHECKING", "Any", "Mapping", "importlib", "moved", "naming_versions"}
     )

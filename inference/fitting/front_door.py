@@ -24,12 +24,14 @@ from inference.precision import in_precision, moved
 from inference.processes import among_processes
 from inference.results.build import build_tree
 from zoo.checks import warn
+from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = ["fit"]
 
 
 @among_processes()
+@naming_versions()
 def fit(
     model: Model,
     *data: Any,

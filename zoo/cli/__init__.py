@@ -32,6 +32,7 @@ from zoo.cli.printing import collected_warnings, one_line, print_columns, print_
 from zoo.cli.selection import terms_of
 from zoo.cli.sweeping import sweep
 from zoo.datasets import catalogue
+from zoo.dependencies import naming_versions
 
 __all__ = ["main"]
 
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     options.words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _COMMANDS[options.command](options)
+        with naming_versions():
+            return _COMMANDS[options.command](options)
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

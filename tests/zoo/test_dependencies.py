@@ -1,0 +1,100 @@
+"""A name that another package lacks is one ImportError with its version and those that were tested."""
+
+import importlib.util
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import inference
+import zoo
+from inference.fitting import front_door
+from zoo.datasets import read_tables
+from zoo.dependencies import naming_versions
+
+ROOT = Path(__file__).parents[2]
+TESTED = tomllib.loads((ROOT / "zoo/dependencies/tested.toml").read_text(encoding="utf-8"))
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+
+
+def _from_import():
+    from numpyro import no_such_name  # noqa: F401
+
+
+def _submodule():
+    import jax.no_such_module  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("use", "package", "name"),
+    [
+        (lambda: jax.numpy.no_such_name, "jax", "jax.numpy.no_such_name"),
+        (lambda: np.no_such_name, "numpy", "numpy.no_such_name"),
+        (_from_import, "numpyro", "numpyro.no_such_name"),
+        (_submodule, "jax", "jax.no_such_module"),
+    ],
+)
+def test_a_name_that_a_dependency_lacks(use, package, name):
+    low, high = TESTED[package]
+    version = re.escape(importlib.metadata.version(package))
+    with (
+        pytest.raises(
+            ImportError, match=f"^{package} {version} has no {name}, .* {low} to {high}: pip install"
+        ),
+        naming_versions(),
+    ):
+        use()
+
+
+def test_fit_and_the_faces_name_versions(monkeypatch):
+    monkeypatch.setattr(front_door, "plan", lambda request: jax.no_such_name)
+    x = np.random.default_rng(0).normal(size=(12, 3))
+    with pytest.raises(ImportError, match="^jax .* has no jax.no_such_name"):
+        inference.fit(zoo.PPCA(num_latents=1), x)
+    monkeypatch.setitem(zoo._PUBLIC, "Gone", "zoo.gone")
+    monkeypatch.setattr(importlib, "import_module", lambda name: jax.no_such_name)
+    with pytest.raises(ImportError, match="^jax .* has no jax.no_such_name"):
+        zoo.__getattr__("Gone")
+    monkeypatch.setitem(inference._PUBLIC, "gone", "gone")
+    with pytest.raises(ImportError, match="^jax .* has no jax.no_such_name"):
+        inference.__getattr__("gone")
+
+
+def test_other_errors_pass_unchanged():
+    for use, kind in (
+        (lambda: os.no_such_name, AttributeError),
+        (lambda: object().no_such_name, AttributeError),
+        (lambda: __import__("no_such_package"), ModuleNotFoundError),
+        (lambda: __import__("json.no_such_module"), ModuleNotFoundError),
+        (lambda: {}["a"], KeyError),
+    ):
+        with pytest.raises(kind) as caught, naming_versions():
+            use()
+        assert caught.type is kind and "tested" not in str(caught.value)
+
+
+def test_a_newer_version_says_nothing(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: "99.0")
+    with naming_versions():
+        assert zoo.__getattr__("PPCA") is zoo.PPCA
+
+
+def test_the_lowest_tested_versions_are_those_that_are_declared():
+    declared = dict(re.fullmatch(r"([a-z0-9]+)>=([\d.]+)", entry).groups() for entry in DECLARED)
+    assert TESTED.keys() == declared.keys()
+    for name, low in declared.items():
+        assert f"{TESTED[name][0]}.0".startswith(f"{low}."), name
+
+
+@pytest.mark.parametrize(("ending", "package"), [(".parquet", "pyarrow"), (".xlsx", "openpyxl")])
+def test_packages_of_extras_are_named_by_what_needs_them(ending, package, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    path = tmp_path / f"table{ending}"
+    path.write_bytes(b"PK\x03\x04PAR1")
+    with pytest.raises(ModuleNotFoundError, match=f"{ending} files need {package}, .*pip install"):
+        read_tables(path)

@@ -1,0 +1,52 @@
+"""What to say where another package lacks a name that this library uses: which versions it was tested with.
+
+A version that is newer than those says nothing as long as it has what is used. The versions are in
+``tested.toml`` beside this file, which `.ci/versions` writes when its tests have passed.
+"""
+
+import importlib.metadata
+import importlib.util
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["naming_versions"]
+
+_DISTRIBUTIONS = {"PIL": "pillow"}  # modules that are not called as what is installed
+
+
+@contextmanager
+def naming_versions() -> Iterator[None]:
+    """A context, or a decorator, in which a name that a dependency lacks is one ImportError.
+
+    Raises:
+        ImportError: naming the package, its version and the versions that were tested. Errors of other kinds
+            pass unchanged.
+    """
+    try:
+        yield
+    except (ImportError, AttributeError) as error:
+        module, name = _lacking(error)
+        top = module.partition(".")[0]
+        tested = tomllib.loads((Path(__file__).parent / "tested.toml").read_text(encoding="utf-8"))
+        package = _DISTRIBUTIONS.get(top, top)
+        if package not in tested or importlib.util.find_spec(top) is None:
+            raise
+        low, high = tested[package]
+        dotted = f"{module}.{name}" if name else module
+        raise ImportError(
+            f"{package} {importlib.metadata.version(package)} has no {dotted}, which this library uses; it "
+            f"was tested with {package} {low} to {high}: pip install '{package}>={low},<={high}'",
+            name=module,
+        ) from error
+
+
+def _lacking(error: ImportError | AttributeError) -> tuple[str, str]:
+    """The module that lacks something, and the name that it lacks; empty of errors of another kind."""
+    if isinstance(error, ImportError):
+        return error.name or "", getattr(error, "name_from", None) or ""
+    if isinstance(error.obj, ModuleType):
+        return error.obj.__name__, error.name or ""
+    return "", ""
