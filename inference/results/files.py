@@ -22,14 +22,13 @@ from inference.numerics.atomic_files import HDF5, check_writable, replacing
 from inference.results.integrity import (
     CHECKSUM,
     INTEGRITY,
-    check_layout,
     checksum,
     contradiction,
-    may_hold,
     not_finite,
     paths_of,
 )
 from inference.results.model_fields import check_known, restore
+from zoo.datasets.bounds import check_layout, may_hold
 from zoo.model import Model
 
 __all__ = [

@@ -1,17 +1,17 @@
 """Whether a file may be read, and whether what was read is what was saved.
 
 Three questions, asked in this order. Of the file before anything of it is read into memory: does it hold
-plain groups and arrays of bounded size, and lead nowhere else (`check_layout`)? Of the tree: are its values
-those of the checksum that `inference.save` wrote (`checksum`)? And of tree and model together: does the tree
-have the sizes that the model declares (`contradiction`), and numbers in its posterior (`not_finite`)?
+plain groups and arrays of bounded size, and lead nowhere else (`zoo.datasets.bounds`)? Of the tree: are its
+values those of the checksum that `inference.save` wrote (`checksum`)? And of tree and model together: does
+the tree have the sizes that the model declares (`contradiction`), and numbers in its posterior
+(`not_finite`)?
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
-import h5py
 import numpy as np
 import xarray as xr
 
@@ -20,118 +20,14 @@ from zoo.model import Model
 __all__ = [
     "CHECKSUM",
     "INTEGRITY",
-    "check_layout",
     "checksum",
     "contradiction",
-    "may_hold",
     "not_finite",
     "paths_of",
 ]
 
 CHECKSUM = "zoo_checksum"  # attribute of a file: the SHA-256 and the groups that it is of
 INTEGRITY = "integrity"  # attribute of a fit that was read from a file without one
-MOST_GROUPS = 200
-MOST_ARRAYS = 4000
-MOST_ATTRIBUTES = 1000  # of one group or array
-DEEPEST = 8
-SMALL_BYTES = 2**27  # that any file may declare
-LARGEST_RATIO = 200  # of the bytes that a larger file declares to those that it has
-KINDS = "iufbSO"  # NumPy's kinds of arrays that are read; O: text
-
-
-def may_hold(declared: int, size: int) -> bool:
-    """Whether a file of ``size`` bytes is read that declares arrays of so many bytes in all."""
-    return declared <= max(SMALL_BYTES, LARGEST_RATIO * size)
-
-
-def check_layout(file: BinaryIO, size: int) -> None:
-    """Raise ValueError unless an HDF5 file holds what a fit holds; arrays are not read for it.
-
-    Args:
-        file: open for reading.
-        size: its length in bytes.
-
-    Raises:
-        ValueError: a link out of the file or to a place that was reached before, data in another file, too
-            many or too deep groups, or arrays that declare more than such a file can hold.
-        Exception: whatever h5py raises at a damaged file.
-    """
-    with h5py.File(file, "r") as opened:
-        _Walk(size).visit(opened, 0)
-
-
-class _Walk:
-    """A visit to every group and array of a file, each of them once."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.declared = 0
-        self.num_groups = 0
-        self.num_arrays = 0
-        self.reached: set[Any] = set()
-
-    def visit(self, group: h5py.Group, depth: int) -> None:
-        self._enter(group)
-        self.num_groups += 1
-        if self.num_groups > MOST_GROUPS or depth > DEEPEST:
-            raise ValueError(
-                f"it has more than {MOST_GROUPS} groups, or groups more than {DEEPEST} deep: a fit has about "
-                "ten beside each other"
-            )
-        if self.num_arrays + len(group) > MOST_ARRAYS:
-            raise ValueError(f"it has more than {MOST_ARRAYS} arrays")
-        for name in group:
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise ValueError(f"{group.name}/{name} is a link to another place, which a fit does not have")
-            found = group[name]
-            if isinstance(found, h5py.Group):
-                self.visit(found, depth + 1)
-            elif isinstance(found, h5py.Dataset):
-                self._check_array(found)
-            else:
-                raise ValueError(f"{found.name} is neither a group nor an array")
-
-    def _enter(self, found: Any) -> None:
-        """Take note of a group or an array; ValueError where it was reached by another name."""
-        address = h5py.h5o.get_info(found.id).addr
-        if address in self.reached:
-            raise ValueError(f"{found.name} is another name of a group or array of the same file")
-        self.reached.add(address)
-        if len(found.attrs) > MOST_ATTRIBUTES:
-            raise ValueError(f"{found.name} has more than {MOST_ATTRIBUTES} attributes")
-
-    def _check_array(self, array: h5py.Dataset) -> None:
-        self._enter(array)
-        self.num_arrays += 1
-        if array.external or array.is_virtual:
-            raise ValueError(f"{array.name} has its data in another file")
-        is_text = h5py.check_string_dtype(array.dtype) is not None
-        if array.dtype.kind not in KINDS or (array.dtype.kind == "O" and not is_text):
-            raise ValueError(f"{array.name} holds {array.dtype}, neither numbers nor text")
-        chunk = int(np.prod(array.chunks, dtype=float)) if array.chunks else 0
-        numbers = max(int(np.prod(array.shape or (), dtype=float)), chunk)
-        self._declare(numbers * array.dtype.itemsize)
-        if array.dtype.kind == "O":
-            self._check_text(array)
-
-    def _declare(self, num_bytes: int) -> None:
-        self.declared += num_bytes
-        if not may_hold(self.declared, self.size):
-            raise ValueError(
-                f"its arrays declare {self.declared:.2e} bytes and the file has {self.size}: no fit does"
-            )
-
-    def _check_text(self, array: h5py.Dataset) -> None:
-        """Add up the lengths of texts, of which many may lie at one place of the file, a few at a time."""
-        if array.ndim != 1:
-            self._declare(self.size * array.size)
-            return
-        begin, block = 0, 1
-        while begin < array.shape[0]:
-            lengths = list(map(len, array[begin : begin + block]))
-            self._declare(sum(lengths))
-            begin += block
-            block = int(np.clip(2**20 // (max(lengths) + 1), 1, 4 * block))
 
 
 def paths_of(tree: xr.DataTree) -> list[str]:

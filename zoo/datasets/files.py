@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from zoo.checks import check_unique
+from zoo.datasets.bounds import check_arrays, check_layout, check_parquet, check_workbook
 
 __all__ = ["ENDINGS", "as_table", "read_table", "read_tables", "require"]
 
@@ -125,22 +126,18 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
             tables = _read_workbook(path, **how)
         elif ending == ".parquet":
             require(ending)
+            check_parquet(path)
             tables = {"": pd.read_parquet(path)}
         else:
             tables = _read_archive(path) if ending == ".npz" else _read_netcdf(path)
     except _Refusal as refusal:
         raise ValueError(str(refusal)) from None
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        RuntimeError,
-        AttributeError,
-        zipfile.BadZipFile,
-    ) as error:
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # several libraries read it, which raise anything at a damaged file
+        text = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
-            f"{path} cannot be read as a {ending} file ({error}): it was cut short or is of another "
+            f"{path} cannot be read as a {ending} file ({text}): it was cut short or is of another "
             "kind; copy it again, or give it the ending that it is"
         ) from None
     if not tables:
@@ -204,6 +201,8 @@ def as_table(
 
 
 def _read_archive(path: Path) -> dict[str, Any]:
+    if zipfile.is_zipfile(path):
+        check_arrays(path)
     file = np.load(path, allow_pickle=False)
     if isinstance(file, np.ndarray):
         raise _Refusal(f"{path} is a .npy file of one array: give it the ending of np.savez, or save it so")
@@ -212,7 +211,9 @@ def _read_archive(path: Path) -> dict[str, Any]:
 
 
 def _read_netcdf(path: Path) -> dict[str, Any]:
-    dataset = importlib.import_module("xarray").load_dataset(path, engine="h5netcdf")
+    with path.open("rb") as file:  # checked and read through one handle
+        check_layout(file, path.stat().st_size)
+        dataset = importlib.import_module("xarray").load_dataset(file, engine="h5netcdf")
     tables = {str(k): v.to_pandas() for k, v in dataset.data_vars.items() if v.ndim in (1, 2)}
     return {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
 
@@ -220,6 +221,7 @@ def _read_netcdf(path: Path) -> dict[str, Any]:
 def _read_workbook(path: Path, header: bool | None = None) -> dict[str, Any]:
     """The sheets of a workbook by name, those without cells left out; a single one under the empty name."""
     require(".xlsx")
+    check_workbook(path)
     sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="openpyxl")
     tables = {}
     for name, cells in sheets.items():

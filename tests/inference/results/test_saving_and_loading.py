@@ -20,9 +20,10 @@ import inference
 import zoo
 from inference.numerics import atomic_files
 from inference.numerics.atomic_files import check_writable, replacing
-from inference.results import files, integrity
+from inference.results import files
 from inference.results.integrity import CHECKSUM
 from inference.results.model_fields import restore
+from zoo.datasets import bounds
 
 ROWS = np.random.default_rng(0).normal(size=(30, 2))
 QUICK = {"method": "em", "max_iterations": 5, "num_restarts": 1}
@@ -146,8 +147,8 @@ def test_large_fits_are_written_piece_by_piece_and_equal(trees, tmp_path, monkey
 
 def test_what_shrinks_a_thousandfold_is_loaded_again(trees, tmp_path, monkeypatch):
     """A file that declares much more than it has is refused: `save` writes such a fit without compression."""
-    monkeypatch.setattr(integrity, "SMALL_BYTES", 10_000)
-    monkeypatch.setattr(integrity, "LARGEST_RATIO", 20)
+    monkeypatch.setattr(bounds, "SMALL_BYTES", 10_000)
+    monkeypatch.setattr(bounds, "LARGEST_RATIO", 20)
     tree = trees[0].assign(zeros=xr.DataTree(xr.Dataset({"zeros": ("zero", np.zeros(10**6))})))
     inference.save(tree, tmp_path / "fit.nc")
     assert (tmp_path / "fit.nc").stat().st_size > 8 * 10**6
@@ -379,4 +380,4 @@ def test_text_that_no_file_can_hold_is_saved_as_an_escape(trees, tmp_path, bad):
 def test_reading_needs_no_path(saved):
     """The layout is checked and the file is read through one handle."""
     content = saved.read_bytes()
-    integrity.check_layout(io.BytesIO(content), len(content))
+    bounds.check_layout(io.BytesIO(content), len(content))

@@ -1,0 +1,94 @@
+"""Damaged and hostile files, a handful of each kind here and all of them in the slow run and the record."""
+
+import numpy as np
+import pytest
+from hostile_files import ENDINGS, KINDS, Reader, damaged, fault_of, hostile, intact, traps
+
+import inference
+from zoo.datasets import bounds
+
+HANDFUL = {
+    "fit": [
+        "posterior in itself", "posterior in the fit", "posterior in the pipe", "numbers of trace in the fit",
+        "virtual numbers of trace in the fit", "bare of 10000000000", "bare of 10000000000 compressed",
+        "texts at one place", "300 groups", "60 groups in each other", "fields: deep", "references",
+    ],
+    "npz": ["an array of 80 GB", "objects", "a header that is run", "zeros that unpack to 1 GB"],
+    "nc": ["zeros that unpack to 4 GB", "bare of 10000000000", "numbers of posterior in the fit"],
+    "xlsx": ["a cell at the last row and column", "entities"],
+    "parquet": ["a footer of 2 GB"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    return {kind: intact(kind, folder) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def reader(whole):
+    with Reader(whole) as reader:
+        yield reader
+
+
+def made(kind, content, folder, names, number, seed=0):
+    """Files of a kind, one after the other: group, name and path."""
+    path, led = folder / f"bad.{ENDINGS.get(kind, kind)}", traps(folder)
+    for name, data in list(damaged(content, number, np.random.default_rng(seed))):
+        path.write_bytes(data)
+        yield "damaged", name, path
+    for name in names:
+        path.unlink(missing_ok=True)
+        hostile(kind)[name](path, content, led)
+        yield "hostile", name, path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_handful_is_refused_in_one_line_or_read_as_it_was_saved(kind, whole, reader, tmp_path):
+    content = whole[kind].read_bytes()
+    faults, refused = [], 0
+    for group, name, path in made(kind, content, tmp_path, HANDFUL[kind], 30 + len(content) // 1024):
+        found = reader.read(kind, path)
+        refused += found["outcome"] == "refused"
+        if fault := fault_of(group, kind, found):
+            faults.append((name, fault, found["text"]))
+    assert faults == []
+    assert refused > len(HANDFUL[kind])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_hostile_file_and_a_hundred_damaged_ones(kind, whole, reader, tmp_path):
+    content = whole[kind].read_bytes()
+    files = made(kind, content, tmp_path, hostile(kind), 100 + len(content) // 1024, seed=1)
+    assert [
+        (name, fault)
+        for group, name, path in files
+        if (fault := fault_of(group, kind, reader.read(kind, path)))
+    ] == []
+
+
+def test_a_whole_file_is_equal_and_a_secret_is_seen(whole, reader, tmp_path):
+    """Planted: the reader tells whole files from others, and what an external link shows."""
+    assert reader.read("fit", whole["fit"])["outcome"] == "equal"
+    path = tmp_path / "bad.npz"
+    np.savez(path, x=np.full((3, 2), 424242.5))
+    assert reader.read("npz", path)["outcome"] == "secret"
+    path.write_bytes(whole["npz"].read_bytes())
+    assert reader.read("npz", path)["outcome"] == "equal"
+    found = {"outcome": "refused", "seconds": 11.0, "bytes": 0, "text": ""}
+    assert fault_of("hostile", "fit", found) == "took 11.0 s"
+    assert fault_of("hostile", "fit", found | {"seconds": 1.0, "bytes": 2**31}) == "took 2147 MB"
+
+
+def test_a_heap_of_zeros_is_refused_before_hdf5_goes_round_in_it(whole, tmp_path):
+    """HDF5 does not come back from it."""
+    content = bytearray(whole["fit"].read_bytes())
+    heap = content.index(b"GCOL")
+    bounds._check_heaps(bytes(content))
+    content[heap + 16 : heap + 400] = bytes(384)
+    path = tmp_path / "zeros.nc"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="its texts are damaged"):
+        inference.load(path)
