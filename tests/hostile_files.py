@@ -530,7 +530,9 @@ def hostile(kind):
         return {
             name: make
             for name, make in _hdf5()
-            if any(word in name.split() for word in wanted) and "posterior/weights" not in name
+            if any(word in name.split() for word in wanted)
+            and "posterior/weights" not in name
+            and "circle" not in name
         }
     return dict({"npz": _archives, "xlsx": _workbooks, "parquet": _parquets}[kind]())
 
