@@ -523,7 +523,11 @@ def _read_dataset(held: Any, columns: Sequence[str] | None, rows: int | None) ->
 
 def _frame_of(batch: Any) -> pd.DataFrame:
     """A batch or table of Arrow in pandas, the types of its columns the same whether cells are missing."""
-    nullable = {importlib.import_module("pyarrow").bool_(): pd.BooleanDtype()}
+    arrow = importlib.import_module("pyarrow")
+    if all(field.type == arrow.float64() for field in batch.schema):  # in one copy, row by row
+        rows = batch.to_tensor(null_to_nan=True).to_numpy()
+        return pd.DataFrame(rows, columns=batch.schema.names, copy=False)
+    nullable = {arrow.bool_(): pd.BooleanDtype()}
     return batch.to_pandas(types_mapper=nullable.get, date_as_object=False, ignore_metadata=True)
 
 

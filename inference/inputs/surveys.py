@@ -181,6 +181,8 @@ def read_all_columns(
     if not any(is_source(part) and part.kind == "table" for part in data):
         return *read_parts(model, data, families, levels, id), data
     (source,) = data
+    if source.holds_texts:
+        return model, (None,), data
     if model.takes_documents:
         frame, seen = source.first(), {}
         if _is_text(frame):

@@ -223,7 +223,8 @@ class Columns:
         have = {str(name): name for name in frame.columns}
         held = [(have[column.name], column) for column in self.kept if column.name in have]
         if all(_is_as_it_is(frame[name].dtype, column) for name, column in held):
-            encoded = frame[[name for name, _ in held]].astype(np.float64)
+            names = [name for name, _ in held]
+            encoded = (frame if names == list(frame.columns) else frame[names]).astype(np.float64)
         else:
             numbers = [_numbers(frame[name], column) for name, column in held]
             encoded = pd.DataFrame(dict(enumerate(numbers)), index=frame.index)

@@ -11,8 +11,8 @@ PRIORS = priors()
 NUM_ROWS, BATCH = 203, 60
 
 
-@pytest.mark.cases_by_default(1)
-@pytest.mark.parametrize("name", sorted(PRIORS, key=lambda name: name != "Product"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRIORS)
 @pytest.mark.filterwarnings("ignore:mixture by vb has not converged")
 def test_batches_are_steps_of_all_rows_and_end_at_their_fixed_point(name, tmp_path):
     """The first pass is one step of all rows; from where batches end, a step of all rows gains nothing.
