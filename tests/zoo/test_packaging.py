@@ -161,7 +161,8 @@ def test_zoo_imports_inference_only_in_functions_of_the_command_line():
         "zoo/cli/__init__.py": {"show", "fit", "report", "compare"},
         "zoo/cli/paths.py": {"target"},
         "zoo/cli/printing.py": {"print_columns"},
-        "zoo/cli/predicting.py": {"predict", "_answer", "_writer"},
+        "zoo/cli/elsewhere.py": {"opened"},
+        "zoo/cli/predicting.py": {"predict", "_predict_in_batches", "_answer", "_frame", "_writer"},
         "zoo/cli/sweeping.py": {"sweep"},
     }
     for path, tree in sources("zoo"):
