@@ -302,7 +302,41 @@ def add_by_word(total: Array, block: DocumentBlock, by_cell: Array, by_document:
         by_cell: a number for each cell, such as its count, shape (block_segments, width).
         by_document: rows of the block's documents, shape (block_documents, K).
     """
-    return total.at[block.word].add(by_cell[..., None] * by_document[block.place][:, None])
+    place = jnp.broadcast_to(block.place[:, None], block.word.shape)
+    return _add_rows(total, block.word.ravel(), by_cell.ravel(), by_document, place.ravel())
+
+
+@jax.custom_batching.custom_vmap
+def _add_rows(total: Array, to: Array, factor: Array, rows: Array, place: Array) -> Array:
+    """``total`` with a factor times a row added to one of its rows, for every entry of ``to`` in turn."""
+    add = _row_after_row if jax.default_backend() == "cpu" else _all_rows_at_once
+    return add(total, to, factor, rows, place)
+
+
+@_add_rows.def_vmap
+def _(axis_size: int, in_batched: list, *args: Array) -> tuple[Array, bool]:
+    """Over devices the rows that are added to differ, over restarts they do not."""
+    axes = tuple(0 if batched else None for batched in in_batched)
+    shared = not in_batched[1] and not in_batched[4]
+    return jax.vmap(_add_rows.fun if shared else _all_rows_at_once, in_axes=axes)(*args), True
+
+
+def _row_after_row(total: Array, to: Array, factor: Array, rows: Array, place: Array) -> Array:
+    """On a CPU half the time of XLA's scatter, which finds the place of every number by itself."""
+    width, first = total.shape[1], jnp.zeros((), place.dtype)
+
+    def add(total: Array, cell: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        to, factor, place = cell
+        here, own = ((number, first) for number in (to, place))
+        row = factor * jax.lax.dynamic_slice(rows, own, (1, width))
+        row = jax.lax.dynamic_slice(total, here, (1, width)) + row
+        return jax.lax.dynamic_update_slice(total, row, here), None
+
+    return jax.lax.scan(add, total, (to, factor, place))[0]
+
+
+def _all_rows_at_once(total: Array, to: Array, factor: Array, rows: Array, place: Array) -> Array:
+    return total.at[to].add(factor[:, None] * rows[place])
 
 
 class PassSums(NamedTuple):

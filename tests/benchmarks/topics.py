@@ -2,7 +2,7 @@
 
 Run from the root on one core, ``ZOO_DATA`` naming the folder of the sets:
 ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 0 python -m
-tests.benchmarks.topics OUT.json [times]``; without ``taskset`` XLA splits small loops over threads and waits.
+tests.benchmarks.topics OUT.json [times|attempts]``; without ``taskset`` XLA splits small loops and waits.
 Times are process CPU seconds of the second call at the same shapes, so without compilation, divided by the
 steps; what a fit does besides steps is taken away by the difference of a long and a short run.
 """
@@ -12,12 +12,21 @@ import os
 import sys
 import time
 import warnings
+from contextlib import nullcontext
+from functools import partial
+from types import SimpleNamespace
+from unittest.mock import patch
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import zoo
 from inference import fit
 from inference.diagnostics import heldout
+from inference.methods.pcp import vb as pcp_vb
+from inference.methods.pcp import vb_updates
+from inference.numerics import documents
 from inference.results.files import versions
 from inference.topics import normalised_mutual_information
 from inference.topics.text_heldout import split_tokens
@@ -74,6 +83,50 @@ def times(counts, note):
         note("times, news4_stemmed, K = 50", {"seconds": found, "ratio to scikit-learn": ratio})
 
 
+def attempts(counts, note, turns=5):
+    """CPU seconds of a step of structured PCP, M = 200, by ways of making it, over scikit-learn's, in turns.
+
+    Each way differs from the one in use in one thing: XLA's scatter for the words' sums, four rows of them in
+    one turn of the loop, blocks of words eight times as large where centres and topics alternate.
+    """
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    scan = partial(jax.lax.scan, unroll=4)
+    lax = SimpleNamespace(**vars(jax.lax) | {"scan": scan})
+    unrolled = SimpleNamespace(**vars(jax) | {"lax": lax})
+    ways = {
+        "in use: row after row": (documents, {}),
+        "scatter": (documents, {"_row_after_row": documents._all_rows_at_once}),
+        "four rows in one turn": (documents, {"jax": unrolled}),
+        "larger blocks of words": (vb_updates, {"CACHED_NUMBERS": 8 * vb_updates.CACHED_NUMBERS}),
+    }
+    peer = LatentDirichletAllocation(50, evaluate_every=-1, random_state=0, total_samples=counts.shape[0])
+    calls = {"scikit-learn batch LDA": partial(peer.partial_fit, counts)}
+    with jax.enable_x64(True):
+        sparse = SparseCounts.from_matrix(counts)
+        model = zoo.PCP.from_data(sparse, num_topics=50, num_clusters=200)
+        (blocks,) = pcp_vb.METHOD.prepare(model, (sparse,), "random", family="structured")
+        blocks, key = jax.tree.map(jnp.asarray, blocks), jax.random.key(0)
+        state = jax.jit(partial(pcp_vb.init, strategy="random"))(key, model, blocks)
+        for name, (module, changed) in ways.items():
+            with patch.multiple(module, **changed) if changed else nullcontext():
+                step = jax.jit(lambda *args: pcp_vb.step(*args)).lower(key, state, model, blocks).compile()
+            calls[name] = partial(_stepped, step, key, state, model, blocks)
+        taken = {name: [] for name in calls}
+        for _ in range(turns):
+            for name, call in calls.items():
+                begin = time.process_time()
+                call()
+                taken[name].append(time.process_time() - begin)
+    seconds = {name: min(values) for name, values in taken.items()}
+    ratio = {name: value / seconds["scikit-learn batch LDA"] for name, value in seconds.items()}
+    note("attempts, news4_stemmed, K = 50, M = 200", {"seconds": seconds, "ratio to scikit-learn": ratio})
+
+
+def _stepped(step, *args):
+    jax.block_until_ready(step(*args))
+
+
 def agreement(counts, labels, num_clusters, num_topics):
     """NMI of PCP with the classes: the best bound of ten starts, and their mean."""
     model = zoo.PCP(num_topics=num_topics, num_clusters=num_clusters)
@@ -113,7 +166,7 @@ def completion(counts, seed=0):
 
 
 def main(path, only_times=""):
-    """All figures, as JSON, written as they come; ``only_times``: any word, for those alone."""
+    """All figures, as JSON, written as they come; ``only_times``: any word, for those, or ``attempts``."""
     warnings.filterwarnings("ignore", category=UserWarning)
     record = {"command": f"python -m tests.benchmarks.topics OUT.json {only_times}".strip()}
     record |= {"load average": os.getloadavg(), "versions": versions()}
@@ -124,6 +177,9 @@ def main(path, only_times=""):
             json.dump(record, file, indent=1)
 
     sets = {name: load(name) for name in SETS}
+    if only_times == "attempts":
+        attempts(sets["news4_stemmed"]["counts"], note)
+        return
     times(sets["news4_stemmed"]["counts"], note)
     if only_times:
         return

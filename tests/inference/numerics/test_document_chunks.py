@@ -45,6 +45,29 @@ def test_clusters_of_documents_are_those_of_the_dense_scores(documents, power):
     np.testing.assert_allclose(found.entropy, -(r * np.log(r)).sum(), rtol=1e-10)
 
 
+@pytest.mark.parametrize("batched", ["restarts", "devices", "both"])
+def test_rows_are_added_for_several_restarts_and_devices(batched):
+    """The sums of words for each of a batch; a word that comes twice counts twice."""
+    with jax.enable_x64(True):
+        to, place = jnp.array([[0, 2, 2, 4], [1, 1, 0, 3]]), jnp.array([[0, 0, 1, 1], [1, 0, 1, 0]])
+        factor = jnp.asarray(RNG.gamma(1.0, size=(2, 4)))
+        rows, total = jnp.asarray(RNG.normal(size=(3, 2, 2, 3))), jnp.zeros((3, 2, 5, 3))
+        add = document_blocks._add_rows
+        expected = np.zeros((3, 2, 5, 3))
+        for restart, device, cell in np.ndindex(3, 2, 4):
+            row = rows[restart, device, place[device, cell]]
+            expected[restart, device, to[device, cell]] += factor[device, cell] * row
+        if batched == "restarts":
+            own = (to[0], factor[0])
+            found = jax.vmap(lambda total, rows: add(total, *own, rows, place[0]))(total[:, 0], rows[:, 0])
+            expected = expected[:, 0]
+        elif batched == "devices":
+            found, expected = jax.vmap(add)(total[0], to, factor, rows[0], place), expected[0]
+        else:
+            found = jax.vmap(lambda total, rows: jax.vmap(add)(total, to, factor, rows, place))(total, rows)
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 def test_over_devices_the_shares_add_up(documents):
     """As many shares as there are devices; tests/inference/numerics/test_devices.py has several."""
     by_word = jnp.asarray(RNG.normal(size=(40, 3)))
