@@ -100,7 +100,10 @@ def attempts(counts, note, turns=5):
         "four rows in one turn": (documents, {"jax": unrolled}),
         "larger blocks of words": (vb_updates, {"CACHED_NUMBERS": 8 * vb_updates.CACHED_NUMBERS}),
     }
-    peer = LatentDirichletAllocation(50, evaluate_every=-1, random_state=0, total_samples=counts.shape[0])
+    size = counts.shape[0]  # in one batch: a pass over all documents, then the topics once
+    peer = LatentDirichletAllocation(
+        50, batch_size=size, evaluate_every=-1, random_state=0, total_samples=size
+    )
     calls = {"scikit-learn batch LDA": partial(peer.partial_fit, counts)}
     with jax.enable_x64(True):
         sparse = SparseCounts.from_matrix(counts)
