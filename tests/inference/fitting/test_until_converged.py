@@ -77,6 +77,7 @@ def test_limits(believed):
     np.testing.assert_array_equal(slow["posterior"]["weights"].values, start["weights"].values)
 
 
+@pytest.mark.slow  # a program of HMC takes ten seconds to compile, and looks are taken by one loop for all
 @pytest.mark.filterwarnings("ignore:ppca by hmc has not converged")
 def test_hmc_is_looked_at_too():
     x = np.random.default_rng(1).normal(size=(15, 2))
@@ -106,7 +107,9 @@ def test_ascents_are_not_judged_so():
         fit(mixture(), BITS, method="vb", until="converged")
 
 
-def test_the_progress_line_says_phase_and_agreement():
+def words_of(model, x, **call):
+    """What the progress line of a run said, in turn."""
+
     class Bar:
         disable = False
         words = []
@@ -125,11 +128,22 @@ def test_the_progress_line_says_phase_and_agreement():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_memory, "progress_line", lambda shown: lambda total, done: Bar())
-        x = np.random.default_rng(1).normal(size=(15, 2))
-        run = {"num_chains": 2, "num_warmup": 20, "num_samples": 20, "num_steps": 4, "progress": False}
         with pytest.warns(UserWarning, match="has not converged"):
-            fit(PPCA(num_latents=1), x, method="hmc", until="converged", max_sweeps=60, **run)
+            fit(model, x, until="converged", **call)
     assert Bar.words[0].startswith("warm-up, log joint")
     assert Bar.words[-1].startswith("sampling, log joint")
-    assert "its R-hat" in Bar.words[-1] and "divergences" in Bar.words[-1]
-    assert "largest R-hat at 40 draws" in Bar.words[-1]
+    assert "its R-hat" in Bar.words[-1]
+    return Bar.words
+
+
+def test_the_progress_line_says_phase_and_agreement():
+    words = words_of(mixture(), BITS, **RUN | {"num_samples": 10}, max_sweeps=40 + 3 * 20)
+    assert "largest R-hat at 30 draws" in words[-1] and "divergences" not in words[-1]
+
+
+@pytest.mark.slow
+def test_the_progress_line_of_hmc_counts_divergences():
+    x = np.random.default_rng(1).normal(size=(15, 2))
+    run = {"num_chains": 2, "num_warmup": 20, "num_samples": 20, "num_steps": 4, "progress": False}
+    words = words_of(PPCA(num_latents=1), x, method="hmc", max_sweeps=60, **run)
+    assert "divergences" in words[-1] and "largest R-hat at 40 draws" in words[-1]
