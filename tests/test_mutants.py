@@ -1,10 +1,12 @@
 """The list of planted mistakes goes with the code; ``python -m tests.mutants`` runs it."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from tests.mutants.listing import mutants
+from tests.mutants.runner import BROKEN, KILLED, STOPPED, SURVIVED, _read
 
 pytestmark = pytest.mark.bookkeeping
 
@@ -30,3 +32,31 @@ def test_the_list_covers_the_rooms_and_what_lies_between_features():
     assert sum(len(mutant.features) > 1 for mutant in listed) >= 120
     assert {mutant.room for mutant in listed} == ROOMS
     assert max(Counter(mutant.name for mutant in listed).values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "wanted"),
+    [
+        (0, "3 passed", (SURVIVED, "")),
+        (5, "no tests ran", (SURVIVED, "")),
+        (
+            1,
+            "..F\nFAILED tests/test_a.py::test_b[c d] - assert 1\n1 failed",
+            (KILLED, "tests/test_a.py::test_b[c"),
+        ),
+        (1, "ERROR tests/test_a.py::test_b - TypeError\n1 error", (KILLED, "tests/test_a.py::test_b")),
+        (2, "ImportError while loading conftest", (BROKEN, "ImportError while loading conftest")),
+        (-24, "..", (STOPPED, "signal 24")),
+    ],
+)
+def test_only_a_test_that_fails_kills(status, output, wanted):
+    """A mistake that stops the collection, or outlasts its time, is not killed."""
+    assert _read(status, output) == wanted
+
+
+def test_a_fault_of_the_list_is_told():
+    mutant = next(iter(mutants()))
+    assert "stands there 0 times" in replace(mutant, old="no such text").fault()
+    assert "there are no tests" in replace(mutant, tests=("tests/none.py::test_none",)).fault()
+    assert "no Python" in replace(mutant, new=f"{mutant.old} (").fault_of_syntax()
+    assert "means what the old one does" in replace(mutant, new=f"{mutant.old}  # said").fault_of_syntax()

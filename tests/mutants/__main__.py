@@ -39,7 +39,9 @@ def main() -> int:
     options = parser.parse_args()
 
     every = mutants()
-    if wrong := [fault for mutant in every if (fault := mutant.fault() or mutant.fault_of_syntax())]:
+    wrong = [fault for mutant in every if (fault := mutant.fault())]
+    wrong += [fault for m in every if options.check and not wrong and (fault := m.fault_of_syntax())]
+    if wrong:
         print(*wrong, sep="\n")
         return 1
     between = sum(len(mutant.features) > 1 for mutant in every)
@@ -80,6 +82,8 @@ def _run(chosen, options, known, every):
                 except queue.Empty:
                     return
                 outcome = copy.outcome(mutant, options.own, options.slow)
+                if copy.is_stopped:
+                    return
                 entry = {"status": outcome.status, "by": outcome.by, "stage": outcome.stage}
                 entry |= {"seconds": outcome.seconds, "code": _code(mutant)}
                 with lock:

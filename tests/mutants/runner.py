@@ -47,6 +47,7 @@ class Copy:
         self.root = Path(self._folder.name) / "project"
         shutil.copytree(ROOT, self.root, ignore=shutil.ignore_patterns(*KEPT_OUT))
         self._running: subprocess.Popen | None = None
+        self.is_stopped = False
         self._lock = threading.Lock()
         cache = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "d" / "jax"))
         self.environment = os.environ | {
@@ -70,7 +71,11 @@ class Copy:
         self._folder.cleanup()
 
     def stop(self) -> None:
-        """End the process that runs in the copy, with what it started, and no other."""
+        """End the process that runs in the copy, with what it started, and no other: it has no outcome."""
+        self.is_stopped = True
+        self._end()
+
+    def _end(self) -> None:
         with self._lock:
             if self._running is not None and self._running.poll() is None:
                 os.killpg(self._running.pid, signal.SIGKILL)
@@ -98,7 +103,7 @@ class Copy:
         try:
             output, _ = self._running.communicate(timeout=WALL_SECONDS)
         except subprocess.TimeoutExpired:
-            self.stop()
+            self._end()
             output, _ = self._running.communicate()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
