@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.listing import ROOT, Mutant
+from tests.processes import started
 
 CPU_SECONDS = 60  # for one mistake
 WALL_SECONDS = 3600  # for one pytest, on however busy a machine
@@ -88,26 +89,25 @@ class Copy:
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
 
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        with self._lock:
-            self._running = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=self.root,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,  # so that it and its children can be ended, and nothing else
-                preexec_fn=limited,
-            )
-        try:
-            output, _ = self._running.communicate(timeout=WALL_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._end()
-            output, _ = self._running.communicate()
+        options = {
+            "cwd": self.root,
+            "env": self.environment,
+            "stdin": subprocess.DEVNULL,
+            "stderr": subprocess.STDOUT,
+            "start_new_session": True,  # so that it and its children can be ended, and nothing else
+            "preexec_fn": limited,
+        }
+        with started([sys.executable, *arguments], **options) as process:
+            with self._lock:
+                self._running = process
+            try:
+                output, _ = process.communicate(timeout=WALL_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._end()
+                output, _ = process.communicate()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return self._running.returncode, output, spent
+        return process.returncode, output, spent
 
     def outcome(self, mutant: Mutant, own_only: bool, slow: bool) -> Outcome:
         """Plant the mistake, run its tests and those of its room, and take it out again."""
