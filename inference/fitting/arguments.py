@@ -241,7 +241,8 @@ def read_call(
 def _check_not_traced(value: Any, found: str) -> None:
     """Raise TypeError inside `jax.jit` and the like, where an array has no numbers yet."""
     parts = list(value.values()) if isinstance(value, dict) else value  # its keys need not be in any order
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(parts)):
+    leaves = jax.tree.leaves(parts, is_leaf=lambda part: not isinstance(part, tuple | list | dict | Model))
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         raise TypeError(
             f"fit cannot be called inside jax.jit, jax.vmap or jax.grad ({found}): it runs and judges a loop "
             "on the host; call it outside, it compiles its steps itself"

@@ -1,8 +1,11 @@
 """Runs that are killed at random moments and resumed are bit for bit the runs that went through."""
 
-import pytest
+import json
 
-from tests.benchmarks.kills import CASES, killed_and_compared
+import pytest
+from recording import REFERENCE
+
+from tests.benchmarks.kills import CASES, COMMAND, KILLS, killed_and_compared
 
 
 @pytest.mark.cases_by_default(1)
@@ -12,3 +15,18 @@ def test_killed_twice_and_resumed_is_the_run_that_went_through(case, tmp_path):
     differ, left, _, progress = killed_and_compared(case, 2, tmp_path, seed=1)
     assert differ == [] and left == []
     assert 0 < progress[0] <= progress[1]  # it went on where it was cut
+
+
+def test_the_record_is_of_all_cases():
+    record = json.loads((REFERENCE / "kills.json").read_text(encoding="utf-8"))
+    assert record["command"] == COMMAND and record["results"].keys() == CASES.keys()
+    assert record["total"] == {
+        "kills": KILLS * len(CASES),
+        "identical_results": len(CASES),
+        "cases": len(CASES),
+        "files_left": 0,
+    }
+    assert record["total"]["kills"] >= 60
+    for result in record["results"].values():
+        assert result["numbers_that_differ"] == 0 and len(result["steps_saved_before_each_kill"]) == KILLS
+    assert sum(result["kills_that_left_half_a_file"] for result in record["results"].values()) > 0
