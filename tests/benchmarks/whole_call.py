@@ -9,12 +9,13 @@ call, with its restarts, is printed beside. Written to tests/reference/benchmark
 
 The bar of ``cold`` is not met: of its time the fifty iterations take 2.6 s and what else a warm call does
 0.4 s, which leaves 1.6 s for tracing and compilation; they take three times that. CPU seconds of compilation
-alone, of XLA for one core (on a busy machine, where all is a quarter longer): the loop 2.1 (its pass over
-rows 0.6, coefficients, posterior and bound 0.7, the driver's own part the rest), the start 0.9, draws from q
-0.5, responsibilities 0.5, covariances of draws 0.3; tracing and lowering 0.8. Nearly all of it goes by the
-number of kernels, some 100 in the loop, each its own LLVM module of about 20 ms, not by instructions: fewer
-of these (loop 3128 to 2204: Cholesky in the place of LU, shorter log-gamma functions, the verdict on a step
-computed once, the posterior made once) saved a tenth of it. Tried besides: XLA's level 0 for all but the
+alone, of XLA for one core, single runs on a busy machine, where all is a quarter longer: the loop 2.1
+(compiled apart, its pass over rows takes 0.6, coefficients, posterior and bound 0.6; the rest is the
+driver's), the start 0.9, draws from q 0.5, responsibilities 0.5, covariances of draws 0.3; tracing and
+lowering 0.8. The loop's 100 kernels are an LLVM module each; what one costs was not taken apart further.
+Fewer instructions (loop 3128 to 2204: Cholesky in the place of LU, shorter log-gamma functions, the verdict
+on a step computed once, the posterior made once) took a tenth off it, the last of these nothing measurable.
+Tried besides: XLA's level 0 for all but the
 loop saves 1.0 s of compilation and costs 0.7 s of execution in every call, which the bar of ``warm`` does not
 allow; of XLA's flags ``xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE``, one part for code generation,
 no expensive LLVM passes, no loop unrolling, optimising for size and multi-output fusion change nothing beyond
