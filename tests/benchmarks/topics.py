@@ -112,6 +112,7 @@ def attempts(counts, note, turns=5):
         blocks, key = jax.tree.map(jnp.asarray, blocks), jax.random.key(0)
         state = jax.jit(partial(pcp_vb.init, strategy="random"))(key, model, blocks)
         for name, (module, changed) in ways.items():
+            jax.clear_caches()  # else a function that was traced before is taken as it was
             with patch.multiple(module, **changed) if changed else nullcontext():
                 step = jax.jit(lambda *args: pcp_vb.step(*args)).lower(key, state, model, blocks).compile()
             calls[name] = partial(_stepped, step, key, state, model, blocks)
