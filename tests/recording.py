@@ -20,6 +20,7 @@ PROJECTIONS = tuple(METHODS + name for name in ("linear_gaussian", "ppca", "sppc
 CELLS = tuple(METHODS + name for name in ("projections", "paired"))
 WHOLE = ("zoo", "inference")
 DESCRIBED = {  # by how the name of the record begins, the longest beginning counts
+    "bad_inputs": WHOLE,
     "bayesian_cca": CELLS,
     "benchmark_": WHOLE,
     "benchmark_depcam": (METHODS + "depcam",),
@@ -40,6 +41,8 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "geweke_mixture": MIXTURES,
     "geweke_paired": CELLS,
     "gibbs_sppca": PROJECTIONS,
+    "hostile_files": ("inference/results", "zoo/datasets"),
+    "kills": ("inference/driver", "inference/fitting", "inference/numerics/atomic_files.py"),
     "kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),
     "mixture": MIXTURES,
     "mutants": ("tests/mutants/mutants.toml",),
