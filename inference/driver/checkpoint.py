@@ -44,7 +44,11 @@ SHORT = 100  # letters of a value that a fingerprint shows as it is
 
 
 class AtMost(NamedTuple):
-    """The size of an axis that may be shorter; None: as long as the file is."""
+    """The size of an axis that may be shorter.
+
+    Attributes:
+        size: the most; None: as long as the file is.
+    """
 
     size: int | None
 
