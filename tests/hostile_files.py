@@ -21,6 +21,7 @@ import time
 import warnings
 import zipfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import h5py
@@ -34,7 +35,8 @@ from zoo.datasets import read_tables
 ROOT = Path(zoo.__file__).parents[1]
 sys.path[:0] = [] if str(ROOT / "tests") in sys.path else [str(ROOT / "tests")]
 
-from recording import write_record  # noqa: E402 - which is found there
+from processes import started  # noqa: E402 - which is found there
+from recording import write_record  # noqa: E402
 
 __all__ = ["DAMAGED", "HOSTILE", "KINDS", "Reader", "damaged", "hostile", "intact"]
 
@@ -634,7 +636,7 @@ class Reader:
         whole: kind to the path of a whole file.
         """
         self.whole = {kind: str(path) for kind, path in whole.items()}
-        self._process = None
+        self._process, self._stack = None, ExitStack()
 
     def __enter__(self):
         return self
@@ -644,21 +646,15 @@ class Reader:
 
     def _end(self):
         if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+            self._stack.close()
             self._process = None
 
     def _start(self):
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         code = "import sys, json; from tests.hostile_files import _child; _child(json.loads(sys.argv[1]))"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(self.whole)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None,
-            text=True,
-            env=environment,
-        )
+        command = [sys.executable, "-c", code, json.dumps(self.whole)]
+        running = started(command, stdin=subprocess.PIPE, stderr=None, env=environment)
+        self._process = self._stack.enter_context(running)
         if self._process.stdout.readline().strip() != "ready":
             raise RuntimeError("the child cannot read the whole files")
 

@@ -39,10 +39,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import xlogy
+from jax.scipy.special import digamma, gammaln, xlogy
 
 from zoo.checks import shown
-from zoo.gamma_functions import digamma, gammaln
 from zoo.model import Model
 from zoo.supports.small_probabilities import Dirichlet
 

@@ -389,11 +389,20 @@ def as_source(data: Any, *, texts: bool = False) -> Any:
     if isinstance(data, str | os.PathLike):
         return _open_paths([data], texts)
     if isinstance(data, list | tuple) and data:
-        is_path = all(isinstance(part, os.PathLike) for part in data)
-        if is_path or (not texts and all(isinstance(part, str | os.PathLike) for part in data)):
+        are_paths = all(isinstance(part, os.PathLike) for part in data)
+        if are_paths or (not texts and all(map(_names_a_file, data))):
             return _open_paths(data, texts)
     opener = _OPENERS.get(type(data).__module__.partition(".")[0])
     return data if opener is None else opener(data)
+
+
+def _names_a_file(part: Any) -> bool:
+    """Whether an entry of a list is a path or a pattern; a list of other words holds labels."""
+    if isinstance(part, os.PathLike):
+        return True
+    return isinstance(part, str) and (
+        Path(part).suffix.lower() in KNOWN or PATTERN.search(part) is not None or os.path.exists(part)
+    )
 
 
 def shown_names(names: Sequence[str]) -> str:

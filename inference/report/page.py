@@ -47,7 +47,7 @@ _ENDINGS = (".html", ".md")
 _VALUE = r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)"
 _NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-|constant")
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")  # of Markdown, within a line
-_FIRST = re.compile(r"^(\d*)([#>+=.)-])")  # of Markdown, at the beginning of a line
+_FIRST = re.compile(r"^(\d*)([#>+=)-]|\.(?!\d))")  # of Markdown, at the beginning of a line
 _DPI = 130
 
 

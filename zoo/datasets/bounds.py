@@ -32,7 +32,15 @@ LONGEST_PLACE = 300  # bytes in which the element of a cell begins
 
 
 def may_hold(declared: int, size: int) -> bool:
-    """Whether a file of ``size`` bytes is read that declares arrays of so many bytes in all."""
+    """Whether a file is read that declares arrays of so many bytes.
+
+    Args:
+        declared: bytes of all arrays as the file declares them.
+        size: bytes of the file.
+
+    Returns:
+        False for a file that would take far more memory than its size accounts for.
+    """
     return declared <= max(SMALL_BYTES, LARGEST_RATIO * size)
 
 

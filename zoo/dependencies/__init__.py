@@ -21,6 +21,9 @@ _DISTRIBUTIONS = {"PIL": "pillow"}  # modules that are not called as what is ins
 def naming_versions() -> Iterator[None]:
     """A context, or a decorator, in which a name that a dependency lacks is one ImportError.
 
+    Returns:
+        The context.
+
     Raises:
         ImportError: naming the package, its version and the versions that were tested. Errors of other kinds
             pass unchanged.

@@ -36,7 +36,7 @@ DEFAULT = {
     "mixture of bits": {"vb": (*MARKS, "batches")},
     "mixture of documents": {"em": (*ORDER, "sparse", "row_doubled", "float32")},
     "ppca": {
-        "closed_form": (*ORDER, *UNITS, "float32", "fitted_rows"),
+        "closed_form": (*ORDER, *UNITS, "float32", "fitted_rows", "batches"),
         "em": (*ORDER, *UNITS, *MARKS, "sparse", "row_doubled"),
     },
     "factor analysis": {"em": ("columns_rescaled",)},

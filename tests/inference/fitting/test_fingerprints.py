@@ -26,18 +26,18 @@ def aspects(monkeypatch, path, model=MODEL, x=X, **call):
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        ({"model": MODEL.replaced(concentration=2.0)}, {"model"}),  # a value alone
-        ({"model": STICKS}, {"model"}),
-        ({"x": X + 1e-6}, {"data"}),
-        ({"x": HOLES}, {"data"}),
-        ({"sample_weight": np.arange(12.0)}, {"data"}),
-        ({"learn": ("concentration",)}, {"options"}),
-        ({"moves": ("merge",)}, {"options"}),
+        ({"model": MODEL.replaced(concentration=2.0)}, {"model.concentration"}),  # a value alone
+        ({"model": STICKS}, {"model.weight_prior"}),
+        ({"x": X + 1e-6}, {"data.x"}),
+        ({"x": HOLES}, {"data.x"}),
+        ({"sample_weight": np.arange(12.0)}, {"sample_weight"}),
+        ({"learn": ("concentration",)}, {"option learn"}),
+        ({"moves": ("merge",)}, {"option moves"}),
         ({"init": "pca"}, {"init"}),
         ({"seed": 1}, {"seed"}),
-        ({"num_restarts": 3}, {"settings"}),
-        ({"tolerance": 1e-9}, {"settings"}),
-        ({"method": "em"}, {"method", "options"}),
+        ({"num_restarts": 3}, {"num_restarts"}),
+        ({"tolerance": 1e-9}, {"tolerance"}),
+        ({"method": "em"}, {"method", "option learn"}),
         ({"dtype": "float32"}, {"dtype"}),
         ({"batch_size": 5}, {"batch_size"}),
     ],
@@ -55,7 +55,7 @@ def test_weights_that_differ_in_one_row_are_another_run(monkeypatch, tmp_path):
     one, other = (
         aspects(monkeypatch, tmp_path / "a.ckpt", sample_weight=own) for own in (weight, weight[::-1])
     )
-    assert one["data"] != other["data"]
+    assert one["sample_weight"] != other["sample_weight"]
 
 
 def test_a_limit_may_be_raised(monkeypatch, tmp_path):

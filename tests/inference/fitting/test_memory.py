@@ -35,8 +35,8 @@ TOO_LARGE = {
         1e9 * 8 * 30 * (3 + 9), r"rows in batches \(batch_size\)",
     ),
     "draws of topics": (
-        zoo.LDA(num_topics=2), COUNTS, {"method": "vb", "num_samples": 10**10},
-        1e10 * 8 * 2 * 5, "num_samples",
+        zoo.LDA(num_topics=2), COUNTS, {"method": "vb", "num_samples": 2 * 10**9},
+        2e9 * 8 * 2 * 5, "num_samples",
     ),
     "starts": (
         zoo.Mixture(num_components=50), ROWS, {"method": "em", "num_restarts": 10**7},

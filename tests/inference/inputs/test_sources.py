@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from processes import LIMIT, started
 
 import zoo
 from inference import columns_of, fit, open_rows
@@ -210,16 +211,16 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(tmp_path, monkeypat
 
 
 def test_no_library_is_imported_before_its_object_is_passed(tmp_path):
-    import subprocess
-
     np.save(tmp_path / "x.npy", X)
     code = (
         "import sys, inference.inputs.sources as s; list(s.open_rows('x.npy')); "
         "print([n for n in ('pyarrow', 'zarr', 'dask') if n in sys.modules])"
     )
     run = [sys.executable, "-c", code]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=1800, check=True)
-    assert done.stdout.strip() in ("[]", "['pyarrow']")  # pandas imports pyarrow where it is installed
+    with started(run, cwd=tmp_path) as process:
+        stdout, stderr = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, stderr
+    assert stdout.strip() in ("[]", "['pyarrow']")  # pandas imports pyarrow where it is installed
 
 
 # Reading ahead
@@ -292,8 +293,12 @@ def test_ctrl_c_while_waiting_for_the_disk_is_raised_and_ends_the_thread():
         release.wait(0.2)
         yield 2
 
-    with pytest.raises(KeyboardInterrupt):
-        list(read_ahead(slow))
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(read_ahead(slow))
+    finally:
+        signal.signal(signal.SIGINT, former)
     assert not reading_threads()
 
 

@@ -91,6 +91,7 @@ def test_files_that_are_no_fits_get_one_clear_message(tmp_path, vb_tree):
         inference.save(vb_tree, tmp_path / "no" / "fit.nc")
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # of few draws, and another matter
 def test_arviz_reads_the_tree(few_draws):
     loo = arviz.loo(few_draws, pointwise=True)
     assert np.isfinite(loo.elpd) and loo.n_data_points == 60
