@@ -36,7 +36,7 @@ def digamma(x: Array) -> Array:
     Returns:
         The shape of ``x``.
     """
-    x = jnp.asarray(x)
+    x = _floating(x)
     shift, terms = _sizes(x)
     y = x + (shift - 0.5)
     return jnp.log(y) + _series(1 / (y * y), _coefficients(terms)[0]) - _reciprocals(x, shift)
@@ -51,7 +51,7 @@ def exp_digamma(x: Array) -> Array:
     Returns:
         The shape of ``x``.
     """
-    x = jnp.asarray(x)
+    x = _floating(x)
     shift, terms = _sizes(x)
     y = x + (shift - 0.5)
     scale = y * (1 + _series(1 / (y * y), _coefficients(terms)[2]))
@@ -67,12 +67,18 @@ def gammaln(x: Array) -> Array:
     Returns:
         The shape of ``x``.
     """
-    x = jnp.asarray(x)
+    x = _floating(x)
     shift, terms = _sizes(x)
     y = x + (shift - 0.5)
     tail = y * _series(1 / (y * y), _coefficients(terms)[1])
     product = _polynomial(x * (x + (shift - 1)), _products(shift)[0])
     return y * (jnp.log(y) - 1) + 0.5 * log(2 * pi) + tail - jnp.log(product)
+
+
+def _floating(x: Array) -> Array:
+    """Numbers of the precision in force where whole ones are given, which would count as single."""
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.result_type(float))
 
 
 def _sizes(x: Array) -> tuple[int, int]:

@@ -39,3 +39,11 @@ def test_a_series_cut_short_is_seen():
         short -= gamma_functions._reciprocals(x, 4)
         assert 1e-12 < abs(float(short) - special.digamma(1.5)) < 1e-6
         assert abs(float(digamma(x)) - special.digamma(1.5)) < 1e-14
+
+
+def test_whole_numbers_are_as_exact_as_others():
+    """They were taken for single precision: 1e-9 off."""
+    with jax.enable_x64(True):
+        n = jnp.arange(1, 40)
+        np.testing.assert_allclose(gammaln(n), special.gammaln(np.arange(1, 40)), rtol=1e-14, atol=1e-14)
+        np.testing.assert_allclose(digamma(n), special.digamma(np.arange(1, 40)), rtol=1e-14)

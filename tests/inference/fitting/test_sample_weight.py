@@ -59,7 +59,7 @@ def test_starts_and_many_blocks_are_weighted(monkeypatch):
         ([1.0] * 8 + [np.nan], {}, ValueError, "sample_weight must be at least 0 and finite; row 8 has nan"),
         (np.zeros(9), {}, ValueError, "sample_weight is zero for every row"),
         (np.ones(5), {}, ValueError, r"sample_weight must have shape \(9,\), one for each row; got \(5,\)"),
-        ("heavy", {}, ValueError, "sample_weight='heavy' names a column, and the data have no names"),
+        ("heavy", {}, TypeError, "sample_weight='heavy' names a column, and the data have no names"),
         (
             np.ones(9),
             {"method": "gibbs"},
