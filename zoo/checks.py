@@ -100,9 +100,8 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         sys.modules[name].__file__ for name in _SKIPPED if getattr(sys.modules.get(name), "__file__", None)
     ]
     folders = [here / "zoo", here / "inference", *(Path(file).parent for file in held)]
-    decorators = os.path.splitext(contextlib.__file__)[
-        0
-    ]  # Python 3.12 does not find a name that is all of it
+    # Python 3.12 does not find a prefix that is the whole name
+    decorators = os.path.splitext(contextlib.__file__)[0]
     prefixes = (*(f"{folder}{os.sep}" for folder in folders), decorators)
     warnings.warn(message, category, skip_file_prefixes=prefixes)
 
