@@ -22,7 +22,7 @@ copyright = author  # noqa: A001 - the name that Sphinx asks for
 version = release = __version__
 language = "en"
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "myst_nb", "sphinx_design"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb", "sphinx_design"]
 exclude_patterns = ["_site", "_static", "README.md", "*.ipynb", "**.ipynb_checkpoints"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
 default_role = "code"  # docstrings write `name` for what they name
@@ -73,4 +73,10 @@ def setup(app):
     audit.write(built / "audit.md")
     course.write(HERE, built / "course", Path(outputs) if outputs else None)
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
+    app.connect("autodoc-skip-member", _is_of_scikit_learn)
     return {"parallel_read_safe": True}
+
+
+def _is_of_scikit_learn(app, what, name, obj, skip, options):
+    """Leave out the methods that scikit-learn adds to each estimator, ``set_fit_request`` and the like."""
+    return True if name.startswith("set_") and name.endswith("_request") else None

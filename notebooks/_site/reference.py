@@ -4,7 +4,7 @@ import importlib
 import inspect
 from pathlib import Path
 
-__all__ = ["MODULES", "public_names", "write"]
+__all__ = ["MODULES", "documented", "public_names", "write"]
 
 #: The modules whose ``__all__`` is public, in the order of the menu, and what each is for.
 MODULES = {
@@ -25,8 +25,6 @@ MODULES = {
     "inference.gibbs": "Gibbs samplers as NumPyro kernels",
     "inference.estimators": "scikit-learn estimators",
 }
-#: What scikit-learn adds to each estimator, documented there.
-ROUTING = "set_fit_request, set_score_request, set_predict_request, set_transform_request"
 INDEX = """# Reference
 
 Every public name, by the module from which it is imported.
@@ -52,6 +50,24 @@ def public_names(module):
     return {name: getattr(face, name) for name in face.__all__}
 
 
+def documented(module):
+    """The public names of a module that its page describes: not those that a later module exports as well.
+
+    Args:
+        module: its dotted name.
+
+    Returns:
+        Dict from name to object.
+    """
+    order = list(MODULES)
+    later = [public_names(other) for other in order[order.index(module) + 1 :]]
+    return {
+        name: value
+        for name, value in public_names(module).items()
+        if not any(name in names and names[name] is value for names in later)
+    }
+
+
 def write(folder):
     """Write a page for each module of `MODULES`, and an index.
 
@@ -68,14 +84,9 @@ def write(folder):
 def _page(module, title):
     heading = f"{title} (``{module}``)"
     lines = [heading, "=" * len(heading), "", f".. automodule:: {module}", "   :no-members:", ""]
-    for name, value in public_names(module).items():
+    for name, value in documented(module).items():
         if inspect.isclass(value):
-            lines += [
-                f".. autoclass:: {module}.{name}",
-                "   :members:",
-                f"   :exclude-members: {ROUTING}",
-                "",
-            ]
+            lines += [f".. autoclass:: {module}.{name}", "   :members:", ""]
         elif callable(value):
             lines += [f".. autofunction:: {module}.{name}", ""]
         else:
