@@ -64,6 +64,8 @@ class Algorithm(NamedTuple):
             there is one.
         shrink: ascent only, optional: ``shrink(states, model)``, asked on the host now and then, of all
             restarts (leading axis): smaller states with the same objective to run on with, or None.
+        slot_axes: with ``shrink``, the paths of the leaves that become smaller, as ``jax.tree_util.keystr``
+            gives them, and the axis (that over restarts being 0); a state without the first has no slots.
         numbered_init: ascent only, optional: ``numbered_init(number, key, model, *data) -> state``, the start
             of one of several restarts, which need not all start alike; number 0 starts as ``init`` does.
         settling_steps: ascent only, optional: ``settling_steps(states)``, how many steps of each fresh start
@@ -74,6 +76,7 @@ class Algorithm(NamedTuple):
     step: Callable
     improve: Callable | None = None
     shrink: Callable | None = None
+    slot_axes: tuple[tuple[str, int], ...] = ()
     numbered_init: Callable | None = None
     settling_steps: Callable | None = None
 
@@ -296,10 +299,13 @@ class Sampler(Iterative):
         position: ``position(keep_rows)`` returns a function of (state, model), whose value is kept of a draw.
         resize: ``resize(states, model, full)``, the states of all chains with another number of slots, see
             `inference.driver.chains.sample`.
+        slot_axes: with ``resize``, the paths of the leaves of the states whose size it changes, as
+            ``jax.tree_util.keystr`` gives them, and the axis (that over chains being 0).
     """
 
     position: Callable
     resize: Callable | None = None
+    slot_axes: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -78,8 +78,12 @@ def answered(
 
     Raises:
         TypeError: data in several parts.
-        ValueError: what ``ask`` raises, with the rows that it is of, or no rows.
+        ValueError: what ``ask`` raises, with the rows that it is of, no rows, or a file that holds rows of
+            the data, a saved fit or a checkpoint.
     """
+    data = tuple(as_source(part, texts=model.takes_documents) for part in data)
+    if out is not None:
+        _check_not_read(out, data)
     found = answers(ask, tree, model, data, batch_size)
     if out is None:
         return _joined(list(found))
@@ -87,6 +91,16 @@ def answered(
         for values in found:
             write(frame_of(values))
     return Path(out)
+
+
+def _check_not_read(out: str | os.PathLike, data: tuple) -> None:
+    """Raise ValueError if the answers would take the place of a file that the rows are read from."""
+    for part in data:
+        files = [file for own in part.parts for file in own.files] if is_source(part) else []
+        files += [part.filename] if isinstance(part, np.memmap) and part.filename is not None else []
+        for file in files:
+            if os.path.exists(out) and os.path.exists(file) and os.path.samefile(out, file):
+                raise ValueError(f"cannot write {out}: the data are read from it; choose another name")
 
 
 def answers(

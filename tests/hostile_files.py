@@ -1,11 +1,16 @@
 """Damaged and hostile files, all made here, and a process of bounded memory that reads them.
 
-``python -m tests.hostile_files`` makes a thousand damaged files (cut at every kilobyte, bits flipped, blocks
-zeroed, moved, repeated) and a hundred and fifty hostile ones (loops, links to other files, sizes that no
-machine holds, thousands of groups, deep text), reads each in a child process, and writes
-tests/reference/hostile_files.json: how many were refused by one line, how many were read and are equal to
-what was saved, the longest time (of the processor) and the largest memory. test_hostile_files.py reads a
-handful of them.
+``python -m tests.hostile_files`` makes a thousand damaged fits and checkpoints (cut at every kilobyte, bits
+flipped, blocks zeroed, moved, repeated), damaged tables beside them, and hostile files of every kind (loops,
+links to other files, sizes that no machine holds, thousands of groups, deep text), reads each in a child
+process, and writes tests/reference/hostile_files.json: how many were refused by one line, how many were read
+and are equal to what was saved, how many were read and are not, the longest time (of the processor) and the
+largest memory. test_hostile_files.py reads a handful of them.
+
+What this library writes, a fit or a checkpoint, has a checksum: damaged, it is refused or read as it was
+saved. A table is the user's own file. Workbooks and ``.npz`` archives have checksums too; numbers in netCDF
+and Parquet have none unless their writer asked for it, so that a flipped bit is read as another number: such
+files are counted as ``other``, never as equal.
 
 Every link leads to a file that holds `SECRET`, or to a pipe, at which whoever opens it waits for ever.
 """
@@ -38,14 +43,30 @@ sys.path[:0] = [] if str(ROOT / "tests") in sys.path else [str(ROOT / "tests")]
 from processes import started  # noqa: E402 - which is found there
 from recording import write_record  # noqa: E402
 
-__all__ = ["DAMAGED", "HOSTILE", "KINDS", "Reader", "damaged", "hostile", "intact"]
+__all__ = [
+    "HOSTILE",
+    "KINDS",
+    "OURS",
+    "SHARES",
+    "Reader",
+    "damaged",
+    "fault_of",
+    "hostile",
+    "intact",
+    "traps",
+]
 
-#: Kinds of files: what reads them. Checkpoints are read where a run goes on.
-KINDS = ("fit", "npz", "nc", "xlsx", "parquet")
+#: Kinds of files: what this library writes, and tables. Checkpoints are read where a run goes on.
+OURS = ("fit", "checkpoint")
+KINDS = (*OURS, "npz", "nc", "xlsx", "parquet")
+WITHOUT_SUMS = ("nc", "parquet")  # whose numbers have no checksum unless their writer asked for it
 ENDINGS = {"fit": "nc", "checkpoint": "ckpt"}
 SECRET = 424242.5
 MOST_SECONDS, MOST_BYTES = 10.0, 2**30
-DAMAGED, HOSTILE = 1000, 150
+COMMAND = "python -m tests.hostile_files"
+HOSTILE = 150  # files at least
+#: Damaged files of each kind: a thousand of ours, and tables beside them.
+SHARES = {"fit": 600, "checkpoint": 400, "npz": 150, "nc": 150, "xlsx": 150, "parquet": 150}
 ROWS = np.random.default_rng(0).normal(size=(30, 2))
 RUN = {"method": "em", "max_iterations": 40, "num_restarts": 1, "progress": False}
 
@@ -54,7 +75,7 @@ def intact(kind, folder):
     """A whole file of a kind.
 
     Args:
-        kind: one of `KINDS`, or ``"checkpoint"``.
+        kind: one of `KINDS`.
         folder: where.
 
     Returns:
@@ -398,6 +419,134 @@ def _sum(text):
     return change
 
 
+# Hostile checkpoints
+
+
+def _remade(change, **options):
+    """A maker of a checkpoint: the whole one with its members changed, and checksums that are right."""
+
+    def make(path, whole, traps):
+        with zipfile.ZipFile(io.BytesIO(whole)) as file:
+            members = change({info.filename: file.read(info) for info in file.infolist()})
+        pairs = members.items() if isinstance(members, dict) else members
+        with warnings.catch_warnings(), zipfile.ZipFile(path, "w", **options) as archive:
+            warnings.simplefilter("ignore", UserWarning)  # of a name that is there twice
+            for name, content in pairs:
+                archive.writestr(name, content)
+
+    return make
+
+
+def _with(name, content, **options):
+    """A maker: a member of this content, or of what a function of its present content gives."""
+
+    def change(members):
+        own = f"{name}.npy"
+        return members | {own: content(members.get(own)) if callable(content) else content}
+
+    return _remade(change, **options)
+
+
+def _without(name):
+    return _remade(lambda members: {own: held for own, held in members.items() if own != f"{name}.npy"})
+
+
+def _saved(values):
+    file = io.BytesIO()
+    np.save(file, np.asarray(values), allow_pickle=True)
+    return file.getvalue()
+
+
+def _filled(name, value):
+    """A member whose numbers are all the same, of the shape and type that it has."""
+    return _with(name, lambda held: _saved(np.full_like(np.load(io.BytesIO(held)), value)))
+
+
+def _at_one_place(path, whole, traps):
+    """Members all of which the table of the archive places at the first."""
+    _remade(dict)(path, whole, traps)
+    content = bytearray(path.read_bytes())
+    at = content.find(b"PK\x01\x02")
+    while at >= 0:
+        content[at + 42 : at + 46] = bytes(4)
+        at = content.find(b"PK\x01\x02", at + 4)
+    path.write_bytes(content)
+
+
+def _locked(path, whole, traps):
+    """Members that are said to be encrypted."""
+    content = bytearray(whole)
+    at = content.find(b"PK\x01\x02")
+    while at >= 0:
+        content[at + 8] |= 1
+        at = content.find(b"PK\x01\x02", at + 4)
+    path.write_bytes(content)
+
+
+def _instead(trap):
+    return lambda path, whole, traps: path.symlink_to(traps[trap])
+
+
+def _checkpoints():
+    deflated = {"compression": zipfile.ZIP_DEFLATED}
+    for number in (10**10, 2**60):
+        yield f"a state of {number}", _with("state_0", _npy((number,)))
+        yield f"a trace of {number}", _with("trace_objective", _npy((1, number)))
+    yield (
+        "zeros that unpack to 1 GB",
+        _with("state_0", lambda held: _npy((2**27,), data=_zeros(2**30)), **deflated),
+    )
+    yield (
+        "a fingerprint that unpacks to 1 GB",
+        _with("fingerprint", lambda held: _npy((), "<U268435456", _zeros(2**30)), **deflated),
+    )
+    yield "a state of 64 MB", _with("state_0", lambda held: _npy((2**23,), data=_zeros(2**26)))
+    yield "a fingerprint of 64 MB", _with("fingerprint", lambda held: _saved("x" * 2**24))
+    for text in ("[]", "null", "3", '"x"', "{}", "", '{"model": 3}', '{"model": {"a": 1}}'):
+        yield f"a fingerprint {text}", _with("fingerprint", _saved(text))
+    yield "a deep fingerprint", _with("fingerprint", _saved("[" * 100_000))
+    yield "a fingerprint of deep objects", _with("fingerprint", _saved('{"a":' * 5000 + "1" + "}" * 5000))
+    yield "a fingerprint of numbers", _with("fingerprint", _saved([1.0, 2.0]))
+    yield "a format of text", _with("format", _saved("6"))
+    yield "two formats", _with("format", _saved([6, 6]))
+    yield "a format that is huge", _with("format", _saved(2**63 - 1))
+    for text in ("{", "3", "null", "{}", '["state_0"]'):
+        yield f"infinite as told by {text}", _with("not_finite", _saved(text))
+    yield "infinite as told by deep text", _with("not_finite", _saved("[" * 100_000))
+    for name in ("format", "fingerprint", "not_finite", "state_0", "progress_status", "trace_objective"):
+        yield f"no {name}", _without(name)
+    yield "objects", _with("state_0", _saved(np.array([{"a": 1}], object)))
+    yield "objects that are run", _with("state_0", _npy((3,), "|O", b"cos\nsystem\n(S'true'\ntR."))
+    yield "a header that is run", _with("state_0", _npy((3,), raw="__import__('os').system('true')"))
+    yield "a header of brackets", _with("state_0", _npy((3,), raw="(" * 5000))
+    yield "a header that does not end", _with("state_0", _npy((3,), raw="{'descr': ("))
+    yield "a header of text that does not end", _with("state_0", _npy((3,), raw="{'descr': '''"))
+    yield "a header that is long", _with("state_0", b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{")
+    yield "a header of another version", _with("state_0", b"\x93NUMPY\x09\x00\x10\x00{")
+    yield "text", _with("state_0", _saved("strange"))
+    yield "dates", _with("state_0", _saved(np.zeros((1, 2), "M8[s]")))
+    yield "no axes", _with("state_0", _saved(3.0))
+    yield "thirty axes", _with("state_0", _npy((1,) * 30, data=_zeros(8)))
+    yield "an axis below zero", _with("state_0", _npy((1, -2), data=_zeros(16)))
+    for value in (np.nan, np.inf, 1e308, 0.0):
+        yield f"a state of {value}", _filled("state_0", value)
+        yield f"an objective of {value}", _filled("progress_objective", value)
+    for value in (-1, -(2**31), 10**6, 2**31 - 1):
+        for name in ("iteration", "status", "small_steps", "improvements"):
+            yield f"{name} of {value}", _filled(f"progress_{name}", value)
+    yield (
+        "5000 members",
+        _remade(lambda members: members | {f"trace_x{i}.npy": _saved([[1.0]]) for i in range(5000)}),
+    )
+    yield "a member twice", _remade(lambda members: [*members.items(), *members.items()])
+    yield "a member that climbs", _with("../../state_0", _saved(3.0))
+    yield "members at one place", _at_one_place
+    yield "members that are locked", _locked
+    yield "compressed members", _remade(dict, **deflated)
+    yield "a link to another file", _instead("fit")
+    yield "a link to a pipe", _instead("pipe")
+
+
 # Hostile archives
 
 
@@ -405,7 +554,7 @@ def _npz(*members, **options):
     def make(path, whole, traps):
         with zipfile.ZipFile(path, "w", **options) as archive:
             for name, content in members:
-                archive.writestr(name, content)
+                archive.writestr(name, content() if callable(content) else content)
 
     return make
 
@@ -427,7 +576,7 @@ def _archives():
     yield "an array below zero", _npz(("x.npy", _npy((-1, 3))))
     yield (
         "zeros that unpack to 1 GB",
-        _npz(("x.npy", _npy((2**27,), data=_zeros(2**30))), compresslevel=9, **deflated),
+        _npz(("x.npy", lambda: _npy((2**27,), data=_zeros(2**30))), compresslevel=9, **deflated),
     )
     yield "objects", _npz(("x.npy", _npy((3,), "|O", b"cos\nsystem\n(S'true'\ntR.")))
     yield "a header that is run", _npz(("x.npy", _npy((3,), raw="__import__('os').system('true')")))
@@ -536,7 +685,8 @@ def hostile(kind):
             and "posterior/weights" not in name
             and "circle" not in name
         }
-    return dict({"npz": _archives, "xlsx": _workbooks, "parquet": _parquets}[kind]())
+    makers = {"checkpoint": _checkpoints, "npz": _archives, "xlsx": _workbooks, "parquet": _parquets}
+    return dict(makers[kind]())
 
 
 def traps(folder):
@@ -615,7 +765,7 @@ def _child(whole):
         except BaseException as error:
             outcome, text = "raw", f"{type(error).__name__}: {error}"[:300]
         else:
-            outcome = "secret" if kind != "checkpoint" and _holds_secret(found) else "other"
+            outcome = "secret" if _holds_secret(found) else "other"
             if outcome == "other" and kind in expected and _is_equal(kind, found, expected[kind]):
                 outcome = "equal"
             del found
@@ -699,9 +849,8 @@ def main():
             for kind in kinds:
                 content = whole[kind].read_bytes()
                 path = folder / f"bad.{ENDINGS.get(kind, kind)}"
-                share = {"fit": 0.5, "checkpoint": 0.25}.get(kind, 0.15)
-                made = [("damaged", *own) for own in damaged(content, int(DAMAGED * share), rng)]
-                made += [("hostile", *own) for own in (hostile(kind) if kind != "checkpoint" else {}).items()]
+                made = [("damaged", *own) for own in damaged(content, SHARES[kind], rng)]
+                made += [("hostile", *own) for own in hostile(kind).items()]
                 for group, name, what in made:
                     path.unlink(missing_ok=True)
                     path.write_bytes(what) if group == "damaged" else what(path, content, led)
@@ -717,7 +866,7 @@ def main():
                 print(kind, *tallies.items(), flush=True)
     print(json.dumps(tallies, indent=1))
     if not faults and not sys.argv[1:]:
-        write_record("hostile_files", "python -m tests.hostile_files", "h5py", "xarray", files=tallies)
+        write_record("hostile_files", COMMAND, "h5py", "xarray", files=tallies)
     return bool(faults)
 
 
@@ -733,7 +882,7 @@ def fault_of(group, kind, found):
         Text.
     """
     right = {"refused", "equal"}
-    if group == "hostile" or kind in ("nc", "parquet"):  # formats whose numbers have no sum of their own
+    if group == "hostile" or kind in WITHOUT_SUMS:
         right = right | {"other"}
     if found["outcome"] not in right:
         return found["outcome"]

@@ -41,7 +41,7 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "geweke_mixture": MIXTURES,
     "geweke_paired": CELLS,
     "gibbs_sppca": PROJECTIONS,
-    "hostile_files": ("inference/results", "zoo/datasets"),
+    "hostile_files": ("inference/results", "inference/driver/checkpoint.py", "zoo/datasets"),
     "kills": ("inference/driver", "inference/fitting", "inference/numerics/atomic_files.py"),
     "kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),
     "mixture": MIXTURES,

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import AscentRun
-from inference.driver.checkpoint import Checkpoint
+from inference.driver.checkpoint import Checkpoint, Layout, slots_of
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import (
     CONVERGED,
@@ -73,6 +73,7 @@ def ascend(
     may_drop: bool = False,
     improve: Callable | None = None,
     shrink: Callable | None = None,
+    slot_axes: tuple[tuple[str, int], ...] = (),
     settling_steps: Callable | None = None,
     start_data: tuple | None = None,
     place: Callable = lambda tree: tree,
@@ -102,6 +103,7 @@ def ascend(
         improve: of an `Algorithm`: asked for a better state whenever a restart has settled; the restart has
             converged when there is none.
         shrink: of an `Algorithm`: asked every few steps.
+        slot_axes: of an `Algorithm`.
         settling_steps: of an `Algorithm`: asked of fresh starts.
         start_data: what the starts are given instead of ``data`` (which may lie on several devices); None:
             starts are made where the data are.
@@ -115,10 +117,15 @@ def ascend(
     if start_data is None:  # starts are made where the data are
         keys, variables, model = place((keys, variables, model))
     begin = partial(_start_on_host if on_host else start_each, start)
-    layout = layout_of_ascent(num_restarts, max_iterations)._replace(resizes=shrink is not None)
+    plain = layout_of_ascent(num_restarts, max_iterations)
+
+    def layout(template: Any) -> Layout:
+        slots, most = slots_of(template, slot_axes)
+        return plain._replace(slot_axes=slots, most_slots=most)
+
     state, saved = resume(
         *(checkpoint, begin, keys, variables, model, begun_with),
-        layout=lambda template: layout,
+        layout=layout,
         traced=not on_host,
     )
     progress, history, _ = restored(saved, num_restarts)

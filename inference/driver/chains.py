@@ -27,7 +27,7 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from inference.algorithm import ChainsRun
-from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout
+from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout, slots_of
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
@@ -56,6 +56,7 @@ def sample(
     checkpoint: Checkpoint,
     open_bar: Callable,
     resize: Callable | None = None,
+    slot_axes: tuple[tuple[str, int], ...] = (),
     max_looks: int = 1,
     max_seconds: float | None = None,
     look: Callable | None = None,
@@ -82,6 +83,7 @@ def sample(
         resize: ``resize(states, model, full)``, for a sampler whose state has slots: the states of all chains
             with more of them when a sweep has said ``info.full`` (it is then made again from where it began),
             or with no more than they need, at the end of warm-up.
+        slot_axes: with ``resize``, the paths of the leaves of the states that have slots, and the axis.
         max_looks: with ``look``, the most times that ``num_samples`` draws are made.
         max_seconds: with ``look``, the seconds after which the next look is the last.
         look: ``look(draws, trace, num_sweeps) -> (passed, largest R-hat)`` of the draws so far, after every
@@ -96,7 +98,7 @@ def sample(
     states, stored = resume(
         *(checkpoint, partial(start_each, start), keys, variables, model, data),
         layout=partial(
-            _layout, _over_chains(position, model), num_chains, num_warmup, thinning, most, resize is not None
+            _layout, _over_chains(position, model), num_chains, num_warmup, thinning, most, slot_axes, data
         ),
     )
     num_samples = block * max_looks
@@ -222,7 +224,8 @@ def _layout(
     num_warmup: int,
     thinning: int,
     most: int | None,
-    resizes: bool,
+    slot_axes: tuple[tuple[str, int], ...],
+    data: tuple,
     template: Any,
 ) -> Layout:
     """The arrays of a checkpoint beside the states; ``most`` sweeps, None until the chains agree."""
@@ -246,7 +249,10 @@ def _layout(
                 return f"{name} is of {values.shape[1]} sweeps or draws, and there were {of_sweeps}"
         return "it lacks trace_objective" if done and "trace_objective" not in stored else ""
 
-    return Layout(arrays, contradiction, resizes)
+    # twice as many as were full: of one row each, and one that is kept free
+    slots, num_slots = slots_of(template, slot_axes)
+    most_slots = max(num_slots, 4 * (data[0].shape[0] + 1)) if slots else 0
+    return Layout(arrays, contradiction, slots, most_slots)
 
 
 def _believed(looks: list) -> bool:

@@ -14,11 +14,13 @@ import io
 import json
 import os
 import time
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 import jax
@@ -31,7 +33,7 @@ from inference.numerics.devices import of_first_process
 from zoo.checks import warn
 from zoo.model import Assumptions
 
-__all__ = ["AtMost", "Checkpoint", "Kept", "Layout", "fingerprint"]
+__all__ = ["AtMost", "Checkpoint", "Kept", "Layout", "fingerprint", "slots_of"]
 
 SECONDS_BETWEEN_SAVES = 5.0
 # 5 had one aspect for all settings and distributions in an order that changed from process to process, 4
@@ -41,6 +43,7 @@ FORMAT = 6
 HEADER = ("format", "fingerprint", "not_finite")
 HEADER_BYTES = 2**24  # that the fingerprint may take
 SHORT = 100  # letters of a value that a fingerprint shows as it is
+MOST_TOLD = 5  # aspects in which two runs differ
 
 
 class AtMost(NamedTuple):
@@ -72,13 +75,16 @@ class Layout(NamedTuple):
         arrays: by name; a name that ends in a star stands for any number of arrays, none of them needed.
         contradiction: ``contradiction(arrays)``, what does not go together in them, in a clause; empty where
             all is well.
-        resizes: whether the state may have grown or shrunk: some of the axes that have one size in a fresh
-            state, the leading one excepted, then have another one.
+        slot_axes: of a state with slots, whose number changes as the run goes on: the path of a leaf, as
+            ``jax.tree_util.keystr`` gives it, to its axis over slots. All of these have one size; every
+            other axis has that of a fresh state.
+        most_slots: the largest size of these axes.
     """
 
     arrays: Mapping[str, Kept]
     contradiction: Callable[[Mapping[str, np.ndarray]], str]
-    resizes: bool = False
+    slot_axes: Mapping[str, int] = MappingProxyType({})
+    most_slots: int = 0
 
 
 def fingerprint(model: Any, **arguments: Any) -> dict[str, str]:
@@ -185,7 +191,9 @@ class Checkpoint:
         pairs = {name: (saved.get(name), self.aspects.get(name)) for name in names}
         differs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if differs:
-            details = "; ".join(f"{n}: {_short(a)} there, {_short(b)} now" for n, (a, b) in differs.items())
+            shown = list(differs.items())[:MOST_TOLD]
+            details = "; ".join(f"{n[:60]}: {_short(a)} there, {_short(b)} now" for n, (a, b) in shown)
+            details += f"; and {len(differs) - MOST_TOLD} more" if len(differs) > MOST_TOLD else ""
             raise _OtherRun(
                 f"the checkpoint {self.path} belongs to another run; what differs: {details}. Repeat the "
                 "call that wrote it, or name another file"
@@ -253,7 +261,7 @@ class _OtherRun(ValueError):
 # what zipfile, zlib, NumPy's reader of headers and json raise at bytes that are none of theirs
 _FAULTS = (
     ValueError, OSError, EOFError, LookupError, TypeError, SyntaxError, OverflowError, RuntimeError,
-    MemoryError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error,
+    MemoryError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, tokenize.TokenError,
 )  # fmt: skip
 
 
@@ -280,7 +288,7 @@ def _read(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """The state and the arrays beside it, each read within the size that the run gives it."""
     expected = {f"state_{n}": (label, leaf) for n, (label, leaf) in enumerate(_in_order(template))}
-    arrays, contradiction, resizes = layout
+    arrays, contradiction, slot_axes, most_slots = layout
     starred = tuple(name[:-1] for name in arrays if name.endswith("*"))
     needed = {*HEADER, *expected, *(name for name in arrays if not name.endswith("*"))}
     if missing := sorted(needed - members.keys()):
@@ -289,18 +297,19 @@ def _read(
     if others:
         raise _Damaged(f"it has {others[0][:60]!r}, which a run of this kind does not keep")
     told = json.loads(str(_array(file, members["not_finite"], Kept((), "U"), HEADER_BYTES)))
-    values, changes = [], set()
+    values, num_slots = [], None
     for name, (label, leaf) in expected.items():
         must, what = _stored_shape(leaf), f"the state{label}"
-        sizes = must.shape
-        if resizes:
-            sizes = (*sizes[:1], *(AtMost(None) for _ in sizes[1:]))
-        array = _array(file, members[name], Kept(sizes, must.dtype.kind), what=what)
+        sizes = list(must.shape)
+        if (axis := slot_axes.get(label)) is not None:
+            sizes[axis] = AtMost(most_slots)
+        array = _array(file, members[name], Kept(tuple(sizes), must.dtype.kind), what=what)
         if array.dtype != must.dtype:
             raise _Damaged(f"{what} holds {array.dtype} and must hold {must.dtype}")
-        changes |= {pair for pair in zip(must.shape, array.shape, strict=True) if pair[0] != pair[1]}
-        if len(changes) > 1 or any(size == 0 for _, size in changes):
-            raise _Damaged(f"{what} has the shape {array.shape}, which does not go with {must.shape}")
+        if axis is not None:
+            num_slots = num_slots or array.shape[axis]
+            if not array.shape[axis] or array.shape[axis] != num_slots:
+                raise _Damaged(f"{what} has {array.shape[axis]} slots, which does not go with the others")
         values.append(_checked_finite(array, name, told, what))
     restored = [_from_file(array, leaf) for array, (_, leaf) in zip(values, expected.values(), strict=True)]
     stored = {}
@@ -367,6 +376,24 @@ def _checked_finite(array: np.ndarray, name: str, told: list, what: str) -> np.n
 
 
 # The leaves of a state
+
+
+def slots_of(state: Any, slot_axes: Sequence[tuple[str, int]]) -> tuple[dict[str, int], int]:
+    """The axes over slots that a state has, and their size.
+
+    Args:
+        state: of an algorithm, or its shapes.
+        slot_axes: as an `Algorithm` or a `Sampler` has them; a state without the first of the leaves has no
+            slots.
+
+    Returns:
+        Path to axis of its leaves, as `Layout` has them, and the size; nothing and 0 where it has none.
+    """
+    shapes = {label: leaf.shape for label, leaf in _in_order(state)}
+    if not slot_axes or slot_axes[0][0] not in shapes:
+        return {}, 0
+    (first, axis), *_ = slot_axes
+    return {label: own for label, own in slot_axes if label in shapes}, shapes[first][axis]
 
 
 def _in_order(state: Any, label: str = "") -> Iterator[tuple[str, Any]]:

@@ -189,9 +189,11 @@ def _contradiction(max_iterations: int, arrays: Mapping[str, np.ndarray]) -> str
     iteration, status = arrays["progress_iteration"], arrays["progress_status"]
     if iteration.max() > max_iterations:
         return f"a restart has taken {iteration.max()} steps of at most {max_iterations}"
-    if status.min() < DROPPED or status.max() > FELL:
+    if iteration.min() < 0:  # steps that are not judged come before the first save
+        return f"a restart has taken {iteration.min()} steps"
+    if status.min() < DROPPED or status.max() > FELL or (status == DROPPED).all():
         return "the status of a restart is none"
-    steps = max(int(iteration.max()), 0)
+    steps = int(iteration.max())
     trace = beginning_with("trace_", arrays)
     if steps and "objective" not in trace:
         return "it lacks trace_objective"

@@ -27,6 +27,7 @@ from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
 from inference.driver.host import start_each
+from inference.driver.progress import Progress
 from inference.fitting.agreement import combined
 from inference.fitting.memory import check_memory
 from inference.fitting.verdict import five_small_gains
@@ -111,7 +112,7 @@ class _WholePlan:
     request: FitRequest
     algorithm: Algorithm
     start: Callable
-    given: Mapping[str, Any]
+    is_numbered: bool
     model: Model
     data: tuple
 
@@ -127,17 +128,25 @@ class _WholePlan:
         if hasattr(request.settings, "num_warmup"):
             options["num_warmup"] = request.settings.num_warmup
         algorithm = method.build(request.strategy, **options)
-        start, given = start_of(method, algorithm, request.variables, options), request.variables or {}
+        start = start_of(method, algorithm, request.variables, options)
         several = getattr(request.settings, "num_restarts", 1) > 1
-        if several and request.variables is None and algorithm.numbered_init is not None:
+        is_numbered = several and request.variables is None and algorithm.numbered_init is not None
+        if is_numbered:
             start = _numbered(algorithm.numbered_init)
-            given = {"number": np.arange(request.settings.num_restarts)}
-        return cls(request, algorithm, start, given, in_current_precision(request.model), data)
+        return cls(request, algorithm, start, is_numbered, in_current_precision(request.model), data)
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What the starts are given, leaves with a leading axis over restarts or chains."""
+        if self.is_numbered:
+            return {"number": np.arange(self.request.settings.num_restarts)}
+        return self.request.variables or {}
 
     def _states(self, starts: int) -> Any:
         """The shapes of the states of so many restarts or chains."""
         keys = jax.eval_shape(partial(jax.random.split, num=starts), self.request.key)
-        return jax.eval_shape(partial(start_each, self.start), keys, self.given, self.model, self.data)
+        given = {"number": jax.ShapeDtypeStruct((starts,), int)} if self.is_numbered else self.given
+        return jax.eval_shape(partial(start_each, self.start), keys, given, self.model, self.data)
 
     def _fitted(self, run: Any, outcome: Outcome) -> Fitted:
         # each of several processes holds but some of the rows
@@ -183,6 +192,7 @@ class SamplerPlan(_WholePlan):
             self.data,
             keys=keys,
             resize=method.resize,
+            slot_axes=method.slot_axes,
             variables=self.given,
             **loop_arguments(request),
             **settings.of_the_loop,
@@ -252,6 +262,7 @@ class AscentPlan(_WholePlan):
             **loop_arguments(request),
             improve=self.algorithm.improve,
             shrink=self.algorithm.shrink,
+            slot_axes=self.algorithm.slot_axes,
             settling_steps=self.algorithm.settling_steps,
             on_host=is_ascent and method.runs_on_host(self.data),
             **placed,
@@ -267,7 +278,9 @@ class AscentPlan(_WholePlan):
 
     def _sizes(self, num_samples: int) -> dict[str, Any]:
         """The shapes of the restarts' states, and of the draws of parameters that no row has of its own."""
-        model, num_restarts, sizes = self.request.model, self.request.settings.num_restarts, {}
+        model, num_restarts = self.request.model, self.request.settings.num_restarts
+        progress = jax.ShapeDtypeStruct((num_restarts, 1 + len(Progress._fields)), float)  # and a key
+        sizes = {f"the progress of {num_restarts} restarts": progress}
         if not (isinstance(self.request.method, Ascent) and self.request.method.runs_on_host(self.data)):
             sizes[f"the states of {num_restarts} restarts"] = self._states(num_restarts)
         if num_samples:

@@ -501,10 +501,12 @@ def _needed(module: str, ending: str) -> Any:
 
 def _open_parquet(files: Sequence[Path]) -> Source:
     dataset = _needed("pyarrow.dataset", ".parquet")
+    verified = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)  # where there are any
+    parquet = dataset.ParquetFileFormat(default_fragment_scan_options=verified)
     parts = []
     for file in files:
         try:
-            held = dataset.dataset(str(file), format="parquet", partitioning="hive")
+            held = dataset.dataset(str(file), format=parquet, partitioning="hive")
             num_rows = held.count_rows()
         except (OSError, ValueError) as error:  # what pyarrow raises of a damaged file
             raise ValueError(f"{file} cannot be read as a .parquet file: {error}") from None
@@ -527,7 +529,13 @@ def _read_dataset(held: Any, columns: Sequence[str] | None, rows: int | None) ->
         fragment_readahead=1,
         use_threads=False,
     )
-    yield from map(_frame_of, batches)
+    try:
+        for batch in batches:
+            yield _frame_of(batch)
+    except (OSError, ValueError) as error:  # what pyarrow raises of a damaged page
+        files, words = getattr(held, "files", ()), " ".join(str(error).split())[:200]
+        which = files[0] if len(files) == 1 else "the dataset of Arrow"
+        raise ValueError(f"{which} cannot be read: {words}; copy it again") from None
 
 
 def _frame_of(batch: Any) -> pd.DataFrame:

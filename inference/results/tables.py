@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from inference.numerics.atomic_files import check_writable, replacing
+from inference.numerics.atomic_files import check_replaceable, replacing
 from zoo.datasets.files import require
 
 __all__ = ["WRITTEN", "check_table_file", "table_file"]
@@ -31,14 +31,14 @@ def check_table_file(path: str | Path) -> Path:
 
     Raises:
         ModuleNotFoundError: an extra is needed; the message names it.
-        ValueError: another ending, or a place where nothing can be written.
+        ValueError: another ending, a place where nothing can be written, or a saved fit or a checkpoint.
     """
     path = Path(path)
     if path.suffix.lower() not in WRITTEN:
         raise ValueError(f"{path} must end in one of {', '.join(WRITTEN)}, which are written in batches")
     if path.suffix.lower() == ".parquet":
         require(".parquet")
-    check_writable(path)
+    check_replaceable(path)
     return path
 
 

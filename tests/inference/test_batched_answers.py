@@ -7,7 +7,7 @@ import scipy.sparse
 from text_cases import random_corpus
 
 import zoo
-from inference import fit, log_density, open_rows, predict, transform
+from inference import fit, load, log_density, open_rows, predict, save, transform
 from inference.diagnostics import heldout
 
 X = np.random.default_rng(0).normal(size=(230, 3)) + 5 * np.random.default_rng(1).integers(0, 2, (230, 1))
@@ -172,3 +172,32 @@ def test_text_columns_and_files_of_counts(tmp_path):
         fit(model, open_rows(tmp_path / "t.csv", columns=["text"]), **call)
     with pytest.raises(TypeError, match="holds texts, which go with models of documents"):
         fit(zoo.Mixture(), open_rows(tmp_path / "t.csv", columns=["text"]).as_texts(), **call)
+
+
+def test_answers_never_take_the_place_of_their_rows(tree, tmp_path, monkeypatch):
+    """Nor of a saved fit: by another name, a hard link, a pattern or a memory map of the file too."""
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(X, columns=list("abc")).to_csv("rows.csv", index=False)
+    np.save("rows.npy", X)
+    (tmp_path / "same.csv").hardlink_to("rows.csv")
+    held = {name: (tmp_path / name).read_bytes() for name in ("rows.csv", "rows.npy")}
+    rows = np.load("rows.npy", mmap_mode="r")
+    for function in (transform, predict, log_density):
+        for data, out in (
+            ("rows.csv", "rows.csv"),
+            (tmp_path / "rows.csv", "./rows.csv"),
+            ("rows.csv", tmp_path / "same.csv"),
+            (["rows.csv"], "rows.csv"),
+            (open_rows("rows.csv"), "rows.csv"),
+            ("rows.npy", "rows.npy"),
+            (rows, "rows.npy"),
+            (rows[:100], "rows.npy"),
+        ):
+            with pytest.raises(ValueError, match="cannot write .*: the data are read from it; choose"):
+                function(tree, data, out=out, batch_size=64)
+    save(tree, "fit.csv")
+    with pytest.raises(ValueError, match="cannot write fit.csv: a saved fit"):
+        transform(tree, "rows.csv", out="fit.csv")
+    assert held == {name: (tmp_path / name).read_bytes() for name in held}
+    assert load("fit.csv").attrs["model"] == "mixture"
+    assert transform(tree, rows, out="other.npy").is_file()

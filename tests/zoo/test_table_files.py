@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from inference import open_rows
 from zoo.datasets import read_table, read_tables
 
 NAN = np.nan
@@ -193,3 +194,27 @@ def test_a_wide_table_is_read_in_reasonable_passes(tmp_path):
     finally:
         sys.setprofile(None)
     assert table.shape == (3, 10_000) and calls < 2_000_000
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_checksums_of_parquet_are_verified_where_there_are_any(in_batches, tmp_path):
+    """Without them a flipped bit is read as another number, which the documentation says."""
+    table = pd.DataFrame({"a": np.arange(1000.0), "b": np.arange(1000.0)[::-1]})
+    path = tmp_path / "t.parquet"
+
+    def read():
+        if not in_batches:
+            return read_table(path)["a"].to_numpy()
+        return np.concatenate([chunk["a"].to_numpy() for chunk in open_rows(path)])
+
+    for has_sums in (True, False):
+        table.to_parquet(path, write_page_checksum=has_sums, compression="none", use_dictionary=False)
+        np.testing.assert_array_equal(read(), table["a"])
+        content = bytearray(path.read_bytes())
+        content[content.index(np.arange(500.0, 504.0).tobytes())] ^= 1
+        path.write_bytes(content)
+        if has_sums:
+            with pytest.raises(ValueError, match=r"t\.parquet cannot be read.*(?i:crc|checksum)"):
+                read()
+        else:
+            assert np.count_nonzero(read() != table["a"].to_numpy()) == 1

@@ -9,7 +9,9 @@ import argparse
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from zoo.cli.early import (
     check_standardize,
 )
 from zoo.cli.elsewhere import files_read, is_read_in_batches, line_of, name_of, opened
-from zoo.cli.paths import check_checkpoint, files_of, target
+from zoo.cli.paths import check_checkpoint, files_of, free_name, target
 from zoo.cli.predicting import predict
 from zoo.cli.printing import collected_warnings, one_line, print_columns, print_notes, print_warnings, shape
 from zoo.cli.selection import terms_of
@@ -68,7 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("zoo: interrupted before there was anything to keep", file=sys.stderr)
+        kept = getattr(options, "checkpoint", None)
+        is_there = kept is not None and Path(kept).is_file()
+        words = (
+            f"; the same command goes on from {kept}" if is_there else " before there was anything to keep"
+        )
+        print(f"zoo: interrupted{words}", file=sys.stderr)
         return _INTERRUPTED
     except _ERRORS as error:
         if options.traceback:
@@ -189,8 +196,7 @@ def fit(options: argparse.Namespace) -> int:
             **method_options,
         )
         tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
-        place = out.settled()
-        inference.save(tree, place)
+        place, trouble = _saved(tree, out.settled())
         tree.encoding["source"] = str(place)  # the page names its file
         answers, table = profile_text(tree), summary_text(tree, most=_MOST_OF_A_VARIABLE)
     attributes = tree.attrs
@@ -216,7 +222,34 @@ def fit(options: argparse.Namespace) -> int:
             written_page = write_report(tree, page.settled())
         print_warnings(notes)
         print(f"report in {written_page}")
+    if trouble:
+        print(f"zoo: error: {trouble}", file=sys.stderr)
+        return 2
     return _INTERRUPTED if interrupted else 0
+
+
+def _saved(tree: Any, place: Path) -> tuple[Path, str]:
+    """Save a fit, elsewhere if its place cannot be written any more, for it may have taken days.
+
+    Returns:
+        Where it was saved, and what went wrong at its place; empty if nothing did.
+
+    Raises:
+        OSError: it could not be saved anywhere.
+    """
+    from inference import save
+
+    try:
+        save(tree, place)
+        return place, ""
+    except (OSError, ValueError) as error:  # the disk is full, the folder was removed or is read-only now
+        reason = one_line(error)
+    for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path.home()):
+        elsewhere = free_name(folder / place.name)
+        with suppress(OSError, ValueError):
+            save(tree, elsewhere)
+            return elsewhere, f"{reason}: the fit was saved to {elsewhere} instead"
+    raise OSError(f"{reason}: nor could the fit be saved in the folders for temporary files and of the user")
 
 
 def _with_weight(options: argparse.Namespace) -> str | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from zoo.datasets import catalogue, shipped_folder
 
-__all__ = ["Target", "check_checkpoint", "files_of", "target"]
+__all__ = ["Target", "check_checkpoint", "files_of", "free_name", "target"]
 
 _CHECKPOINT = b"PK\x03\x04"
 
@@ -42,7 +42,7 @@ class Target(NamedTuple):
         found = _identity(self.path)
         if found is None or (self.may_replace and found == self.seen):
             return self.path
-        return _free(self.path)
+        return free_name(self.path)
 
 
 def target(
@@ -75,12 +75,13 @@ def target(
         OSError: nothing can be written there.
     """
     if given is None:
-        path = _free(Path(default))
+        path = free_name(Path(default))
         _check_folder(path)
         return Target(path, may_replace=False)
     if not given.strip():
         raise ValueError(f"{option} needs the name of a file, such as {option} {default}")
     path = Path(given)
+    _check_name(given)
     if path.is_dir():
         raise IsADirectoryError(
             f"cannot write {given}: it is a folder; name a file in it, such as {path / Path(default).name}"
@@ -91,7 +92,7 @@ def target(
         if _same_file(path, Path(held)):
             raise ValueError(
                 f"cannot write {given}: this command reads it; choose another name, such as "
-                f"{_free(path.with_stem(path.stem + '-result'))}"
+                f"{free_name(path.with_stem(path.stem + '-result'))}"
             )
     if os.path.lexists(path):
         if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -99,7 +100,8 @@ def target(
             raise FileExistsError(f"cannot write {given}: it is {kind}; choose the name of a file")
         if not force:
             raise FileExistsError(
-                f"{given} exists: add --force to replace it, or choose another name, such as {_free(path)}"
+                f"{given} exists: add --force to replace it, or choose another name, such as "
+                f"{free_name(path)}"
             )
         if endings:
             from inference.numerics.atomic_files import check_replaceable
@@ -107,6 +109,17 @@ def target(
             check_replaceable(path)
     _check_folder(path)
     return Target(path, force, _identity(path))
+
+
+def _check_name(given: str) -> None:
+    """Raise ValueError for a name that no file has: too long for the file system, or not told to it."""
+    try:
+        os.lstat(given)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"cannot write {given}: {reason}; choose another name") from None
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
@@ -118,8 +131,15 @@ def _identity(path: Path) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _free(path: Path) -> Path:
-    """The path itself or, where there is a file, the first of NAME-2, NAME-3, ... where there is none."""
+def free_name(path: Path) -> Path:
+    """A path where there is nothing.
+
+    Args:
+        path: the one that is wanted.
+
+    Returns:
+        The path itself or, where there is a file, the first of NAME-2, NAME-3, ... where there is none.
+    """
     number, free = 1, path
     while os.path.lexists(free):
         number += 1
@@ -138,6 +158,8 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def _check_folder(path: Path) -> None:
     """Raise OSError unless a file can be written beside the path, before the run."""
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NotADirectoryError(f"cannot write {path}: {path.parent} is a file, not a folder")
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"cannot write {path}: there is no folder {path.parent}; make it with mkdir -p {path.parent}"
@@ -183,6 +205,7 @@ def check_checkpoint(given: str | None, others: Iterable[str | Path]) -> None:
     if not given.strip():
         raise ValueError("--checkpoint needs the name of a file, such as --checkpoint run.ckpt")
     path = Path(given)
+    _check_name(given)
     if path.is_dir():
         raise IsADirectoryError(f"cannot write {given}: it is a folder; name a file in it")
     for other in others:

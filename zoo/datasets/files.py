@@ -4,6 +4,10 @@ What a file does not say is told from its cells, and every decision that another
 otherwise is noted in ``table.attrs["read_as"]``. What cannot be told is refused, with what to write instead:
 a number read wrongly is worse than an error.
 
+Whether a file was damaged on its way is known where its format has checksums: ``.xlsx`` and ``.npz`` always,
+``.parquet`` and ``.nc`` if their writer was asked for them. A damaged file of text, and one of these two
+without checksums, may be read with another number in it.
+
 A text file is read in this order: encoding (a byte order mark, UTF-8, else Windows-1252), separator (that by
 which all lines have as many fields and most of these are numbers), header (a first row that is not a row of
 data), row labels (an unnamed first column), decimal mark (by columns).
@@ -96,6 +100,12 @@ def read_table(
 def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
     """Read the tables of a file by name; a single one has the empty name.
 
+    A file that cannot be read is refused. One that was damaged and can still be read is noticed by its
+    checksums, which ``.xlsx`` and ``.npz`` always have, ``.parquet`` only if it was written with
+    ``write_page_checksum=True`` (pyarrow) and ``.nc`` with ``fletcher32`` or compression. Without them, and in
+    files of text, a changed digit is read as it stands: compare a copy with its original by a checksum of
+    your own (``sha256sum``).
+
     Args:
         path: as for `read_table`.
         **how: the other arguments of `read_table`; those of text files are refused of others.
@@ -127,7 +137,7 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
         elif ending == ".parquet":
             require(ending)
             check_parquet(path)
-            tables = {"": pd.read_parquet(path)}
+            tables = {"": pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)}
         else:
             tables = _read_archive(path) if ending == ".npz" else _read_netcdf(path)
     except _Refusal as refusal:

@@ -385,6 +385,7 @@ METHOD = Sampler(
     position=lambda keep_rows: position,
     check=check,
     resize=resize,
+    slot_axes=((".counts", 1),),
 )
 
 

@@ -42,6 +42,7 @@ from inference.methods.documents.dirichlet_factors import (
 from inference.methods.pcp import mean_field as pcp_mean_field
 from inference.methods.pcp.vb_batches import in_batches
 from inference.methods.pcp.vb_posterior import (
+    SLOT_AXES,
     PCPVBInfo,
     PCPVBState,
     centre_log_probs,
@@ -171,6 +172,7 @@ def build(
         begin,
         once,
         shrink=shrink if prune else None,
+        slot_axes=SLOT_AXES if prune else (),
         settling_steps=settling_steps,
         numbered_init=several,
     )

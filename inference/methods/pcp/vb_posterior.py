@@ -52,6 +52,7 @@ __all__ = [
     "learnt_factors",
     "log_density",
     "log_weight_terms",
+    "SLOT_AXES",
     "shrink",
     "transform",
 ]
@@ -254,6 +255,10 @@ def prune(state: PCPVBState, sizes: Array, least: float = NO_MASS) -> PCPVBState
         least: documents.
     """
     return _chosen(state, np.flatnonzero(np.asarray(sizes) >= least))
+
+
+#: What `shrink` makes smaller, and the axis over clusters, that over restarts being 0.
+SLOT_AXES = ((".weights.concentration", 1), (".clusters", 1), (".responsibilities", 2))
 
 
 def shrink(states: PCPVBState, model: PCP) -> PCPVBState | None:

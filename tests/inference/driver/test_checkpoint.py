@@ -35,10 +35,12 @@ from inference import fit
 from inference.algorithm import FitRequest
 from inference.driver import checkpoint as module
 from inference.driver import host
-from inference.driver.checkpoint import FORMAT, Checkpoint, Layout, fingerprint
+from inference.driver.checkpoint import FORMAT, Checkpoint, Layout, _in_order, fingerprint, slots_of
 from inference.driver.progress import History, layout_of_ascent, new_progress, stored
 from inference.fitting.arguments import read_call
 from inference.fitting.in_memory import LIMITS, aspects_of
+from inference.methods.mixture import collapsed_gibbs
+from inference.methods.pcp.vb_posterior import SLOT_AXES, PCPVBState, shrink
 from inference.numerics import atomic_files
 from inference.numerics.atomic_files import held_alone
 from zoo.model import Assumptions
@@ -378,6 +380,13 @@ def _declaring(name, shape, content=b"", descr="<f8"):
     return change
 
 
+def _headed(text):
+    """A state whose header is this text: NumPy gives it to a tokenizer, which has errors of its own."""
+    header = text.encode().ljust(117) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(32)
+    return lambda path: _with_members(path, (_members(path) | {"state_0.npy": content}).items())
+
+
 def _setting(name, value):
     return lambda path: _changed(path, lambda arrays: arrays.update({name: np.asarray(value)}))
 
@@ -442,6 +451,10 @@ HOSTILE = {
     "a trace cut short": (_setting("trace_objective", [[0.0, 0]] * 2), "is of 2 steps and 3 were taken"),
     "no trace": (_without("trace_objective"), "it lacks trace_objective"),
     "too many steps": (_setting("progress_iteration", [3, 11]), "has taken 11 steps of at most 10"),
+    "steps below zero": (_setting("progress_iteration", [3, -(2**31)]), "has taken -2147483648 steps"),
+    "every restart left behind": (_setting("progress_status", [-1, -1]), "the status of a restart is none"),
+    "a header that does not end": (_headed("{'descr': ("), "multi-line statement"),
+    "a header of text that does not end": (_headed("{'descr': \'\'\'"), "multi-line string"),
     "a long trace": (_setting("trace_objective", np.zeros((2, 11))), r"must have \(2, at most 10\)"),
     "an unknown status": (_setting("progress_status", [0, 17]), "the status of a restart is none"),
     "a declared terabyte": (_declaring("trace_x", (2, 10**11)), "at most 10"),
@@ -473,6 +486,14 @@ def test_a_hostile_file_is_one_error_that_names_file_and_remedy(fault, tmp_path)
     assert peak < 20e6
 
 
+def test_a_file_that_shares_nothing_with_the_run_is_a_short_message(tmp_path):
+    path, aspects = tmp_path / "run", {f"option {'x' * 90} {i}": "1" for i in range(50)}
+    Checkpoint(path, {}).save(np.ones(2, np.float32), {})
+    with pytest.raises(ValueError, match="what differs: .*; and 45 more. Repeat the call") as caught:
+        Checkpoint(path, aspects).load(lambda: None, lambda template: None)
+    assert len(str(caught.value)) < 800
+
+
 @pytest.mark.parametrize("format", [None, 1, FORMAT - 1, FORMAT + 1])
 def test_a_file_of_another_format_says_so(format, tmp_path):
     path = _file(tmp_path / "run")
@@ -496,9 +517,13 @@ def test_a_state_that_may_be_infinite_is_resumed(tmp_path):
     ("sizes", "words"),
     [
         ([(2, 7), (2, 8), (2, 9, 8)], ""),
-        ([(2, 7), (2, 3), (2, 9, 4)], ""),  # an axis that has the same size by chance
+        ([(2, 7), (2, 3), (2, 9, 3)], ""),
+        ([(2, 7), (2, 3), (2, 9, 4)], "does not go with"),
         ([(2, 7), (2, 3), (2, 9, 5)], "does not go with"),
-        ([(2, 6), (2, 3), (2, 9, 3)], "does not go with"),
+        ([(2, 6), (2, 3), (2, 9, 3)], "must have"),
+        ([(2, 8), (2, 8), (2, 9, 8)], "must have"),
+        ([(2, 7), (2, 8), (2, 8, 8)], "must have"),
+        ([(2, 7), (2, 9), (2, 9, 9)], "at most 8"),
         ([(3, 7), (3, 3), (3, 9, 3)], "must have"),
         ([(2, 7), (2, 0), (2, 9, 0)], "does not go with"),
         ([(2, 7), (2, 8, 1), (2, 9, 8)], "must have"),
@@ -506,7 +531,11 @@ def test_a_state_that_may_be_infinite_is_resumed(tmp_path):
 )
 def test_a_state_with_slots_may_have_grown_or_shrunk_in_one_size(sizes, words, tmp_path):
     shapes = jax.eval_shape(lambda: [jnp.ones(shape) for shape in [(2, 7), (2, 4), (2, 9, 4)]])
-    path, layout = tmp_path / "run", Layout({}, lambda arrays: "", resizes=True)
+    slots, most = slots_of(shapes, (("[1]", 1), ("[2]", 2), ("[9]", 1)))
+    assert (
+        slots == {"[1]": 1, "[2]": 2} and most == 4 and slots_of(shapes, (("[9]", 1), ("[1]", 1))) == ({}, 0)
+    )
+    path, layout = tmp_path / "run", Layout({}, lambda arrays: "", slots, 8)
     Checkpoint(path, {}).save([np.ones(shape, np.float32) for shape in sizes], {})
     if words:
         with pytest.raises(ValueError, match=words):
@@ -514,6 +543,40 @@ def test_a_state_with_slots_may_have_grown_or_shrunk_in_one_size(sizes, words, t
     else:
         state, _ = Checkpoint(path, {}).load(lambda: shapes, lambda template: layout)
         assert [leaf.shape for leaf in state] == sizes
+
+
+def test_the_slots_that_methods_name_are_those_whose_number_changes():
+    """What `resize` of the collapsed sampler and `shrink` of PCP do to the shapes of their states."""
+    x, counts = jnp.zeros((12, 2)), np.ones((6, 4), int) + np.eye(6, 4, dtype=int)
+    mixture = zoo.Mixture.from_data(
+        np.arange(24.0).reshape(12, 2) % 7, num_components=4, weight_prior="stick_breaking"
+    )
+    keys = jax.random.split(jax.random.key(0), 2)
+    states = jax.vmap(lambda key: collapsed_gibbs.init(key, mixture, x))(keys)
+    cases = [(collapsed_gibbs.METHOD.slot_axes, states, collapsed_gibbs.resize(states, mixture, True))]
+    pcp = zoo.PCP.from_data(counts, num_topics=2, num_clusters=64)
+    states = jax.eval_shape(lambda: pcp_state(pcp, 2))
+    states = jax.tree.map(lambda leaf: np.full(leaf.shape, 1e-3, leaf.dtype), states)
+    cases.append((SLOT_AXES, states, shrink(states, pcp)))
+    for slot_axes, before, after in cases:
+        slots, size = slots_of(before, slot_axes)
+        changed = {
+            (label, axis)
+            for (label, one), (_, other) in zip(_in_order(before), _in_order(after), strict=True)
+            for axis, sizes in enumerate(zip(one.shape, other.shape, strict=True))
+            if sizes[0] != sizes[1]
+        }
+        assert changed == set(slots.items()) and len(changed) == len(slot_axes)
+        assert slots_of(after, slot_axes)[1] != size
+
+
+def pcp_state(model, num_restarts):
+    """A state of PCP's mean field over so many restarts."""
+    shapes = {"clusters": (64, 2), "words": (2, 4), "concentration": (), "topic_prior": (2,)}
+    arrays = {name: jnp.ones((num_restarts, *shape)) for name, shape in shapes.items()}
+    weights = dist.Dirichlet(jnp.ones((num_restarts, 64)))
+    smoothing, rows = jnp.ones(num_restarts), jnp.ones((num_restarts, 6, 64))
+    return PCPVBState(weights=weights, word_smoothing=smoothing, responsibilities=rows, **arrays)
 
 
 def test_an_error_of_the_algorithm_is_not_taken_for_a_damaged_file(tmp_path):

@@ -4,11 +4,13 @@ import math
 import re
 import subprocess
 import sys
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
 import zoo
 from inference import fit
@@ -42,7 +44,27 @@ TOO_LARGE = {
         zoo.Mixture(num_components=50), ROWS, {"method": "em", "num_restarts": 10**7},
         1e7 * 8 * 50 * (1 + 3 + 9), "num_restarts",
     ),
+    "starts of which each has a number": (
+        zoo.PCP(num_topics=2, num_clusters=3), COUNTS, {"method": "vb", "num_restarts": 10**9},
+        1e9 * 8 * 3 * 2, "num_restarts",
+    ),
+    "starts on the host": (
+        zoo.PPCA(num_latents=1), scipy.sparse.csr_array(ROWS), {"method": "em", "num_restarts": 10**9},
+        1e9 * 8 * 6, "num_restarts",
+    ),
 }  # fmt: skip
+
+
+def test_so_many_starts_are_refused_before_they_are_numbered(monkeypatch):
+    monkeypatch.setattr(memory, "machine_memory", lambda: 32 * 2.0**30)
+    model, data, call, *_ = TOO_LARGE["starts of which each has a number"]
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="this run needs at least"):
+            fit(model, data, **call)
+        assert tracemalloc.get_traced_memory()[1] < 1e8
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("case", TOO_LARGE)

@@ -1,8 +1,28 @@
 """Damaged and hostile files, a handful of each kind here and all of them in the slow run and the record."""
 
+import json
+from collections import Counter
+
 import numpy as np
 import pytest
-from hostile_files import ENDINGS, KINDS, Reader, damaged, fault_of, hostile, intact, traps
+from hostile_files import (
+    COMMAND,
+    ENDINGS,
+    HOSTILE,
+    KINDS,
+    MOST_BYTES,
+    MOST_SECONDS,
+    OURS,
+    SHARES,
+    WITHOUT_SUMS,
+    Reader,
+    damaged,
+    fault_of,
+    hostile,
+    intact,
+    traps,
+)
+from recording import REFERENCE
 
 import inference
 from zoo.datasets import bounds
@@ -12,6 +32,11 @@ HANDFUL = {
         "posterior in itself", "posterior in the fit", "posterior in the pipe", "numbers of trace in the fit",
         "virtual numbers of trace in the fit", "bare of 10000000000", "bare of 10000000000 compressed",
         "texts at one place", "300 groups", "60 groups in each other", "fields: deep", "references",
+    ],
+    "checkpoint": [
+        "a state of 10000000000", "compressed members", "a deep fingerprint", "objects that are run",
+        "a header that does not end", "iteration of -2147483648", "members at one place",
+        "members that are locked", "a link to another file", "a link to a pipe", "5000 members",
     ],
     "npz": ["an array of 80 GB", "objects", "a header that is run", "zeros that unpack to 1 GB"],
     "nc": ["zeros that unpack to 4 GB", "bare of 10000000000", "numbers of posterior in the fit"],
@@ -67,6 +92,28 @@ def test_every_hostile_file_and_a_hundred_damaged_ones(kind, whole, reader, tmp_
         for group, name, path in files
         if (fault := fault_of(group, kind, reader.read(kind, path)))
     ] == []
+
+
+@pytest.mark.bookkeeping
+def test_the_record_is_of_all_kinds_and_within_its_bars():
+    record = json.loads((REFERENCE / "hostile_files.json").read_text(encoding="utf-8"))
+    files, totals = record["files"], {"damaged": Counter(), "hostile": Counter()}
+    assert record["command"] == COMMAND
+    assert files.keys() == {f"{group} {kind}" for group in totals for kind in KINDS}
+    for name, tally in files.items():
+        group, kind = name.split()
+        assert tally["longest_seconds"] <= MOST_SECONDS and tally["most_megabytes"] * 1e6 <= MOST_BYTES, name
+        outcomes = {key: count for key, count in tally.items() if key in ("refused", "equal", "other")}
+        assert sum(outcomes.values()) == tally["files"], name  # none raw, secret, waiting or dead
+        if group == "damaged":
+            assert tally["files"] >= SHARES[kind]
+            assert "other" not in tally or kind in WITHOUT_SUMS, name
+        else:
+            assert tally["files"] == len(hostile(kind)), name
+        totals[group].update(tally if group == "hostile" or kind in OURS else {})
+    assert totals["damaged"]["files"] >= 1000 and totals["hostile"]["files"] >= HOSTILE
+    ours = totals["damaged"]
+    assert ours["refused"] + ours["equal"] == ours["files"]
 
 
 def test_a_whole_file_is_equal_and_a_secret_is_seen(whole, reader, tmp_path):

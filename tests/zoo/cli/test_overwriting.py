@@ -254,3 +254,63 @@ def test_a_page_or_a_table_that_fails_leaves_the_former_one(folder):
         file.write(b"half")
         raise OSError(28, "full")
     assert (folder / "notes.csv").read_bytes() == NOTES
+
+
+def test_a_fit_whose_place_is_gone_is_saved_elsewhere(folder, saved, monkeypatch, capsys):
+    """The folder is removed, or the disk is full, while the run goes on."""
+    tree = inference.load(folder / "fit.nc")
+
+    def removing(*args, **settings):
+        (folder / "runs").rmdir()
+        return tree.copy()
+
+    monkeypatch.setattr(inference, "fit", removing, raising=False)
+    for name in ("taken.nc", "free.nc"):
+        (folder / "runs").mkdir()
+        (folder / "taken.nc").write_bytes(NOTES)
+        assert main(["fit", "ppca", "data.csv", "--read", "header=no", "--out", f"runs/{name}"]) == 2
+        out, err = capsys.readouterr()
+        elsewhere = folder / name.replace("taken", "taken-2")
+        assert f"saved to {elsewhere}" in out
+        assert re.fullmatch(
+            rf"zoo: error: .*the folder runs does not exist: the fit was saved to {elsewhere} instead\n", err
+        )
+        assert inference.load(elsewhere)["posterior"].identical(tree["posterior"])
+    assert (folder / "taken.nc").read_bytes() == NOTES
+
+    def full(tree, path):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(inference, "save", full, raising=False)
+    (folder / "runs").mkdir()
+    before = state(folder)
+    assert main(["fit", "ppca", "data.csv", "--read", "header=no", "--out", "runs/full.nc"]) == 2
+    assert re.fullmatch(r"zoo: error: .*No space left.*: nor could .*\n", capsys.readouterr().err)
+    del before["runs"]
+    assert state(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "reason"),
+    [
+        ("--out", "n" * 300 + ".nc", "File name too long"),
+        ("--checkpoint", "n" * 300, "File name too long"),
+        ("--out", "a\0b.nc", "null byte"),
+        ("--out", "notes.txt/a.nc", "notes.txt is a file, not a folder"),
+    ],
+)
+def test_a_name_that_no_file_has(option, name, reason, folder, capsys):
+    assert main(["fit", "ppca", "data.csv", option, name]) == 2
+    assert re.fullmatch(rf"zoo: error: cannot write .*{reason}.*\n", capsys.readouterr().err)
+
+
+def test_ctrl_c_says_what_goes_on_from_where(folder, monkeypatch, capsys):
+    def interrupted(*args, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inference, "fit", interrupted, raising=False)
+    fit = ["fit", "ppca", "data.csv", "--read", "header=no", "--out", "new.nc"]
+    assert main([*fit, "--checkpoint", "run.ckpt"]) == 130
+    assert capsys.readouterr().err == "zoo: interrupted; the same command goes on from run.ckpt\n"
+    assert main(fit) == 130
+    assert capsys.readouterr().err == "zoo: interrupted before there was anything to keep\n"
