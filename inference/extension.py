@@ -30,11 +30,13 @@ from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
 from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
 from zoo.checks import check_whole, shown, warn
+from zoo.dependencies import naming_versions
 from zoo.model import Model, in_current_precision
 
 __all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
 
 
+@naming_versions()
 @double_precision
 def extend(
     tree: xr.DataTree, *groups: Any, seed: int | jax.Array = 0, num_samples: int = 1000

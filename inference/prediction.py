@@ -30,6 +30,7 @@ from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data, stored_columns
 from inference.symmetry import align_rotation, relabel
 from zoo.checks import check_choice, check_flag, warn
+from zoo.dependencies import naming_versions
 from zoo.documents.bags import totals_of
 from zoo.model import Model
 
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 
+@naming_versions()
 @double_precision
 def transform(
     tree: xr.DataTree,
@@ -125,6 +127,7 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
     return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))
 
 
+@naming_versions()
 @double_precision
 def predict(
     tree: xr.DataTree,
@@ -215,6 +218,7 @@ def predict(
     return predicted.assign_coords(standard_deviation=(predicted_dims, deviation)).rename("predicted")
 
 
+@naming_versions()
 @double_precision
 def log_density(
     tree: xr.DataTree,
@@ -526,6 +530,7 @@ def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) ->
     return jax.lax.scan(add, start, draws)[0] - jnp.log(count)
 
 
+@naming_versions()
 def guide(tree: xr.DataTree) -> Callable:
     """The variational posterior as a program of the same data, with exactly the sites of ``model.explicit``.
 

@@ -28,6 +28,8 @@ import jax
 import numpyro
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
+from zoo.dependencies import naming_versions
+
 __all__ = ["compile_cache", "compile_cache_by_environment", "own_folder", "publish"]
 
 MOST_BYTES = 2**29
@@ -36,6 +38,7 @@ _VARIABLE = "ZOO_COMPILE_CACHE"
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
 
 
+@naming_versions()
 def compile_cache(folder: str | os.PathLike | None = None, *, max_bytes: int = MOST_BYTES) -> Path | None:
     """Keep compiled programs on disk from now on, in the whole process.
 

@@ -47,6 +47,7 @@ from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
 from zoo.columns import Columns
 from zoo.depcam import DEPCAM
+from zoo.dependencies import naming_versions
 from zoo.model import Model
 from zoo.ppca import PPCA
 
@@ -60,6 +61,7 @@ __all__ = [
 ]
 
 
+@naming_versions()
 def cross_validate(
     models: Mapping[Any, Model],
     *data: Any,
@@ -231,6 +233,7 @@ def _fit(model: Model, data: tuple, method: str, seed: int, settings: Mapping[st
         return fit(model, *data, method=method, seed=seed, **settings)
 
 
+@naming_versions()
 def choose_num_latents(
     x: Any,
     candidates: Iterable[int] | None = None,
@@ -286,6 +289,7 @@ def _last_objective(tree: Any) -> float:
     return float(tree["trace"]["objective"].dropna("iteration")[-1])
 
 
+@naming_versions()
 def choose_components_and_latents(
     x: Any,
     num_components: Iterable[int] = (1, 2, 3, 4),

@@ -48,6 +48,7 @@ from zoo.checks import check_unique, shown
 from zoo.columns import Columns
 from zoo.datasets import read_table
 from zoo.datasets.files import ENDINGS, EXTRAS, require
+from zoo.dependencies import naming_versions
 
 __all__ = ["Source", "as_source", "is_source", "open_rows"]
 
@@ -334,6 +335,7 @@ def is_source(data: Any) -> bool:
     return isinstance(data, Source)
 
 
+@naming_versions()
 def open_rows(source: Any, columns: Sequence[str] | None = None) -> Source:
     """Open rows that lie elsewhere, to be fitted or scored in batches.
 

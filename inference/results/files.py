@@ -29,6 +29,7 @@ from inference.results.integrity import (
 )
 from inference.results.model_fields import check_known, restore
 from zoo.datasets.bounds import check_layout, may_hold
+from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = [
@@ -150,6 +151,7 @@ def versions() -> dict[str, str]:
     return found
 
 
+@naming_versions()
 def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
     """Write a fit as netCDF: to a new file in the same folder, flushed to the disk, then renamed into place.
 
@@ -307,6 +309,7 @@ class _Steady(io.RawIOBase):
         self._file.truncate(self._size)
 
 
+@naming_versions()
 def load(path: str | os.PathLike) -> xr.DataTree:
     """Read a saved fit whole and close the file.
 
@@ -431,6 +434,7 @@ def check_tree(tree: Any) -> None:
         )
 
 
+@naming_versions()
 def model_of(tree: xr.DataTree) -> Model:
     """The model of a fit, its sizes and data-dependent defaults filled in.
 

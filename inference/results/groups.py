@@ -10,6 +10,7 @@ import xarray as xr
 
 from inference.results.files import Labels, check_tree, dataset, model_of
 from zoo.columns import Columns
+from zoo.dependencies import naming_versions
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -203,6 +204,7 @@ def stored_columns(tree: xr.DataTree, model: Model) -> tuple[Columns | None, ...
     )
 
 
+@naming_versions()
 def columns_of(tree: xr.DataTree) -> pd.DataFrame:
     """What the columns of the tables of a fit were taken to hold, and why.
 

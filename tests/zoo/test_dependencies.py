@@ -1,6 +1,7 @@
 """A name that another package lacks is one ImportError with its version and those that were tested."""
 
 import importlib.util
+import inspect
 import os
 import re
 import tomllib
@@ -12,6 +13,7 @@ import pytest
 
 import inference
 import zoo
+from inference import report
 from inference.fitting import front_door
 from zoo.datasets import read_tables
 from zoo.dependencies import naming_versions
@@ -62,6 +64,20 @@ def test_fit_and_the_faces_name_versions(monkeypatch):
     monkeypatch.setitem(inference._PUBLIC, "gone", "gone")
     with pytest.raises(ImportError, match="^jax .* has no jax.no_such_name"):
         inference.__getattr__("gone")
+
+
+NAMED = [*(getattr(inference, name) for name in inference.__all__), report.report, report.report_comparison]
+
+
+@pytest.mark.parametrize("function", NAMED, ids=lambda function: function.__name__)
+def test_public_functions_name_versions_whenever_they_are_called(function, monkeypatch):
+    """The body of each is replaced by one that uses a name that is missing."""
+    inner = inspect.unwrap(function)
+    assert inner is not function
+    monkeypatch.setattr(inner, "__code__", (lambda *args, **settings: np.no_such_name).__code__)
+    monkeypatch.setitem(inner.__globals__, "np", np)  # not all of these modules use it
+    with pytest.raises(ImportError, match="^numpy .* has no numpy.no_such_name, .* was tested with numpy"):
+        function(*[None] * 3)
 
 
 def test_other_errors_pass_unchanged():

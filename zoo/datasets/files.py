@@ -102,8 +102,8 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
 
     A file that cannot be read is refused. One that was damaged and can still be read is noticed by its
     checksums, which ``.xlsx`` and ``.npz`` always have, ``.parquet`` only if it was written with
-    ``write_page_checksum=True`` (pyarrow) and ``.nc`` with ``fletcher32`` or compression. Without them, and in
-    files of text, a changed digit is read as it stands: compare a copy with its original by a checksum of
+    ``write_page_checksum=True`` (pyarrow) and ``.nc`` with ``fletcher32`` or compression. Without them, and
+    in files of text, a changed digit is read as it stands: compare a copy with its original by a checksum of
     your own (``sha256sum``).
 
     Args:

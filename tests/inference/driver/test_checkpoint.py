@@ -556,7 +556,8 @@ def test_the_slots_that_methods_name_are_those_whose_number_changes():
     cases = [(collapsed_gibbs.METHOD.slot_axes, states, collapsed_gibbs.resize(states, mixture, True))]
     pcp = zoo.PCP.from_data(counts, num_topics=2, num_clusters=64)
     states = jax.eval_shape(lambda: pcp_state(pcp, 2))
-    states = jax.tree.map(lambda leaf: np.full(leaf.shape, 1e-3, leaf.dtype), states)
+    states = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), states)
+    states = states._replace(concentration=np.full(2, 64.0))  # alpha / M is 1: every cluster is at its prior
     cases.append((SLOT_AXES, states, shrink(states, pcp)))
     for slot_axes, before, after in cases:
         slots, size = slots_of(before, slot_axes)
