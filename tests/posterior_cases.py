@@ -1,81 +1,60 @@
-"""Small instances of every model with a reference posterior, and what is compared of a fit.
+"""Small instances of every model with a reference posterior, and how its methods are run on them.
 
-``python -m tests.posterior_cases [NAME ...]`` remakes tests/reference/posteriors/NAME.json: means of the
-invariants (`inference.diagnostics.invariants`) in a long run of one sampler with their Monte Carlo standard
-errors, enumerated means where all labels or topics can be listed, and the measured bias of every approximate
-method. test_reference_posteriors.py holds every method of every model to these files.
+``python -m tests.posterior_cases [NAME ...]`` remakes the references ``data/posteriors/NAME.json``
+(`zoo.posteriors`): means and standard deviations of the invariants, by listing all labels or topics where
+they can be listed, else in a long run of one sampler with its Monte Carlo standard errors.
+``python -m tests.posterior_table [NAME ...]`` runs every method on them and writes what it finds to
+``tests/reference/posteriors/NAME.json``. test_reference_posteriors.py holds every method to both.
 """
 
-import itertools
 import json
 import sys
 import warnings
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from arviz_stats.base import array_stats
-from scipy.special import gammaln
 
 import zoo
 from inference import fit
-from inference.convergence.identifiable import kind_of, scalars
-from inference.diagnostics import invariants
+from inference.calibration.reference_posteriors import compared_quantities
+from inference.convergence.identifiable import kind_of
+from inference.results.model_fields import describe
+from tests.posterior_enumeration import every_partition, every_partition_of_process, every_topic
+from tests.recording import REFERENCE, circumstances
+from zoo import conjugate
+from zoo.datasets import shipped_folder
 
-if __name__ == "__main__":
-    from tests.recording import REFERENCE, circumstances
-else:
-    from recording import REFERENCE, circumstances
-
-POSTERIORS = REFERENCE / "posteriors"
-NOT_COMPARED = ("lp", "objective")  # each method's own: with locals summed out or not, a bound, a maximum
+METHODS_ON_POSTERIORS = REFERENCE / "posteriors"
 LONG = {"num_warmup": 2000, "num_samples": 20_000, "thinning": 2}
 NUTS = {"num_warmup": 1000, "num_samples": 2000}
 HMC = {"num_warmup": 1000, "num_samples": 4000}
 SVI = {"max_iterations": 5000, "num_samples": 4000}
+VB = {"num_samples": 4000, "num_restarts": 5}
 
 
 class Case(NamedTuple):
     """A model, its data, and how its methods are run; a method may need a variant of the model.
 
     Attributes:
+        title: model, prior and data in words.
         model: with the prior that the reference posterior is of.
         data: small.
-        reference: method and options of the long run.
+        reference: method and options of the long run; None: all quantities are enumerated.
         exact: methods that draw from this posterior, with their options.
         approximate: methods that do not, with their options; ``model`` among them replaces the case's.
-        enumerated: gives means of some invariants by listing all labels or topics; None: too many.
+        enumerated: gives mean and sd of invariants by listing all labels or topics; None: too many.
         left_out: methods that leave nothing to compare, and why.
     """
 
+    title: str
     model: Any
     data: tuple
-    reference: tuple[str, dict]
+    reference: tuple[str, dict] | None
     exact: dict[str, dict]
     approximate: dict[str, dict]
     enumerated: Any = None
     left_out: dict[str, str] = {}
-
-
-def statistics(tree):
-    """Mean and Monte Carlo standard error of every invariant of a fit, and R-hat and ESS of chains."""
-    kind, found = kind_of(tree), {}
-    for name, draws in scalars(invariants(tree)):
-        if name.split("[")[0] in NOT_COMPARED:
-            continue
-        own = {"mean": float(draws.mean()), "mcse": 0.0}
-        if kind == "variational":
-            own["mcse"] = float(draws.std(ddof=1) / np.sqrt(draws.size))
-        elif kind == "sampling" and np.ptp(draws) > 0:
-            axes = {"chain_axis": 0, "draw_axis": 1}
-            own["mcse"] = float(array_stats.mcse(draws, **axes, method="mean"))
-            own["r_hat"] = float(array_stats.rhat(draws, **axes))
-            own["ess"] = float(array_stats.ess(draws, **axes))
-        if kind != "point":
-            own["sd"] = float(draws.std())
-        found[name] = own
-    return found
 
 
 def fitted(case, method, options, seed):
@@ -87,57 +66,34 @@ def fitted(case, method, options, seed):
         return fit(model, *case.data, method=method, seed=seed, progress=False, **options)
 
 
-# Enumerated posteriors
+# How a posterior is enumerated
 
 
-def every_partition(model, x):
-    """Mean number of clusters and share of pairs in one cluster, over all labels of the rows."""
-    labels = np.array(list(itertools.product(range(model.num_components), repeat=len(x))))
-    with jax.enable_x64(True):
-        features = model.components.features(jnp.asarray(x))
-        sums = jax.vmap(lambda z: jax.ops.segment_sum(features, z, num_segments=model.num_components))
-        evidence = jnp.sum(model.components.log_evidence(sums(jnp.asarray(labels))), axis=-1)
-    counts = np.stack([np.bincount(z, minlength=model.num_components) for z in labels])
-    share = float(model.concentration) / model.num_components
-    log = np.asarray(evidence) + gammaln(share + counts).sum(axis=1)
-    weights = np.exp(log - np.logaddexp.reduce(log))
-    pairs = (counts * (counts - 1)).sum(axis=1) / (len(x) * (len(x) - 1))
-    return {"num_occupied": weights @ (counts > 0).sum(axis=1), "same_cluster": weights @ pairs}
+def partitions(model, x):
+    return every_partition(model, x)
 
 
-def every_topic(model, counts):
-    """Mean word probabilities over all topics of all tokens (and clusters of all documents).
+def process(model, x):
+    return every_partition_of_process(model, x)
 
-    Given these the posteriors are Dirichlets, and shares, topics and weights independent. Of LDA one row a
-    document; of PCP those of a document whose cluster is not known.
-    """
-    document, word = (
-        np.repeat(axis.ravel(), counts.astype(int).ravel()) for axis in np.indices(counts.shape)
+
+def topics(model, counts):
+    return every_topic(counts, model.num_topics, np.asarray(model.topic_prior), float(model.word_smoothing))
+
+
+def flat_topics(model, counts):
+    return every_topic(counts, model.num_topics, 1.0, 1.0)
+
+
+def clustered_topics(model, counts):
+    return every_topic(
+        counts,
+        model.num_topics,
+        np.asarray(model.topic_prior),
+        float(model.word_smoothing),
+        model.num_clusters,
+        float(model.concentration),
     )
-    clustered = isinstance(model, zoo.PCP)
-    clusterings = [np.arange(len(counts))]
-    if clustered:
-        clusterings = map(np.array, itertools.product(range(model.num_clusters), repeat=len(counts)))
-    means, logs = [], []
-    for clusters, topics in itertools.product(
-        clusterings, map(np.array, itertools.product(range(model.num_topics), repeat=len(word)))
-    ):
-        num_rows = model.num_clusters if clustered else len(counts)
-        shares = np.zeros((num_rows, model.num_topics)) + model.topic_prior
-        words = np.full((model.num_topics, counts.shape[1]), float(model.word_smoothing))
-        np.add.at(shares, (clusters[document], topics), 1)
-        np.add.at(words, (topics, word), 1)
-        rows = [shares, words]
-        if clustered:
-            sizes = np.bincount(clusters, minlength=num_rows)
-            rows.insert(0, (float(model.concentration) / num_rows + sizes)[None])
-        logs.append(sum(gammaln(row).sum() - gammaln(row.sum(1)).sum() for row in rows))
-        means.append(np.linalg.multi_dot([row / row.sum(1, keepdims=True) for row in rows]))
-    weights = np.exp(np.array(logs) - np.logaddexp.reduce(logs))
-    mean = np.tensordot(weights, np.array(means), axes=1)
-    if clustered:
-        return {f"word_probs[{w}]": mean[0, w] for w in range(3)}
-    return {f"word_probs[{d}, {w}]": mean[d, w] for d in range(3) for w in range(3)}
 
 
 # The instances
@@ -165,6 +121,7 @@ _BALANCED = {"loading_prior": "gaussian", "noise_concentration": 2.0, "noise_rat
 
 CASES = {
     "mixture": lambda: Case(
+        "Three Gaussians on six numbers, Dirichlet weights",
         zoo.Mixture(
             components=zoo.GaussianWishart([0.0], 0.3, [[0.7]], 2.5),
             num_components=3,
@@ -175,9 +132,10 @@ CASES = {
         ("gibbs", LONG),
         {"gibbs": HMC, "collapsed_gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000, "num_restarts": 5}, "em": {"num_restarts": 5}, "svi": SVI},
-        every_partition,
+        partitions,
     ),
     "ppca": lambda: Case(
+        "Probabilistic PCA with one latent, 25 rows of three columns",
         zoo.PPCA(num_latents=1, loading_variance=1.0, loc_mean=np.zeros(3), loc_variance=1.0, **_BALANCED),
         (_X,),
         ("nuts", {"num_warmup": 1000, "num_samples": 10_000}),
@@ -190,6 +148,7 @@ CASES = {
         },
     ),
     "kernelpca": lambda: Case(
+        "Probabilistic kernel PCA, linear kernel, one latent, six rows",
         zoo.KernelPCA(num_latents=1, kernel="linear", noise_variance=0.3, latent_variance=0.8),
         (_X[:6],),
         ("nuts", {"num_warmup": 1000, "num_samples": 10_000}),
@@ -201,6 +160,7 @@ CASES = {
         },
     ),
     "sppca": lambda: Case(
+        "Supervised PPCA with one latent, 25 rows of three inputs and two targets",
         zoo.SPPCA(num_latents=1, loading_variance=1.0, loc_variance=1.0, **_BALANCED),
         (_X, _Y),
         ("nuts", {"num_warmup": 1000, "num_samples": 10_000}),
@@ -219,6 +179,7 @@ CASES = {
         },
     ),
     "sppca_probit": lambda: Case(
+        "Supervised PPCA with one latent, 25 rows of three inputs and one label, probit",
         zoo.SPPCA(
             num_latents=1, loading_variance=1.0, loc_variance=1.0, output_likelihood="probit", **_BALANCED
         ),
@@ -230,6 +191,7 @@ CASES = {
         | {name: "a projection of rows, no distribution of them" for name in ("morp", "kernel_cca")},
     ),
     "epca": lambda: Case(
+        "Exponential-family PCA with one latent, joint prior, 20 rows of four bits",
         zoo.EPCA(family="bernoulli", num_latents=1, beta=0.5, loc_variance=1.0),
         (_BITS,),
         ("gibbs", LONG),
@@ -237,6 +199,7 @@ CASES = {
         {"vb": {"num_samples": 4000}, "map": {}, "svi": SVI},
     ),
     "paired": lambda: Case(
+        "Exponential-family CCA with one shared and two specific latents, joint prior, 20 rows of 4 + 3 bits",
         zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 1), beta=0.5, loc_variance=1.0),
         (_BITS, _bits(20, 3, 2)),
         ("gibbs", LONG),
@@ -245,29 +208,34 @@ CASES = {
         left_out={"closed_form": "for Gaussian views with a flat prior, which has no posterior"},
     ),
     "lda": lambda: Case(
+        "Two topics, three documents of ten tokens, three words",
         zoo.LDA(num_topics=2, num_words=3, topic_prior=[0.5, 0.9], word_smoothing=0.7),
         (_TOKENS,),
         ("collapsed_gibbs", LONG),
         {"collapsed_gibbs": HMC, "gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000, "learn": ()}, "svi": SVI},
-        every_topic,
+        topics,
     ),
     "plsi": lambda: Case(
+        "pLSI with two topics and flat priors, three documents of ten tokens, three words",
         zoo.PLSI(num_topics=2),
         (_TOKENS,),
         ("nuts", {"num_warmup": 1000, "num_samples": 10_000}),
         {"nuts": NUTS, "hmc": HMC},
         {"em": {}, "svi": SVI},
+        flat_topics,
     ),
     "pcp": lambda: Case(
+        "Two topics and two clusters, three documents of ten tokens, three words",
         zoo.PCP(num_topics=2, num_clusters=2, num_words=3, topic_prior=0.9, word_smoothing=0.7),
         (_TOKENS,),
         ("collapsed_gibbs", LONG),
         {"collapsed_gibbs": HMC, "gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000, "learn": ()}, "svi": SVI},
-        every_topic,
+        clustered_topics,
     ),
     "depcam": lambda: Case(
+        "Two repulsive components with one latent each, 12 rows of three bits",
         zoo.DEPCAM(
             num_components=2,
             num_latents=1,
@@ -284,54 +252,312 @@ CASES = {
 }
 
 
-def remake(name):
-    """Run the reference and every approximate method, and write the file.
+# Mixtures and topics small enough that every mean is exact
+
+
+def _mixture(title, components, x, weight_prior="dirichlet", num_components=3, concentration=1.3):
+    sticks = weight_prior == "stick_breaking"
+    gibbs = ("gibbs",) if sticks else ("gibbs", "collapsed_gibbs")
+    return Case(
+        f"{title}, {'stick-breaking' if sticks else 'Dirichlet'} weights",
+        zoo.Mixture(
+            components=components,
+            num_components=num_components,
+            concentration=concentration,
+            weight_prior=weight_prior,
+        ),
+        (np.array(x, float),),
+        None,
+        dict.fromkeys(gibbs, HMC) | {"nuts": NUTS, "hmc": HMC},
+        {"vb": VB, "em": {"num_restarts": 5}, "svi": SVI},
+        partitions,
+        {"collapsed_gibbs": "samples the process without truncation: the case mixture_process"}
+        if sticks
+        else {},
+    )
+
+
+def _process(title, components, x):
+    case = _mixture(title, components, x, "stick_breaking", num_components=6)
+    others = [method for method in zoo.Mixture.methods if method != "collapsed_gibbs"]
+    return case._replace(
+        title=f"{title}, Dirichlet process without truncation",
+        exact={"collapsed_gibbs": HMC},
+        approximate={},
+        enumerated=process,
+        left_out=dict.fromkeys(others, "of the truncated program: the case mixture_sticks"),
+    )
+
+
+def _topics(title, model, counts, enumerated):
+    flat = isinstance(model, zoo.PLSI)
+    gibbs = {} if flat else {"collapsed_gibbs": HMC, "gibbs": HMC}
+    return Case(
+        title,
+        model,
+        (np.array(counts, float),),
+        None,
+        gibbs | {"nuts": NUTS, "hmc": HMC},
+        {"em": {}, "svi": SVI} if flat else {"vb": {"num_samples": 4000, "learn": ()}, "svi": SVI},
+        enumerated,
+    )
+
+
+_PLANE = [[-1.2, 0.3], [-0.8, -0.4], [0.1, 1.1], [0.9, 0.8], [1.5, -0.2], [2.0, 0.4]]
+_ANSWERS = [[1, 1, 0], [1, 1, 0], [0, 0, 1], [0, 1, 1], [1, 0, 0], [0, 0, 1]]
+_GAPS = [[1, 1, np.nan], [1, np.nan, 0], [0, 0, 1], [np.nan, 1, 1], [1, 0, 0], [0, 0, 1]]
+_EVENTS = [[0, 5], [1, 4], [6, 1], [3, 2], [8, 0], [2, 2]]
+_BAGS = [[4, 1, 0], [3, 2, 0], [0, 1, 4], [1, 0, 4], [2, 2, 1], [0, 3, 2]]
+_LEVELS = [[0, 2], [0, 2], [1, 0], [2, 0], [2, 1], [1, 1]]
+_WAITS = [[0.2, 1.1], [0.1, 0.7], [2.4, 0.3], [3.1, 0.2], [0.9, 0.9], [1.6, 2.5]]
+_MIXED = [[-1.2, 0, 1], [-0.8, 1, 1], [0.1, 6, 0], [0.9, 3, 1], [1.5, 8, 0], [2.0, 2, 0]]
+
+ENUMERATED = {
+    "mixture_sticks": lambda: _mixture(
+        "Three Gaussians on six numbers",
+        conjugate.GaussianWishart([0.0], 0.3, [[0.7]], 2.5),
+        _ROWS,
+        "stick_breaking",
+    ),
+    "mixture_process": lambda: _process(
+        "Gaussians on six numbers", conjugate.GaussianWishart([0.0], 0.3, [[0.7]], 2.5), _ROWS
+    ),
+    "mixture_process_poisson": lambda: _process(
+        "Components of counts on six rows of two columns",
+        conjugate.PoissonGamma([1.5, 1.5], [0.5, 0.5]),
+        _EVENTS,
+    ),
+    "mixture_plane": lambda: _mixture(
+        "Three Gaussians with full covariances on six rows of two columns",
+        conjugate.GaussianWishart([0.3, 0.2], 0.3, [[0.7, 0.2], [0.2, 0.9]], 3.5),
+        _PLANE,
+    ),
+    "mixture_known_covariance": lambda: _mixture(
+        "Four Gaussians of known covariance on six rows of two columns",
+        conjugate.GaussianKnownCovariance([0.3, 0.2], 0.2, [[0.5, 0.1], [0.1, 0.4]]),
+        _PLANE,
+        num_components=4,
+    ),
+    "mixture_known_mean": lambda: _mixture(
+        "Three Gaussians of known mean on six rows of two columns",
+        conjugate.GaussianKnownMean([0.3, 0.2], [[0.7, 0.2], [0.2, 0.9]], 3.5),
+        _PLANE,
+    ),
+    "mixture_normal_gamma": lambda: _mixture(
+        "Three normals with a variance per column on six rows of two columns",
+        conjugate.NormalGamma([0.3, 0.2], [0.3, 0.3], [2.1, 1.4], [1.2, 0.4]),
+        _PLANE,
+        "stick_breaking",
+    ),
+    "mixture_spherical": lambda: _mixture(
+        "Three normals with one variance on six rows of two columns",
+        conjugate.SphericalNormalGamma([0.3, 0.2], [0.3, 0.3], 2.1, 1.2),
+        _PLANE,
+    ),
+    "mixture_bernoulli": lambda: _mixture(
+        "Three components of bits on six rows of three columns",
+        conjugate.BernoulliBeta([0.7, 0.7, 0.7], [0.7, 0.7, 0.7]),
+        _ANSWERS,
+    ),
+    "mixture_bernoulli_missing": lambda: _mixture(
+        "Three components of bits on six rows of three columns, three cells missing",
+        conjugate.BernoulliBeta([0.7, 0.7, 0.7], [0.7, 0.7, 0.7]),
+        _GAPS,
+        "stick_breaking",
+    ),
+    "mixture_binomial": lambda: _mixture(
+        "Three components of counts out of eight on six rows of two columns",
+        conjugate.BinomialBeta([0.7, 1.2], [1.5, 0.9], [8.0, 8.0]),
+        _EVENTS,
+    ),
+    "mixture_poisson": lambda: _mixture(
+        "Three components of counts on six rows of two columns",
+        conjugate.PoissonGamma([1.5, 1.5], [0.5, 0.5]),
+        _EVENTS,
+    ),
+    "mixture_poisson_sticks": lambda: _mixture(
+        "Four components of counts on six rows of two columns",
+        conjugate.PoissonGamma([1.5, 1.5], [0.5, 0.5]),
+        _EVENTS,
+        "stick_breaking",
+        num_components=4,
+        concentration=0.8,
+    ),
+    "mixture_multinomial": lambda: _mixture(
+        "Three components of bags of five words on six rows",
+        conjugate.MultinomialDirichlet([0.7, 0.7, 0.7], num_tokens=5),
+        _BAGS,
+    ),
+    "mixture_categorical": lambda: _mixture(
+        "Three components of categories on six rows of two columns",
+        conjugate.CategoricalDirichlet([[0.7, 0.7, 0.7], [0.5, 0.5, 0.5]]),
+        _LEVELS,
+    ),
+    "mixture_exponential": lambda: _mixture(
+        "Three components of waiting times on six rows of two columns",
+        conjugate.ExponentialGamma([2.0, 2.0], [0.8, 0.8]),
+        _WAITS,
+        "stick_breaking",
+    ),
+    "mixture_gamma": lambda: _mixture(
+        "Three components of gamma variables of known shape on six rows of two columns",
+        conjugate.GammaKnownShape([2.0, 2.0], [0.8, 0.8], [1.7, 2.3]),
+        _WAITS,
+    ),
+    "mixture_log_normal": lambda: _mixture(
+        "Three components of log-normal variables on six rows of two columns",
+        conjugate.LogNormalGamma([0.0, 0.0], [0.3, 0.3], [2.1, 1.4], [1.2, 0.4]),
+        _WAITS,
+    ),
+    "mixture_mixed": lambda: _mixture(
+        "Three components of a number, a count and a bit on six rows",
+        conjugate.Product(
+            families=(
+                conjugate.NormalGamma([0.3], [0.3], [2.1], [1.2]),
+                conjugate.PoissonGamma([1.5], [0.5]),
+                conjugate.BernoulliBeta([0.7], [0.7]),
+            ),
+            columns=((0,), (1,), (2,)),
+        ),
+        _MIXED,
+    ),
+    "lda_three_topics": lambda: _topics(
+        "Three topics, two documents of eight tokens, three words",
+        zoo.LDA(num_topics=3, num_words=3, topic_prior=[0.6, 0.6, 0.6], word_smoothing=0.4),
+        [[3, 1, 0], [0, 1, 3]],
+        topics,
+    ),
+    "lda_sparse": lambda: _topics(
+        "Two topics, sparse priors, four documents of eleven tokens, three words",
+        zoo.LDA(num_topics=2, num_words=3, topic_prior=[0.3, 0.3], word_smoothing=0.3),
+        [[3, 0, 0], [2, 1, 0], [0, 0, 3], [0, 1, 1]],
+        topics,
+    ),
+    "plsi_long": lambda: _topics(
+        "pLSI with two topics and flat priors, two documents of twelve tokens, three words",
+        zoo.PLSI(num_topics=2),
+        [[4, 2, 0], [0, 2, 4]],
+        flat_topics,
+    ),
+    "pcp_three_clusters": lambda: _topics(
+        "Two topics and three clusters, three documents of eight tokens, three words",
+        zoo.PCP(num_topics=2, num_clusters=3, num_words=3, topic_prior=0.5, word_smoothing=0.5),
+        [[2, 1, 0], [0, 0, 2], [0, 1, 2]],
+        clustered_topics,
+    ),
+}
+ALL = CASES | ENUMERATED
+
+
+# Making a reference
+
+
+def long_run(case):
+    """Mean, sd, Monte Carlo standard error, R-hat and ESS of every quantity that varies, in the long run."""
+    method, options = case.reference
+    tree, found = fitted(case, method, options, seed=0), {}
+    assert kind_of(tree) == "sampling"
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    for name, draws in compared_quantities(tree).items():
+        rare = name.startswith("pair_together") and abs(draws.mean() - 0.5) > 0.45
+        if np.ptp(draws) > 0 and not rare:
+            found[name] = {
+                "mean": float(draws.mean()),
+                "sd": float(draws.std()),
+                "mcse": float(array_stats.mcse(draws, **axes, method="mean")),
+                "r_hat": float(array_stats.rhat(draws, **axes)),
+                "ess": float(array_stats.ess(draws, **axes)),
+            }
+    return found
+
+
+def reference_of(case, name):
+    """Quantities and origin of a reference.
 
     Raises:
-        RuntimeError: the long run has not converged: R-hat 1.01 or more, or fewer than 400 effective draws.
+        RuntimeError: the long run has not converged (R-hat 1.01 or more, or fewer than 5000 effective draws),
+            or is more than 4 standard errors from an enumerated mean.
     """
-    case = CASES[name]()
-    method, options = case.reference
-    reference = statistics(fitted(case, method, options, seed=0))
-    worst = max(own.get("r_hat", 1.0) for own in reference.values())
-    fewest = min(own.get("ess", np.inf) for own in reference.values())
-    if not (worst < 1.01 and fewest > 400):
-        raise RuntimeError(f"{name}: R-hat {worst:.4f}, ESS {fewest:.0f} after {options}")
-    enumerated = {} if case.enumerated is None else case.enumerated(case.model, *case.data)
-    for quantity, value in enumerated.items():
-        z = (reference[quantity]["mean"] - value) / reference[quantity]["mcse"]
-        if abs(z) > 4:
+    origin = {"method": "enumeration"}
+    reference = {}
+    if case.reference is not None:
+        method, options = case.reference
+        run = long_run(case)
+        worst = max(own["r_hat"] for own in run.values())
+        fewest = min(own["ess"] for own in run.values())
+        if not (worst < 1.01 and fewest > 5000):
+            raise RuntimeError(f"{name}: R-hat {worst:.4f}, ESS {fewest:.0f} after {options}")
+        origin = {"method": method, "options": options, "largest_r_hat": worst, "smallest_ess": fewest}
+        reference = {q: {key: own[key] for key in ("mean", "sd", "mcse")} for q, own in run.items()}
+    if case.enumerated is not None:
+        reference = with_enumerated(reference, case, name)
+    return reference, origin | circumstances(f"python -m tests.posterior_cases {name}")
+
+
+def with_enumerated(reference, case, name):
+    """The reference with enumerated quantities in place of the long run's, which must agree with them."""
+    reference = dict(reference)
+    for quantity, (mean, sd) in case.enumerated(case.model, *case.data).items():
+        run = reference.get(quantity)
+        if run is not None and abs(run["mean"] - mean) > 4 * run["mcse"]:
+            z = (run["mean"] - mean) / run["mcse"]
             raise RuntimeError(f"{name}: {quantity} is {z:.1f} standard errors from its enumerated mean")
-        reference[quantity] = {"mean": float(value), "mcse": 0.0, "sd": reference[quantity]["sd"]}
-    record = circumstances(f"python -m tests.posterior_cases {name}") | {
-        "model": repr(case.model),
-        "method": method,
-        "options": options,
-        "largest_r_hat": worst,
-        "smallest_ess": fewest,
-        "enumerated": sorted(enumerated),
-        "posterior": reference,
-        "bias": {other: bias(case, other, reference) for other in case.approximate},
-        "left_out": case.left_out,
-    }
-    POSTERIORS.mkdir(exist_ok=True)
-    (POSTERIORS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        reference[quantity] = {"mean": mean, "sd": sd}
+    return reference
 
 
-def bias(case, method, reference, seed=1):
-    """Mean of each invariant under a method, less that of the reference, with its standard error."""
-    found = statistics(fitted(case, method, case.approximate[method], seed))
+def described(case):
+    """What is assumed and observed, as the file of a posterior holds it."""
+    model = case.model
+    fields, arrays = describe(model)
     return {
-        quantity: {
-            "bias": own["mean"] - reference[quantity]["mean"],
-            "standard_error": float(np.hypot(own["mcse"], reference[quantity]["mcse"])),
-        }
-        for quantity, own in found.items()
-        if quantity in reference
+        "title": case.title,
+        "model": type(model).__name__.lower(),
+        "fields": _inlined(json.loads(fields), arrays),
+        "data": {part: _plain(data) for part, data in zip(model.data_names, case.data, strict=True)},
     }
+
+
+def _inlined(value, arrays):
+    """The fields with each array in place of its name."""
+    if isinstance(value, list):
+        return [_inlined(part, arrays) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return {"array": _plain(arrays[value["array"]])}
+    return {name: _inlined(part, arrays) for name, part in value.items()}
+
+
+def _plain(array):
+    """Nested lists, None where a cell is missing."""
+    if np.ndim(array):
+        return [_plain(part) for part in array]
+    return None if np.isnan(array) else float(array)
+
+
+def write(name, case, reference, origin):
+    """Write ``data/posteriors/NAME.json``, a line for each field, part of the data and quantity."""
+    content = described(case) | {"reference": reference, "origin": origin}
+    lines = []
+    for key, value in content.items():
+        if isinstance(value, dict):
+            inner = [f"  {json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in value.items()]
+            lines.append(f" {json.dumps(key)}: {{\n" + ",\n".join(inner) + "\n }")
+        else:
+            lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
+    folder = shipped_folder() / "posteriors"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def remake(name):
+    """Make a reference and write its file."""
+    case = ALL[name]()
+    write(name, case, *reference_of(case, name))
 
 
 if __name__ == "__main__":
-    for asked in sys.argv[1:] or CASES:
+    for asked in sys.argv[1:] or ALL:
         remake(asked)
         print(asked, flush=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
     from zoo import datasets as datasets
     from zoo import dirichlet_process as dirichlet_process
     from zoo import kernels as kernels
+    from zoo import posteriors as posteriors
     from zoo.conjugate import GaussianWishart as GaussianWishart
     from zoo.depcam import DEPCAM as DEPCAM
     from zoo.epca import EPCA as EPCA
@@ -143,7 +144,7 @@ _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
     "GaussianWishart": "zoo.conjugate",
     "SparseCounts": "zoo.sparse",
 }
-_SUBMODULES = ("conjugate", "datasets", "dirichlet_process", "kernels")
+_SUBMODULES = ("conjugate", "datasets", "dirichlet_process", "kernels", "posteriors")
 
 __all__ = [
     "ALIASES",

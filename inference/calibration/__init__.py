@@ -1,4 +1,4 @@
-"""Four checks of an inference method against the program that defines its model, and one against itself.
+"""Checks of an inference method against the program that defines its model, a known posterior, and itself.
 
 - `elbo_check`: a closed-form bound against the Monte Carlo ELBO of program and guide. It sees a wrong or a
   missing term of the bound. False alarms: 6e-5 (4 standard errors).
@@ -11,6 +11,8 @@
   variances that are too small, and mistakes on the way into the tree. False alarms: 1 % a run.
 - `relation_check`: a fit against a fit of the same table in other units, another order or another format. It
   sees whatever depends on these and must not. False alarms: none, or .1 % a run where draws are compared.
+- `posterior_check`: draws of any sampler against a reference posterior of `zoo.posteriors`. It sees any
+  bias above the size that it reports. False alarms: 1 % a run.
 
 Each answers with an `inference.calibration.verdicts.Verdict`: ``statistic``, ``threshold``,
 ``false_alarm_rate``, ``passed``.
@@ -19,6 +21,7 @@ Each answers with an `inference.calibration.verdicts.Verdict`: ``statistic``, ``
 from inference.calibration.conditionals import conditional_check
 from inference.calibration.elbo import elbo_check
 from inference.calibration.joint_distribution import geweke
+from inference.calibration.reference_posteriors import posterior_check
 from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side
 from inference.calibration.relations import relation_check
 from inference.calibration.simulation_based import sbc
@@ -26,6 +29,7 @@ from inference.calibration.verdicts import (
     ConditionalVerdict,
     ELBOVerdict,
     GewekeVerdict,
+    PosteriorVerdict,
     RelationVerdict,
     SBCVerdict,
     Verdict,
@@ -37,6 +41,7 @@ __all__ = [
     "ConditionalVerdict",
     "ELBOVerdict",
     "GewekeVerdict",
+    "PosteriorVerdict",
     "Relation",
     "RelationVerdict",
     "SBCVerdict",
@@ -45,6 +50,7 @@ __all__ = [
     "conditional_check",
     "elbo_check",
     "geweke",
+    "posterior_check",
     "relation_check",
     "sbc",
 ]

@@ -15,6 +15,7 @@ __all__ = [
     "ConditionalVerdict",
     "ELBOVerdict",
     "GewekeVerdict",
+    "PosteriorVerdict",
     "RelationVerdict",
     "SBCVerdict",
     "Verdict",
@@ -174,6 +175,35 @@ class RelationVerdict(Verdict):
         if self.errors:
             return f"largest errors of {len(values)}: {listed}; at most {self.threshold:.2g} allowed"
         return f"smallest p-values of {len(values)}: {listed}; each must be at least {self.threshold:.2g}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PosteriorVerdict(Verdict):
+    """Outcome of `posterior_check`: ``statistic`` is the largest size of z, at most ``threshold``.
+
+    Attributes:
+        z: quantity to the difference of the means in combined Monte Carlo standard errors.
+        bias: quantity to this difference in posterior standard deviations.
+        smallest_visible_bias: quantity to the smallest bias, in posterior standard deviations, that would
+            have failed with probability .95 at these draws' effective sample size.
+        ess: quantity to the effective number of draws for its mean.
+        not_compared: quantities of the reference that the draws lack.
+    """
+
+    z: Mapping[str, float] = dataclasses.field(repr=False)
+    bias: Mapping[str, float] = dataclasses.field(repr=False)
+    smallest_visible_bias: Mapping[str, float] = dataclasses.field(repr=False)
+    ess: Mapping[str, float] = dataclasses.field(repr=False)
+    not_compared: tuple[str, ...] = ()
+
+    def _story(self) -> str:
+        worst = sorted(self.z.items(), key=lambda item: -abs(item[1]))[:3]
+        listed = ", ".join(f"{name} {z:.2g} ({self.bias[name]:+.2g} sd)" for name, z in worst)
+        return (
+            f"largest z of {len(self.z)}: {listed}; at most {self.threshold:.3g} allowed; a bias of "
+            f"{max(self.smallest_visible_bias.values()):.2g} posterior sd in any of them would have been "
+            "found with probability .95"
+        )
 
 
 def two_sample(before: np.ndarray, after: np.ndarray) -> dict[str, float]:

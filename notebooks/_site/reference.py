@@ -14,6 +14,7 @@ MODULES = {
     "zoo.kernels": "Kernels",
     "zoo.dirichlet_process": "Dirichlet processes",
     "zoo.datasets": "Data sets",
+    "zoo.posteriors": "Reference posteriors",
     "inference": "Fitting and predicting",
     "inference.diagnostics": "Diagnostics",
     "inference.symmetry": "Labels and rotations",
