@@ -4,7 +4,8 @@
 ``tests/reference/posteriors/NAME.json`` lacks, posterior by posterior, and writes each method as it ends, so
 that the command goes on where it stopped; after M minutes of processor time it begins no further method.
 ``--again`` runs all anew. Each method runs twice, with the seeds 1 and 2; processor time is that of the
-second run, without compilation. ``--draw`` draws ``tests/reference/posteriors.svg`` from the records.
+second run, without compilation. ``--draw`` makes the picture and the table
+``tests/reference/posteriors.svg`` and ``.md`` of the records.
 """
 
 import argparse
@@ -21,7 +22,16 @@ from tests.posterior_cases import ALL, METHODS_ON_POSTERIORS, fitted
 from tests.recording import REFERENCE, circumstances, code_of
 from zoo import posteriors
 
-PICTURE = REFERENCE / "posteriors.svg"
+PICTURE, TABLE = REFERENCE / "posteriors.svg", REFERENCE / "posteriors.md"
+HEAD = """# Every method on the reference posteriors
+
+Written by `python -m tests.posterior_table --draw` from the records in [posteriors](posteriors). The bias
+is the largest of all quantities, in posterior standard deviations, with its standard error; effective draws
+are those of the slowest quantity, for each second of processor time without compilation.
+
+| posterior | method | draws from it | largest bias (sd) | of | effective draws per CPU second |
+|---|---|---|---|---|---|
+"""
 
 
 def bias_of(tree, posterior):
@@ -81,16 +91,17 @@ def write(name, methods):
 
 
 def rows():
-    """(posterior, method, exact, largest bias in sds with its standard error, ESS per CPU second or None)."""
+    """(posterior, method, exact, largest bias in sds, its error, quantity, ESS per CPU second or None)."""
     for name in posteriors.names():
         for method, own in record_of(name).get("methods", {}).items():
-            worst = max(own["bias"].values(), key=lambda score: abs(score["bias"]))
+            quantity, worst = max(own["bias"].items(), key=lambda item: abs(item[1]["bias"]))
             yield (
                 name,
                 method,
                 own["exact"],
                 worst["bias"],
                 worst["standard_error"],
+                quantity,
                 own.get("ess_per_cpu_second"),
             )
 
@@ -107,7 +118,7 @@ def draw():
         own = [row for row in table if row[1] == method]
         places = [names.index(row[0]) for row in own]
         left.plot([max(abs(row[3]), 1e-3) for row in own], places, marks[method], label=method, ms=5)
-        timed = [(row[5], place) for row, place in zip(own, places, strict=True) if row[5]]
+        timed = [(row[6], place) for row, place in zip(own, places, strict=True) if row[6]]
         if timed:
             right.plot(*zip(*timed, strict=True), marks[method], ms=5)
     left.set(xscale="log", xlabel="largest bias (posterior sd)", yticks=range(len(names)), yticklabels=names)
@@ -117,6 +128,12 @@ def draw():
     figure.legend(loc="outside upper center", ncols=len(methods), frameon=False)
     with matplotlib.rc_context({"svg.hashsalt": "posteriors"}):
         figure.savefig(PICTURE, metadata={"Date": None})
+    lines = [
+        f"| {name} | {method} | {'yes' if exact else 'no'} | {bias:+.3f} ± {error:.3f} | `{quantity}` | "
+        f"{'' if speed is None else f'{speed:.0f}'} |\n"
+        for name, method, exact, bias, error, quantity, speed in table
+    ]
+    TABLE.write_text(HEAD + "".join(lines), encoding="utf-8")
 
 
 def main():

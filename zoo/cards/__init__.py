@@ -107,10 +107,13 @@ class Correction(NamedTuple):
     Attributes:
         place: paper, and equation, section or algorithm.
         right: the correction.
+        shown: the section of ``notebooks/guide/printed.md`` that runs the printed form beside the right one;
+            empty where there is none.
     """
 
     place: str
     right: str
+    shown: str = ""
 
 
 class Notes(NamedTuple):
@@ -195,7 +198,7 @@ def read_notes(card: Card) -> Notes:
         },
         claims=tuple(Claim(**{key: _joined(text) for key, text in entry.items()}) for entry in own["claims"]),
         corrections=tuple(
-            Correction(_joined(entry["place"]), _joined(entry["right"]))
+            Correction(_joined(entry["place"]), _joined(entry["right"]), entry.get("shown", ""))
             for entry in [*own["corrections"], *shared]
         ),
     )

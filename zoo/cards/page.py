@@ -10,6 +10,7 @@ from zoo.cards.markup import Block, Bullets, Code, Paragraph, Table
 __all__ = ["CardSection", "card_as_markdown", "card_as_text", "card_sections"]
 
 _COMMAND_WIDTH = 70
+_PRINTED = "notebooks/guide/printed.md"
 _HEADER = re.compile(r"^(Attributes|Examples?):\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w+): ", re.MULTILINE)
 
@@ -52,7 +53,10 @@ def card_sections(card: Card) -> list[CardSection]:
         f"{claim.paper}\nHere: {claim.here}" + (f" [tests/reference/{claim.record}]" if claim.record else "")
         for claim in notes.claims
     ]
-    corrections = [f"{place}: {right}" for place, right in notes.corrections]
+    corrections = [
+        f"{own.place}: {own.right}" + (f" [{_PRINTED}, {own.shown!r}]" if own.shown else "")
+        for own in notes.corrections
+    ]
     sections = [
         CardSection("", markup.parse(card.module_docstring)),
         CardSection("Usage", usage),

@@ -275,8 +275,8 @@ PLACE = re.compile(
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_says_what_is_wrong_in_its_papers_and_where(name):
     notes = read_notes(read_card(name))
-    assert notes.corrections and all(PLACE.search(place) for place, _ in notes.corrections)
-    assert all(right.endswith(".") and len(right) > 20 for _, right in notes.corrections)
+    assert notes.corrections and all(PLACE.search(own.place) for own in notes.corrections)
+    assert all(own.right.endswith(".") and len(own.right) > 20 for own in notes.corrections)
     assert notes.claims
     text = " ".join(card_as_text(read_card(name)).split())
     assert "Corrections to the papers" in text
