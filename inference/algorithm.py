@@ -301,11 +301,14 @@ class Sampler(Iterative):
             `inference.driver.chains.sample`.
         slot_axes: with ``resize``, the paths of the leaves of the states whose size it changes, as
             ``jax.tree_util.keystr`` gives them, and the axis (that over chains being 0).
+        options_for_modes: ``options_for_modes(model)``, options whose moves lead chains from one mode to
+            another, for the advice to someone whose chains stay apart; empty where there are none.
     """
 
     position: Callable
     resize: Callable | None = None
     slot_axes: tuple[tuple[str, int], ...] = ()
+    options_for_modes: Callable = lambda model: {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -38,6 +38,7 @@ __all__ = [
 _METHODS = ("rank", "split", "folded", "z_scale", "identity")
 _FEWEST_DRAWS = 4
 R_HAT_WANTED = 1.01  # below it: recommended by Vehtari et al. 2021
+APART = 1.1  # above it the chains may sit in different modes
 ESS_PER_CHAIN_WANTED = 100
 
 
@@ -228,7 +229,7 @@ def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Judgement:
     if largest < R_HAT_WANTED and mixed.sizes[least] > mixed.needed:
         return Judgement(True, figures, largest)
     advice = "raise num_warmup and num_samples" if mixed.apart else "raise num_samples or thinning"
-    if largest > 1.1:
+    if largest > APART:
         advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
     failed = f"{len(mixed.apart)} invariants fail on R-hat and {len(mixed.slow)} on ESS"
     return Judgement(False, f"{failed}: {figures}. Next: {advice}", largest)

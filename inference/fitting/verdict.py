@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import AscentRun, ChainsRun, FitRequest, Sampler, Stochastic
-from inference.convergence.r_hat import judge
+from inference.convergence.r_hat import APART, Judgement, judgement
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 
 __all__ = ["SMALL_STEPS", "five_small_gains", "has_converged"]
@@ -36,6 +36,15 @@ def five_small_gains(
     return small, numbers.where(numbers.isfinite(objective), status, NOT_FINITE)
 
 
+def _moves_to_add(request: FitRequest, verdict: Judgement) -> str:
+    """The end of the advice to someone whose chains stay apart: moves of the sampler that were left out."""
+    if not verdict.r_hat > APART:
+        return ""
+    offered = request.method.options_for_modes(request.model)
+    left_out = [f"{name}={value}" for name, value in offered.items() if not request.options[name]]
+    return f", or add moves between modes: {', '.join(left_out)}" if left_out else ""
+
+
 def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.DataTree) -> tuple[bool, str]:
     """Whether the fit has converged, and advice if not (none where it ran as requested)."""
     settings = request.settings
@@ -46,7 +55,8 @@ def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.Data
         if bad := int(np.count_nonzero(~np.isfinite(kept))):
             remedy = "check the scale of data and priors"
             return False, f"the log joint is not finite at {bad} of {kept.size} kept sweeps; {remedy}"
-        return judge(tree)
+        verdict = judgement(tree)
+        return verdict.converged, verdict.reasons + _moves_to_add(request, verdict)
     is_noisy = isinstance(request.method, Stochastic)
     if run.stop_reason.startswith("the objective"):  # it fell or was not finite
         remedy = "try other starts (num_restarts) or check the scale of data and priors"

@@ -6,11 +6,11 @@ random number of components), by the blocked sampler with its split-merge moves 
 600 seconds at most, and writes verdict, largest R-hat, smallest bulk ESS (each with its invariant) and CPU
 seconds, compilation included, to ``tests/reference/benchmark_mixture_samplers.json``, set by set.
 
-``readme`` is the README's sampler line with five seeds. ``rate`` is the smallest bulk ESS per CPU second on
-Old Faithful, warm-up included and compilation not; ``--peer FOLDER``, a checkout of d4579d2, gives that of
-its sampler beside it and the ratio of geometric means over seeds, wanted: 5. ``sizes`` is the same rate with
-four moves and with none on larger and larger sets (Dirichlet weights): what the default of ``split_merge``
-goes by.
+``readme`` is the sampler line of the guide to the command line (once the README's) with five seeds. ``rate``
+is the smallest bulk ESS per CPU second on Old Faithful, with the moves, warm-up included and compilation not;
+``--peer FOLDER``, a checkout of d4579d2, gives that of its sampler beside it and the ratio of geometric means
+over seeds, wanted: 5. ``sizes`` is the same rate with
+four moves and with none on several sets (Dirichlet weights): what the default of ``split_merge`` goes by.
 
 Drawn sets, 300 rows in two columns: ``separated`` (four Gaussians eight deviations apart), ``overlapping``
 (three, two deviations apart), ``heavy_tailed`` (three Student t with three degrees of freedom).
@@ -31,8 +31,9 @@ NAME = "benchmark_mixture_samplers"
 WEIGHTS = ("dirichlet", "stick_breaking")
 SETS = ("faithful", "toy_gaussians", "olive", "separated", "overlapping", "heavy_tailed")
 LIMIT = 600.0
-UNTIL = {"until": "converged", "num_warmup": 1000, "num_samples": 1000, "thinning": 5}
-README = {"num_samples": 4000, "thinning": 4}
+MOVES = {"split_merge": 4}
+UNTIL = MOVES | {"until": "converged", "num_warmup": 1000, "num_samples": 1000, "thinning": 5}
+GUIDE = MOVES | {"num_samples": 4000, "thinning": 4}
 SIZES = (
     ("faithful", 272),
     ("overlapping", 300),
@@ -114,10 +115,10 @@ def of_set(name, seed=1):
 
 
 def readme_line():
-    """The README's sampler line with five seeds; the first of them compiles."""
+    """The sampler line of the guide to the command line with five seeds; the first of them compiles."""
     found = []
     for seed in range(1, 6):
-        tree, seconds = fitted(rows_of("faithful"), "dirichlet", seed, **README)
+        tree, seconds = fitted(rows_of("faithful"), "dirichlet", seed, **GUIDE)
         found.append({"seed": seed} | judged(tree) | {"CPU seconds": round(seconds, 1)})
         print(found[-1], flush=True)
     return found
@@ -137,7 +138,7 @@ def rates(seeds=(1, 2), **options):
 
 def rate(peer):
     """The rates of this checkout and of another one, each in its own process."""
-    found = {"here": rates()}
+    found = {"here": rates(**MOVES)}
     if peer:  # the other checkout's packages, this one's benchmark
         script = (
             f"import json, runpy, sys; sys.path.insert(0, {str(peer)!r}); import inference; "

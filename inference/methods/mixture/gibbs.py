@@ -24,11 +24,11 @@ Hyperparameters of the component prior that have a prior themselves are drawn fi
 weights the components are put in a new order before the sticks are drawn, without which the chain does not
 mix; ``label_moves=False`` leaves that out. Both are described below. ``split_merge`` moves
 (`inference.methods.mixture.split_merge`) come before weights and parameters are drawn; families whose
-components share a parameter have none. ``split_merge=None``, the default, makes four in a sweep of up to
-400 rows and none of more: on Old Faithful (272 rows, K = 20) they multiply the smallest effective sample
-size per CPU second of the invariants, on sets drawn with 500 to 2000 rows, where few chains had converged,
-by 0.25 to 1.3. Clusters that no row can leave by itself are a reason to ask for some (``split_merge=4``) at
-any size.
+components share a parameter have none. None are made by default: ``split_merge=4`` multiplies the smallest
+bulk effective sample size per CPU second of the invariants by 2.4 on Old Faithful (272 rows, K = 20), but by
+0.5 to 0.8 on three sets of 300 drawn rows (``python -m tests.benchmarks.mixture_samplers sizes``), and
+compiles for a second longer. Ask for moves where chains stay apart in the number of clusters: a cluster that
+loses its rows one by one passes through states that are far less likely.
 
 A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
 so that traces compare. Each conditional is a function of the current values that returns NumPyro
@@ -365,7 +365,7 @@ def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
 
 
 @cache
-def blocks_with(split_merge: int | None = 0, label_moves: bool = True) -> Callable:
+def blocks_with(split_merge: int = 0, label_moves: bool = True) -> Callable:
     """What gives the blocks of a sweep with this many split-merge moves, with or without label moves.
 
     Split-merge moves come where weights and parameters are next to be drawn: as the reordering does, they
@@ -377,14 +377,19 @@ def blocks_with(split_merge: int | None = 0, label_moves: bool = True) -> Callab
 
     def with_moves(model: Mixture) -> tuple[Callable | Move, ...]:
         blocks = ordered(model)
-        prior = model.components
-        if prior.couples_components or prior.is_incomplete or model.num_components == 1:
+        if not _may_split(model):
             return blocks
         first = concentration_and_weights if not model.weights.has_sticks else stick_decays
         place = blocks.index(REORDERING if REORDERING in blocks else first)
         return (*blocks[:place], split_merge_moves(split_merge), *blocks[place:])
 
     return with_moves
+
+
+def _may_split(model: Mixture) -> bool:
+    """Whether a component's parameters can be integrated out by themselves, as split-merge moves do."""
+    prior = model.components
+    return not prior.couples_components and not prior.is_incomplete and model.num_components > 1
 
 
 def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
@@ -477,13 +482,12 @@ ALGORITHM = algorithm_of()
 
 
 def check(model: Mixture, *, label_moves: Any, split_merge: Any) -> None:
-    """Raise TypeError or ValueError unless the options are a boolean and a number of moves, or None."""
+    """Raise TypeError or ValueError unless the options are a boolean and a number of moves."""
     check_flag("label_moves", label_moves)
-    if split_merge is not None:
-        check_whole("split_merge", split_merge, 0)
+    check_whole("split_merge", split_merge, 0)
 
 
-def build(strategy: str, num_warmup: int, label_moves: bool, split_merge: int | None) -> Algorithm:
+def build(strategy: str, num_warmup: int, label_moves: bool, split_merge: int) -> Algorithm:
     """The sampler with a start strategy, with or without label moves and split-merge moves.
 
     It does not adapt, so the length of the warm-up does not matter to it.
@@ -498,13 +502,14 @@ def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -
 
 
 METHOD = Sampler(
-    options={"label_moves": True, "split_merge": None},
+    options={"label_moves": True, "split_merge": 0},
     strategies=tuple(STARTS),
     build=build,
     start=start,
     conclude=conclude_draws,
     position={True: position, False: partial(position, keep_rows=False)}.get,
     check=check,
+    options_for_modes=lambda model: {"split_merge": 4} if _may_split(model) else {},
 )
 
 

@@ -52,49 +52,30 @@ __all__ = ["launch", "log_split_prior", "split_merge", "split_or_merge"]
 ASCENT_STEPS = 10
 HALVES = 0.5  # the share of moves that try halves, not a small piece
 HALF_ROWS, HALF_SPREAD = 10.0, 0.6
-FEW_ROWS, FEW_ROWS_MOVES = 400, 4
 LAUNCH_ROWS = 256  # that the ascent sees where there are more than twice as many
 PAIR_NUMBERS = 7  # uniform numbers of a move beside one for each row
 PIECE_ROWS, PIECE_SPREAD = 20.0, 0.15  # the most made-up rows of a piece
 
 
-def default_moves(num_rows: int) -> int:
-    """Moves in a sweep where no number is asked for: `FEW_ROWS_MOVES` up to `FEW_ROWS` rows, none beyond.
-
-    The smallest bulk effective sample size per CPU second of the invariants decides, with four moves and with
-    none (``python -m tests.benchmarks.mixture_samplers sizes``, in benchmark_mixture_samplers.json).
-
-    Args:
-        num_rows: N.
-
-    Returns:
-        The number of moves.
-    """
-    return FEW_ROWS_MOVES if num_rows <= FEW_ROWS else 0
-
-
 @cache
-def split_merge(number: int | None) -> Move:
+def split_merge(number: int) -> Move:
     """The block of a blocked sweep that makes ``number`` split-merge moves.
 
     Weights and parameters of the components must be drawn next: the old ones belong to the old labels.
 
     Args:
-        number: moves in a sweep, at least 1; None: as many as `default_moves` says.
+        number: moves in a sweep, at least 1.
 
     Returns:
         The move.
     """
 
     def apply(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
-        moves = default_moves(x.shape[0]) if number is None else number
-        if not moves:
-            return dict(values)
         alpha = values["concentration"] if model.has_random_concentration else model.concentration
         components, labels = model.components.with_hyperparameters(values), values["assignments"]
         log_prior = log_split_prior(model, jnp.asarray(alpha))
         labels, _ = repeated(
-            key, labels, components.features(x), components, model.num_components, log_prior, moves
+            key, labels, components.features(x), components, model.num_components, log_prior, number
         )
         return {**values, "assignments": labels}
 

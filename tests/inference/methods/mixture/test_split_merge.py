@@ -18,7 +18,7 @@ from inference import fit
 from inference.calibration import geweke
 from inference.methods.mixture import gibbs, split_merge
 from zoo import Mixture
-from zoo.conjugate import BernoulliBeta, GaussianWishart
+from zoo.conjugate import BernoulliBeta, GaussianWishart, SharedGaussianWishart
 
 X = np.array([[-1.3], [-0.9], [0.4], [1.6], [2.2]])
 BITS = np.array([[0.0, 1], [0, 1], [1, 1], [1, 0], [0, 0]])
@@ -173,18 +173,27 @@ def test_a_sample_has_every_member_as_often_as_any_other_and_no_other_row(number
     assert np.abs(times[member > 0] - wanted).max() < max(wanted / 200, 2 / 200) + 1e-9
 
 
-@pytest.mark.parametrize(("few_rows", "moves"), [(5, True), (4, False)])
-def test_moves_are_made_by_default_up_to_a_number_of_rows(few_rows, moves, monkeypatch):
-    monkeypatch.setattr(split_merge, "FEW_ROWS", few_rows)
-    model, apply = mixture("dirichlet"), split_merge.split_merge(None).apply
-    labels = jnp.zeros(len(X), int)
+def test_moves_are_made_where_they_are_asked_for():
+    model = mixture("dirichlet")
+    assert gibbs.METHOD.options["split_merge"] == 0
+    assert gibbs.blocks_with(0)(model) == gibbs.blocks_of(model)
+    added = [block for block in gibbs.blocks_with(3)(model) if block not in gibbs.blocks_of(model)]
+    assert added == [split_merge.split_merge(3)]
 
-    def one(key):
-        return apply(key, {"assignments": labels}, model, jnp.asarray(X))["assignments"]
 
-    moved = np.asarray(jax.vmap(one)(jax.random.split(jax.random.key(0), 50)))
-    assert moved.any() == moves
-    assert split_merge.split_merge(None) in gibbs.blocks_with(None)(model)
+def test_moves_are_offered_to_someone_whose_chains_stay_apart():
+    """None to whom they are made already, nor where components share a parameter."""
+    x = np.random.default_rng(0).normal(size=(40, 1)) + 30 * (np.arange(40) % 4)[:, None]
+    options = {"method": "gibbs", "num_warmup": 0, "num_samples": 20, "seed": 0}
+    shared = Mixture(SharedGaussianWishart(), num_components=SLOTS)
+    for model, moves, wanted in (
+        (mixture("dirichlet"), 0, True),
+        (mixture("dirichlet"), 1, False),
+        (shared, 0, False),
+    ):
+        with pytest.warns(UserWarning, match="different modes") as caught:
+            fit(model, x, split_merge=moves, **options)
+        assert ("or add moves between modes: split_merge=4" in str(caught[0].message)) == wanted
 
 
 def with_random_concentration(weight_prior, shape):
