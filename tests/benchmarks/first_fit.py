@@ -8,10 +8,15 @@ take turns, so that a busy machine decides little. ``cold`` keeps no compiled pr
 checkout in a process whose cache (``inference.compile_cache``) an earlier process has filled, over the
 other checkout's cold call, as that had no cache. ``process`` is the CPU time of the whole process, imports
 and all. A pair may end in options of the method that the other checkout does not have:
-``mixture/gibbs split_merge=0`` is the sampler that it has, without the split-merge moves that are made by
-default now. Iterations are few (50; of samplers 20 + 20 sweeps), so that the steps decide little.
-Bars: ``cold`` 0.4 for those that `BARS` names and 0.5 for the rest, ``cached`` 0.2. Written to
+``mixture/gibbs split_merge=4`` is the sampler with split-merge moves. Iterations are few (50; of samplers
+20 + 20 sweeps), so that the steps decide little. Bars: ``cold`` 0.4 for those that `BARS` names and 0.5 for the rest, ``cached`` 0.2. Written to
 tests/reference/benchmark_first_fit.json, where pairs that were not measured keep their figures.
+
+Where a bar is missed, what is left is XLA's own work: the CPU time of its compilation, at its lowest level of
+optimisation, goes with the number of kernels (about 7 ms each: a new context of MLIR and a module of LLVM for
+every one; measured with ``perf`` on the sweep of mixtures, 380 kernels in 2.9 s), and none of its flags
+changes that by more than 4 per cent (instruction set, vector width, verification, metadata of aliases,
+oneDNN and XNNPACK, scheduler, copy insertion, tiling, parts of code generation).
 """
 
 import argparse
@@ -32,7 +37,6 @@ BARS = dict.fromkeys(
     (
         "mixture/vb",
         "mixture/gibbs",
-        "mixture/gibbs split_merge=0",
         "mixture/collapsed_gibbs",
         "pcp/vb",
         "pcp/gibbs",
@@ -47,6 +51,7 @@ BARS = dict.fromkeys(
 OTHERS, CACHED = 0.5, 0.2
 PAIRS = (
     *BARS,
+    "mixture/gibbs split_merge=4",
     "mixture/em",
     "ppca/em",
     "ppca/closed_form",
@@ -169,7 +174,8 @@ def main():
         ).stdout.strip()
         if RECORD.is_file():  # pairs that were not measured now are kept
             former = json.loads(RECORD.read_text(encoding="utf-8"))
-            found = (former["pairs"] if former["against"] == commit else {}) | found
+            kept = former["pairs"] if former["against"] == commit else {}
+            found = {pair: own for pair, own in (kept | found).items() if pair in PAIRS}
         command = "python -m tests.benchmarks.first_fit FOLDER --record"
         write_record("benchmark_first_fit", command, against=commit, pairs=found)
 
