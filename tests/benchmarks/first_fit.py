@@ -1,15 +1,15 @@
 """What the first `fit` of a process costs, against another checkout of this project: compilation and all.
 
-Run ``python -m tests.benchmarks.first_fit FOLDER [PAIRS] [--record]`` with FOLDER a checkout of the commit
-to compare with, such as ``git worktree add FOLDER d4579d2``; a pair is ``model/method``. CPU seconds of one
-call, ``inference.fit(model, data, method=..., seed=0, num_restarts=1)`` after the imports of a notebook, on
-a table of a hundred rows or sixty documents, one core, the smallest of three processes; the two checkouts
-take turns, so that a busy machine decides little. ``cold`` keeps no compiled programs. ``cached`` is this
-checkout in a process whose cache (``inference.compile_cache``) an earlier process has filled, over the
-other checkout's cold call, as that had no cache. ``process`` is the CPU time of the whole process, imports
-and all. A pair may end in options of the method that the other checkout does not have:
-``mixture/gibbs split_merge=4`` is the sampler with split-merge moves. Iterations are few (50; of samplers
-20 + 20 sweeps), so that the steps decide little. Bars: ``cold`` 0.4 for those that `BARS` names and 0.5 for the rest, ``cached`` 0.2. Written to
+Run ``python -m tests.benchmarks.first_fit FOLDER [PAIRS] [--record]`` with FOLDER a checkout of the commit to
+compare with, such as ``git worktree add FOLDER d4579d2``; a pair is ``model/method``. CPU seconds of one
+call, ``inference.fit(model, data, method=..., seed=0, num_restarts=1)`` after the imports of a notebook, on a
+table of a hundred rows or sixty documents, one core, the smallest of three processes; the two checkouts take
+turns, so that a busy machine decides little. ``cold`` keeps no compiled programs. ``cached`` is this checkout
+in a process whose cache (``inference.compile_cache``) an earlier process has filled, over the other
+checkout's cold call, as that had no cache. ``process`` is the CPU time of the whole process, imports and all.
+A pair may end in options of the method that the other checkout does not have: ``mixture/gibbs split_merge=4``
+is the sampler with split-merge moves. Iterations are few (50; of samplers 20 + 20 sweeps), so that the steps
+decide little. Bars: ``cold`` 0.4 for those that `BARS` names and 0.5 for the rest, ``cached`` 0.2. Written to
 tests/reference/benchmark_first_fit.json, where pairs that were not measured keep their figures.
 
 Where a bar is missed, what is left is XLA's own work: the CPU time of its compilation, at its lowest level of
