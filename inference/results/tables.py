@@ -92,7 +92,8 @@ class _Parquet:
             for place, field in enumerate(schema):  # nothing in the first table, words in a later one
                 if self.arrow.types.is_null(field.type):
                     schema = schema.set(place, field.with_type(self.arrow.string()))
-            self.schema, self.writer = schema, self.parquet.ParquetWriter(self.file, schema)
+            options = {"write_page_checksum": True}
+            self.schema, self.writer = schema, self.parquet.ParquetWriter(self.file, schema, **options)
         held = self.arrow.Table.from_pandas(table, schema=self.schema, preserve_index=True)
         self.writer.write_table(held)
 

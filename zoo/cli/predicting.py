@@ -193,7 +193,7 @@ def _writer(path: Path) -> Callable:
     def write(table: Any, place: Path) -> None:
         with replacing(place) as file:
             if ending == ".parquet":
-                table.to_parquet(file)
+                table.to_parquet(file, write_page_checksum=True)
             elif ending == ".xlsx":
                 table.to_excel(file, engine="openpyxl")
             else:
