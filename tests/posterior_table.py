@@ -77,7 +77,6 @@ def write(name, methods):
     """Write the record of a posterior, a line for each quantity."""
     record = circumstances(f"python -m tests.posterior_table {name}", "arviz") | {
         "code": code_of(f"posteriors/{name}"),
-        "left_out": ALL[name]().left_out,
         "methods": methods,
     }
     text = json.dumps(record, indent=1)

@@ -5,6 +5,7 @@ A record carries a digest of the code that it describes, so that one that is old
 """
 
 import ast
+import functools
 import hashlib
 import json
 import os
@@ -83,21 +84,22 @@ def add_to_record(name, command, *packages, **figures):
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def code_of(name):
+def code_of(name, digest=None):
     """The digest of each file or folder that a record describes: of what Python reads, not of comments."""
     beginnings = [own for own in DESCRIBED if name.startswith(own)]
-    return {path: _digest(REFERENCE.parents[1] / path) for path in DESCRIBED[max(beginnings, key=len)]}
+    digest = digest or _digest
+    return {path: digest(REFERENCE.parents[1] / path) for path in DESCRIBED[max(beginnings, key=len)]}
 
 
 def older_than_their_code():
     """Records whose code has changed since, and those that do not say what code they describe."""
-    older, undated = [], []
+    older, undated, digest = [], [], functools.cache(_digest)  # many records describe the whole
     for path in sorted(REFERENCE.rglob("*.json")):
         name = path.relative_to(REFERENCE).with_suffix("").as_posix()
         code = json.loads(path.read_text(encoding="utf-8")).get("code")
         if code is None:
             undated.append(name)
-        elif code != code_of(name):
+        elif code != code_of(name, digest):
             older.append(name)
     return older, undated
 

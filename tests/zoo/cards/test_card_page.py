@@ -280,7 +280,7 @@ def test_every_model_says_what_is_wrong_in_its_papers_and_where(name):
     assert notes.claims
     text = " ".join(card_as_text(read_card(name)).split())
     assert "Corrections to the papers" in text
-    assert all(right.replace("`", "") in text for _, right in notes.corrections)
+    assert all(own.right.replace("`", "") in text for own in notes.corrections)
 
 
 # where it runs
