@@ -6,7 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.prediction import _log_mean_density, _moments_over_draws
+from inference.prediction import (
+    _covariance_about,
+    _log_mean_density,
+    _mean_over_draws,
+    _moments_over_draws,
+)
 
 
 class Told(NamedTuple):
@@ -20,6 +25,12 @@ class Told(NamedTuple):
     def log_likelihood(self, values, x):
         return x * values["mean"]
 
+    def scores(self, values, x):
+        return x[:, None] * values["slope"]
+
+    def scores_covariance(self, values, x):
+        return jnp.broadcast_to(values["covariance"], (x.shape[0], 2, 2))
+
 
 def test_variance_within_draws_and_between_them():
     rng = np.random.default_rng(0)
@@ -32,3 +43,17 @@ def test_variance_within_draws_and_between_them():
     np.testing.assert_allclose(mean, x + means.mean(), rtol=1e-12)
     np.testing.assert_allclose(variance, np.full(3, variances.mean() + means.var()), rtol=1e-12)
     np.testing.assert_allclose(density, np.log(np.exp(x[:, None] * means).mean(1)), rtol=1e-12)
+
+
+def test_covariance_within_draws_and_between_them():
+    """The mean of the covariances plus the covariance of the means, which is correlated here."""
+    rng = np.random.default_rng(1)
+    slopes, factors, x = rng.normal(size=(7, 2)), rng.normal(size=(7, 2, 2)), rng.normal(size=3)
+    slopes[:, 1] += slopes[:, 0]
+    covariances = factors @ np.swapaxes(factors, 1, 2)
+    with jax.enable_x64(True):
+        draws = {"slope": jnp.asarray(slopes), "covariance": jnp.asarray(covariances)}
+        mean = jnp.asarray(x[:, None] * slopes.mean(0))
+        found = _mean_over_draws(_covariance_about, draws, Told(), (mean, jnp.asarray(x)))
+    expected = covariances.mean(0) + x[:, None, None] ** 2 * np.cov(slopes.T, ddof=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

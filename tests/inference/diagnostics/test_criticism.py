@@ -24,6 +24,7 @@ from inference.diagnostics import (
     judge_prior,
     prior_sensitivity,
 )
+from inference.diagnostics.model_criticism import _correlations
 
 NUM_ROWS, NUM_DRAWS = 40, 150
 
@@ -73,6 +74,16 @@ def _two_humps(rng):
 
 def _many_zeros(rng):
     return np.where(rng.random((NUM_ROWS, 2)) < 0.5, 0.0, rng.poisson(20.0, (NUM_ROWS, 2))).astype(float)
+
+
+def test_correlations_are_those_of_numpy():
+    """Of columns with unlike means, of the data and of every draw."""
+    rng = np.random.default_rng(5)
+    both = rng.normal(size=(4, 30, 3)) @ rng.normal(size=(3, 3)) + [5.0, -2.0, 0.0]
+    found = _correlations(both, np.zeros((30, 3), bool), ["a", "b", "c"])
+    assert list(found) == [f"{pair}: correlation" for pair in ("a and b", "a and c", "b and c")]
+    expected = np.array([np.corrcoef(draw.T)[np.triu_indices(3, 1)] for draw in both])
+    np.testing.assert_allclose(np.transpose(list(found.values())), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize(
