@@ -19,6 +19,8 @@ from inference.fitting.verdict import five_small_gains
 from inference.methods.depcam import em
 from inference.methods.depcam.em import (
     evaluate,
+    log_prior,
+    moved_scales,
     repulsion_gradient,
     stiefel_gradient,
     update_latents,
@@ -252,7 +254,6 @@ def test_gaussian_cells_are_the_mixture_of_ppcas(concentration):
     np.testing.assert_allclose(tree["variational"]["weights"], weights, atol=1e-4)
 
 
-@pytest.mark.slow
 def test_one_component_is_epca(table):
     """With scales of precision one the penalty is EPCA's: half the squares of both factors of Theta."""
     x = np.nan_to_num(table[:30])
@@ -331,6 +332,45 @@ def test_latents_never_lower_the_objective_and_overshot_ones_do(table):
             gains.append((after - before, overshot - before))
     true, planted = np.min(gains, axis=0)
     assert true > 0 > planted
+
+
+def test_m_steps_under_priors_are_stationary(table):
+    """Of the noise, whose fixed point is where the objective's gradient vanishes; of precisions in one step.
+
+    Planted: a noise and precisions five per cent off have a gradient.
+    """
+    model = zoo.DEPCAM.from_data(
+        table,
+        family=Gaussian(noise_variance=None),
+        noise_rate=3.0,
+        scale_prior="ard",
+        ard_concentration=2.5,
+        ard_rate=0.7,
+        **SIZES,
+    )
+    with in_precision():
+        x, zero = jnp.asarray(table), jnp.zeros((1, 1))
+        values = values_of(model, table) | {"noise_variance": jnp.asarray(1.0)}
+        step = jax.jit(lambda values: update_latents(values, model, x, zero)[0])
+        for _ in range(400):
+            values = step(values)
+
+        def slope(name, objective, factor=1.0):
+            """Change of the objective by relative changes of the values, in nats."""
+            at = factor * values[name]
+            return np.abs(at * jax.grad(lambda own: objective(values | {name: own}))(at)).max()
+
+        def of_rows(values):
+            return evaluate(values, model, x, zero).objective
+
+        assert slope("noise_variance", of_rows) < 1e-7 < 1.0 < slope("noise_variance", of_rows, 1.05)
+        values = moved_scales(jnp.asarray(1.0), values, model, evaluate(values, model, x, zero))
+
+        def of_prior(values):
+            return log_prior(values, model)
+
+        assert slope("scales_precision", of_prior) < 1e-10
+        assert slope("scales_precision", of_prior, 1.05) > 0.05
 
 
 def test_bad_options_are_refused(table):
