@@ -1,9 +1,11 @@
 """The number of latents by bound, ARD and held-out density."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import inference
+from inference.diagnostics.model_size import recommended
 
 
 def _rows(num_rows, d, k, seed=0, noise=0.5):
@@ -49,3 +51,17 @@ def test_candidates_that_the_data_do_not_allow(candidates, message):
     """Refused before anything is fitted."""
     with pytest.raises(ValueError, match=message):
         inference.choose_num_latents(_rows(20, 4, 1), candidates)
+
+
+def test_the_smallest_within_one_standard_error_of_the_best_is_recommended():
+    """By hand: the best is 3; 2 falls short by less than its error, 1 by more, and 0 has no finite score."""
+    table = pd.DataFrame(
+        {
+            "heldout": [-np.inf, -3.0, -2.1, -2.0, -2.05],
+            "difference": [-np.inf, -1.0, -0.1, 0.0, -0.05],
+            "difference_error": [np.nan, 0.2, 0.3, 0.0, 0.3],
+        }
+    )
+    assert recommended(table) == (3, 2)
+    with pytest.raises(ValueError, match="no model gives the held-out rows a finite density"):
+        recommended(table[:1])

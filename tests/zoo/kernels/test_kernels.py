@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy import stats
 
 from inference.results.model_fields import _describe, _restore
 from zoo.cli.arguments import parse_settings, resolve
@@ -21,6 +22,7 @@ from zoo.kernels.gram import (
     check_gram,
     cross_gram,
     extended_centring,
+    feature_rows,
     gram_matrix,
 )
 
@@ -207,3 +209,19 @@ def test_the_cost_is_said_before_a_large_matrix_is_made(monkeypatch):
     monkeypatch.setattr(gram_matrices, "LARGE_BYTES", 8 * 100)
     with pytest.warns(UserWarning, match="11 x 11 matrix"):
         gram_matrix(Linear(), X)
+
+
+def test_feature_rows_of_a_linear_kernel_are_those_of_the_factor_model():
+    """With k(x, y) = x'y the loadings are W = X'B: rows are Normal(0, W W' + noise), by SciPy's density."""
+    rng = np.random.default_rng(2)
+    coefficients, noise = rng.normal(size=(11, 2)) / 5, 0.7
+    loadings = X.T @ coefficients
+    covariance = loadings @ loadings.T + noise * np.eye(3)
+    with jax.enable_x64(True):
+        given = NEW @ X.T, (NEW**2).sum(axis=1), X @ loadings, coefficients
+        rows = feature_rows(*map(jnp.asarray, given), jnp.asarray(noise), 3.0)
+    np.testing.assert_allclose(rows.mean, NEW @ np.linalg.solve(covariance, loadings), rtol=1e-9)
+    inverse = np.linalg.inv(np.eye(2) + loadings.T @ loadings / noise)
+    np.testing.assert_allclose(rows.covariance, inverse, rtol=1e-9)
+    expected = stats.multivariate_normal.logpdf(NEW, np.zeros(3), covariance)
+    np.testing.assert_allclose(rows.log_density, expected, rtol=1e-9)
