@@ -179,7 +179,8 @@ class MemoisedPlan(BatchPlan):
         """A batch as the step takes it, on its device or devices."""
         if self.request.num_devices > 1:
             return deal_out(batch.x, batch.weight, self.request.num_devices)
-        return Rows(*in_current_precision((np.asarray(batch.x), np.asarray(batch.weight))))
+        # not by in_current_precision, which would copy: no program holds a batch as a constant
+        return Rows(*jax.device_put((np.asarray(batch.x), np.asarray(batch.weight))))
 
 
 class NaturalGradientPlan(BatchPlan):

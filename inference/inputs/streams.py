@@ -259,7 +259,8 @@ class RowStream:
                 joined = held[0] if len(held) == 1 else np.concatenate(held)
                 whole = count - count % self.batch_size
                 yield from np.split(joined[:whole], whole // self.batch_size)
-                held, count = [joined[whole:]], count - whole
+                count -= whole
+                held = [joined[whole:]] if count else []  # an empty rest would have the next chunk copied
         if count:
             yield held[0] if len(held) == 1 else np.concatenate(held)
 

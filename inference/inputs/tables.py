@@ -60,7 +60,10 @@ def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[s
             arrays.append(as_matrix(part, name))
         if hasattr(part, "columns"):
             coords[dim] = list(part.columns)
-            coords.setdefault("observation", list(part.index))
+            index = part.index  # numbers of rows are not held one by one
+            plain = isinstance(index, pd.RangeIndex)
+            named = range(index.start, index.stop, index.step) if plain else list(index)
+            coords.setdefault("observation", named)
     return tuple(arrays), coords
 
 

@@ -92,6 +92,8 @@ def first_number(dim: str) -> int:
 
 
 def _storable(values: Any) -> np.ndarray:
+    if isinstance(values, range):
+        return np.arange(values.start, values.stop, values.step)
     if not any(isinstance(value, str) for value in values):  # pandas may refuse text that is no Unicode
         array = pd.Index(values).to_numpy()
         if array.dtype.kind in "iufb":

@@ -92,7 +92,9 @@ class _Parquet:
             for place, field in enumerate(schema):  # nothing in the first table, words in a later one
                 if self.arrow.types.is_null(field.type):
                     schema = schema.set(place, field.with_type(self.arrow.string()))
-            options = {"write_page_checksum": True}
+            reals = self.arrow.types.is_floating  # hardly two alike: to look for equal ones costs most
+            listed = [field.name for field in schema if not reals(field.type)]
+            options = {"use_dictionary": listed, "write_page_checksum": True}
             self.schema, self.writer = schema, self.parquet.ParquetWriter(self.file, schema, **options)
         held = self.arrow.Table.from_pandas(table, schema=self.schema, preserve_index=True)
         self.writer.write_table(held)

@@ -83,12 +83,17 @@ def test_files_are_written_batch_by_batch(tree, table, tmp_path):
 @pytest.mark.needs_peer
 def test_parquet_is_read_and_written(tree, tmp_path):
     """What is written is read again, labels of the rows by their id too."""
+    from pyarrow import parquet
+
     frame = pd.DataFrame(X, columns=list("abc"))
     frame.to_parquet(tmp_path / "x.parquet", row_group_size=50)
     transform(tree, tmp_path / "x.parquet", out=tmp_path / "s.parquet", batch_size=64)
     read = pd.read_parquet(tmp_path / "s.parquet")
     assert read.index.name == "observation"
     np.testing.assert_allclose(read, transform(tree, X), rtol=1e-12, atol=1e-12)
+    parts = parquet.read_metadata(tmp_path / "s.parquet").row_group(0)
+    encodings = {parts.column(place).path_in_schema: parts.column(place).encodings for place in range(2)}
+    assert not any("RLE_DICTIONARY" in used for used in encodings.values())  # which cost most of the time
     named = frame.assign(customer_id=[f"C{number:03d}" for number in range(230)])
     named.to_parquet(tmp_path / "n.parquet")
     labelled = fit(zoo.Mixture(num_components=2), named, **CALL)

@@ -294,6 +294,16 @@ def test_chunks_of_tables_must_have_the_same_columns():
         RowStream(lambda: iter([TABLE[:6], TABLE[["b", "a", "c"]][6:]]), 12)
 
 
+def test_chunks_as_long_as_batches_are_not_copied():
+    """An empty rest of one chunk had the next one copied, at every batch of a file."""
+    chunks = [np.arange(12.0).reshape(6, 2) + number for number in range(3)]
+    batches = list(RowStream(lambda: iter(chunks), 3))
+    assert [batch.begin for batch in batches] == [0, 3, 6, 9, 12, 15]
+    for number, batch in enumerate(batches):
+        assert np.shares_memory(batch.x, chunks[number // 2])
+        np.testing.assert_array_equal(batch.x, np.concatenate(chunks)[3 * number : 3 * number + 3])
+
+
 # One dimension
 
 
