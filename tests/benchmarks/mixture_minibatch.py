@@ -50,6 +50,8 @@ def mixture_of_gaussians(num_rows, seed=0):
 class Memory:
     """The peak of anonymous memory (what is mapped from a file is not counted) while it is watched."""
 
+    counted = "RssAnon"
+
     def __enter__(self):
         self.before, self.peak, self._stop = self._now(), self._now(), threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -64,13 +66,12 @@ class Memory:
         while not self._stop.wait(0.02):
             self.peak = max(self.peak, self._now())
 
-    @staticmethod
-    def _now():
-        return int(re.search(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+    def _now(self):
+        return int(re.search(rf"{self.counted}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 
     @property
     def extra_megabytes(self):
-        return self.peak - self.before
+        return (self.peak - self.before) / 1024
 
 
 def batches_against_all(seed):

@@ -1,10 +1,10 @@
 """One fit shared by several processes on this machine: seconds of a step, against one process.
 
 Run ``python -m tests.benchmarks.several_processes`` on a quiet machine (some minutes). It writes
-tests/reference/several_processes.json. Each fit is made twice in the same processes, and the second is timed:
-nothing is compiled in it. A step that is large uses several cores in one process already, so that two
-processes on two cores need not be faster; the record says what they are. Processor seconds are those of all
-processes together, waiting for each other included.
+tests/reference/benchmark_several_processes.json. Each fit is made twice in the same processes, and the second
+is timed: nothing is compiled in it. A step that is large uses several cores in one process already, so that
+two processes on two cores need not be faster; the record says what they are. Processor seconds are those of
+all processes together, waiting for each other included.
 """
 
 import argparse
@@ -108,7 +108,7 @@ def main():
         return
     figures = compared(given.processes)
     print(json.dumps(figures, indent=1))
-    write_record("several_processes", "python -m tests.benchmarks.several_processes", fits=figures)
+    write_record("benchmark_several_processes", "python -m tests.benchmarks.several_processes", fits=figures)
 
 
 if __name__ == "__main__":

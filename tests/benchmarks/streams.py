@@ -1,6 +1,6 @@
 """Rows from files against rows in memory: memory, processor time and the same fit; documents from texts.
 
-Run ``python -m tests.benchmarks.streams`` (about an hour of processor time); ``--rows 1000000`` for fewer
+Run ``python -m tests.benchmarks.streams`` (about ten minutes of processor time); ``--rows 1000000`` for fewer
 rows, ``--files`` and ``--texts`` run one part. ``ZOO_DATA`` names the folder that holds ``news20.npz``. It
 writes tests/reference/benchmark_streams.json.
 
@@ -10,7 +10,7 @@ runs have the same priors, those of the first million rows. Figures: the peak of
 (pages of files included) above what it was after the imports; the processor time of the second
 pass against that of steps over the first million rows in memory, per row, without their start and their end;
 and by how much a fit to the first million rows from files differs from one to the same rows in memory, in
-the same batches. Then a million rows are scored from the Parquet files into one.
+the same batches. Then all rows are scored from the Parquet files into one, by each function that scores.
 
 Documents: the counts of twenty newsgroups are written as texts, a file each, words numbered, and fitted from
 that folder by LDA and PCP; the same words and counts in memory, in their order, must give the same objective.
@@ -19,16 +19,14 @@ that folder by LDA and PCP; the same words and counts in memory, in their order,
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from pathlib import Path
 
-from tests.benchmarks.mixture_minibatch import mixture_of_gaussians
+from tests.benchmarks.mixture_minibatch import Memory, mixture_of_gaussians
 from tests.recording import add_to_record
 
 ROOT = Path(__file__).parents[2]
@@ -38,30 +36,14 @@ TOPICS, CLUSTERS, DOCUMENTS = 20, 20, 1000  # of news: topics, clusters, documen
 BARS = {"gigabytes": 1.5, "pass_over_step": 1.5, "difference": 1e-9, "news_gigabytes": 2.0}
 
 
-class Resident:
-    """The peak of resident memory above what it was when the context was entered, in GB."""
+class Resident(Memory):
+    """The peak of resident memory, pages of files included, while it is watched."""
 
-    def __enter__(self):
-        self.before, self.peak, self._stop = self._now(), 0.0, threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error):
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self):
-        while not self._stop.wait(0.02):
-            self.peak = max(self.peak, self._now())
-
-    @staticmethod
-    def _now():
-        return int(re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1e6
+    counted = "VmRSS"
 
     @property
     def gigabytes(self):
-        return self.peak - self.before
+        return (self.peak - self.before) / 1e6
 
 
 def write_rows(folder, num_rows):
@@ -163,23 +145,42 @@ def in_memory(folder):
 
 
 def scored(folder):
-    """All rows scored into a Parquet file."""
+    """All rows scored from the Parquet files into one by each function, and the first million in memory."""
+    import numpy as np
     import pyarrow.parquet
 
     import inference
+    from inference.diagnostics import heldout
 
+    first = np.array(np.load(folder / "rows.npy", mmap_mode="r")[:FIRST])
     tree = inference.fit(
         _model(folder), folder / "parquet", batch_size=BATCH, max_iterations=1, tolerance=0, num_samples=10
     )
-    with Resident() as memory:
-        begin = time.process_time()
-        inference.transform(tree, folder / "parquet", out=folder / "scores.parquet")
-        seconds = time.process_time() - begin
-    return {
-        "rows": pyarrow.parquet.read_metadata(folder / "scores.parquet").num_rows,
-        "gigabytes_above_fit": memory.gigabytes,
-        "processor_seconds": seconds,
+    to_file = {"out": folder / "scores.parquet"}
+    ways = {
+        "transform": (inference.transform, to_file),
+        "predict": (inference.predict, to_file),
+        "log_density": (inference.log_density, to_file),
+        "heldout": (heldout, {}),
     }
+    found = {}
+    for name, (score, written) in ways.items():
+        score(tree, first[:BATCH])  # compiles
+        begin = time.process_time()
+        score(tree, first)
+        of_first = time.process_time() - begin
+        with Resident() as memory:
+            begin = time.process_time()
+            answer = score(tree, folder / "parquet", **written)
+            seconds = time.process_time() - begin
+        rows = pyarrow.parquet.read_metadata(answer).num_rows if written else int(answer["num_rows"])
+        found[name] = {
+            "rows": rows,
+            "gigabytes_above_fit": memory.gigabytes,
+            "processor_seconds": seconds,
+            "processor_seconds_of_the_first_million_in_memory": of_first,
+        }
+    return found
 
 
 def write_texts(folder):
