@@ -10,8 +10,9 @@ import io
 import mmap
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -183,6 +184,16 @@ def _check_declared(declared: int, size: int) -> None:
         raise ValueError(f"it declares {declared:.2e} bytes and has {size}: no table does")
 
 
+def _members(path: Path, endings: tuple[str, ...]) -> Iterator[tuple[zipfile.ZipInfo, IO[bytes]]]:
+    """The members of a checked archive whose names end so, each opened."""
+    check_archive(path)
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.filename.endswith(endings):
+                with archive.open(member) as file:
+                    yield member, file
+
+
 def check_arrays(path: Path) -> None:
     """Raise ValueError unless the arrays of an ``.npz`` archive are as large as its members.
 
@@ -195,20 +206,15 @@ def check_arrays(path: Path) -> None:
         ValueError: an array of objects, or one that declares another size than it has.
         Exception: whatever `zipfile` or NumPy raises at a damaged file.
     """
-    check_archive(path)
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if not member.filename.endswith(".npy"):
-                continue
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                header = np.lib.format.read_array_header_1_0 if version == (1, 0) else None
-                shape, _, dtype = (header or np.lib.format.read_array_header_2_0)(file)
-                held = member.file_size - file.tell()
-            if dtype.hasobject:
-                raise ValueError(f"{member.filename} holds objects, not numbers")
-            if dtype.itemsize * float(np.prod(shape, dtype=float)) > held:
-                raise ValueError(f"{member.filename} declares the shape {shape} and holds {held} bytes")
+    for member, file in _members(path, (".npy",)):
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else None
+        shape, _, dtype = (header or np.lib.format.read_array_header_2_0)(file)
+        held = member.file_size - file.tell()
+        if dtype.hasobject:
+            raise ValueError(f"{member.filename} holds objects, not numbers")
+        if dtype.itemsize * float(np.prod(shape, dtype=float)) > held:
+            raise ValueError(f"{member.filename} declares the shape {shape} and holds {held} bytes")
 
 
 def check_workbook(path: Path) -> None:
@@ -224,12 +230,8 @@ def check_workbook(path: Path) -> None:
             entities.
         Exception: whatever `zipfile` raises at a damaged file.
     """
-    check_archive(path)
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if member.filename.endswith((".xml", ".rels")):
-                with archive.open(member) as file:
-                    _check_sheet(file, member.filename)
+    for member, file in _members(path, (".xml", ".rels")):
+        _check_sheet(file, member.filename)
 
 
 def _check_sheet(file: Any, name: str) -> None:
