@@ -1,10 +1,15 @@
 """The number of latents by bound, ARD and held-out density."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import inference
+import zoo
+from inference.diagnostics import model_size
 from inference.diagnostics.model_size import recommended
 
 
@@ -65,3 +70,23 @@ def test_the_smallest_within_one_standard_error_of_the_best_is_recommended():
     assert recommended(table) == (3, 2)
     with pytest.raises(ValueError, match="no model gives the held-out rows a finite density"):
         recommended(table[:1])
+
+
+def test_errors_of_a_cross_validation_are_those_of_its_rows(monkeypatch):
+    """Planted scores: k times the first cell of a row, so that the paired differences are known."""
+
+    def fitted(model, *others):
+        return SimpleNamespace(attrs={"converged": True, "bic": 0.0}, num_latents=model.num_latents)
+
+    def scores(tree, rows):
+        return xr.DataArray(tree.num_latents * np.asarray(rows)[:, 0])
+
+    monkeypatch.setattr(model_size, "_fit", fitted)
+    monkeypatch.setattr(model_size, "log_density", scores)
+    x = np.random.default_rng(0).normal(size=(10, 4)) + 1.0
+    table = model_size.cross_validate({k: zoo.PPCA(num_latents=k) for k in (1, 2)}, x, folds=2)
+    error = x[:, 0].std(ddof=1) / np.sqrt(10)
+    np.testing.assert_allclose(table["heldout"], [x[:, 0].mean(), 2 * x[:, 0].mean()], rtol=1e-12)
+    np.testing.assert_allclose(table["standard_error"], [error, 2 * error], rtol=1e-12)
+    np.testing.assert_allclose(table["difference"], [-x[:, 0].mean(), 0.0], rtol=1e-12)
+    np.testing.assert_allclose(table["difference_error"], [error, 0.0], rtol=1e-12)
