@@ -72,11 +72,13 @@ TESTED = {
     ("chunks", "sparse"): "inference/methods/documents/test_lda_batches.py::"
     "test_how_chunks_are_cut_does_not_matter",
 }
-TESTED_SLOWLY = dict.fromkeys(  # a second device takes a process of its own
+DEVICES = "inference/numerics/test_devices.py::"
+TESTED_SLOWLY = dict.fromkeys(  # a second device takes a process of its own; sparse counts are refused there
     [(other, "devices") for other in ("weights", "batches", "chunks")]
-    + [("devices", other) for other in FEATURES[FEATURES.index("devices") + 1 :]],  # sparse counts: refused
-    "inference/numerics/test_devices.py::test_two_devices_give_the_bound_of_one",
+    + [("devices", other) for other in FEATURES[FEATURES.index("devices") + 1 :]],
+    DEVICES + "test_two_devices_give_the_bound_of_one",
 )
+TESTED_SLOWLY["devices", "checkpoint"] = DEVICES + "test_two_processes_give_the_bound_of_one"
 X = np.random.default_rng(0).normal(size=(9, 2))
 HOLES = np.where(np.arange(18).reshape(9, 2) == 4, np.nan, X)
 COUNTS = scipy.sparse.eye(9).tocsr()
