@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import (
@@ -138,6 +139,25 @@ def test_gradient_vanishes_at_the_end(prior):
     gradients = jax.jit(jax.grad(objective, (0, 1, 2)))(end.loadings, end.loc, jnp.log(end.noise_variance))
     for gradient in gradients:
         assert np.abs(gradient).max() < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "ard"])
+def test_log_prior_is_that_of_scipy(kind):
+    """Constants included: with ARD precisions integrated out, columns have multivariate t distributions."""
+    rng = np.random.default_rng(6)
+    loadings, loc, noise = rng.normal(size=(5, 2)), rng.normal(size=5), rng.gamma(2.0, size=2)
+    a, b, shape, rate = 2.5, 0.7, 1.5, 0.4
+    variance = jnp.asarray(1.0) if kind == "gaussian" else None
+    numbers = map(jnp.asarray, (a, b, np.full(5, 0.3), 4.0, shape, rate))
+    prior = LoadingPrior(variance, *numbers)
+    parameters = Parameters(*map(jnp.asarray, (loadings, loc, noise)))
+    expected = stats.norm.logpdf(loc, 0.3, 2.0).sum() + stats.invgamma.logpdf(noise, shape, scale=rate).sum()
+    if kind == "gaussian":
+        expected += stats.norm.logpdf(loadings).sum()
+    else:
+        columns = stats.multivariate_t(np.zeros(5), b / a * np.eye(5), df=2 * a)
+        expected += columns.logpdf(loadings.T).sum()
+    np.testing.assert_allclose(log_prior(parameters, None, prior), expected, rtol=1e-10)
 
 
 @pytest.mark.slow
