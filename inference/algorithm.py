@@ -509,8 +509,12 @@ class FitRequest:
 
     @property
     def spreads_rows(self) -> bool:
-        """Whether each of several processes holds rows of its own; those of a sampler all hold every row."""
-        return jax.process_count() > 1 and not isinstance(self.method, Sampler)
+        """Whether each of several processes holds rows of its own.
+
+        Those of a sampler all hold every row, and rows that were summed up are those of all processes.
+        """
+        is_summed = self.batch_size is not None and "moments" in self.method.takes
+        return jax.process_count() > 1 and not is_summed and not isinstance(self.method, Sampler)
 
     @property
     def work(self) -> tuple[float, float]:

@@ -25,6 +25,7 @@ __all__ = [
     "agreed",
     "among_processes",
     "any_process",
+    "check_same_columns",
     "exchanged",
     "first_only",
     "gathered",
@@ -247,13 +248,22 @@ def exchanged(x: np.ndarray) -> np.ndarray:
     most = EXCHANGED_ROWS // jax.process_count()
     mine = x if x.shape[0] <= most else x[np.linspace(0, x.shape[0] - 1, most).astype(int)]
     parts = [part["rows"] for part in gathered(rows=mine)]
+    check_same_columns(parts)
+    return np.concatenate(parts)
+
+
+def check_same_columns(parts: list[np.ndarray]) -> None:
+    """Raise ValueError unless the rows of all processes have as many columns.
+
+    Args:
+        parts: rows by process, each of shape (rows, columns).
+    """
     for number, part in enumerate(parts):
         if part.shape[1] != parts[0].shape[1]:
             raise ValueError(
                 f"the processes call fit with different number of columns: {parts[0].shape[1]} in process 0, "
                 f"{part.shape[1]} in process {number}"
             )
-    return np.concatenate(parts)
 
 
 def agreed(number: int) -> int:

@@ -90,6 +90,14 @@ def _pcp_batches(fit, zoo, number, count, **call):
     return fit(zoo.PCP(num_topics=2, num_clusters=4), _cut(_texts(), number, count), **settings, **call)
 
 
+def _ppca_batches(fit, zoo, number, count, **call):
+    rng = np.random.default_rng(2)
+    weight, noise = rng.uniform(size=502), rng.normal(size=(502, 5))
+    rows = _cut(_rows() @ rng.normal(size=(2, 5)) + noise, number, count)
+    settings = CALL | {"batch_size": BATCH, "sample_weight": _cut(weight, number, count)}
+    return fit(zoo.PPCA(num_latents=2, loading_prior="ard"), rows, method="vb", **settings, **call)
+
+
 def _gibbs(fit, zoo, number, count, **call):
     return fit(zoo.Mixture(num_components=6), _rows(), method="gibbs", **CHAINS, **call)
 
@@ -124,11 +132,13 @@ SPREAD = {
     "pcp": _pcp,
     "pcp annealed": _pcp_annealed,
     "pcp batches": _pcp_batches,
+    "ppca batches": _ppca_batches,
 }
 OF_CHAINS = {"gibbs": _gibbs, "collapsed": _collapsed, "nuts": _nuts, "hmc": _hmc, "until": _until}
 FITS = SPREAD | OF_CHAINS
 GLOBAL = {  # variables of q that are not of rows
     *("num_occupied", "topic_word_concentration", "cluster_topic_concentration"),
+    *("loadings_mean", "loc_mean"),
 }
 
 
@@ -150,7 +160,8 @@ def found_in(name, number=0, count=1, **call):
         for group, variables in groups.items()
         for key, value in variables.items()
     }
-    return found | {"rows": tree["observed_data"].sizes.get("observation", 0)}
+    held = tree["observed_data"].sizes if "observed_data" in tree.children else {}  # not of summed-up rows
+    return found | {"rows": held.get("observation", 0)}
 
 
 def _end_at(looks):

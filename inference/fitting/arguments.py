@@ -46,10 +46,10 @@ from inference.methods import method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
-from inference.numerics.summed_rows import summed
+from inference.numerics.summed_rows import summed_of_all
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_scales, in_precision
-from inference.processes import exchanged, refuse_unjoined
+from inference.processes import any_process, exchanged, refuse_unjoined
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from zoo.checks import (
@@ -156,7 +156,7 @@ def read_call(
             parts = chosen.in_batches(**_options(chosen, name, options)[0])
         stream, coords = _open_stream(call, parts, data, batch_size, sample_weight)
         if is_summed:
-            rows = summed(_complete(stream))
+            rows = summed_of_all(_complete(stream))
             arrays, weight = (rows.x,), rows.weight
         elif "documents" in chosen.takes:
             arrays, model = (stream.first,), _with_lengths(model, stream.lengths)
@@ -168,10 +168,12 @@ def read_call(
     if jax.process_count() > 1:
         _refuse(call._replace(data=arrays))
     spreads_rows = jax.process_count() > 1 and not isinstance(chosen, Sampler)
-    exchanges = spreads_rows and "documents" not in chosen.takes  # of documents no default is read off
+    is_exchanged = stream is not None and is_summed  # already
+    # of documents no default is read off
+    exchanges = spreads_rows and not is_exchanged and "documents" not in chosen.takes
     of_all_processes = tuple(map(exchanged, arrays)) if exchanges else arrays
-    if is_summed and sample_weight is not None and stream is not None:  # priors are read without weights
-        of_all_processes = (summed((batch.rows, np.ones(batch.count)) for batch in stream).x,)
+    if is_exchanged and any_process(sample_weight is not None):  # priors are read without weights
+        of_all_processes = (summed_of_all((batch.rows, np.ones(batch.count)) for batch in stream).x,)
     if isinstance(init, xr.DataTree):
         model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes)
@@ -541,7 +543,7 @@ def _open_stream(
         num_rows = source.num_rows if is_source(source) else source.shape[0]
         weight = checked_weight(sample_weight, num_rows)
     stream = RowStream(source, share, weight)
-    if several:
+    if several and "moments" not in call.method.takes:
         stream = SharedRows(stream)
     if stream.columns is not None:
         coords = {column_dims(call.model)[0]: list(stream.columns)}
@@ -645,7 +647,11 @@ def _refusals_of_processes(call: _Call, who: str) -> Iterator[tuple[bool, str]]:
             f"chain_method='parallel' {one}: every process runs its chains one after another",
         )
         return
-    yield call.lacks("devices"), f"{who} runs in one process; {this}"
+    if not call.lacks("moments"):
+        remedy = "give batch_size, and the rows of all are summed up"
+        yield not call.in_batches, f"{who} runs in one process where rows are held whole; {this}: {remedy}"
+    else:
+        yield call.lacks("devices"), f"{who} runs in one process; {this}"
     of_rows = call.has_variables or call.has_former_fit
     yield of_rows, f"init with variables per row {one}: each process holds rows of its own"
 

@@ -94,8 +94,9 @@ def fit(
         chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"`` (over devices). Several processes
             (`inference.join_processes`) share the chains of a sampler, each running its own one after
             another: every process passes the same data and gets all draws, those of ``"sequential"`` in one
-            process bit for bit. They share the rows of ``vb`` of `zoo.Mixture`, `zoo.LDA` and `zoo.PCP`: each
-            passes its own, and a batch of ``batch_size`` rows is of all of them in equal shares.
+            process bit for bit. They share the rows of ``vb`` of `zoo.Mixture`, `zoo.LDA` and `zoo.PCP`, and
+            with ``batch_size`` those of `zoo.PPCA`: each passes its own, and a batch of ``batch_size`` rows
+            is of all of them in equal shares.
         max_iterations: the most steps of VB, EM, MAP, or the number of steps of SVI.
         tolerance: gain of the objective in nats per row; five consecutive steps below it mean convergence.
             0: exactly ``max_iterations`` steps.

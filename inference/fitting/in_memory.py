@@ -251,7 +251,7 @@ class AscentPlan(_WholePlan):
             self.start,
             self.model,
             keys=keys,
-            num_rows=over_processes(num_rows),
+            num_rows=over_processes(num_rows) if request.spreads_rows else num_rows,
             num_restarts=settings.num_restarts,
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance if is_ascent else 0.0,

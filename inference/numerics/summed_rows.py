@@ -12,16 +12,21 @@ so that no digit is lost to squared moments (Chan, Golub and LeVeque 1983; Demme
 Langou 2012). With :math:`r_1, \dots, r_D` the rows of R, the 2 D rows :math:`m \pm \sqrt{D / W}\, r_j`, each
 of weight :math:`W / 2 D`, have the weight W, the mean m and the scatter :math:`R^T R`. Cost: O(N D^2), memory
 O(D^2) beside one batch.
+
+Of several processes each sums up its own rows; the few rows of each are summed up again in the order of the
+processes, the same in every one.
 """
 
 from collections.abc import Iterable
 
+import jax
 import numpy as np
 import scipy.linalg
 
 from inference.numerics.weighted_rows import Rows
+from inference.processes import check_same_columns, gathered
 
-__all__ = ["summed"]
+__all__ = ["summed", "summed_of_all"]
 
 
 def summed(batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Rows:
@@ -63,6 +68,26 @@ def summed(batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Rows:
     size = len(factor)
     away = np.sqrt(size / total) * factor
     return Rows(np.concatenate([mean + away, mean - away]), np.full(2 * size, total / (2 * size)))
+
+
+def summed_of_all(batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Rows:
+    """A few rows with the weight, the mean and the scatter of the rows of all processes.
+
+    Args:
+        batches: of this process, as for `summed`.
+
+    Returns:
+        As `summed`, the same in every process.
+
+    Raises:
+        ValueError: the processes have other numbers of columns, in every process.
+    """
+    own = summed(batches)
+    if jax.process_count() == 1:
+        return own
+    parts = gathered(rows=own.x, weight=own.weight)
+    check_same_columns([part["rows"] for part in parts])
+    return summed((part["rows"], part["weight"]) for part in parts)
 
 
 def _triangle(rows: np.ndarray) -> np.ndarray:

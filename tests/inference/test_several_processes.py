@@ -285,7 +285,8 @@ def test_what_cannot_be_spread_is_refused_with_the_reason(tmp_path):
     output, _ = launched(2, script)
     expected = (
         "method 'em' of mixture runs in one process; this one is one of 2",
-        "method 'closed_form' of ppca runs in one process; this one is one of 2",
+        "method 'closed_form' of ppca runs in one process where rows are held whole; this one is one of 2: "
+        "give batch_size, and the rows of all are summed up",
         "init with variables per row goes with one process, and this is one of 2",
         "batch_size is of all 2 processes together, which give equal shares: it must be a multiple "
         "of 2; got 25",
