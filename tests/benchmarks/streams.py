@@ -145,7 +145,10 @@ def in_memory(folder):
 
 
 def scored(folder):
-    """All rows scored from the Parquet files into one by each function, and the first million in memory."""
+    """All rows scored from the Parquet files into one by each function, and the first million in memory.
+
+    The first million come first: memory is counted above what that has left resident.
+    """
     import numpy as np
     import pyarrow.parquet
 
