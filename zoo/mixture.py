@@ -166,6 +166,7 @@ class Mixture(MixtureModel):
     predicted_dims = ("observation",)
     concentration_fields = ("concentration",)
     takes_sparse = True
+    weighs_rows = True
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     @property
@@ -193,10 +194,10 @@ class Mixture(MixtureModel):
         parameters = components.sample(self.num_components, prior.components.units_of_sites())
         for name, value in components.deterministics(parameters).items():
             numpyro.deterministic(name, value)
-        if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
-            numpyro.factor("stick_mass", num_rows * jax.nn.logsumexp(log_weights))
         labels = dist.Categorical(logits=log_weights)
         with numpyro.plate("observations", num_rows):
+            if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
+                numpyro.factor("stick_mass", jnp.full(num_rows, jax.nn.logsumexp(log_weights)))
             assignments = None
             if x is None or self.draw_locals:
                 assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})

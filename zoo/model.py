@@ -247,6 +247,8 @@ class Model(Assumptions):
         score_dims: dims of the result of `inference.transform`.
         predicted_dims: dims of the result of `inference.predict`.
         sums_out_locals: whether the density of a row has its latents integrated out.
+        weighs_rows: whether its program, called with data, is a product over rows given the parameters, with
+            all that belongs to a row summed out, so that a power of a row's density weighs the row.
         estimates_density: whether `inference.log_density` estimates by draws that depend on a row's place.
         num_needed: how many parts of data new rows must bring; None: all.
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
@@ -306,6 +308,7 @@ class Model(Assumptions):
     score_dims: ClassVar[tuple[str, ...]] = ("observation", "latent")
     predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
     sums_out_locals: ClassVar[bool] = True
+    weighs_rows: ClassVar[bool] = False
     num_needed: ClassVar[int | None] = None
     estimates_density: ClassVar[bool] = False
     needs_fitted_rows: ClassVar[bool] = False

@@ -135,6 +135,7 @@ class PPCA(Model):
     score_dims = ("observation", "latent")
     predicted_dims = ("observation", "feature")
     latent_site = "latents"
+    weighs_rows = True
     loading_sites = {"loadings": ""}
     takes_sparse = True
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")

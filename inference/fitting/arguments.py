@@ -624,7 +624,6 @@ def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
         takers = methods_with_weights(call.model)
         remedy = f"use method={takers[0]!r}" if takers else "leave it out"
         yield True, f"{who} does not take sample_weight: {remedy}"
-    yield has_weight and bool(call.options.get("moves")), f"{who} with moves does not take sample_weight"
     if jax.process_count() > 1:
         yield from _refusals_of_processes(call, who)
     if call.num_devices > 1:

@@ -108,7 +108,9 @@ def fit(
         init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
             of a strategy.
         sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w
-            copies in the objective and the fit (``vb`` and ``em``). A Series is paired with the rows by its
+            copies in the objective and the fit, its likelihood (labels and latents summed out) to the power
+            w. Taken by ``vb`` and ``em`` of mixtures and PPCA, by ``nuts`` and ``hmc`` of both, and by
+            ``gibbs`` of mixtures as whole numbers. A Series is paired with the rows by its
             index, as parts of the data are; a string is the name of a column of the first part, which is then
             no data. Data-dependent default priors and the group ``log_likelihood`` are those of the rows
             themselves.

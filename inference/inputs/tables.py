@@ -342,8 +342,12 @@ def _hint_of(data: tuple, num_taken: int, weighted: tuple[str, ...]) -> str:
     outputs = "; class labels and outputs go with zoo.SPPCA" if num_taken == 1 else ""
     if not weighted:
         return f"leave the others out{outputs}"
-    methods = f"method{'s' * (len(weighted) > 1)} {' and '.join(weighted)}"
+    methods = f"method{'s' * (len(weighted) > 1)} {_listed(weighted)}"
     return f"the last has one value a row; did you mean sample_weight=... ({methods})?{outputs}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _shape_of(part: Any) -> tuple[int, ...] | None:

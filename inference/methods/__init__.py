@@ -1,6 +1,8 @@
 """The table of methods: the module that fits a model by a method."""
 
 import difflib
+from dataclasses import replace
+from functools import cache
 from importlib import import_module
 
 import zoo
@@ -53,7 +55,7 @@ def method_of(model: Model, name: str) -> Method:
         raise ValueError(f"{key} has no method {name!r}; it has {', '.join(model.methods)}{meant}")
     if key not in zoo.MODELS:
         raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
-    method = _method_of(key, name)
+    method = _suited(_method_of(key, name), name, model)
     return asked_in_data_units(method) if model.units else method
 
 
@@ -67,7 +69,19 @@ def methods_with_weights(model: Model | type[Model]) -> tuple[str, ...]:
         Names, in the model's order.
     """
     key = (model if isinstance(model, type) else type(model)).__name__.lower()
-    return tuple(name for name in model.methods if "weights" in _method_of(key, name).takes)
+    methods = {name: _suited(_method_of(key, name), name, model) for name in model.methods}
+    return tuple(name for name, method in methods.items() if "weights" in method.takes)
+
+
+def _suited(method: Method, name: str, model: Model | type[Model]) -> Method:
+    """The method as it takes this model's rows: those that run the program weigh rows if that can."""
+    runs_program = FOR_EVERY_MODEL.get(name) == ".nuts_hmc"
+    return _without_weights(method) if runs_program and not model.weighs_rows else method
+
+
+@cache
+def _without_weights(method: Method) -> Method:
+    return replace(method, takes=method.takes - {"weights"})
 
 
 def _method_of(key: str, name: str) -> Method:

@@ -1,4 +1,4 @@
-"""NUTS and HMC for any zoo model, on the program itself, with NumPyro's kernels in this project's driver.
+r"""NUTS and HMC for any zoo model, on the program itself, with NumPyro's kernels in this project's driver.
 
 The driver runs them, rather than ``numpyro.infer.MCMC``, because a run must be able to stop and resume
 inside warm-up. The kernel's adaptation schedule is part of its state; the key of sweep i is the driver's.
@@ -9,6 +9,16 @@ the mean that warm-up adapts (to the acceptance averaged over steps): Virtanen (
 leapfrog steps there (``num_steps=10``) and the gradient of the log density in the place of the printed
 density's. The step does not depend on the state, so each trajectory leaves the posterior invariant; short and
 long ones together reach what one length would return to.
+
+Weights of rows are powers of the likelihood. Of a program whose rows are independent given the parameters,
+with everything that belongs to a row summed out, the target is
+
+.. math::
+    p(\theta \mid x, w) \propto p(\theta) \prod_i p(x_i \mid \theta)^{w_i},
+
+for any :math:`w_i \ge 0`: a row of weight 2 is two rows, one of weight 0 none. Programs that keep a latent
+:math:`z_i` of each row take no weights: neither :math:`p(x_i \mid z_i)^{w_i} p(z_i)` nor
+:math:`[p(x_i \mid z_i) p(z_i)]^{w_i}` has that power as its integral over the latent.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +34,8 @@ from numpyro.infer.util import constrain_fn, unconstrain_fn
 
 from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.numerics.compiled import compiled
-from inference.numerics.programs import draw_locals, latent_names
+from inference.numerics.programs import draw_locals, latent_names, weighing_rows
+from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_flag, check_positive, check_share, check_whole
 from zoo.dirichlet_process import with_stick_decays
 
@@ -42,8 +53,18 @@ class HamiltonianInfo(NamedTuple):
 
 
 def program(model: Any, *data: Any) -> Any:
-    """Call the model, so that its hyperparameters are arguments of compiled code instead of constants."""
+    """Call the model, so that its hyperparameters are arguments of compiled code instead of constants.
+
+    The log density of weighted rows is multiplied by their weights.
+    """
+    if data and isinstance(data[0], Rows):
+        with weighing_rows(data[0].weight):
+            return model(data[0].x, *data[1:])
     return model(*data)
+
+
+def _unweighted(data: tuple) -> tuple:
+    return tuple(map(unweighted, data))
 
 
 def given_sites(variables: Mapping[str, Array], model: Any, *data: Any) -> dict[str, Array]:
@@ -52,7 +73,7 @@ def given_sites(variables: Mapping[str, Array], model: Any, *data: Any) -> dict[
     Raises:
         ValueError: a site is missing.
     """
-    sites, variables = latent_names(model, *data), with_stick_decays(variables)
+    sites, variables = latent_names(model, *_unweighted(data)), with_stick_decays(variables)
     missing = [name for name in sites if name not in variables]
     if missing:
         raise ValueError(f"init must hold every site of the program; missing: {', '.join(missing)}")
@@ -67,7 +88,7 @@ def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> HMC:
 def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:
     key, start_key = jax.random.split(key)
     unconstrained = None
-    if (values := model.starting_point(start_key, *data)) is not None:
+    if (values := model.starting_point(start_key, *_unweighted(data))) is not None:
         unconstrained = unconstrain_fn(program, (model, *data), {}, values)
     return _kernel(kind, options).init(key, num_warmup, unconstrained, (model, *data), {})
 
@@ -132,6 +153,7 @@ def position(state: HMCState, model: Any) -> dict[str, Any]:
 
 def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
     """The draws in constrained space, with local latents drawn given them."""
+    data = _unweighted(data)
     values = _constrain(draws["unconstrained"], model, data)
     return Outcome(
         posterior=values | draw_locals(key, values, model, data, keep_rows), sample_stats=draws["stats"]
@@ -180,6 +202,7 @@ def _method(kind: str, check: Callable, **own: Any) -> Sampler:
     return Sampler(
         options=shared | own,
         strategies=("uniform",),
+        takes=frozenset({"weights"}),
         follows_units=False,
         passes_per_step=50,
         build=partial(_build, kind),

@@ -20,6 +20,7 @@ from numpyro import handlers
 from numpyro.distributions import CategoricalLogits, CategoricalProbs, constraints
 from numpyro.infer import init_to_uniform
 from numpyro.infer.util import compute_log_probs
+from numpyro.primitives import Messenger
 
 from inference.numerics.compiled import compiled
 
@@ -44,9 +45,11 @@ __all__ = [
     "redraw_data",
     "sample_locals",
     "sites_of",
+    "weighing_rows",
 ]
 
 
+ROWS = "observations"  # the plate of the rows
 _DATA_NAMES = re.compile(r"x|y|y_\d+|counts")
 _KINDS = {
     "real": constraints.real,
@@ -120,6 +123,30 @@ def data_sites(sites: Iterable[str]) -> tuple[str, ...]:
             f"a program's data sites are called x, y, y_0, y_1, ... or counts; this one has {sorted(sites)}"
         )
     return names
+
+
+class weighing_rows(Messenger):
+    """Multiply the log density of observed rows by weights; a context around a call of a program.
+
+    Args:
+        weight: of each row, shape (num_observations,), at least 0.
+
+    Raises:
+        ValueError: the program draws a latent of each row, which a power of the row's density has summed out.
+    """
+
+    def __init__(self, weight: Array) -> None:
+        """Take the weights."""
+        super().__init__()
+        self.weight = weight
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        """Scale a site of the plate of the rows."""
+        if msg["type"] != "sample" or ROWS not in {frame.name for frame in msg["cond_indep_stack"]}:
+            return
+        if not msg["is_observed"]:
+            raise ValueError(f"rows take no weights: the program draws {msg['name']} of each of them")
+        msg["scale"] = self.weight if msg["scale"] is None else self.weight * msg["scale"]
 
 
 def check_latents(shapes: Mapping[str, tuple[int, ...]], latents: Mapping[str, Site], what: str) -> None:

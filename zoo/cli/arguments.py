@@ -116,7 +116,7 @@ FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
     ),
     "init": (str, "how to start: a strategy of the method, such as random or kmeans"),
     "batch_size": (whole(1), "rows of a batch: the data are read and fitted batch by batch"),
-    "sample_weight": (str, "column that weights the rows (vb and em)"),
+    "sample_weight": (str, "column that weights the rows"),
     "dtype": (_one_of("dtype", *DTYPES), "float64 or float32 (default float64)"),
     "checkpoint": (str, "file to save the run to, and to resume it from"),
 }

@@ -89,6 +89,26 @@ it, but the chain would move the slower the more of them there are. A sweep must
 of all components before it uses those of an empty one: these blocks come first in it
 (`inference.methods.mixture.gibbs.blocks_of`). Where every component has rows they are conditionals of the
 program. Cost: O(K D^2) a sweep.
+
+**Weights of rows** are powers of the likelihood with the label summed out,
+
+.. math::
+    p(\theta, \pi \mid x, w) \propto p(\theta, \pi) \prod_i \Big( \sum_k a_{ik} \Big)^{w_i},
+    \qquad a_{ik} = \pi_k\, p(x_i \mid \theta_k),
+
+which is the target of NUTS and HMC, and whose bound and maximum VB and EM climb. For a whole number w the
+power expands over w labels,
+
+.. math::
+    \Big( \sum_k a_{ik} \Big)^{w} = \sum_{c_1 \dots c_w} \prod_{l=1}^{w} a_{i c_l},
+
+so that w copies of the row, each with a label of its own, are an exact augmentation: the sweep runs on the
+copies, every conditional and move as it stands. One label for all copies would be another model: summed out
+it leaves :math:`\prod_i \sum_k a_{ik}^{w_i}`, at most the power above for :math:`w_i \ge 1` and equal to it
+only where one component has the row to itself; it takes rows between two components for less likely than they
+are. A fractional power has no expansion in finitely many labels with positive terms, so such weights are
+refused. Labels that are kept are one of each row, drawn given weights and parameters (of rows of weight zero
+too). The cost is that of the copies, :math:`\sum_i w_i` rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -97,22 +117,70 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Sampler, conclude_draws
+from inference.algorithm import Algorithm, Outcome, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.mixture.split_merge import split_merge as split_merge_moves
 from inference.methods.mixture.starts import given_labels
-from inference.numerics.programs import log_prior
+from inference.numerics.programs import draw_locals, log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
+from inference.numerics.weighted_rows import Rows
 from zoo.checks import check_flag, check_whole
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
+from zoo.sparse import SparseCounts
 
-__all__ = ["METHOD", "concentration_and_weights"]
+__all__ = ["METHOD", "Copies", "concentration_and_weights"]
+
+
+class Copies(NamedTuple):
+    """Rows as many times as their weights say, and the rows themselves.
+
+    Attributes:
+        each: the copies, shape (num_copies, num_features), or sparse counts.
+        row: the row that each copy is of, shape (num_copies,).
+        rows: shape (num_observations, num_features), or sparse counts.
+    """
+
+    each: Any
+    row: Array
+    rows: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the copies."""
+        return self.each.shape
+
+
+def prepare(model: Mixture, data: tuple, init: Any, **options: Any) -> tuple:
+    """The rows, or as many copies of each as its weight says.
+
+    Raises:
+        ValueError: a weight is not a whole number.
+    """
+    (x,) = data
+    if not isinstance(x, Rows):
+        return data
+    weight, rows = np.asarray(x.weight), x.x
+    if (fractional := weight != np.round(weight)).any():
+        place = int(np.argmax(fractional))
+        raise ValueError(
+            "gibbs takes whole numbers as sample_weight, since a row of weight w has w labels; row "
+            f"{place} has {weight[place]:g}: use method='nuts', 'hmc', 'vb' or 'em', which take any"
+        )
+    row = np.repeat(np.arange(len(weight)), weight.astype(int))
+    each = rows.rows(row) if isinstance(rows, SparseCounts) else np.asarray(rows)[row]
+    return (Copies(each, row, rows),)
+
+
+def copies_of(x: Any) -> Any:
+    """The rows that a sweep runs on."""
+    return x.each if isinstance(x, Copies) else x
 
 
 def reorder_components(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
@@ -409,6 +477,7 @@ def _weight_blocks(model: Mixture) -> tuple[Callable | Move, ...]:
 
 def init(key: Array, model: Mixture, x: Array, *, labels_of: Callable) -> MixtureGibbsState:
     """A state with labels from ``labels_of(key, num_rows, num_components)``, the rest at means given them."""
+    x = copies_of(x)
     return _from_labels(labels_of(key, x.shape[0], model.num_components), model, x)
 
 
@@ -455,8 +524,12 @@ def start(
     key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, **options: Any
 ) -> MixtureGibbsState:
     """The state with given ``assignments`` (or drawn from ``responsibilities``), and further given sites."""
-    assignments = given_labels(key, variables, x.shape[0])
-    values, given = _from_labels(assignments, model, x).values, with_stick_decays(variables)
+    if isinstance(x, Copies):  # which begin with the label of their row
+        assignments = given_labels(key, variables, x.rows.shape[0])[x.row]
+    else:
+        assignments = given_labels(key, variables, x.shape[0])
+    given = {name: value for name, value in with_stick_decays(variables).items() if name != "assignments"}
+    values = _from_labels(assignments, model, copies_of(x)).values
     return MixtureGibbsState(
         {name: jnp.asarray(given.get(name, value), value.dtype) for name, value in values.items()}
     )
@@ -466,6 +539,7 @@ def _step(
     key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable
 ) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
     """Run one sweep."""
+    x = copies_of(x)
     values = sweep(key, state.values, blocks_of(model), model, x)
     log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
     num_occupied = jnp.sum(counts_of(values, model) > 0)
@@ -501,12 +575,25 @@ def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -
     return {name: value for name, value in kept.items() if keep_rows or name != "assignments"}
 
 
+def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
+    """The draws as they are; of weighted rows with a label of each row in place of those of its copies."""
+    (x,) = data
+    if not isinstance(x, Copies):
+        return conclude_draws(key, draws, model, data, keep_rows)
+    draws = {name: value for name, value in draws.items() if name != "assignments"}
+    if keep_rows:
+        draws["assignments"] = draw_locals(key, draws, model, (x.rows,), True)["assignments"]
+    return Outcome(posterior=draws)
+
+
 METHOD = Sampler(
     options={"label_moves": True, "split_merge": 0},
     strategies=tuple(STARTS),
+    takes=frozenset({"weights"}),
     build=build,
     start=start,
-    conclude=conclude_draws,
+    prepare=prepare,
+    conclude=conclude,
     position={True: position, False: partial(position, keep_rows=False)}.get,
     check=check,
     options_for_modes=lambda model: {"split_merge": 4} if _may_split(model) else {},

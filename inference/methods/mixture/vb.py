@@ -42,6 +42,10 @@ entropy of the labels included, and taken only if that is higher:
   seeds, a few restricted updates (of the two components, all else held) settle the shares :math:`s_i`, and
   the entropy rises by :math:`\sum_i r_{ik} H(s_i)`. The most promising proposals get a few full updates.
 
+A row of weight w counts as w copies with the same responsibilities: its terms of statistics and entropy are
+multiplied by w, in the bound, in the gain of a merge and in the entropy that a birth adds, so that moves are
+judged as they would be on the copies. Seeds of births are drawn in proportion to weight.
+
 Statistics, bounds and updates are those of the component family, whatever it is; all shapes are fixed. A
 round costs about as much as some tens of updates. Moves are off by default: they triple the compilation of a
 first call, and the published counts of components are those of VB without them. On the toy data (250 rows,
@@ -86,7 +90,7 @@ from inference.methods.mixture.vb_posterior import (
     start,
     transform,
 )
-from inference.numerics.weighted_rows import RowShards, sum_over_rows
+from inference.numerics.weighted_rows import Rows, RowShards, sum_over_rows, unweighted, weight_of
 from zoo.checks import check_flag, check_names
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
@@ -543,13 +547,15 @@ def split(key: Array, state: MixtureVBState, model: Mixture, x: Array) -> Births
 
 
 def _draw_seeds(key: Array, state: MixtureVBState, model: Mixture, x: Array, parents: Array) -> Array:
-    """Features of two rows of each parent, drawn by responsibility."""
+    """Features of two rows of each parent, drawn by weight and responsibility."""
     subset_key, seed_key = jax.random.split(key)
-    if isinstance(x, RowShards):  # what fills the shares up are rows too
-        x = x.x.reshape(x.shape)
+    if isinstance(x, RowShards):
+        x = Rows(x.x.reshape(x.shape), x.weight.ravel())
+    x, log_weight = unweighted(x), jnp.log(weight_of(x))
     if x.shape[0] > SEED_ROWS and not isinstance(x, SparseCounts):
-        x = x[jax.random.randint(subset_key, (SEED_ROWS,), 0, x.shape[0])]
-    log_r = jax.nn.log_softmax(log_unnormalised(state, model, x), axis=-1)[:, parents]
+        seen = jax.random.randint(subset_key, (SEED_ROWS,), 0, x.shape[0])
+        x, log_weight = x[seen], log_weight[seen]
+    log_r = jax.nn.log_softmax(log_unnormalised(state, model, x), axis=-1)[:, parents] + log_weight[:, None]
     chosen = jax.random.categorical(seed_key, log_r.T, shape=(2, PROPOSALS)).T
     if isinstance(x, SparseCounts):  # whose features can be summed but not indexed
         picked = jax.nn.one_hot(chosen.ravel(), x.shape[0], dtype=log_r.dtype) @ model.components.features(x)

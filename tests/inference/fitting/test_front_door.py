@@ -101,9 +101,9 @@ BAD_CALLS = {
     "init": ({"init": 3}, TypeError, "init must be a strategy name, a former tree or a dict"),
     "dtype": ({"dtype": "float16"}, ValueError, "dtype must be 'float64' or 'float32'; got 'float16'"),
     "weights": (
-        {"method": "gibbs", "sample_weight": np.ones(20)},
+        {"method": "collapsed_gibbs", "sample_weight": np.ones(20)},
         ValueError,
-        "method 'gibbs' of mixture does not take sample_weight",
+        "method 'collapsed_gibbs' of mixture does not take sample_weight",
     ),
     "batches": (
         {"batch_size": 5, "method": "gibbs"},

@@ -62,11 +62,16 @@ def test_starts_and_many_blocks_are_weighted(monkeypatch):
         ("heavy", {}, TypeError, "sample_weight='heavy' names a column, and the data have no names"),
         (
             np.ones(9),
+            {"method": "collapsed_gibbs"},
+            ValueError,
+            "method 'collapsed_gibbs' of mixture does not take sample_weight: use method='vb'",
+        ),
+        (
+            np.arange(9) / 2,
             {"method": "gibbs"},
             ValueError,
-            "method 'gibbs' of mixture does not take sample_weight",
+            "gibbs takes whole numbers as sample_weight.* row 1 has 0.5: use method='nuts'",
         ),
-        (np.ones(9), {"moves": ("merge",)}, ValueError, "'vb' of mixture with moves does not take sample"),
     ],
 )
 def test_bad_weights_are_refused(weight, options, error, message):

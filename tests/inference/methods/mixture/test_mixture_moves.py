@@ -14,6 +14,7 @@ from inference import fit
 from inference.methods.mixture import vb
 from inference.methods.mixture import vb as moves
 from inference.methods.mixture import vb_posterior as posterior
+from inference.numerics.weighted_rows import Rows
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking
 from zoo.mixture import Mixture
@@ -100,6 +101,36 @@ def test_the_proposals_of_a_birth_have_their_exact_statistics_and_entropy(settle
         np.testing.assert_allclose(-jnp.sum(xlogy(shared, shared)), births.entropy[number], rtol=1e-9)
         bounds.append(bound_of(shared, mixture))
     assert len(set(np.asarray(births.parents))) > 1 and np.ptp(bounds) > 1.0
+
+
+def test_moves_of_weighted_rows_are_those_of_their_copies(settled):
+    """Merges: limits, entropies and gains; births: statistics and entropy, and no seed of weight zero."""
+    mixture, state, _ = settled
+    weight = np.random.default_rng(3).integers(0, 4, len(X)).astype(float)
+    weighted, copies = Rows(jnp.asarray(X), jnp.asarray(weight)), np.repeat(X, weight.astype(int), axis=0)
+    gains = jax.jit(moves.merge_gains)
+    own, pairs, statistics = gains(state, mixture, weighted)
+    each, pairs_of_copies, statistics_of_copies = gains(state, mixture, copies)
+    np.testing.assert_array_equal(pairs, pairs_of_copies)
+    np.testing.assert_allclose(own, each, rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(statistics, statistics_of_copies, rtol=1e-9, atol=1e-8)
+    planted = gains(state, mixture, X)[0]  # without the weights
+    assert np.nanmax(np.abs(np.where(np.isfinite(own), own - planted, 0))) > 1
+
+    births = jax.jit(moves.split)(jax.random.key(0), state, mixture, weighted)
+    r, features = posterior.responsibilities(state, mixture, X), mixture.components.features(X)
+    for number, parent in enumerate(births.parents):
+        kept = r[:, parent] * jax.nn.sigmoid(features @ births.odds[number])
+        shared = r.at[:, parent].set(kept).at[:, births.child].add(r[:, parent] - kept)
+        entropy = -weight @ jnp.sum(xlogy(shared, shared), axis=-1)
+        np.testing.assert_allclose(
+            (weight[:, None] * shared).T @ features, births.statistics[number], atol=1e-8
+        )
+        np.testing.assert_allclose(entropy, births.entropy[number], rtol=1e-9)
+
+    one = Rows(jnp.asarray(X), jnp.zeros(len(X)).at[7].set(1.0))
+    seeds = moves._draw_seeds(jax.random.key(1), state, mixture, one, births.parents)
+    np.testing.assert_array_equal(seeds, jnp.broadcast_to(features[7], seeds.shape))
 
 
 def test_sorting_raises_the_bound_in_a_step_and_never_lowers_it(settled):
