@@ -130,9 +130,6 @@ class weighing_rows(Messenger):
 
     Args:
         weight: of each row, shape (num_observations,), at least 0.
-
-    Raises:
-        ValueError: the program draws a latent of each row, which a power of the row's density has summed out.
     """
 
     def __init__(self, weight: Array) -> None:
@@ -141,7 +138,11 @@ class weighing_rows(Messenger):
         self.weight = weight
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        """Scale a site of the plate of the rows."""
+        """Scale a site of the plate of the rows.
+
+        Raises:
+            ValueError: the site is a latent of each row: a power of the row's density has it summed out.
+        """
         if msg["type"] != "sample" or ROWS not in {frame.name for frame in msg["cond_indep_stack"]}:
             return
         if not msg["is_observed"]:
