@@ -38,6 +38,7 @@ __all__ = [
     "Outcome",
     "Sampler",
     "SamplerSettings",
+    "Settings",
     "Stochastic",
     "as_one_chain",
     "as_one_draw",
@@ -417,7 +418,7 @@ class SamplerSettings:
     @property
     def max_looks(self) -> int:
         """How often the chains are looked at, at most: after each ``num_samples`` draws."""
-        if self.until is None:
+        if self.until is None or self.max_sweeps is None:
             return 1
         return (self.max_sweeps - self.num_warmup) // (self.num_samples * self.thinning)
 
@@ -451,9 +452,12 @@ class DirectSettings:
     num_steps = num_draws = 1
 
 
+type Settings = AscentSettings | SamplerSettings | DirectSettings
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FitRequest:
-    """A validated call of `fit`.
+class FitRequest[M: Method, S: Settings]:
+    """A validated call of `fit`, by a kind of method that goes with its settings.
 
     Attributes:
         model: the model, its sizes and data-dependent defaults filled in.
@@ -487,9 +491,9 @@ class FitRequest:
     data: tuple
     coords: Mapping[str, Any]
     columns: tuple[Columns | None, ...]
-    method: Method
+    method: M
     name: str
-    settings: AscentSettings | SamplerSettings | DirectSettings
+    settings: S
     options: Mapping[str, Any]
     init: Any
     strategy: str

@@ -136,7 +136,7 @@ ALIASES: dict[str, str] = {
 moved.install()
 
 _SHIPPED = frozenset(MODELS)
-_REGISTERED: dict[str, tuple[type, Mapping[str, Any]]] = {}  # models of the user, and their methods
+_REGISTERED: dict[str, tuple[type[Any], Mapping[str, Any]]] = {}  # models of the user, and their methods
 _GENERIC_METHODS = ("nuts", "hmc", "svi", "map")  # every program has these
 
 _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
@@ -188,7 +188,7 @@ def canonical_name(name: str) -> str:
     return target
 
 
-def register(model: type, *, methods: Mapping[str, Any]) -> type:
+def register[M: "Model"](model: type[M], *, methods: Mapping[str, Any]) -> type[M]:
     """Register a model for this process, so that `inference.fit`, summaries, reports and files know it.
 
     The class follows the contract of `zoo.model.Model`: a NumPyro program with ``dims``, ``symmetries`` and
@@ -273,7 +273,7 @@ def registered_methods(key: str) -> Mapping[str, Any]:
     return dict(_REGISTERED[key][1]) if key in _REGISTERED else {}
 
 
-def model_class(key: str) -> type:
+def model_class(key: str) -> "type[Model]":
     """The class of a model.
 
     Args:

@@ -18,7 +18,7 @@ import difflib
 import html
 import sys
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -195,7 +195,7 @@ class Assumptions:
         return tuple(zip(map(jax.tree_util.GetAttrKey, self.leaf_names()), leaves, strict=True)), fixed
 
     @classmethod
-    def _unflatten(cls, fixed: tuple, leaves: tuple) -> Self:
+    def _unflatten(cls, fixed: Iterable[Any], leaves: Iterable[Any]) -> Self:
         new = object.__new__(cls)
         for names, values in ((cls.leaf_names(), leaves), (cls.static_names(), fixed)):
             for name, value in zip(names, values, strict=True):
@@ -331,6 +331,12 @@ class Model(Assumptions):
     topic_site: ClassVar[str | None] = None
     document_topic_site: ClassVar[str | None] = None
     cluster_topic_site: ClassVar[str | None] = None
+
+    if typing.TYPE_CHECKING:  # of models whose `scores_rows` is true
+
+        def log_likelihood(self, values: Mapping[str, Any], *data: Any) -> jax.Array:
+            """The log density of each row, in nats, shape (num_observations,)."""
+            ...
 
     draw_locals: bool = static(default=False, init=False, repr=False)
 
@@ -597,7 +603,7 @@ class Model(Assumptions):
         for name, part in zip(self.data_names, data, strict=True):
             scale, shift = units.get(name, (1.0, 0.0))
             parts.append((part - shift) / scale)
-        start = self.in_standard_units().starting_point(key, *parts)
+        start = self.in_standard_units().starting_point(key, *parts) or {}
         pairs = {name: units.get(name, (1.0, 0.0)) for name in start}
         return {name: value * pairs[name][0] + pairs[name][1] for name, value in start.items()}
 
@@ -941,11 +947,12 @@ class Model(Assumptions):
         Raises:
             ValueError: the model has no clusters of rows.
         """
-        labels = self.local_conditionals(values, *data).get(self.cluster_site)
-        if labels is None or self.weight_site not in values:
+        cluster, weight = self.cluster_site, self.weight_site
+        labels = None if cluster is None else self.local_conditionals(values, *data).get(cluster)
+        if labels is None or weight is None or weight not in values:
             raise ValueError(f"{type(self).__name__} has no labels of rows that can be summed out")
         rows = self.log_likelihood(values, *data)[:, None]
-        return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[self.weight_site])
+        return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[weight])
 
     @property
     def independent_parts(self) -> bool:

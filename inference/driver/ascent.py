@@ -290,7 +290,7 @@ def _ascend_chunk_on_host(
     after, recorded = [], []
     for number, key in enumerate(keys):
         own = jax.tree.map(lambda leaf, number=number: np.asarray(leaf[number]), restarts)
-        infos = []
+        infos: list[Any] = []
         while (at := own.progress).status == RUNNING and at.iteration < max_iterations and len(infos) < limit:
             state, info = step(jax.random.fold_in(key, at.iteration), own.state, model, *data)
             with np.errstate(invalid="ignore"):

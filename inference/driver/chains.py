@@ -132,7 +132,8 @@ def sample(
         checkpoint.save(gathered_leaves(states, own) if several else states, arrays)
 
     def resized(states: Any, full: bool) -> Any:
-        return resize(gathered_leaves(states, own) if several else states, model, full)
+        of_all = gathered_leaves(states, own) if several else states
+        return of_all if resize is None else resize(of_all, model, full)
 
     def _num_draws(sweeps: int) -> int:
         return _draws_after(sweeps, num_warmup, thinning)
@@ -187,8 +188,8 @@ def sample(
             if resize is not None and done == num_warmup:
                 states = resized(states, False)
             bar.update(limit)
-            is_look = look is not None and after > before and after % block == 0
-            if is_look and done == num_warmup + after * thinning:
+            is_look = after > before and after % block == 0 and done == num_warmup + after * thinning
+            if look is not None and is_look:
                 passed, r_hat = look(draws_of_all(after), _joined(chunks), done)
                 looks.append((after, float(passed), r_hat))
             if not getattr(bar, "disable", False):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -143,12 +143,15 @@ class Checkpoint:
         if self.path is None:
             return None
         several = jax.process_count() > 1
-        content = of_first_process(self._content) if several else None
-        if several and content is None or not several and not self.path.exists():
+        source: Path | io.BytesIO | None = self.path if self.path.exists() else None
+        if several:
+            content = of_first_process(self._content)
+            source = None if content is None else io.BytesIO(content)
+        if source is None:
             return None
         with ExitStack() as stack:
             with self._legible():
-                file = stack.enter_context(zipfile.ZipFile(io.BytesIO(content) if several else self.path))
+                file = stack.enter_context(zipfile.ZipFile(source))
                 members = _members(file)
                 self._check_header(file, members)
             shapes = template()
@@ -170,7 +173,7 @@ class Checkpoint:
             ) from None
 
     def _content(self) -> bytes | None:
-        return self.path.read_bytes() if self.path.exists() else None
+        return self.path.read_bytes() if self.path is not None and self.path.exists() else None
 
     def _check_header(self, file: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) -> None:
         """Raise `_OtherRun` unless the file has this format and this fingerprint."""
@@ -229,10 +232,11 @@ class Checkpoint:
                 json.dumps([n for n, array in members.items() if not _is_finite(array)])
             ),
         }
+        stored: dict[str, Any] = header | members
         self._saved_at = time.monotonic()
         try:
             with replacing(self.path) as file:
-                np.savez(file, **header, **members)
+                np.savez(file, **stored)
         except OSError as error:
             if not self._has_warned:
                 self._has_warned = True
@@ -343,7 +347,7 @@ def _array(
     return array.reshape(shape[::-1]).T if is_fortran else array.reshape(shape)
 
 
-def _header(member: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(member)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(member)
@@ -419,10 +423,10 @@ def _is_distribution(part: Any) -> bool:
 def _from_order(template: Any, leaves: list) -> Any:
     """A state like the template of leaves that came `_in_order`."""
     structure = jax.tree.structure(template)
-    numbered = jax.tree.unflatten(structure, range(structure.num_leaves))
+    numbered = jax.tree.unflatten(structure, range(len(leaves)))
     places = [place for _, place in _in_order(numbered)]
     leaf_at = dict(zip(places, leaves, strict=True))
-    return jax.tree.unflatten(structure, [leaf_at[place] for place in range(structure.num_leaves)])
+    return jax.tree.unflatten(structure, [leaf_at[place] for place in range(len(leaves))])
 
 
 def _is_key(leaf: Any) -> bool:
@@ -478,9 +482,8 @@ def _told(value: Any) -> str:
     elif dataclasses.is_dataclass(value):
         fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         words = f"{type(value).__name__}({', '.join(f'{name}={_told(part)}' for name, part in fields)})"
-    elif (structure := jax.tree.structure(value)).num_leaves and not jax.tree_util.treedef_is_leaf(structure):
-        leaves = jax.tree.leaves(value)
-        words = f"{type(value).__name__} {structure} {', '.join(map(_told, leaves))}"
+    elif (leaves := jax.tree.leaves(value)) and not jax.tree_util.treedef_is_leaf(jax.tree.structure(value)):
+        words = f"{type(value).__name__} {jax.tree.structure(value)} {', '.join(map(_told, leaves))}"
     else:
         words = f"{type(value).__name__} {value!r}"
     return words if len(words) <= SHORT else _sha(words.encode())

@@ -54,7 +54,7 @@ class Interrupt:
     requested = False
 
     def __enter__(self) -> Self:
-        self._previous = {}
+        self._previous: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 former = signal.getsignal(number)

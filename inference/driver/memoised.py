@@ -257,7 +257,7 @@ def _restored_memo(loop: dict[str, np.ndarray], nothing: Any) -> list:
     if not loop:
         return []
     structure = jax.tree.structure(nothing)
-    leaves = [loop[f"memo_{i}"] for i in range(structure.num_leaves)]
+    leaves = [loop[f"memo_{i}"] for i in range(len(jax.tree.leaves(nothing)))]
     return [jax.tree.unflatten(structure, map(jnp.asarray, parts)) for parts in zip(*leaves, strict=True)]
 
 

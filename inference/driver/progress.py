@@ -56,11 +56,11 @@ class Progress(NamedTuple):
         improvements: how often a settled state was moved to a better one.
     """
 
-    objective: Array
-    small_steps: Array
-    iteration: Array
-    status: Array
-    improvements: Array
+    objective: Array | np.ndarray
+    small_steps: Array | np.ndarray
+    iteration: Array | np.ndarray
+    status: Array | np.ndarray
+    improvements: Array | np.ndarray
 
 
 def new_progress(num_restarts: int) -> Progress:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +22,13 @@ from inference.algorithm import (
     Direct,
     DirectSettings,
     FitRequest,
+    Iterative,
     Memoised,
     Method,
     NaturalGradient,
     Sampler,
     SamplerSettings,
+    Settings,
     model_name,
 )
 from inference.fitting.agreement import check_agreement
@@ -148,12 +150,15 @@ def read_call(
         num_chains=settings["num_chains"],
         chain_method=settings["chain_method"],
     )
-    stream, weight, is_summed = None, None, "moments" in chosen.takes
+    stream: Any = None
+    weight: Any = None
+    arrays: tuple[Any, ...]
+    is_summed = "moments" in chosen.takes
     if call.in_batches:
         _refuse(call)
         parts = None
         if not is_summed:  # this refuses what needs all rows at once
-            parts = chosen.in_batches(**_options(chosen, name, options)[0])
+            parts = cast(Any, chosen).in_batches(**_options(chosen, name, options)[0])
         stream, coords = _open_stream(call, parts, data, batch_size, sample_weight)
         if is_summed:
             rows = summed_of_all(_complete(stream))
@@ -192,11 +197,13 @@ def read_call(
     options, num_devices = _options(chosen, name, options)
     drops_starts = False
     if num_restarts is None and init is None and stream is None and num_devices * jax.process_count() == 1:
-        num_restarts = chosen.restarts(model, arrays, **options) if isinstance(chosen, Ascent) else 1
-        drops_starts = num_restarts > 1 and chosen.drops_starts
+        num_restarts = 1
+        if isinstance(chosen, Ascent):
+            num_restarts = chosen.restarts(model, arrays, **options)
+            drops_starts = num_restarts > 1 and chosen.drops_starts
     if jax.process_count() > 1:
         settings["chain_method"] = "sequential"  # whose chains are the same however many run in a process
-    settings = _settings(chosen, num_restarts=num_restarts or 1, drops_starts=drops_starts, **settings)
+    of_method = _settings(chosen, num_restarts=num_restarts or 1, drops_starts=drops_starts, **settings)
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)
     model.check_method(name)
@@ -206,7 +213,7 @@ def read_call(
     if sample_weight is not None and stream is None:
         weight = checked_weight(sample_weight, arrays[0].shape[0])
     _check_start(init, model, arrays)
-    strategy, variables = read_init(init, chosen, settings)
+    strategy, variables = read_init(init, chosen, of_method)
     if checkpoint is not None:
         of_first_process(partial(check_writable, checkpoint))
     with in_precision(dtype):
@@ -220,14 +227,14 @@ def read_call(
         columns=columns,
         method=chosen,
         name=name,
-        settings=settings,
+        settings=of_method,
         options=MappingProxyType(options),
         init=init,
         strategy=strategy,
         variables=variables,
         sample_weight=weight,
         stream=stream,
-        batch_size=None if stream is None else int(batch_size),
+        batch_size=None if stream is None or batch_size is None else int(batch_size),
         num_devices=num_devices,
         key=key,
         seed=int(seed) if isinstance(seed, int | np.integer) else json.dumps(words),
@@ -307,7 +314,7 @@ def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> N
             )
 
 
-def _misfit_of_unit_noise(model: Model, x: np.ndarray) -> str:
+def _misfit_of_unit_noise(model: Any, x: np.ndarray) -> str:
     """How a table contradicts noise of variance 1 by a factor of more than four; empty where it does not.
 
     Noise cannot be larger than the columns' variance; and it is not far below what is left of the rows after
@@ -505,7 +512,7 @@ def _passes_in_batches(data: tuple, batch_size: int | None) -> bool:
 
 def _open_stream(
     call: "_Call", parts: Memoised | NaturalGradient | None, data: tuple, batch_size: Any, sample_weight: Any
-) -> tuple[RowStream | CountStream, dict[str, Any]]:
+) -> tuple[Any, dict[str, Any]]:
     """The rows or documents of a fit as batches, and the names of columns, words and documents.
 
     Raises:
@@ -524,7 +531,7 @@ def _open_stream(
         )
     (source,) = data
     if isinstance(parts, NaturalGradient):
-        stream = CountStream(source, share, parts.num_columns(call.model))
+        stream: Any = CountStream(source, share, parts.num_columns(call.model))
         if several:
             stream = SharedDocuments(stream, resolved_num_devices(call.options.get("num_devices")))
         return stream, stream.coords
@@ -576,7 +583,7 @@ def _complete(stream: RowStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield rows, batch.weight[: batch.count]
 
 
-def _with_lengths(model: Model, lengths: np.ndarray) -> Model:
+def _with_lengths(model: Any, lengths: np.ndarray) -> Model:
     """The model with the documents' lengths, unless it was given others."""
     if model.num_tokens is not None:
         return model
@@ -662,16 +669,14 @@ def _refuse(call: _Call) -> None:
             raise ValueError(message)
 
 
-def read_init(
-    init: Any, method: Method, settings: AscentSettings | SamplerSettings
-) -> tuple[str, dict[str, np.ndarray] | None]:
+def read_init(init: Any, method: Method, settings: Settings) -> tuple[str, dict[str, np.ndarray] | None]:
     """The start strategy, and given variables: for a sampler with a leading axis over chains.
 
     Raises:
         TypeError: ``init`` is nothing of the kind.
         ValueError: an unknown strategy, or a method that starts nowhere.
     """
-    if isinstance(method, Direct):
+    if not isinstance(method, Iterative):
         if init is not None:
             raise ValueError("a method that solves directly starts nowhere: leave init out")
         return "none", None
@@ -684,7 +689,7 @@ def read_init(
                 f"got {shown(init)}"
             )
         return init, None
-    num_starts = getattr(settings, "num_chains", None) or settings.num_restarts
+    num_starts = settings.num_chains if isinstance(settings, SamplerSettings) else settings.num_restarts
     if isinstance(init, xr.DataTree):
         if not isinstance(method, Ascent):
             return method.strategies[0], _draws_to_start_from(init, num_starts)
@@ -761,13 +766,15 @@ def _check_start(init: Any, model: Model, data: tuple) -> None:
 def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
     """The start of an ascent: q, or the draw with the highest likelihood (without one, the last draw)."""
     if "variational" in tree.children:
-        return {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
+        return {
+            str(name): value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()
+        }
     posterior = group_of(tree, "posterior")
     chain, draw = 0, -1
     if "log_likelihood" in tree.children:
         density = tree["log_likelihood"]["log_likelihood"].to_numpy().sum(-1)
         chain, draw = np.unravel_index(density.argmax(), density.shape)
-    return {name: value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
+    return {str(name): value.to_numpy()[chain, draw] for name, value in posterior.data_vars.items()}
 
 
 def _draws_to_start_from(tree: xr.DataTree, num_starts: int) -> dict[str, np.ndarray]:
@@ -775,6 +782,6 @@ def _draws_to_start_from(tree: xr.DataTree, num_starts: int) -> dict[str, np.nda
     posterior = group_of(tree, "posterior")
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains == num_starts:
-        return {name: value.to_numpy()[:, -1] for name, value in posterior.items()}
+        return {str(name): value.to_numpy()[:, -1] for name, value in posterior.items()}
     chosen = np.linspace(0, chains * draws - 1, num_starts).round().astype(int)
-    return {name: flat_draws(value)[chosen] for name, value in posterior.items()}
+    return {str(name): flat_draws(value)[chosen] for name, value in posterior.items()}

@@ -12,7 +12,7 @@ import xarray as xr
 
 from inference.algorithm import Direct, FitRequest, Sampler, model_name
 from inference.fitting.arguments import read_call
-from inference.fitting.in_batches import BatchPlan, SummedPlan
+from inference.fitting.in_batches import BatchPlan, MemoisedPlan, NaturalGradientPlan, SummedPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.memory import one_memory_error
 from inference.fitting.verdict import has_converged
@@ -205,7 +205,9 @@ def _held(request: FitRequest) -> Iterator[None]:
         yield
 
 
-def plan(request: FitRequest) -> DirectPlan | SamplerPlan | AscentPlan | BatchPlan | SummedPlan:
+def plan(
+    request: FitRequest,
+) -> DirectPlan | SamplerPlan | AscentPlan | MemoisedPlan | NaturalGradientPlan | SummedPlan:
     """The plan of a run; options that do not go with the data are refused here."""
     if request.stream is not None and "moments" in request.method.takes:
         return SummedPlan(request)

@@ -3,13 +3,23 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.algorithm import Algorithm, Direct, FitRequest, Fitted, Memoised, NaturalGradient, Outcome
+from inference.algorithm import (
+    Algorithm,
+    Ascent,
+    AscentSettings,
+    Direct,
+    FitRequest,
+    Fitted,
+    Memoised,
+    NaturalGradient,
+    Outcome,
+)
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
 from inference.driver.memoised import ascend_in_batches
@@ -40,7 +50,7 @@ WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 
 
 @dataclass(frozen=True)
-class BatchPlan:
+class BatchPlan[P: (Memoised, NaturalGradient)]:
     """The plan of a run in batches: an algorithm taken apart, its start, and the model.
 
     Attributes:
@@ -51,14 +61,14 @@ class BatchPlan:
         model: the model in the precision of the run.
     """
 
-    request: FitRequest
-    parts: Memoised | NaturalGradient
+    request: FitRequest[Ascent, AscentSettings]
+    parts: P
     algorithm: Algorithm
     start: Callable
-    model: Model
+    model: Any
 
-    @classmethod
-    def of(cls, request: FitRequest) -> Self:
+    @staticmethod
+    def of(request: FitRequest[Ascent, AscentSettings]) -> "MemoisedPlan | NaturalGradientPlan":
         """Build the algorithm.
 
         Args:
@@ -68,21 +78,23 @@ class BatchPlan:
             The plan.
         """
         method, options = request.method, request.options
-        parts = method.in_batches(**options)
-        kind = MemoisedPlan if isinstance(parts, Memoised) else NaturalGradientPlan
+        parts = cast(Callable, method.in_batches)(**options)  # a call of a method without it is refused
         algorithm = method.build(request.strategy, **options)
         start = start_of(method, algorithm, request.variables, options)
-        return kind(request, parts, algorithm, start, in_current_precision(request.model))
+        rest = algorithm, start, in_current_precision(request.model)
+        if isinstance(parts, Memoised):
+            return MemoisedPlan(request, parts, *rest)
+        return NaturalGradientPlan(request, parts, *rest)
 
     @property
-    def _placing(self) -> dict[str, Callable]:
+    def _placing(self) -> dict[str, Any]:
         """Where states go that several processes share."""
         if jax.process_count() == 1:
             return {}
         return {"place": partial(on_all_devices, num_devices=self.request.num_devices)}
 
 
-class MemoisedPlan(BatchPlan):
+class MemoisedPlan(BatchPlan[Memoised]):
     """Coordinate ascent on the whole objective, one batch at a time.
 
     Before the first pass every restart climbs to the top of the bound of the rows that it starts from, moves
@@ -183,7 +195,7 @@ class MemoisedPlan(BatchPlan):
         return Rows(*jax.device_put((np.asarray(batch.x), np.asarray(batch.weight))))
 
 
-class NaturalGradientPlan(BatchPlan):
+class NaturalGradientPlan(BatchPlan[NaturalGradient]):
     """Noisy natural gradients, one batch of documents each."""
 
     def drive(self) -> Fitted:
@@ -249,7 +261,7 @@ class SummedPlan:
 def _without_rows(outcome: Outcome, model: Model) -> Outcome:
     """The outcome without what there is for every row."""
     dims = dict(model.variable_dims) | dict(outcome.dims)
-    groups = {
+    groups: dict[str, Any] = {
         group: {
             name: value
             for name, value in getattr(outcome, group).items()

@@ -15,11 +15,18 @@ from inference.algorithm import (
     Algorithm,
     Ascent,
     AscentRun,
+    AscentSettings,
     ChainsRun,
+    Direct,
+    DirectSettings,
     FitRequest,
     Fitted,
     Iterative,
     Outcome,
+    Sampler,
+    SamplerSettings,
+    Settings,
+    Stochastic,
     last_of,
 )
 from inference.convergence.r_hat import judgement, psrf_of
@@ -68,7 +75,7 @@ class DirectPlan:
         request: the call.
     """
 
-    request: FitRequest
+    request: FitRequest[Direct, DirectSettings]
 
     def drive(self) -> Fitted:
         """Solve directly.
@@ -106,10 +113,10 @@ def _not_finite(name: str, what: str) -> str:
 
 
 @dataclass(frozen=True)
-class _WholePlan:
+class _WholePlan[M: Iterative, S: Settings]:
     """The plan of a run over all rows at once: an algorithm, its start with what it is given, model, data."""
 
-    request: FitRequest
+    request: FitRequest[M, S]
     algorithm: Algorithm
     start: Callable
     is_numbered: bool
@@ -117,7 +124,7 @@ class _WholePlan:
     data: tuple
 
     @classmethod
-    def of(cls, request: FitRequest) -> Self:
+    def of(cls, request: FitRequest[M, S]) -> Self:
         """Prepare the data and build the algorithm."""
         method, options, data = request.method, dict(request.options), request.data
         if request.sample_weight is not None:
@@ -125,11 +132,12 @@ class _WholePlan:
         data = method.prepare(request.model, data, request.init, **options)
         if not (isinstance(method, Ascent) and method.runs_on_host(data)):
             data = in_current_precision(data)
-        if hasattr(request.settings, "num_warmup"):
-            options["num_warmup"] = request.settings.num_warmup
+        settings = request.settings
+        if isinstance(settings, SamplerSettings):
+            options["num_warmup"] = settings.num_warmup
         algorithm = method.build(request.strategy, **options)
         start = start_of(method, algorithm, request.variables, options)
-        several = getattr(request.settings, "num_restarts", 1) > 1
+        several = isinstance(settings, AscentSettings) and settings.num_restarts > 1
         is_numbered = several and request.variables is None and algorithm.numbered_init is not None
         if is_numbered:
             start = _numbered(algorithm.numbered_init)
@@ -154,7 +162,7 @@ class _WholePlan:
         return Fitted(run, outcome, self.request.data, self.request.sample_weight)
 
 
-class SamplerPlan(_WholePlan):
+class SamplerPlan(_WholePlan[Sampler, SamplerSettings]):
     """Chains of a sampler."""
 
     def drive(self) -> Fitted:
@@ -223,7 +231,7 @@ def _agreement(draws: Any, log_joint: np.ndarray) -> str:
     return ", ".join(words)
 
 
-class AscentPlan(_WholePlan):
+class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
     """Restarts of an ascent, on one device or several, compiled or on the host."""
 
     def drive(self) -> Fitted:
@@ -236,7 +244,7 @@ class AscentPlan(_WholePlan):
         num_rows, num_samples = self.data[0].shape[0], settings.num_samples
         if isinstance(self.data[0], Rows):
             num_rows = float(jnp.sum(self.data[0].weight))
-        is_ascent = isinstance(method, Ascent)
+        exact = method if isinstance(method, Ascent) else None  # whose objective has no noise
         draws_parameters = method.guide is not None
         check_memory(
             request,
@@ -254,8 +262,8 @@ class AscentPlan(_WholePlan):
             num_rows=over_processes(num_rows) if request.spreads_rows else num_rows,
             num_restarts=settings.num_restarts,
             max_iterations=settings.max_iterations,
-            tolerance=settings.tolerance if is_ascent else 0.0,
-            must_rise=is_ascent and not method.may_fall,
+            tolerance=settings.tolerance if exact else 0.0,
+            must_rise=exact is not None and not exact.may_fall,
             may_drop=settings.drops_starts,
             rule=five_small_gains,
             variables=self.given,
@@ -264,12 +272,12 @@ class AscentPlan(_WholePlan):
             shrink=self.algorithm.shrink,
             slot_axes=self.algorithm.slot_axes,
             settling_steps=self.algorithm.settling_steps,
-            on_host=is_ascent and method.runs_on_host(self.data),
+            on_host=exact is not None and exact.runs_on_host(self.data),
             **placed,
         )
         state = on_one_device(run.state) if request.num_devices > 1 else run.state
-        if request.spreads_rows and is_ascent:
-            state = method.own_rows(state, place_of(self.data[0].shape[0]))
+        if request.spreads_rows and exact:
+            state = exact.own_rows(state, place_of(self.data[0].shape[0]))
         keep_rows = keeps_assignments(request, self.model, self.data[0].shape[0], run)
         outcome = method.conclude(
             conclude_key, state, self.model, self.data, num_samples, keep_rows, **request.options
@@ -329,10 +337,12 @@ def keeps_assignments(request: FitRequest, model: Model, num_rows: int, run: Asc
 def with_arrays(outcome: Outcome, run: Any, model: Model, holds_rows: bool) -> Outcome:
     """The outcome as NumPy arrays, and occupied components by the trace where the rows are not all held."""
     groups = ("posterior", "variational", "sample_stats")
-    outcome = outcome._replace(**{name: to_numpy(dict(getattr(outcome, name))) for name in groups})
+    arrays: dict[str, Any] = {name: to_numpy(dict(getattr(outcome, name))) for name in groups}
+    outcome = outcome._replace(**arrays)
     site = model.occupied_site
     if not holds_rows and site in run.trace:
-        outcome.variational[site] = last_of(run, site).astype(int)
+        occupied = {site: last_of(run, site).astype(int)}
+        outcome = outcome._replace(variational={**outcome.variational, **occupied})
     return outcome
 
 

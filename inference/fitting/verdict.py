@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from inference.algorithm import AscentRun, ChainsRun, FitRequest, Sampler, Stochastic
+from inference.algorithm import AscentRun, FitRequest, Sampler, Stochastic
 from inference.convergence.r_hat import APART, Judgement, judgement
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 
@@ -45,7 +45,7 @@ def _moves_to_add(request: FitRequest, verdict: Judgement) -> str:
     return f", or add moves between modes: {', '.join(left_out)}" if left_out else ""
 
 
-def has_converged(request: FitRequest, run: AscentRun | ChainsRun, tree: xr.DataTree) -> tuple[bool, str]:
+def has_converged(request: FitRequest, run: Any, tree: xr.DataTree) -> tuple[bool, str]:
     """Whether the fit has converged, and advice if not (none where it ran as requested)."""
     settings = request.settings
     if isinstance(request.method, Sampler):

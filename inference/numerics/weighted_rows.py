@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     """
 
     x: Any
-    weight: Array
+    weight: Array | np.ndarray
 
     @property
     def shape(self) -> tuple[int, ...]:
