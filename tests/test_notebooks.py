@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from notebooks._site.students import without_answers
+
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 NAMES = sorted({path.stem for ending in ("py", "ipynb") for path in NOTEBOOKS.glob(f"*.{ending}")} - {"conf"})
 HEADER = re.compile(r"\A# ---\n(?:#.*\n)*?# ---\n")
@@ -113,6 +115,33 @@ def test_the_course_gives_the_seconds_that_were_measured():
         if isinstance(entry, dict) and "processor seconds" in entry
     }
     assert measured and given == measured
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_student_copy_has_no_answer_and_says_what_is_expected(name):
+    notebook = json.loads(read(name, ".ipynb"))
+    copy = without_answers(notebook)
+    changed = [
+        ("".join(old["source"]), "".join(new["source"]))
+        for old, new in zip(notebook["cells"], copy["cells"], strict=True)
+        if old["source"] != new["source"]
+    ]
+    assert len(changed) == sum(old.startswith("# Answer") for old, _ in changed) > 0
+    assert not any("".join(cell["source"]).startswith("# Answer") for cell in copy["cells"])
+    for _, new in changed:
+        assert new.startswith("# Your answer")
+        assert all(isinstance(node, ast.Assert) for node in ast.parse(new).body)
+
+
+def test_a_student_copy_keeps_the_checks_and_the_names_that_they_read():
+    cell = {
+        "cell_type": "code",
+        "source": ["# Answer 1: six\n", "hidden = 2\n", "rank = 3 * hidden\n", "assert rank\n"],
+    }
+    last = {"cell_type": "code", "source": ["assert rank == 6"]}
+    copy = without_answers({"cells": [cell, last]})["cells"]
+    assert "".join(copy[0]["source"]) == "# Your answer, which gives: rank\n\nassert rank"
+    assert copy[1] == last
 
 
 def test_other_text_and_outputs_are_noticed():
