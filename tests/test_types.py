@@ -1,0 +1,69 @@
+"""What a type checker makes of scripts as users write them: types inferred, and mistakes found."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+SCRIPTS = {
+    "fit_a_table": """
+        import numpy as np
+        import inference
+        import zoo
+
+        x = np.zeros((10, 2))
+        model = zoo.Mixture.from_data(x, num_components=2)
+        tree = inference.fit(model, x, seed=0)
+        reveal_type(model)  # Mixture
+        reveal_type(tree)  # DataTree
+        inference.save("faithful.nc", tree)  # mistake: the two arguments exchanged
+    """,
+    "ask_a_fit": """
+        import inference
+        from inference.diagnostics import summary_text
+
+        tree = inference.load("faithful.nc")
+        reveal_type(summary_text(tree))  # str
+        print(summary_text("faithful.nc"))  # mistake: a path in place of the fit
+    """,
+    "own_model": """
+        from dataclasses import dataclass
+        import zoo
+
+        @dataclass(frozen=True, eq=False)
+        class Own(zoo.Model):
+            pass
+
+        reveal_type(zoo.register(Own, methods={}))  # type[
+        reveal_type(zoo.canonical_name("gmm"))  # str
+        zoo.register(Own(), methods={})  # mistake: an object in place of its class
+    """,
+}
+
+
+@pytest.mark.slow
+def test_types_of_three_scripts_are_inferred_and_their_mistakes_found(tmp_path):
+    lines = {}
+    for name, text in SCRIPTS.items():
+        lines[name] = [line[8:] for line in text.strip("\n").splitlines()]
+        (tmp_path / f"{name}.py").write_text("\n".join(lines[name]) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--ignore-missing-imports"]
+    command += ["--config-file=", "--cache-dir", str(tmp_path / "cache"), *map("{}.py".format, SCRIPTS)]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1800)
+    said = re.findall(r"^(\w+)\.py:(\d+): (error|note): (.*)$", checked.stdout, re.MULTILINE)
+    errors = {(name, int(line)) for name, line, kind, _ in said if kind == "error"}
+    planted = {
+        (name, number)
+        for name, own in lines.items()
+        for number, line in enumerate(own, start=1)
+        if "# mistake" in line
+    }
+    assert len(planted) == 3 and errors == planted, checked.stdout
+    for name, own in lines.items():
+        for number, line in enumerate(own, start=1):
+            if line.startswith("reveal_type"):
+                found = [words for n, at, kind, words in said if (n, int(at), kind) == (name, number, "note")]
+                assert any(line.partition("# ")[2] in words and '"Any"' not in words for words in found), (
+                    line, checked.stdout,
+                )  # fmt: skip
