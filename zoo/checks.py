@@ -308,7 +308,9 @@ def as_plain(x: Any, name: str = "x") -> np.ndarray:
     except Exception as error:  # whatever an object says that can be no array
         if isinstance(x, np.ndarray | pd.DataFrame | pd.Series):
             raise
-        raise TypeError(f"{name} must be numeric; got {type(x).__name__}") from error
+        kind = type(x).__name__
+        inside = " inside a function that JAX compiles: call this outside it" if "Tracer" in kind else ""
+        raise TypeError(f"{name} must be numeric; got {kind}{inside}") from error
     if array.dtype.kind == "O":
         array = _numbers_of(array, lambda place, value: _not_numeric(name, place, value), masked)
     if array.dtype.kind not in NUMBERS:

@@ -22,6 +22,7 @@ from inference.algorithm import (
 )
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
+from inference.driver.host import start_each
 from inference.driver.memoised import ascend_in_batches
 from inference.driver.stochastic import ascend_stochastically
 from inference.fitting.in_memory import (
@@ -33,6 +34,7 @@ from inference.fitting.in_memory import (
     start_of,
     with_arrays,
 )
+from inference.fitting.memory import check_sizes
 from inference.fitting.verdict import five_small_gains
 from inference.inputs.shared_streams import SharedRows
 from inference.inputs.streams import Batch, check_complete_batch
@@ -46,6 +48,7 @@ from zoo.model import Model, in_current_precision
 
 __all__ = ["BatchPlan", "SummedPlan", "warmed_up"]
 
+MANY_RESTARTS = 1000  # above which their memory is asked for
 WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 
 
@@ -113,9 +116,11 @@ class MemoisedPlan(BatchPlan[Memoised]):
                 in chunks.
         """
         request, stream, settings = self.request, self.request.stream, self.request.settings
+        begin, several = self._rows_to_start_from(), jax.process_count() > 1
+        if settings.num_restarts > MANY_RESTARTS:
+            self._check_memory(begin)
         keys, conclude_key = run_keys(request.key, settings.num_restarts)
         num_devices, is_given = request.num_devices, request.variables is not None
-        begin, several = self._rows_to_start_from(), jax.process_count() > 1
         run = ascend_in_batches(
             self.parts,
             self.start,
@@ -148,6 +153,14 @@ class MemoisedPlan(BatchPlan[Memoised]):
         )
         outcome = with_arrays(outcome, run, self.model, holds_rows)
         return Fitted(run, outcome, whole, stream.sample_weight if holds_rows else None)
+
+    def _check_memory(self, begin: Any) -> None:
+        """Raise ValueError if the states of all restarts are larger than the memory of this machine."""
+        request, number = self.request, self.request.settings.num_restarts
+        keys = jax.eval_shape(partial(jax.random.split, num=number), request.key)
+        variables = request.variables or {}
+        states = jax.eval_shape(partial(start_each, self.start), keys, variables, self.model, (begin,))
+        check_sizes(request, {f"the states of {number} restarts": states})
 
     def _rows_to_start_from(self) -> Any:
         """A batch of rows all over the data, or all rows where variables are given, with their weights."""

@@ -33,7 +33,7 @@ from inference.convergence.r_hat import judgement, psrf_of
 from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
-from inference.driver.host import start_each
+from inference.driver.host import CHUNK_CAPACITY, start_each
 from inference.driver.progress import Progress
 from inference.fitting.agreement import combined
 from inference.fitting.memory import check_memory
@@ -217,6 +217,7 @@ class SamplerPlan(_WholePlan[Sampler, SamplerSettings]):
         return {
             f"the states of {num_chains} chains": states,
             f"{num_samples} draws of each of {num_chains} chains": _repeated(own, num_samples),
+            f"what {num_chains} chains record": _recorded(num_chains, self.request.dtype),
         }
 
 
@@ -291,6 +292,7 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
         sizes = {f"the progress of {num_restarts} restarts": progress}
         if not (isinstance(self.request.method, Ascent) and self.request.method.runs_on_host(self.data)):
             sizes[f"the states of {num_restarts} restarts"] = self._states(num_restarts)
+            sizes[f"what {num_restarts} restarts record"] = _recorded(num_restarts, self.request.dtype)
         if num_samples:
             with suppress(NotImplementedError):  # an improper prior: its program has no draws to be traced
                 drawn = {
@@ -315,6 +317,11 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
             of_all = exchanged(rows), exchanged(weight[:, None])[:, 0]
             begun_with = (Rows(*map(jnp.asarray, of_all)),)
         return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
+
+
+def _recorded(starts: int, dtype: str) -> jax.ShapeDtypeStruct:
+    """The objectives of a chunk of steps, for which there is room from the start."""
+    return jax.ShapeDtypeStruct((starts, CHUNK_CAPACITY), dtype)
 
 
 def _at(position: Callable, model: Model, state: Any) -> Any:

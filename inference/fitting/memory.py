@@ -1,7 +1,7 @@
 """The memory of a run: refused before it starts where sizes tell, one MemoryError where they do not.
 
-Sizes are those of shapes alone: the states of all restarts or chains, and the draws that a fit keeps. That is
-less than a run takes, so that nothing is refused that could have run.
+Sizes are those of shapes alone: the states of all restarts or chains, what a chunk of steps records, and the
+draws that a fit keeps. That is less than a run takes, so that nothing is refused that could have run.
 """
 
 import math
@@ -12,9 +12,10 @@ from typing import Any
 import jax
 
 from inference.algorithm import Direct, FitRequest, model_name
+from inference.driver.host import CHUNK_CAPACITY
 from zoo.checks import machine_memory, memory_in_words
 
-__all__ = ["check_memory", "one_memory_error"]
+__all__ = ["check_memory", "check_sizes", "one_memory_error"]
 
 SHARE = 0.1  # of the memory, for which generous sizes ask before any shapes are computed
 
@@ -33,10 +34,22 @@ def check_memory(
     Raises:
         ValueError: the states or the draws are larger than the memory.
     """
+    if _generous(request, starts, num_draws) >= SHARE * machine_memory():
+        check_sizes(request, sizes())
+
+
+def check_sizes(request: FitRequest, sizes: Mapping[str, Any]) -> None:
+    """Raise ValueError if what a run holds is larger than the memory of this machine.
+
+    Args:
+        request: the call.
+        sizes: what is held (in words) to a pytree of its shapes.
+
+    Raises:
+        ValueError: it is larger.
+    """
     memory = machine_memory()
-    if _generous(request, starts, num_draws) < SHARE * memory:
-        return
-    needs = {what: _num_bytes(shapes) for what, shapes in sizes().items()}
+    needs = {what: _num_bytes(shapes) for what, shapes in sizes.items()}
     if sum(needs.values()) <= memory:
         return
     most = max(needs, key=lambda what: needs[what])
@@ -72,7 +85,8 @@ def _generous(request: FitRequest, starts: int, num_draws: int) -> float:
     width = request.model.row_width
     of_rows = num_rows * (width + num_columns)
     of_parameters = (width + 1) * num_columns * (num_columns + width + 1)
-    return 8.0 * (starts + num_draws) * (of_rows + of_parameters)
+    recorded = CHUNK_CAPACITY + 8  # of a chunk, and the progress
+    return 8.0 * ((starts + num_draws) * (of_rows + of_parameters) + starts * recorded)
 
 
 def _num_bytes(shapes: Any) -> float:

@@ -158,7 +158,7 @@ def test_one_version():
 
 def test_zoo_imports_inference_only_in_functions_of_the_command_line():
     allowed = {
-        "zoo/cli/__init__.py": {"show", "fit", "report", "compare"},
+        "zoo/cli/__init__.py": {"show", "fit", "_saved", "report", "compare"},
         "zoo/cli/paths.py": {"target"},
         "zoo/cli/printing.py": {"print_columns"},
         "zoo/cli/elsewhere.py": {"opened"},

@@ -14,7 +14,7 @@ import scipy.sparse
 
 import zoo
 from inference import fit
-from inference.fitting import in_memory, memory
+from inference.fitting import in_batches, in_memory, memory
 from inference.fitting.memory import one_memory_error
 from zoo import checks
 from zoo.checks import machine_memory, memory_in_words
@@ -46,13 +46,26 @@ TOO_LARGE = {
     ),
     "starts of which each has a number": (
         zoo.PCP(num_topics=2, num_clusters=3), COUNTS, {"method": "vb", "num_restarts": 10**9},
-        1e9 * 8 * 3 * 2, "num_restarts",
+        1e9 * 8 * (3 * 2 + 512), "num_restarts",
+    ),
+    "chains of which little is kept": (
+        zoo.Mixture(num_components=2), ROWS, {"method": "gibbs", "num_chains": 10**7, "num_samples": 1},
+        1e7 * 8 * (60 + 512), "fewer num_chains",
     ),
     "starts on the host": (
         zoo.PPCA(num_latents=1), scipy.sparse.csr_array(ROWS), {"method": "em", "num_restarts": 10**9},
         1e9 * 8 * 6, "num_restarts",
     ),
 }  # fmt: skip
+
+
+def test_starts_in_batches_are_refused_before_they_are_compiled(monkeypatch):
+    monkeypatch.setattr(memory, "machine_memory", lambda: 32 * 2.0**30)
+    monkeypatch.setattr(in_batches, "ascend_in_batches", lambda *args, **call: pytest.fail("was started"))
+    with pytest.raises(ValueError, match=r"this run needs at least .* the states of 1000000000 restarts"):
+        fit(
+            zoo.Mixture(num_components=2), ROWS, method="vb", batch_size=20, num_restarts=10**9, num_samples=2
+        )
 
 
 def test_so_many_starts_are_refused_before_they_are_numbered(monkeypatch):
