@@ -72,15 +72,17 @@ _MODULES = (
 __all__ = [*_PUBLIC]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the public function or the submodule of that name."""
-    if name in _PUBLIC:
-        with naming_versions():
-            return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)
-    if name in _MODULES:
-        with naming_versions():
-            return importlib.import_module(f"inference.{name}")
-    raise AttributeError(f"module 'inference' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to type checkers a name that is not among the imports above is a mistake
+
+    def __getattr__(name: str) -> Any:
+        """Import the public function or the submodule of that name."""
+        if name in _PUBLIC:
+            with naming_versions():
+                return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)
+        if name in _MODULES:
+            with naming_versions():
+                return importlib.import_module(f"inference.{name}")
+        raise AttributeError(f"module 'inference' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -55,14 +55,14 @@ def in_precision(dtype: str = "float64") -> Iterator[None]:
         yield
 
 
-def double_precision(function: Callable) -> Callable:
+def double_precision[**P, T](function: Callable[P, T]) -> Callable[P, T]:
     """Decorate a public function so that it computes in 64 bits.
 
     It must return NumPy or xarray objects, not JAX arrays.
     """
 
     @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         with in_precision("float64"):
             return function(*args, **kwargs)
 

@@ -18,6 +18,7 @@ SCRIPTS = {
         reveal_type(model)  # Mixture
         reveal_type(tree)  # DataTree
         inference.save("faithful.nc", tree)  # mistake: the two arguments exchanged
+        zoo.Mixtur(num_components=2)  # mistake: a name that is misspelt
     """,
     "ask_a_fit": """
         import inference
@@ -25,6 +26,7 @@ SCRIPTS = {
 
         tree = inference.load("faithful.nc")
         reveal_type(summary_text(tree))  # str
+        reveal_type(inference.predict(tree))  # xarray
         print(summary_text("faithful.nc"))  # mistake: a path in place of the fit
     """,
     "own_model": """
@@ -59,7 +61,7 @@ def test_types_of_three_scripts_are_inferred_and_their_mistakes_found(tmp_path):
         for number, line in enumerate(own, start=1)
         if "# mistake" in line
     }
-    assert len(planted) == 3 and errors == planted, checked.stdout
+    assert len(planted) == 4 and errors == planted, checked.stdout
     for name, own in lines.items():
         for number, line in enumerate(own, start=1):
             if line.startswith("reveal_type"):

@@ -291,14 +291,16 @@ def model_class(key: str) -> "type[Model]":
         return getattr(importlib.import_module(MODELS[key]["module"]), MODELS[key]["class"])
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        with naming_versions():
-            return getattr(importlib.import_module(_PUBLIC[name]), name)
-    if name in _SUBMODULES:
-        with naming_versions():
-            return importlib.import_module(f"zoo.{name}")
-    raise AttributeError(f"module 'zoo' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to type checkers a name that is not among the imports above is a mistake
+
+    def __getattr__(name: str) -> Any:
+        if name in _PUBLIC:
+            with naming_versions():
+                return getattr(importlib.import_module(_PUBLIC[name]), name)
+        if name in _SUBMODULES:
+            with naming_versions():
+                return importlib.import_module(f"zoo.{name}")
+        raise AttributeError(f"module 'zoo' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
