@@ -37,7 +37,7 @@ __all__ = [
     "share_of",
 ]
 
-EXCHANGED_ROWS = 100_000  # of all processes together
+EXCHANGED_BYTES = 2**28  # of rows of all processes together
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 SCHEDULERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")  # how many processes each has started
 LOST_STATUS = 75  # the exit status of a process that ended because another had: to be tried again
@@ -238,14 +238,16 @@ def first_only() -> bool:
 
 
 def exchanged(x: np.ndarray) -> np.ndarray:
-    """Rows of all processes, the same in each: all of them in order, or evenly spaced ones of each.
+    """Rows of all processes, the same in each: all of them in order; of many, evenly spaced ones of each.
+
+    Many are those of more than `EXCHANGED_BYTES`, which a process cannot be asked to hold.
 
     Raises:
         ValueError: they have other numbers of columns, in every process.
     """
     if jax.process_count() == 1:
         return x
-    most = EXCHANGED_ROWS // jax.process_count()
+    most = EXCHANGED_BYTES // (x.itemsize * max(x.shape[1], 1) * jax.process_count())
     mine = x if x.shape[0] <= most else x[np.linspace(0, x.shape[0] - 1, most).astype(int)]
     parts = [part["rows"] for part in gathered(rows=mine)]
     check_same_columns(parts)

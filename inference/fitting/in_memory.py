@@ -314,8 +314,8 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
         rows, weight = np.asarray(unweighted(first)), np.asarray(weight_of(first))
         begun_with = self.data
         if jax.process_count() > 1:
-            of_all = exchanged(rows), exchanged(weight[:, None])[:, 0]
-            begun_with = (Rows(*map(jnp.asarray, of_all)),)
+            of_all = exchanged(np.column_stack([rows, weight]))
+            begun_with = (Rows(jnp.asarray(of_all[:, :-1]), jnp.asarray(of_all[:, -1])),)
         return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
 
 

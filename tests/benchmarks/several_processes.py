@@ -6,9 +6,8 @@ is timed: nothing is compiled in it. A step that is large uses several cores in 
 two processes on two cores need not be faster; the record says what they are. Processor seconds are those of
 all processes together, waiting for each other included.
 
-The objectives of LDA and of chains must agree between numbers of processes. Those of mixtures need not here:
-above 100 000 rows several processes start from, and read default priors off, evenly spaced rows only
-(`inference.processes.exchanged`), and in batches the rows pass in another order.
+The objectives must agree between numbers of processes, those of mixtures in batches excepted, whose rows
+pass in another order.
 """
 
 import argparse
