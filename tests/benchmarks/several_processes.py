@@ -22,6 +22,8 @@ from pathlib import Path
 
 from tests.recording import write_record
 
+OTHER_ORDER = "mixture vb in batches"
+NEAR = 1e-10  # relative, between numbers of processes
 ROOT = Path(__file__).parents[2]
 ROWS, FEATURES, COMPONENTS, STEPS = 400_000, 10, 20, 20
 DOCUMENTS, WORDS, TOPICS, TOPIC_STEPS = 4_000, 5_000, 20, 20
@@ -93,10 +95,13 @@ def compared(counts):
                 "processor seconds": round(sum(part[name]["processor seconds"] for part in parts), 3),
                 "objective": first["objective"],
             }
-    for by_count in figures.values():
+    for name, by_count in figures.items():
         one, *others = by_count.values()
         for other in others:
             other["speed-up"] = round(one["seconds"] / other["seconds"], 2)
+            other["apart"] = abs(other["objective"] / one["objective"] - 1)
+            if name != OTHER_ORDER and other["apart"] > NEAR:
+                raise RuntimeError(f"{name}: objectives {one['objective']} and {other['objective']}")
     return figures
 
 
