@@ -1,10 +1,10 @@
 """What a type checker makes of scripts as users write them: types inferred, and mistakes found."""
 
 import re
-import subprocess
 import sys
 
 import pytest
+from processes import LIMIT, started
 
 SCRIPTS = {
     "fit_a_table": """
@@ -52,8 +52,9 @@ def test_types_of_three_scripts_are_inferred_and_their_mistakes_found(tmp_path):
         (tmp_path / f"{name}.py").write_text("\n".join(lines[name]) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--ignore-missing-imports"]
     command += ["--config-file=", "--cache-dir", str(tmp_path / "cache"), *map("{}.py".format, SCRIPTS)]
-    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1800)
-    said = re.findall(r"^(\w+)\.py:(\d+): (error|note): (.*)$", checked.stdout, re.MULTILINE)
+    with started(command, cwd=tmp_path) as checked:
+        output, _ = checked.communicate(timeout=LIMIT)
+    said = re.findall(r"^(\w+)\.py:(\d+): (error|note): (.*)$", output, re.MULTILINE)
     errors = {(name, int(line)) for name, line, kind, _ in said if kind == "error"}
     planted = {
         (name, number)
@@ -61,11 +62,11 @@ def test_types_of_three_scripts_are_inferred_and_their_mistakes_found(tmp_path):
         for number, line in enumerate(own, start=1)
         if "# mistake" in line
     }
-    assert len(planted) == 4 and errors == planted, checked.stdout
+    assert len(planted) == 4 and errors == planted, output
     for name, own in lines.items():
         for number, line in enumerate(own, start=1):
             if line.startswith("reveal_type"):
                 found = [words for n, at, kind, words in said if (n, int(at), kind) == (name, number, "note")]
                 assert any(line.partition("# ")[2] in words and '"Any"' not in words for words in found), (
-                    line, checked.stdout,
+                    line, output,
                 )  # fmt: skip

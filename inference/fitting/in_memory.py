@@ -146,8 +146,9 @@ class _WholePlan[M: Iterative, S: Settings]:
     @property
     def given(self) -> Mapping[str, Any]:
         """What the starts are given, leaves with a leading axis over restarts or chains."""
-        if self.is_numbered:
-            return {"number": np.arange(self.request.settings.num_restarts)}
+        settings = self.request.settings
+        if self.is_numbered and isinstance(settings, AscentSettings):
+            return {"number": np.arange(settings.num_restarts)}
         return self.request.variables or {}
 
     def _states(self, starts: int) -> Any:

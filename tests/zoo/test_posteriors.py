@@ -1,11 +1,11 @@
 """The files of reference posteriors: read without JAX, models as they were described, small."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import LIMIT, started
 
 from zoo import posteriors
 from zoo.datasets import shipped_folder
@@ -18,7 +18,9 @@ def test_listing_and_reading_import_no_jax():
         "assert len(held) >= 30 and sum(own.exact for own in held) >= 20\n"
         "assert not {'jax', 'numpyro'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=1800)
+    with started([sys.executable, "-c", code]) as process:
+        _, said = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, said
 
 
 def test_the_folder_is_small_and_holds_no_code():
