@@ -31,6 +31,7 @@ from inference.prediction import transform
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from inference.symmetry import relabel
+from zoo.dependencies import naming_versions
 
 __all__ = [
     "component_shares",
@@ -67,6 +68,7 @@ class _Components(NamedTuple):
         return {"component": np.arange(shares.size), "share": ("component", shares)}
 
 
+@naming_versions()
 def loading_products(tree: xr.DataTree, *, in_standard_units: bool = False) -> xr.DataArray:
     """W_k W_k' of every component, averaged over draws.
 
@@ -92,6 +94,7 @@ def loading_products(tree: xr.DataTree, *, in_standard_units: bool = False) -> x
     return xr.DataArray(products, coords, dims, name="loading_products")
 
 
+@naming_versions()
 def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
     """Number of directions that each component uses, and its scale along each.
 
@@ -123,6 +126,7 @@ def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
     return table.rename_axis("component")
 
 
+@naming_versions()
 def component_similarity(tree: xr.DataTree) -> xr.Dataset:
     """Similarity of any two components, by both kernels of the prior and by their products.
 
@@ -163,6 +167,7 @@ def component_similarity(tree: xr.DataTree) -> xr.Dataset:
     return xr.Dataset(variables, coords, attrs={"similarity_scale": rho})
 
 
+@naming_versions()
 def responsibility_overlap(tree: xr.DataTree) -> pd.DataFrame:
     """Probability that a row of one component would be given to another if its label were drawn again.
 
@@ -183,6 +188,7 @@ def responsibility_overlap(tree: xr.DataTree) -> pd.DataFrame:
     return pd.DataFrame(overlap).rename_axis(index="component", columns="given to")
 
 
+@naming_versions()
 def component_shares(tree: xr.DataTree) -> xr.DataArray:
     """Responsibilities of the fitted rows, components in the order of the other tables of this file.
 

@@ -36,10 +36,12 @@ from inference.numerics.programs import (
     sites_of,
 )
 from inference.precision import double_precision
+from zoo.dependencies import naming_versions
 
 __all__ = ["geweke", "joint_functionals", "summarise"]
 
 
+@naming_versions()
 @double_precision
 def geweke(
     model: Callable,

@@ -34,6 +34,7 @@ from inference.methods import method_of
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
 from zoo.checks import check_choice
+from zoo.dependencies import naming_versions
 from zoo.documents.topic_model import dirichlet_of
 from zoo.model import Assumptions, Model
 
@@ -59,6 +60,7 @@ ROW_LIKELIHOOD = "log_likelihood"
 UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights")
 
 
+@naming_versions()
 def relation_check(
     model: Model | Callable[..., Model],
     method: str,

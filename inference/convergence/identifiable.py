@@ -36,6 +36,7 @@ import xarray as xr
 from inference.convergence.partitions import cluster_sizes
 from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model_of
 from inference.results.groups import group_of, labels_of, loadings_of
+from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = [
@@ -127,6 +128,7 @@ def hidden_variables(tree: xr.DataTree) -> dict[str, str]:
     return hidden
 
 
+@naming_versions()
 def invariants(tree: xr.DataTree) -> xr.Dataset:
     """Quantities of a fit that no symmetry of its model can change, draw by draw.
 

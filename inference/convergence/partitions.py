@@ -25,6 +25,7 @@ import xarray as xr
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, left_out_of, responsibilities_of
 from zoo.checks import check_choice
+from zoo.dependencies import naming_versions
 
 __all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition"]
 
@@ -55,6 +56,7 @@ def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
     return sizes.reshape(*assignments.shape[:-1], num_labels)
 
 
+@naming_versions()
 def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataArray:
     """Posterior probability that two rows share a component.
 
@@ -94,6 +96,7 @@ def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataA
     return xr.DataArray(matrix, coords, ("observation", "observation_2"), "co_clustering", attrs)
 
 
+@naming_versions()
 def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | None = None) -> xr.DataArray:
     """The partition of the rows that minimises an expected loss under the posterior.
 

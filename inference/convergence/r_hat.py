@@ -19,6 +19,7 @@ from arviz_stats.base import array_stats
 
 from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from zoo.checks import check_choice
+from zoo.dependencies import naming_versions
 
 __all__ = [
     "Judgement",
@@ -42,6 +43,7 @@ APART = 1.1  # above it the chains may sit in different modes
 ESS_PER_CHAIN_WANTED = 100
 
 
+@naming_versions()
 def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str = "rank") -> xr.Dataset:
     """Potential scale reduction factor (R-hat) between the chains of a sampler's fit.
 
@@ -64,6 +66,7 @@ def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str 
     return _factors(values, method).assign_attrs(method=method, constant=_constant(values))
 
 
+@naming_versions()
 def psrf_path(
     tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str = "rank", num_points: int = 50
 ) -> xr.Dataset:
@@ -169,6 +172,7 @@ class Judgement(NamedTuple):
     r_hat: float
 
 
+@naming_versions()
 def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
     """Whether the chains of a sampler agree on every invariant, and why.
 

@@ -18,6 +18,7 @@ from inference.precision import double_precision
 from inference.results.files import first_number, model_of
 from inference.results.groups import ROW_DIMS, group_of, labels_of, restored_data
 from inference.symmetry import align_rotation, relabel
+from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = ["for_arviz"]
@@ -34,6 +35,7 @@ _RENAMED = {  # dims of ArviZ's own, and of a few cells that are no rows
 }  # ArviZ has such dims
 
 
+@naming_versions()
 @double_precision
 def for_arviz(
     tree: xr.DataTree, *, column: str | int | None = None, parameters: bool = False, seed: int = 0

@@ -14,6 +14,7 @@ from inference.diagnostics.cluster_profiles import number_in_words
 from inference.diagnostics.verdicts import sentences, verdict
 from inference.results.files import check_tree, model_of
 from inference.topics.tables import top_words
+from zoo.dependencies import naming_versions
 
 __all__ = ["Card", "card", "html_of_tree"]
 
@@ -59,6 +60,7 @@ class Card(NamedTuple):
         )
 
 
+@naming_versions()
 def card(tree: xr.DataTree) -> Card:
     """Return a fit in a few lines, its verdict first.
 
@@ -111,6 +113,7 @@ def card(tree: xr.DataTree) -> Card:
     return Card(judgement.good, first, tuple(rest), tuple(facts))
 
 
+@naming_versions()
 def html_of_tree(tree: Any) -> str:
     """Return the HTML of a tree in a notebook: the card of a fit above what xarray shows of any tree.
 

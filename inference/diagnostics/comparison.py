@@ -40,6 +40,7 @@ from inference.prediction import log_density
 from inference.results.files import model_of
 from inference.results.groups import group_of, left_out_of
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
+from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 
 
+@naming_versions()
 def leave_one_out(tree: xr.DataTree) -> ELPDData:
     """Estimate the leave-one-out score of one fit by PSIS; a high Pareto k raises no warning.
 
@@ -100,6 +102,7 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
         return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
 
 
+@naming_versions()
 def judge_leave_one_out(tree: xr.DataTree, score: ELPDData | None = None) -> tuple[bool | None, str]:
     """Judge whether the leave-one-out score of a fit can be trusted, and say why.
 
@@ -151,6 +154,7 @@ def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) 
             raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
 
 
+@naming_versions()
 def compare(
     trees: Mapping[str, xr.DataTree],
     method: str = "stacking",
@@ -213,6 +217,7 @@ def compare(
     return table
 
 
+@naming_versions()
 def heldout(
     tree: xr.DataTree,
     *data: object,

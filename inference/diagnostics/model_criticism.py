@@ -49,6 +49,7 @@ from inference.convergence.identifiable import draws_of, feature_names, invarian
 from inference.extension import extend
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, thinned
+from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = [
@@ -84,6 +85,7 @@ _FEWEST_FOR_PAIRS = 8  # rows
 _MOST_RANKED = 2**24  # cells of all replications that are ranked
 
 
+@naming_versions()
 def check_features(
     observed: xr.DataArray,
     replicated: xr.DataArray,
@@ -202,6 +204,7 @@ def _compared(found: dict[str, np.ndarray], probability: float) -> pd.DataFrame:
     return table
 
 
+@naming_versions()
 def judge_features(table: pd.DataFrame) -> tuple[bool | None, str]:
     """Judge by the rule at the head of this module whether replications look like the data, and say why.
 
@@ -254,6 +257,7 @@ _OF_AN_ESTIMATE = 200
 _MOST_CELLS = 2**26  # of all replications, 512 MiB
 
 
+@naming_versions()
 def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int = 0) -> PredictiveCheck:
     """Draw the data of a fit anew and judge whether they look like the data.
 
@@ -315,6 +319,7 @@ _MOST_SCALED = 4000  # draws that are weighted: more tell nothing new
 _MUCH = 0.05  # cumulative Jensen-Shannon distance
 
 
+@naming_versions()
 def prior_sensitivity(
     tree: xr.DataTree, var_names: Sequence[str] | None = None, *, force: bool = False
 ) -> pd.DataFrame:
@@ -469,6 +474,7 @@ def _shuffled(log_prior: xr.Dataset) -> xr.Dataset:
     return new
 
 
+@naming_versions()
 def judge_prior(table: pd.DataFrame) -> tuple[bool | None, str]:
     """Judge whether the prior moves the answers of a fit.
 

@@ -20,6 +20,7 @@ from inference.diagnostics.topic_profiles import topic_tables
 from inference.results.files import model_of
 from zoo.checks import check_size
 from zoo.columns import date_in_words
+from zoo.dependencies import naming_versions
 
 __all__ = ["profile_cells", "profile_text", "profiles"]
 
@@ -31,6 +32,7 @@ _DATES = ("date", "others_date")  # columns that repeat means as dates, and wher
 _MEANS, _WIDTHS = ("mean", "others"), ("spread", "sd")
 
 
+@naming_versions()
 def profiles(
     tree: xr.DataTree, *, probability: float = 0.9, num_rows: int = 5, num_words: int = 10
 ) -> dict[str, pd.DataFrame]:
@@ -150,6 +152,7 @@ def _provisional(tree: xr.DataTree) -> str:
     return f"this fit has not converged ({tree.attrs.get('stop_reason', 'no reason recorded')})"
 
 
+@naming_versions()
 def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
     """Format a table of `profiles` for print: intervals beside means, shares in per cent, dates as dates.
 
@@ -203,6 +206,7 @@ def _cell(value: object, name: object, first: str | None = None) -> str:
     return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:#.3g}".rstrip(".")
 
 
+@naming_versions()
 def profile_text(tree: xr.DataTree, *, width: int = 110) -> str:
     """Print the main answers of a fit: its clusters, topics or latents.
 

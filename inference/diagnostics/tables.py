@@ -26,6 +26,7 @@ from inference.numerics.weighted_rows import row_limit
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, left_out_of, responsibilities_of
 from zoo.checks import check_choice, check_whole
+from zoo.dependencies import naming_versions
 
 __all__ = ["occupied", "summary", "summary_cells", "summary_text", "top_partitions"]
 
@@ -34,6 +35,7 @@ _INTERVALS = ("eti", "hdi")
 _MOST_OF_A_VARIABLE = 12  # rows of the printed table
 
 
+@naming_versions()
 def summary(
     tree: xr.DataTree,
     var_names: Sequence[str] | None = None,
@@ -119,6 +121,7 @@ def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
     return extend(tree, "log_likelihood") if row_limit(num_bytes, "log_likelihood") else tree
 
 
+@naming_versions()
 def summary_text(tree: xr.DataTree, *, most: int = _MOST_OF_A_VARIABLE, **options: object) -> str:
     """Format the table of ``summary`` with its note as text to print.
 
@@ -136,6 +139,7 @@ def summary_text(tree: xr.DataTree, *, most: int = _MOST_OF_A_VARIABLE, **option
     return cells.to_string() + "\n\n" + textwrap.fill(note, 110)
 
 
+@naming_versions()
 def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.DataFrame:
     """Format the cells of the table of ``summary``: ESS in whole numbers, R-hat with three decimals.
 
@@ -172,6 +176,7 @@ def _in_print(cell: str | float, style: str) -> str:
     return "-" if np.isnan(cell) else f"{cell:{style}}"
 
 
+@naming_versions()
 def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
     """Compute the posterior of the number of occupied clusters.
 
@@ -275,6 +280,7 @@ def _interval(draws: np.ndarray, interval: str, probability: float) -> tuple[flo
     return float(low), float(high)
 
 
+@naming_versions()
 def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
     """List the most probable partitions of the rows into clusters, whatever the labels of the clusters.
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zoo.checks import check_choice, check_unique, warn
+from zoo.dependencies import naming_versions
 from zoo.documents.bags import as_counts
 from zoo.sparse import SparseCounts
 
@@ -77,6 +78,7 @@ def matching_words(counts: Any, words: np.ndarray) -> Any:
     return WordCounts(matched, list(words), named.documents)
 
 
+@naming_versions()
 def to_vocabulary(documents: Any, words: Sequence[str], *, unseen: str = "drop") -> tuple[SparseCounts, int]:
     """Documents with named words as counts over a given vocabulary.
 

@@ -23,6 +23,7 @@ from inference.plots.palette import COLOURS, LINES, figure_with_axes, figure_wit
 from inference.results.files import model_of
 from inference.results.groups import group_of, thinned
 from zoo.checks import check_size
+from zoo.dependencies import naming_versions
 
 __all__ = ["plot_forest", "plot_ppc", "plot_rank", "plot_scree", "plot_trace", "worst_quantities"]
 
@@ -87,6 +88,7 @@ def _panels(
     return ax.figure, [ax]
 
 
+@naming_versions()
 def plot_trace(
     tree: xr.DataTree, names: Sequence[str] | None = None, most: int = 5, *, ax: Axes | None = None
 ) -> Figure:
@@ -122,6 +124,7 @@ def plot_trace(
     return figure
 
 
+@naming_versions()
 def plot_rank(
     tree: xr.DataTree, names: Sequence[str] | None = None, most: int = 5, *, ax: Axes | None = None
 ) -> Figure:
@@ -169,6 +172,7 @@ def plot_rank(
     return figure
 
 
+@naming_versions()
 def plot_forest(
     tree: xr.DataTree,
     names: Sequence[str] | None = None,
@@ -256,6 +260,7 @@ def plot_forest(
     return figure
 
 
+@naming_versions()
 def plot_ppc(
     tree: xr.DataTree,
     features: Sequence[str] | None = None,
@@ -370,6 +375,7 @@ def _draw_replicas(axis: Axes, x: np.ndarray, replicas: np.ndarray) -> None:
     axis.set_ylim(0, 1.02)
 
 
+@naming_versions()
 def plot_scree(tree: xr.DataTree, prob: float = 0.9, *, ax: Axes | None = None) -> Figure:
     """Plot the share of variance that each latent explains, with its interval, and the shares added up.
 

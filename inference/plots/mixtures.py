@@ -29,6 +29,7 @@ from inference.results.groups import labels_of, responsibilities_of
 from inference.symmetry import relabel
 from inference.topics.tables import cluster_shares, normalised_mutual_information
 from zoo.checks import check_seed, check_size
+from zoo.dependencies import naming_versions
 from zoo.dirichlet_process import polya_urn
 
 __all__ = [
@@ -122,6 +123,7 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
     )
 
 
+@naming_versions()
 def draw_mixture(
     figure: Figure,
     tree: xr.DataTree,
@@ -309,6 +311,7 @@ def _draw_line(axis: Axes, tree: xr.DataTree, mixture: tuple, x: np.ndarray, pla
     axis.legend(fontsize=8, frameon=False)
 
 
+@naming_versions()
 @double_precision
 def plot_dirichlet_process(
     concentrations: tuple[float, ...] = (10.0, 10_000.0),
@@ -385,6 +388,7 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
     return table.iloc[:, np.lexsort((-counts.max(0), counts.argmax(0)))]
 
 
+@naming_versions()
 def plot_confusion(tree: xr.DataTree, labels: Any, *, ax: Axes | None = None) -> Figure:
     """Plot known labels by found clusters, shaded by the share of the label that the cluster holds.
 
@@ -422,6 +426,7 @@ def _clusters(tree: xr.DataTree) -> np.ndarray:
     return central_draw(tree) if num_rows > _MOST_ROWS else point_partition(tree).values
 
 
+@naming_versions()
 def plot_em(tree: xr.DataTree, iterations: int = 15, *, ax: Axes | None = None) -> Figure:
     """Plot the log likelihood and the lower bound of the first iterations of EM (of the best restart).
 

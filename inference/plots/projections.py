@@ -20,6 +20,7 @@ from inference.results.files import model_of
 from inference.results.groups import loadings_of, stored_columns, thinned
 from inference.symmetry.rotation import align_rotation
 from zoo.checks import check_size
+from zoo.dependencies import naming_versions
 
 __all__ = ["plot_basis_images", "plot_biplot", "plot_loadings"]
 
@@ -32,6 +33,7 @@ _MOST_CLASSES = 12  # told apart by colour and marker
 _MOST_BARS = 150  # rows with bars; above it they would cover each other
 
 
+@naming_versions()
 def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     """Plot mean loadings with central intervals, a panel a latent, a line a feature, views by colour.
 
@@ -75,6 +77,7 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     return figure
 
 
+@naming_versions()
 def plot_biplot(
     tree: xr.DataTree,
     latents: Sequence[int] = (0, 1),
@@ -237,6 +240,7 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
         )
 
 
+@naming_versions()
 def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: int = 6) -> Figure:
     """Plot mean loadings as images, a panel a latent, where the features are the pixels of an image.
 

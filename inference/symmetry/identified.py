@@ -48,6 +48,7 @@ from inference.methods.paired.closed_form import canonical
 from inference.results.files import model_of
 from inference.results.groups import loadings_of
 from zoo.checks import check_choice
+from zoo.dependencies import naming_versions
 
 __all__ = ["canonical_correlations", "component_intervals", "components"]
 
@@ -55,6 +56,7 @@ __all__ = ["canonical_correlations", "component_intervals", "components"]
 _PARTS = ("all", "shared")
 
 
+@naming_versions()
 def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     """The singular value decomposition of natural parameters (less their mean) of every draw, aligned.
 
@@ -110,6 +112,7 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})
 
 
+@naming_versions()
 def component_intervals(tree: xr.DataTree, part: str = "all", prob: float = 0.9) -> pd.DataFrame:
     """Mean and central interval of every singular value and loading of `components`, with R-hat and ESS.
 

@@ -27,6 +27,7 @@ from inference.convergence.r_hat import largest_psrf
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, with_groups
 from inference.symmetry.topics import align_topics, permuted, with_coords_of
+from zoo.dependencies import naming_versions
 
 __all__ = ["relabel"]
 
@@ -35,6 +36,7 @@ _SMALLEST_SHARE = 0.01  # of the rows; R-hat is not reported on components with 
 _DIMS = ("component", "component_2")
 
 
+@naming_versions()
 def relabel(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with one numbering of the components in all draws, the largest first.
 

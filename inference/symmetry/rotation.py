@@ -32,6 +32,7 @@ from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.convergence.r_hat import largest_psrf
 from inference.results.files import model_of
 from inference.results.groups import loadings_of, with_groups
+from zoo.dependencies import naming_versions
 
 __all__ = ["align_rotation", "identify"]
 
@@ -41,6 +42,7 @@ _LATENT_DIMS = ("latent", "latent_2")
 _DIAGONAL_WORDS = ("scale", "variance", "precision")
 
 
+@naming_versions()
 def align_rotation(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with the latent axes of all draws turned to a common mean (orthogonal Procrustes).
 
@@ -62,6 +64,7 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
     return _turned(tree, _to_common_mean, "orthogonal Procrustes to the mean loadings")
 
 
+@naming_versions()
 def identify(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with every draw in its canonical orientation: orthogonal loadings, strongest first.
 

@@ -15,6 +15,7 @@ from scipy.optimize import linear_sum_assignment
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, with_groups
+from zoo.dependencies import naming_versions
 
 __all__ = ["Matching", "align_topics", "match_topics", "permuted", "with_coords_of"]
 
@@ -35,6 +36,7 @@ class Matching(NamedTuple):
     similarity: np.ndarray
 
 
+@naming_versions()
 def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
     """The topics of one run or model matched to those of another over the same vocabulary.
 
@@ -65,6 +67,7 @@ def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
     return Matching(columns, rows, similarity[rows, columns])
 
 
+@naming_versions()
 def align_topics(tree: xr.DataTree) -> xr.DataTree:
     """The same fit of a topic model with one numbering of topics, and of clusters, in all draws.
 

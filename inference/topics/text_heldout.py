@@ -35,6 +35,7 @@ from inference.prediction import (
 from inference.results.files import model_of
 from inference.results.groups import group_of
 from zoo.checks import check_choice, check_seed
+from zoo.dependencies import naming_versions
 from zoo.documents.bags import ClusteredBags, log_coefficients
 from zoo.documents.topic_model import dirichlet_of
 from zoo.model import Model
@@ -47,6 +48,7 @@ MOST_DRAWS = 50  # of a sampler, over which word probabilities are averaged
 CELLS = 8192  # whose word probabilities are computed at once
 
 
+@naming_versions()
 def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, SparseCounts]:
     """Split each document's tokens at random into two halves; of an odd number the first has one more.
 

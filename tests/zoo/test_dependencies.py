@@ -13,7 +13,15 @@ import pytest
 
 import inference
 import zoo
-from inference import report
+from inference import (
+    calibration,
+    component_subspaces,
+    diagnostics,
+    plots,
+    report,
+    symmetry,
+    topics,
+)
 from inference.fitting import front_door
 from zoo.datasets import read_tables
 from zoo.dependencies import naming_versions
@@ -66,7 +74,12 @@ def test_fit_and_the_faces_name_versions(monkeypatch):
         inference.__getattr__("gone")
 
 
-NAMED = [*(getattr(inference, name) for name in inference.__all__), report.report, report.report_comparison]
+FACES = (inference, report, calibration, component_subspaces, diagnostics, plots, symmetry, topics)
+NAMED = [
+    function
+    for function in (getattr(face, name) for face in FACES for name in face.__all__)
+    if inspect.isfunction(function) and function.__module__.startswith("inference")
+]
 
 
 @pytest.mark.parametrize("function", NAMED, ids=lambda function: function.__name__)
