@@ -53,7 +53,7 @@ SIZES = {
     "full": {
         "sticks": 15,
         "states": "collapsed_gibbs",
-        "gibbs": {"num_warmup": 2000, "num_samples": 2000, "thinning": 5},
+        "gibbs": {"split_merge": 4, "num_warmup": 2000, "num_samples": 2000, "thinning": 5},
         "collapsed_gibbs": {"num_warmup": 1000, "num_samples": 2000},
         "prior_draws": 2000,
         "refits": 5,
@@ -61,7 +61,7 @@ SIZES = {
     "small": {
         "sticks": 13,
         "states": "vb",
-        "gibbs": {"num_warmup": 150, "num_samples": 200, "thinning": 2},
+        "gibbs": {"split_merge": 4, "num_warmup": 150, "num_samples": 200, "thinning": 2},
         "vb": {"num_samples": 500},
         "prior_draws": 500,
         "refits": 1,

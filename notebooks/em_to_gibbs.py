@@ -55,7 +55,7 @@ SIZES = {
         "restarts": 20,
         "numbers": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
         "folds": 10,
-        "gibbs": {"num_warmup": 1000, "num_samples": 4000, "thinning": 5},
+        "gibbs": {"split_merge": 4, "num_warmup": 1000, "num_samples": 4000, "thinning": 5},
         "urn": {"num_warmup": 500, "num_samples": 4000},
     },
     "small": {
@@ -64,7 +64,7 @@ SIZES = {
         "restarts": 6,
         "numbers": (5, 12),
         "folds": 5,
-        "gibbs": {"num_warmup": 300, "num_samples": 500, "thinning": 2},
+        "gibbs": {"split_merge": 4, "num_warmup": 300, "num_samples": 500, "thinning": 2},
     },
 }
 size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")

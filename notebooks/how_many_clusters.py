@@ -117,9 +117,8 @@ fits = {
 sampled = {"DMA, Gibbs": ("DMA", "gibbs"), "TDP, Gibbs": ("TDP", "gibbs"), "urn": ("TDP", "collapsed_gibbs")}
 for name in settings["samplers"]:
     prior_name, method = sampled[name]
-    fits[name] = quietly(
-        inference.fit, models[prior_name], toy, method=method, progress=progress, **settings["chains"]
-    )
+    run = settings["chains"] | ({"split_merge": 4} if method == "gibbs" else {})
+    fits[name] = quietly(inference.fit, models[prior_name], toy, method=method, progress=progress, **run)
 figure = plots.plot_mixture(fits[settings["samplers"][-1]])
 figure
 

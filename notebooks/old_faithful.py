@@ -57,17 +57,21 @@ SIZES = {
     "full": {
         "prior_draws": 2000,
         "restarts": 20,
-        "short": {"num_warmup": 1000, "num_samples": 2000},
-        "long": {"num_warmup": 2000, "num_samples": 2000, "thinning": 100},
-        "two": {"num_warmup": 1000, "num_samples": 2000},
+        "short": {"split_merge": 4, "num_warmup": 1000, "num_samples": 2000},
+        "long": {"split_merge": 4, "num_warmup": 2000, "num_samples": 2000, "thinning": 100},
+        "two": {"split_merge": 4, "num_warmup": 1000, "num_samples": 2000},
         "nuts": {"num_warmup": 500, "num_samples": 1000},
     },
     "small": {
         "prior_draws": 500,
         "restarts": 5,
-        "short": {"num_warmup": 200, "num_samples": 500},  # as many as the others: programs are shared
-        "long": {"num_warmup": 300, "num_samples": 500, "thinning": 2},
-        "two": {"num_warmup": 300, "num_samples": 500},
+        "short": {
+            "split_merge": 4,
+            "num_warmup": 200,
+            "num_samples": 500,
+        },  # as many as the others: programs are shared
+        "long": {"split_merge": 4, "num_warmup": 300, "num_samples": 500, "thinning": 2},
+        "two": {"split_merge": 4, "num_warmup": 300, "num_samples": 500},
     },
 }
 size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
