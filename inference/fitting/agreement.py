@@ -40,14 +40,14 @@ def check_agreement(request: FitRequest) -> None:
         "number of columns": [part.shape[1:] for part in request.data],
         "sample_weight": "given" if request.sample_weight is not None else None,
     }
-    mine["hyperparameters (their SHA-256)"] = _sha(jax.tree.leaves(request.model))
     if not request.spreads_rows:
         mine["data (their SHA-256; processes that share chains all pass the same)"] = _sha(
             jax.tree.leaves((request.data, request.variables))
         )
+    mine["hyperparameters (their SHA-256)"] = _sha(jax.tree.leaves(request.model))  # read off the data
     calls = [json.loads(str(part["call"])) for part in gathered(call=json.dumps(mine, default=str))]
     for number, other in enumerate(calls):
-        for name in calls[0].keys() | other.keys():
+        for name in dict.fromkeys((*calls[0], *other)):  # in order: the cause before what follows from it
             first, second = calls[0].get(name), other.get(name)
             if first != second:
                 raise ValueError(
