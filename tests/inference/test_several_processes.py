@@ -8,6 +8,7 @@ import socket
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import shared_fits
@@ -97,6 +98,21 @@ def test_errors_of_one_process_stay_what_they_are():
 
 
 # Exchanging, and the death of a process: without a fit, which costs seconds
+
+
+@pytest.mark.parametrize(("num_rows", "exchanged"), [(200_000, 200_000), (2_000_000, 1_000_000)])
+def test_rows_of_all_processes_are_exchanged_up_to_their_bytes(num_rows, exchanged, monkeypatch):
+    """Two hundred thousand rows whole: priors and starts read off a sample made another bound."""
+    monkeypatch.setattr(processes, "EXCHANGED_BYTES", 1_000_000 * 2 * 8)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    half = np.arange(num_rows, dtype=float).reshape(2, -1, 1) * np.ones((1, 1, 2))
+    monkeypatch.setattr(processes, "gathered", lambda rows: [{"rows": rows}, {"rows": rows + num_rows / 2}])
+    found = processes.exchanged(half[0])
+    assert found.shape == (exchanged, 2) and (np.diff(found[:, 0]) > 0).all()
+    if exchanged == num_rows:
+        np.testing.assert_array_equal(found[:, 0], np.arange(num_rows))
+    assert found[0, 0] == 0 and found[-1, 0] == num_rows - 1
+
 
 EXCHANGING = """
 import os, signal, sys
