@@ -128,7 +128,7 @@ from inference.methods.mixture.starts import given_labels
 from inference.numerics.programs import draw_locals, log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
 from inference.numerics.weighted_rows import Rows
-from zoo.checks import check_flag, check_whole
+from zoo.checks import check_flag, check_whole, machine_memory
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.gamma_functions import gammaln
@@ -161,7 +161,7 @@ def prepare(model: Mixture, data: tuple, init: Any, **options: Any) -> tuple:
     """The rows, or as many copies of each as its weight says.
 
     Raises:
-        ValueError: a weight is not a whole number.
+        ValueError: a weight is not a whole number, or there are more copies than memory holds.
     """
     (x,) = data
     if not isinstance(x, Rows):
@@ -172,6 +172,13 @@ def prepare(model: Mixture, data: tuple, init: Any, **options: Any) -> tuple:
         raise ValueError(
             "gibbs takes whole numbers as sample_weight, since a row of weight w has w labels; row "
             f"{place} has {weight[place]:g}: use method='nuts', 'hmc', 'vb' or 'em', which take any"
+        )
+    num_bytes = weight.sum() * 8.0 * (1 + np.shape(rows)[1])
+    if num_bytes > machine_memory():
+        raise ValueError(
+            f"gibbs makes copies of the rows, and weights that add up to {weight.sum():g} make "
+            f"{num_bytes / 2**30:.1f} GiB of them, more than this machine has: use method='nuts', 'hmc', "
+            "'vb' or 'em', which make none"
         )
     row = np.repeat(np.arange(len(weight)), weight.astype(int))
     each = rows.rows(row) if isinstance(rows, SparseCounts) else np.asarray(rows)[row]

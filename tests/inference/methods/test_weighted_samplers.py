@@ -182,3 +182,17 @@ def test_gibbs_and_nuts_agree_on_weighted_rows_with_holes(name):
         means.append((batches.mean(), batches.std(ddof=1) / np.sqrt(batches.size)))
     (gibbs, own), (nuts, other) = means
     assert abs(gibbs - nuts) < 4.5 * np.hypot(own, other), means
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (0.5, r"gibbs takes whole numbers as sample_weight, .*; row 2 has 0\.5: use method='nuts'"),
+        (1e14, r"weights that add up to 1e\+14 make .* GiB of them, more than this machine has"),
+    ],
+)
+def test_weights_that_make_no_copies_are_refused_before_any_is_made(weight, message):
+    x, weights = np.random.default_rng(0).normal(size=(20, 2)), np.ones(20)
+    weights[2] = weight
+    with pytest.raises(ValueError, match=message):
+        fit(zoo.Mixture(num_components=2), x, method="gibbs", sample_weight=weights)
