@@ -419,8 +419,7 @@ class Mixture(MixtureModel):
             f"components_{name}" if name in posterior else name: (0, columns)
             for name, columns in self.components.location_columns.items()
         }
-        sites = self.components.hyperprior_sites()
-        return found | ({sites["loc"]: found["components_loc"]} if "loc" in sites else {})
+        return found | {site: (0, columns) for site, columns in self.components.hyperprior_columns.items()}
 
     def origin(self, x: Any, *, always: bool = False) -> tuple[np.ndarray | None]:
         """The columns' means where the components have locations."""

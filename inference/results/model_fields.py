@@ -26,6 +26,7 @@ __all__ = ["check_known", "describe", "field_dims", "restore"]
 DISTRIBUTIONS = {
     "Gamma": (dist.Gamma, ("concentration", "rate")),
     "MultivariateNormal": (dist.MultivariateNormal, ("loc", "scale_tril")),
+    "Normal": (dist.Normal, ("loc", "scale")),
     "Wishart": (dist.Wishart, ("concentration", "scale_matrix")),
 }
 MOST_LETTERS = 2**22

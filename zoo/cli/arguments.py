@@ -402,10 +402,10 @@ zoo completion fish > ~/.config/fish/completions/zoo.fish
 
 _WORDS = {"true": True, "false": False, "none": None}
 _MODULES = {  # what may be called, by its module
-    "numpyro.distributions": "Gamma",
+    "numpyro.distributions": "Gamma Normal",
     "zoo.conjugate": "BernoulliBeta BinomialBeta CategoricalDirichlet ExponentialGamma GammaKnownShape "
     "GaussianKnownCovariance GaussianKnownMean GaussianWishart LogNormalGamma MultinomialDirichlet "
-    "NormalGamma PoissonGamma SharedGaussianWishart SphericalNormalGamma",
+    "NormalGamma PoissonGamma Product SharedGaussianWishart SphericalNormalGamma",
     "zoo.exponential_family": "Bernoulli Binomial Categorical Exponential GammaWithShape Gaussian "
     "NegativeBinomial Ordinal Poisson",
     "zoo.kernels": "Linear Polynomial Precomputed RBF",
@@ -418,8 +418,8 @@ class Call(NamedTuple):
 
     Attributes:
         name: key in the table of calls.
-        args: positional arguments, literals.
-        kwargs: keyword arguments, literals.
+        args: positional arguments, literals, calls or tuples of these.
+        kwargs: keyword arguments, likewise.
     """
 
     name: str
@@ -542,9 +542,9 @@ def _parse_call(name: str, call: ast.Call) -> Call:
     if name not in _CALLS:
         raise ValueError(f"no prior or kernel is called {name!r}; there are: {', '.join(_CALLS)}")
     try:
-        args = tuple(ast.literal_eval(argument) for argument in call.args)
-        kwargs = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    except ValueError:
+        args = tuple(_parse_argument(argument) for argument in call.args)
+        kwargs = {str(keyword.arg): _parse_argument(keyword.value) for keyword in call.keywords}
+    except _NoLiteral:
         raise ValueError(
             f"the arguments of {name} must be numbers or other literals; got {ast.unparse(call)}"
         ) from None
@@ -554,12 +554,30 @@ def _parse_call(name: str, call: ast.Call) -> Call:
                 raise ValueError(
                     f"the arguments of {name} must be numbers; got {value!r} in {ast.unparse(call)}"
                 )
+        location = args[:1] if name == "Normal" else ()
+        for value in (*args[len(location) :], *(v for key, v in kwargs.items() if key != "loc")):
             if value <= 0:
-                raise ValueError(
-                    f"the arguments of {name} must be positive; got {value} in {ast.unparse(call)}"
-                )
+                what = "scale" if name == "Normal" else "arguments"
+                raise ValueError(f"the {what} of {name} must be positive; got {value} in {ast.unparse(call)}")
     return Call(name, args, kwargs)
 
 
+class _NoLiteral(ValueError):
+    """An argument is neither a literal nor a call."""
+
+
+def _parse_argument(node: ast.expr) -> Any:
+    """An argument of a call: a literal, a call such as ``Gamma(2, 1)``, or a tuple of these."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS:
+        return _parse_call(node.func.id, node)
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(map(_parse_argument, node.elts))
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise _NoLiteral from None
+
+
 def _build(call: Call) -> Any:
-    return getattr(importlib.import_module(_CALLS[call.name]), call.name)(*call.args, **call.kwargs)
+    args, kwargs = map(_resolved, call.args), {key: _resolved(value) for key, value in call.kwargs.items()}
+    return getattr(importlib.import_module(_CALLS[call.name]), call.name)(*args, **kwargs)

@@ -42,6 +42,7 @@ from zoo.conjugate.component_prior import (
     bracket,
     broadcast_fields,
     expected_log_probs,
+    learnt_gamma,
     root,
 )
 from zoo.conjugate.missing_cells import OrMissing
@@ -297,15 +298,7 @@ class _GammaRates(Cellwise):
         """The prior with hyperparameters moved to where the variational bound is highest."""
         mean = jnp.mean(posterior.shape / posterior.rate, axis=0)
         log_mean = jnp.mean(digamma(posterior.shape) - jnp.log(posterior.rate), axis=0)
-        shape = jnp.asarray(self.shape)
-        if "shape" in learn:
-            if "rate" in learn:
-                target = jnp.log(mean) - log_mean
-                shape = root(lambda a: jnp.log(a) - digamma(a) - target, *bracket("shape", target))
-            else:
-                target = jnp.log(jnp.asarray(self.rate)) + log_mean
-                shape = root(lambda a: target - digamma(a), *bracket("shape", target))
-        return self.replaced(shape=shape, rate=shape / mean if "rate" in learn else self.rate)
+        return self.replaced(**learnt_gamma(self, learn, mean, log_mean))
 
     def _log_normaliser(self) -> Array:
         a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)

@@ -96,6 +96,7 @@ class ComponentPrior(Assumptions):
         is_isotropic: whether columns share a variance, so that they must have one unit.
         is_grouped: whether groups of columns have different families.
         location_fields: fields in the units and with the origin of the data.
+        fields_with_units: positive numbers in the units of the data or of a power of them.
         concentration_fields: fields whose log-gamma functions the evidence takes.
         has_counts: whether cells are counts, whose log factorials its density takes.
         optional_fields: fields that may stay None.
@@ -114,6 +115,7 @@ class ComponentPrior(Assumptions):
     is_isotropic: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
     location_fields: ClassVar[tuple[str, ...]] = ()
+    fields_with_units: ClassVar[tuple[str, ...]] = ()
     concentration_fields: ClassVar[tuple[str, ...]] = ()
     has_counts: ClassVar[bool] = False
     optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns")
@@ -642,6 +644,40 @@ class ComponentPrior(Assumptions):
             if self.is_random(name)
         }
 
+    def owner_of(self, name: str) -> "tuple[ComponentPrior, str]":
+        """The family that a hyperparameter belongs to, and the field that it is there.
+
+        Args:
+            name: of the hyperparameter, as `hyperprior_sites` and `field_dims` call it.
+
+        Returns:
+            The family itself, or that of a group of its columns, and the field's name.
+        """
+        return self, name
+
+    def hyperparameter(self, name: str) -> Any:
+        """The value or the prior of a hyperparameter.
+
+        Args:
+            name: as of `owner_of`.
+
+        Returns:
+            An array, a number, or a NumPyro distribution.
+        """
+        owner, field = self.owner_of(name)
+        return getattr(owner, field)
+
+    def with_hyperparameter_values(self, values: Mapping[str, Any]) -> Self:
+        """The family with other values of hyperparameters.
+
+        Args:
+            values: by name, as of `owner_of`.
+
+        Returns:
+            The family.
+        """
+        return self.replaced(**values)
+
     def sample_hyperparameters(self) -> Self:
         """The hyperpriors as NumPyro statements.
 
@@ -650,8 +686,13 @@ class ComponentPrior(Assumptions):
         """
         sites = self.hyperprior_sites().items()
         return self.with_hyperparameters(
-            {site: numpyro.sample(site, _in_own_units(getattr(self, name))) for name, site in sites}
+            {site: numpyro.sample(site, _in_own_units(*self._prior_of(name))) for name, site in sites}
         )
+
+    def _prior_of(self, name: str) -> tuple[dist.Distribution, bool]:
+        """The prior of a hyperparameter, and whether that has a unit, of cells or of a power of them."""
+        owner, field = self.owner_of(name)
+        return getattr(owner, field), field in owner.fields_with_units
 
     def at_prior_means(self) -> Self:
         """The family with the means of its hyperpriors in place of them.
@@ -660,7 +701,7 @@ class ComponentPrior(Assumptions):
             The family with numbers; itself if it has no hyperprior.
         """
         sites = self.hyperprior_sites().items()
-        return self.with_hyperparameters({site: getattr(self, name).mean for name, site in sites})
+        return self.with_hyperparameters({site: self.hyperparameter(name).mean for name, site in sites})
 
     def with_hyperparameters(self, values: Mapping[str, Array]) -> Self:
         """The family with numbers in place of its hyperpriors, for whatever hyperprior sites it has.
@@ -672,10 +713,19 @@ class ComponentPrior(Assumptions):
             The family with numbers; itself if it has no such site.
         """
         numbers = {
-            name: jnp.linalg.inv(values[site]) if name == "scale_matrix" else values[site]
+            name: jnp.linalg.inv(values[site]) if _is_inverse(site) else values[site]
             for name, site in self.hyperprior_sites().items()
         }
-        return self.replaced(**numbers) if numbers else self
+        return self.with_hyperparameter_values(numbers) if numbers else self
+
+    @property
+    def hyperprior_columns(self) -> dict[str, np.ndarray]:
+        """Sites of hyperpriors of locations, which move with the rows, to the columns of their last axis."""
+        return {
+            site: np.arange(self.num_features)
+            for name, site in self.hyperprior_sites().items()
+            if name in self.location_fields
+        }
 
     def check_hyperpriors(self) -> None:
         """Raise ValueError if a hyperparameter has a prior of a kind that it cannot have."""
@@ -712,8 +762,17 @@ def sampled(name: str, own: dist.Distribution, units: Units | None) -> Array:
     return numpyro.sample(name, InUnits(own, *units[name]) if units and name in units else own)
 
 
-def _in_own_units(prior: dist.Distribution) -> dist.Distribution:
-    """A hyperprior of locations or of matrices, its coordinates in its own standard deviations or means."""
+def _is_inverse(site: str) -> bool:
+    """Whether a site holds the inverse of the hyperparameter."""
+    return site.startswith("prior_inverse_scale_matrix")
+
+
+def _in_own_units(prior: dist.Distribution, has_unit: bool) -> dist.Distribution:
+    """A hyperprior with its coordinates in its own standard deviations or means, where it has a unit."""
+    if isinstance(prior, dist.Normal):
+        return InUnits(prior, jnp.asarray(prior.scale), jnp.asarray(prior.loc))
+    if isinstance(prior, dist.Gamma) and has_unit:
+        return InUnits(prior, jnp.asarray(prior.mean))
     if isinstance(prior, dist.MultivariateNormal):
         return InUnits(prior, jnp.sqrt(prior.variance), prior.mean)
     if isinstance(prior, dist.Wishart):
@@ -812,7 +871,7 @@ def floored_shares(counts: Array) -> tuple[Array, Array]:
 
 
 def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_features: int) -> dict[str, Any]:
-    """Numbers and Gamma priors given once for all columns, repeated for each.
+    """Numbers, and Gamma or normal priors, given once for all columns, repeated for each.
 
     Args:
         fields: values by name.
@@ -824,11 +883,10 @@ def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_feature
     """
 
     def spread(name: str, value: Any) -> Any:
-        if isinstance(value, dist.Gamma):
-            return dist.Gamma(
-                np.broadcast_to(np.asarray(value.concentration, np.float64), num_features),
-                np.broadcast_to(np.asarray(value.rate, np.float64), num_features),
-            )
+        for kind, parts in ((dist.Gamma, ("concentration", "rate")), (dist.Normal, ("loc", "scale"))):
+            if isinstance(value, kind):
+                own = (np.asarray(getattr(value, part), np.float64) for part in parts)
+                return kind(*(np.broadcast_to(part, num_features) for part in own))
         value = as_hyperparameter(name, value)
         if value is None or isinstance(value, dist.Distribution):
             return value
@@ -883,6 +941,51 @@ def bracket(name: str, like: Array) -> tuple[Array, Array]:
     """
     low, high = BRACKETS[name]
     return jnp.full_like(like, low), jnp.full_like(like, high)
+
+
+def learnt_gamma(prior: Any, learn: tuple[str, ...], mean: Array, log_mean: Array) -> dict[str, Array]:
+    """The gamma distributions of highest expected log density, by shape, rate or both.
+
+    Args:
+        prior: a family with the fields ``shape`` and ``rate``.
+        learn: names of the fields to move; others than these two do not matter.
+        mean: the average expectation of the variables, the shape of the fields.
+        log_mean: that of their logarithms, likewise.
+
+    Returns:
+        The fields that were moved, by name.
+    """
+    found: dict[str, Array] = {}
+    shape = jnp.asarray(prior.shape)
+    if "shape" in learn:
+        if "rate" in learn:
+            target = jnp.log(mean) - log_mean
+            shape = root(lambda a: jnp.log(a) - digamma(a) - target, *bracket("shape", target))
+        else:
+            target = jnp.log(jnp.asarray(prior.rate)) + log_mean
+            shape = root(lambda a: target - digamma(a), *bracket("shape", target))
+        found["shape"] = shape
+    if "rate" in learn:
+        found["rate"] = shape / mean
+    return found
+
+
+def learnt_mean_precision(given: "ComponentPrior", number: Array | int, squares: Array) -> Array:
+    r"""The best number of rows that a prior location is worth, or its mode under a gamma prior.
+
+    Args:
+        given: the family as the model has it, whose ``mean_precision`` may have a prior.
+        number: of terms :math:`\tfrac12 \log \beta_0` in the bound.
+        squares: the expectation of what :math:`-\tfrac12 \beta_0` multiplies there, the shape of the field.
+
+    Returns:
+        The shape of ``squares``, within the bracket.
+    """
+    shape, rate = 1.0, 0.0
+    if given.is_random("mean_precision"):
+        shape, rate = given.mean_precision.concentration, given.mean_precision.rate
+    best = (0.5 * number + shape - 1.0) / (0.5 * squares + rate)
+    return jnp.clip(best, *BRACKETS["mean_precision"])
 
 
 def expected_log_probs(concentration: Array) -> Array:

@@ -42,13 +42,13 @@ from zoo.checks import (
     warn,
 )
 from zoo.conjugate.component_prior import (
-    BRACKETS,
     LOST_SHARE,
     ComponentPrior,
     Estimate,
     Units,
     at_least_one,
     bracket,
+    learnt_mean_precision,
     root,
     sampled,
     within_scale,
@@ -659,39 +659,56 @@ class GaussianWishart(_FullGaussian):
 
     def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
         """The prior with hyperparameters moved to where the variational bound is highest."""
-        q, d, num_components = posterior, self.num_features, posterior.loc.shape[0]
-        precision = jnp.asarray(q.degrees_of_freedom)[..., None, None] * q.scale_matrix
-        precision = jnp.broadcast_to(precision, (num_components, d, d))
-        fields: dict[str, Array] = {}
-        loc = self.loc
-        if "loc" in learn:
-            pull = jnp.einsum("kij,kj->i", precision, q.loc - self.center)
-            loc = self.center + jnp.linalg.solve(jnp.sum(precision, axis=0), pull)
-            fields["loc"] = loc
-        if "mean_precision" in learn:
-            gap = q.loc - loc
-            spread = jnp.sum(d / q.mean_precision) + jnp.einsum("ki,kij,kj->", gap, precision, gap)
-            shape, rate = 1.0, 0.0
-            if given.is_random("mean_precision"):
-                shape, rate = given.mean_precision.concentration, given.mean_precision.rate
-            best = (0.5 * num_components * d + shape - 1.0) / (0.5 * spread + rate)
-            fields["mean_precision"] = jnp.clip(best, *BRACKETS["mean_precision"])
-        average = jnp.mean(precision, axis=0)
-        mean_log_det = jnp.mean(expected_log_det(q))
-        if "degrees_of_freedom" in learn:
-            joint = "scale_matrix" in learn
-            log_scale = log_det(average if joint else jnp.asarray(self.scale_matrix))
+        precision = _expected_precision(posterior)
+        fields = _learnt_location(self, posterior, given, learn, precision)
+        return self.replaced(**fields, **_learnt_wishart(self, posterior, given, learn, precision))
 
-            def slope(excess: Array) -> Array:
-                nu = excess + (d - 1)
-                scale = log_scale - d * jnp.log(nu) if joint else log_scale  # W0 = average / nu, its best
-                return mean_log_det - scale - d * jnp.log(2.0) - jnp.sum(digamma(0.5 * (nu - jnp.arange(d))))
 
-            fields["degrees_of_freedom"] = d - 1 + root(slope, *bracket("degrees_of_freedom", mean_log_det))
-        if "scale_matrix" in learn:
-            best = average / fields.get("degrees_of_freedom", self.degrees_of_freedom)
-            fields["scale_matrix"] = within_scale(best, jnp.asarray(given.scale_matrix))
-        return self.replaced(**fields)
+def _expected_precision(q: _FullGaussian) -> Array:
+    """E[precision] of every component, shape (num_components, D, D), of one that all share too."""
+    precision = jnp.asarray(q.degrees_of_freedom)[..., None, None] * q.scale_matrix
+    return jnp.broadcast_to(precision, (jnp.shape(q.loc)[0], *precision.shape[-2:]))
+
+
+def _learnt_location(
+    prior: _FullGaussian, q: _FullGaussian, given: _FullGaussian, learn: tuple[str, ...], precision: Array
+) -> dict[str, Array]:
+    """The best location and mean precision for means with q; ``precision`` is E[precision] of each."""
+    d, num_components = prior.num_features, q.loc.shape[0]
+    fields: dict[str, Array] = {}
+    loc = prior.loc
+    if "loc" in learn:
+        pull = jnp.einsum("kij,kj->i", precision, q.loc - prior.center)
+        loc = fields["loc"] = prior.center + jnp.linalg.solve(jnp.sum(precision, axis=0), pull)
+    if "mean_precision" in learn:
+        gap = q.loc - loc
+        spread = jnp.sum(d / q.mean_precision) + jnp.einsum("ki,kij,kj->", gap, precision, gap)
+        fields["mean_precision"] = learnt_mean_precision(given, num_components * d, spread)
+    return fields
+
+
+def _learnt_wishart(
+    prior: _FullGaussian, q: _FullGaussian, given: _FullGaussian, learn: tuple[str, ...], precision: Array
+) -> dict[str, Array]:
+    """The best scale matrix and degrees of freedom for precisions with q, of mean ``precision``."""
+    d = prior.num_features
+    fields: dict[str, Array] = {}
+    average = jnp.mean(precision, axis=0)
+    mean_log_det = jnp.mean(expected_log_det(q))
+    if "degrees_of_freedom" in learn:
+        joint = "scale_matrix" in learn
+        log_scale = log_det(average if joint else jnp.asarray(prior.scale_matrix))
+
+        def slope(excess: Array) -> Array:
+            nu = excess + (d - 1)
+            scale = log_scale - d * jnp.log(nu) if joint else log_scale  # W0 = average / nu, its best
+            return mean_log_det - scale - d * jnp.log(2.0) - jnp.sum(digamma(0.5 * (nu - jnp.arange(d))))
+
+        fields["degrees_of_freedom"] = d - 1 + root(slope, *bracket("degrees_of_freedom", mean_log_det))
+    if "scale_matrix" in learn:
+        best = average / fields.get("degrees_of_freedom", prior.degrees_of_freedom)
+        fields["scale_matrix"] = within_scale(best, jnp.asarray(given.scale_matrix))
+    return fields
 
 
 def _log_normaliser(q: GaussianWishart) -> Array:
@@ -818,20 +835,22 @@ class GaussianKnownCovariance(_FullGaussian):
         x \mid \mu_k \sim \mathrm{Normal}(\mu_k, \Sigma).
 
     Attributes:
-        loc: :math:`m_0`, shape (num_features,).
-        mean_precision: :math:`\beta_0 > 0`, the number of rows that the prior mean is worth.
+        loc: :math:`m_0`, shape (num_features,); or a ``MultivariateNormal``.
+        mean_precision: :math:`\beta_0 > 0`, the number of rows that the prior mean is worth; or a ``Gamma``.
         covariance: :math:`\Sigma`, shape (num_features, num_features), known.
-        center: the point about which moments are summed; by default ``loc``.
+        center: the point about which moments are summed; by default ``loc`` or its prior mean.
         patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
             for a fit by `with_patterns`. None: rows are complete.
     """
 
-    loc: Array | None = None
-    mean_precision: Array | None = None
+    loc: Array | dist.Distribution | None = None
+    mean_precision: Array | dist.Distribution | None = None
     covariance: Array | None = None
     center: Array | None = None
     patterns: Array | None = None
 
+    learnable = ("loc", "mean_precision")
+    hyperprior_kinds = {name: GaussianWishart.hyperprior_kinds[name] for name in learnable}
     field_dims = _fields("loc", "mean_precision", "covariance")
     posterior_dims = _fields_by_component("loc", "mean_precision")
     parameter_dims = {name: PARAMETERS[name] for name in ("locs", "covariances")}
@@ -910,6 +929,12 @@ class GaussianKnownCovariance(_FullGaussian):
         """The means."""
         return Estimate({"locs": self._means_and_covariances(statistics)[1]}, jnp.zeros((), int))
 
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with hyperparameters moved to where the variational bound is highest."""
+        d = self.num_features
+        precision = jnp.broadcast_to(self._precision(), (posterior.loc.shape[0], d, d))
+        return self.replaced(**_learnt_location(self, posterior, given, learn, precision))
+
     def _precision(self) -> Array:
         return symmetric_inverse(jnp.asarray(self.covariance))
 
@@ -927,7 +952,8 @@ class GaussianKnownMean(_FullGaussian):
 
     Attributes:
         loc: :math:`m`, the known mean of all components, shape (num_features,).
-        scale_matrix: :math:`W_0`, shape (num_features, num_features), positive definite.
+        scale_matrix: :math:`W_0`, shape (num_features, num_features), positive definite; or a ``Wishart``,
+            the prior of its inverse.
         degrees_of_freedom: :math:`\nu_0` > num_features - 1.
         center: the point about which moments are summed; by default ``loc``.
         patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
@@ -935,11 +961,13 @@ class GaussianKnownMean(_FullGaussian):
     """
 
     loc: Array | None = None
-    scale_matrix: Array | None = None
+    scale_matrix: Array | dist.Distribution | None = None
     degrees_of_freedom: Array | None = None
     center: Array | None = None
     patterns: Array | None = None
 
+    learnable = ("scale_matrix", "degrees_of_freedom")
+    hyperprior_kinds = {"scale_matrix": (dist.Wishart,)}
     field_dims = _fields("loc", "scale_matrix", "degrees_of_freedom")
     posterior_dims = _fields_by_component("scale_matrix", "degrees_of_freedom")
     parameter_dims = PARAMETERS
@@ -1020,6 +1048,11 @@ class GaussianKnownMean(_FullGaussian):
         covariances = second / at_least_one(count)[:, None, None]
         precisions, at_floor = self._precisions(covariances, statistics, variance_floor)
         return Estimate({"precisions": precisions}, jnp.sum(at_floor & (count > 0)))
+
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with hyperparameters moved to where the variational bound is highest."""
+        precision = jnp.asarray(posterior.degrees_of_freedom)[:, None, None] * posterior.scale_matrix
+        return self.replaced(**_learnt_wishart(self, posterior, given, learn, precision))
 
     def num_free_parameters(self, num_components: int) -> int:
         """A symmetric matrix for each component."""

@@ -20,7 +20,14 @@ from jax.scipy.special import digamma, gammaln
 
 from zoo.checks import as_matrix, check_cells, check_infinite, check_not_constant, check_positive, check_rows
 from zoo.conjugate.cellwise import Cellwise, column_means
-from zoo.conjugate.component_prior import Estimate, Units, at_least_one, broadcast_fields
+from zoo.conjugate.component_prior import (
+    Estimate,
+    Units,
+    at_least_one,
+    broadcast_fields,
+    learnt_gamma,
+    learnt_mean_precision,
+)
 from zoo.model import as_hyperparameter
 
 __all__ = ["LogNormalGamma", "NormalGamma", "SphericalNormalGamma"]
@@ -38,18 +45,19 @@ class NormalGamma(Cellwise):
         x_j \sim \mathrm{Normal}(\mu_{kj}, \tau_{kj}^{-1}).
 
     Attributes:
-        loc: :math:`m_j`, shape (num_features,).
+        loc: :math:`m_j`, shape (num_features,); or a ``Normal``.
         mean_precision: :math:`\beta_j > 0`, shape (num_features,), the number of cells that the prior mean
-            is worth.
+            is worth; or a ``Gamma``.
         shape: :math:`a_j > 0`, shape (num_features,), half the cells that the prior variance is worth.
-        rate: :math:`b_j > 0`, shape (num_features,), half their sum of squares.
-        center: the point about which moments are summed, shape (num_features,); by default ``loc``.
+        rate: :math:`b_j > 0`, shape (num_features,), half their sum of squares; or a ``Gamma``.
+        center: the point about which moments are summed, shape (num_features,); by default ``loc`` or its
+            prior mean.
     """
 
-    loc: Array | None = None
-    mean_precision: Array | None = None
+    loc: Array | dist.Distribution | None = None
+    mean_precision: Array | dist.Distribution | None = None
     shape: Array | None = None
-    rate: Array | None = None
+    rate: Array | dist.Distribution | None = None
     center: Array | None = None
 
     field_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate", "center"), ("feature",))
@@ -57,6 +65,9 @@ class NormalGamma(Cellwise):
     parameter_dims = {"precisions": ("component", "feature"), "locs": ("component", "feature")}
     column_fields = ("loc", "mean_precision", "shape", "rate", "center")
     location_fields = ("loc", "center")
+    learnable = ("loc", "mean_precision", "shape", "rate")
+    hyperprior_kinds = {"loc": (dist.Normal,), "mean_precision": (dist.Gamma,), "rate": (dist.Gamma,)}
+    fields_with_units: ClassVar[tuple[str, ...]] = ("rate",)
     has_base_measure = True
     is_spherical: ClassVar[bool] = False
     cell_units = "location_scale"
@@ -64,7 +75,8 @@ class NormalGamma(Cellwise):
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
         if self.center is None:
-            object.__setattr__(self, "center", as_hyperparameter("loc", self.loc))
+            place = self.loc.mean if self.is_random("loc") else self.loc
+            object.__setattr__(self, "center", as_hyperparameter("loc", place))
         super().__post_init__()
 
     @property
@@ -95,13 +107,16 @@ class NormalGamma(Cellwise):
         check_not_constant(x)
         fields = {"loc": means, "mean_precision": 0.01, "shape": 0.5, "center": means} | overrides
         if "rate" not in fields:
-            strength = np.asarray(fields["mean_precision"]) * np.asarray(fields["shape"])
+            worth = fields["mean_precision"]
+            worth = worth.mean if isinstance(worth, dist.Distribution) else worth
+            strength = np.asarray(worth, np.float64) * np.asarray(fields["shape"])
             variances = np.nanvar(x, axis=0, ddof=1)
             fields["rate"] = strength * (variances.mean() if cls.is_spherical else variances)
         return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
 
     def _check_column_field(self, name: str, value: Any) -> None:
         if name in ("loc", "center"):
+            value = value.mean if self.is_random(name) else value
             if np.shape(value) != (self.num_features,) or not np.all(np.isfinite(value)):
                 raise ValueError(f"{name} must be finite, of shape ({self.num_features},); got {value}")
         else:
@@ -112,12 +127,13 @@ class NormalGamma(Cellwise):
 
     def units_of_sites(self) -> Units:
         """The prior location and the deviations about it of means; the precisions that go with these."""
-        precision = self._by_column(jnp.asarray(self.shape) / jnp.asarray(self.rate))
-        variances = 1 / (self.mean_precision * precision)
+        prior = self.at_prior_means()
+        precision = self._by_column(jnp.asarray(prior.shape) / jnp.asarray(prior.rate))
+        variances = 1 / (prior.mean_precision * precision)
         least = jnp.min(variances, axis=-1) if self.is_spherical else variances
         return {
             "precisions": (1 / least, None),
-            "locs": (jnp.sqrt(variances), jnp.asarray(self.loc)),
+            "locs": (jnp.sqrt(variances), jnp.asarray(prior.loc)),
         }
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
@@ -191,6 +207,24 @@ class NormalGamma(Cellwise):
         """A mean and a variance for each component and column."""
         return 2 * num_components * self.num_features
 
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with hyperparameters moved to where the variational bound is highest."""
+        q, num_components = posterior, posterior.loc.shape[0]
+        precision = q.shape / q.rate
+        by_column = jnp.broadcast_to(self._by_column(precision), q.loc.shape)
+        fields: dict[str, Array] = {}
+        loc = self.loc
+        if "loc" in learn:
+            shift = jnp.sum(by_column * (q.loc - self.center), axis=0) / jnp.sum(by_column, axis=0)
+            loc = fields["loc"] = self.center + shift
+        if "mean_precision" in learn:
+            squares = jnp.sum(1 / q.mean_precision + by_column * (q.loc - loc) ** 2, axis=0)
+            fields["mean_precision"] = learnt_mean_precision(given, num_components, squares)
+        log_precision = jnp.mean(digamma(q.shape) - jnp.log(q.rate), axis=0)
+        return self.replaced(
+            **fields, **learnt_gamma(self, learn, jnp.mean(precision, axis=0), log_precision)
+        )
+
     def _log_normaliser(self) -> Array:
         a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
         return jnp.sum(gammaln(a) - a * jnp.log(b) - 0.5 * jnp.log(self.mean_precision), axis=-1)
@@ -221,11 +255,12 @@ class SphericalNormalGamma(NormalGamma):
         x_j \sim \mathrm{Normal}(\mu_{kj}, \tau_k^{-1}).
 
     Attributes:
-        loc: :math:`m_j`, shape (num_features,).
-        mean_precision: :math:`\beta_j > 0`, shape (num_features,).
+        loc: :math:`m_j`, shape (num_features,); or a ``Normal``.
+        mean_precision: :math:`\beta_j > 0`, shape (num_features,); or a ``Gamma``.
         shape: :math:`a > 0`, one number.
-        rate: :math:`b > 0`, one number.
-        center: the point about which moments are summed, shape (num_features,); by default ``loc``.
+        rate: :math:`b > 0`, one number; or a ``Gamma``.
+        center: the point about which moments are summed, shape (num_features,); by default ``loc`` or its
+            prior mean.
     """
 
     field_dims = NormalGamma.field_dims | {"shape": (), "rate": ()}
@@ -239,7 +274,8 @@ class SphericalNormalGamma(NormalGamma):
         """Raise ValueError if a field has the wrong shape or is outside its domain."""
         super().validate()
         for name in ("shape", "rate"):
-            check_positive(name, getattr(self, name))
+            value = getattr(self, name)
+            check_positive(name, np.asarray(value.mean) if self.is_random(name) else value)
 
     def num_free_parameters(self, num_components: int) -> int:
         """A vector and a variance for each component."""
@@ -263,13 +299,15 @@ class LogNormalGamma(NormalGamma):
     ``precisions`` are of the logarithms; ``medians``, the exponentials of ``locs``, are in the units of x.
 
     Attributes:
-        loc: :math:`m_j`, of the logarithms, shape (num_features,).
-        mean_precision: :math:`\beta_j > 0`, shape (num_features,).
+        loc: :math:`m_j`, of the logarithms, shape (num_features,); or a ``Normal``.
+        mean_precision: :math:`\beta_j > 0`, shape (num_features,); or a ``Gamma``.
         shape: :math:`a_j > 0`, shape (num_features,).
-        rate: :math:`b_j > 0`, shape (num_features,).
-        center: the point about which logarithms are summed, shape (num_features,); by default ``loc``.
+        rate: :math:`b_j > 0`, shape (num_features,); or a ``Gamma``.
+        center: the point about which logarithms are summed, shape (num_features,); by default ``loc`` or its
+            prior mean.
     """
 
+    fields_with_units = ()  # of logarithms
     parameter_dims = NormalGamma.parameter_dims | {"medians": ("component", "feature")}
     location_fields = ()  # logarithms: a unit moves them, an origin of the cells does not
     cell_units = "scale"

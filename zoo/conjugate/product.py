@@ -1,6 +1,8 @@
 """Components of mixed tables: groups of columns with a family each, independent given the component.
 
-The names of a group's sites end in its number: ``locs_0``, ``probs_1``, ...
+The names of a group's sites end in its number: ``locs_0``, ``probs_1``, ...; so do those of hyperpriors,
+``prior_mean_precision_0``. A hyperparameter to learn is called as the fit's constants call it,
+``families_0_mean_precision``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -208,10 +210,6 @@ class Product(ComponentPrior):
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             if family.is_grouped or family.couples_components:
                 raise ValueError(f"family {number} cannot be a {type(family).__name__}")
-            if family.hyperprior_sites():
-                raise ValueError(
-                    f"family {number} must have numbers as its fields: a group takes no hyperpriors"
-                )
             if family.num_features != len(group):
                 raise ValueError(
                     f"family {number} has {family.num_features} columns, but its group names {len(group)}"
@@ -244,6 +242,52 @@ class Product(ComponentPrior):
             for number, family in enumerate(self.families)
             for name, value in values_of(number, family).items()
         }
+
+    @property
+    def learnable(self) -> tuple[str, ...]:
+        """Hyperparameters of the groups that can be learnt, named ``families_0_loc`` and so on."""
+        return tuple(self._numbered(lambda number, family: dict.fromkeys(family.learnable), FIELD))
+
+    def owner_of(self, name: str) -> tuple[ComponentPrior, str]:
+        """The family of a group, and the field there, of a hyperparameter such as ``families_0_loc``."""
+        number, field = _group_and_field(name)
+        return self.families[number], field
+
+    def with_hyperparameter_values(self, values: Mapping[str, Any]) -> Self:
+        """The prior with other values of hyperparameters, named as by `owner_of`."""
+        own: list[dict[str, Any]] = [{} for _ in self.families]
+        for name, value in values.items():
+            number, field = _group_and_field(name)
+            own[number][field] = value
+        pairs = zip(self.families, own, strict=True)
+        return self.replaced(families=tuple(f.replaced(**fields) if fields else f for f, fields in pairs))
+
+    def hyperprior_sites(self) -> dict[str, str]:
+        """Hyperparameters of the groups that have a prior, to the site of each, ``prior_loc_0`` and so on."""
+        return {
+            FIELD.format(number=number, name=name): f"{site}_{number}"
+            for number, family in enumerate(self.families)
+            for name, site in family.hyperprior_sites().items()
+        }
+
+    @property
+    def hyperprior_columns(self) -> dict[str, np.ndarray]:
+        """Those of the groups, with the columns in the whole table."""
+        return {
+            f"{site}_{number}": np.asarray(group)[own]
+            for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True))
+            for site, own in family.hyperprior_columns.items()
+        }
+
+    def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
+        """The prior with hyperparameters moved to where the variational bound is highest, by group."""
+        wanted: list[list[str]] = [[] for _ in self.families]
+        for name in set(learn) & set(self.learnable):
+            number, field = _group_and_field(name)
+            wanted[number].append(field)
+        groups = zip(self.families, posterior.families, given.families, wanted, strict=True)
+        moved = (f.learnt(q, own, tuple(fields)) if fields else f for f, q, own, fields in groups)
+        return self.replaced(families=tuple(moved))
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
@@ -478,6 +522,12 @@ def _parts(statistics: Array, widths: tuple[int, ...], first_only: bool) -> list
         parts.append(jnp.concatenate([ahead, statistics[..., start : start + width]], axis=-1))
         start += width
     return parts
+
+
+def _group_and_field(name: str) -> tuple[int, str]:
+    """The number of a group and the field there: (0, "loc") of ``families_0_loc``."""
+    _, number, field = name.split("_", 2)
+    return int(number), field
 
 
 def _as_numbers(columns: Sequence[Sequence[int | str]], names: Any) -> tuple[tuple[int, ...], ...]:

@@ -15,6 +15,14 @@ from the base measure as the text says). The weights :math:`w` are
   only the first number of slots; when they are full their number doubles and the sweep is made again, so
   nothing is truncated.
 
+With one covariance for all components the predictive of a row is given all other rows, in the cluster or
+not: they tell the covariance. Such families have no split-merge moves, whose evidences are of one cluster.
+
+Hyperparameters of the components that have a prior are drawn at the end of a sweep: the parameters of the
+clusters from their posterior given the labels, then the hyperparameters from the conditionals of
+`inference.methods.mixture.gibbs` given these, and the parameters are forgotten. Both are Gibbs steps of the
+program, and nothing reads the parameters before they are drawn again.
+
 The concentration: Escobar and West (1995) for the Dirichlet process; for the finite allocation, where that
 is not exact, the slice move of `inference.methods.mixture.gibbs`. Split-merge moves
 (below) come before the labels' scan, ``split_merge`` of them in a sweep.
@@ -54,7 +62,13 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
-from inference.methods.mixture.gibbs import concentration_and_weights
+from inference.methods.gibbs_sweep import sweep
+from inference.methods.mixture.gibbs import (
+    component_parameters,
+    concentration_and_weights,
+    expected_hyperparameters,
+    hyperparameter_blocks,
+)
 from inference.methods.mixture.starts import given_labels
 from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
@@ -72,17 +86,19 @@ SPARE_SLOTS = 5  # empty components of a stored draw of the process, at least
 
 
 class CollapsedMixtureState(NamedTuple):
-    """The partition of the rows and the concentration.
+    """The partition of the rows, the concentration, and what the components' prior leaves to be drawn.
 
     Attributes:
         labels: slot of each row, shape (num_observations,).
         counts: rows per slot, shape (num_slots,).
         concentration: alpha, drawn or fixed.
+        hyperparameters: site of each hyperparameter with a prior to its value; usually empty.
     """
 
     labels: Array
     counts: Array
     concentration: Array
+    hyperparameters: dict[str, Array]
 
 
 class CollapsedMixtureInfo(NamedTuple):
@@ -137,7 +153,8 @@ def scan_labels(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array
 ) -> tuple[CollapsedMixtureState, Array]:
     """Draw every row's label in turn; returns whether the slots ran out too."""
-    components, statistics = model.components, statistics_for(model.components)
+    components = model.components.with_hyperparameters(state.hyperparameters)
+    statistics = statistics_for(components)
     rows = statistics.rows(components, x)
     num_slots = state.counts.shape[0]
     cache = statistics.of(components, rows, state.labels, num_slots)
@@ -184,15 +201,29 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
     return jnp.maximum(alpha, jnp.finfo(alpha.dtype).tiny)  # of a tiny shape a draw may underflow
 
 
+def update_hyperparameters(
+    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array
+) -> Mapping[str, Array]:
+    """Hyperparameters with a prior given the partition, by way of parameters that are forgotten again."""
+    if not state.hyperparameters:
+        return state.hyperparameters
+    model = model.replaced(num_components=state.counts.shape[0])
+    values = {"assignments": state.labels, **state.hyperparameters}
+    blocks = (component_parameters, *hyperparameter_blocks(model.components))
+    after = sweep(jax.random.fold_in(key, 3), values, blocks, model, x)  # a sweep has three keys of its own
+    return {site: after[site].astype(value.dtype) for site, value in state.hyperparameters.items()}
+
+
 def step(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
-    """Run one sweep: split-merge proposals, labels row by row, concentration."""
+    """Run one sweep: split-merge proposals, labels row by row, concentration, hyperparameters."""
     move_key, scan_key, concentration_key = jax.random.split(key, 3)
-    components, statistics = model.components, statistics_for(model.components)
+    components = model.components.with_hyperparameters(state.hyperparameters)
+    statistics = statistics_for(components)
     rows = statistics.rows(components, x)
     full, rate = jnp.zeros((), bool), jnp.zeros(())
-    if split_merge and x.shape[0] > 1:
+    if split_merge and x.shape[0] > 1 and not components.couples_components:
         offset = 0.0 if model.weights.has_sticks else state.concentration / model.num_components
         log_prior = _log_prior_of_split(state.concentration, model)
         no_rows = statistics.of(components, rows, jnp.full(x.shape[0], NOWHERE), 3)
@@ -211,15 +242,19 @@ def step(
         rate = jnp.mean(accepted.astype(float))
     state, scan_full = scan_labels(scan_key, state, model, x)
     state = state._replace(concentration=update_concentration(concentration_key, state, model, x))
+    state = state._replace(hyperparameters=update_hyperparameters(key, state, model, x))
     objective, occupied = log_joint(state, model, x), jnp.sum(state.counts > 0)
     return state, CollapsedMixtureInfo(objective, occupied, rate, full | scan_full)
 
 
 def log_joint(state: CollapsedMixtureState, model: Mixture, x: Array) -> Array:
-    """Log density of data, partition and concentration, in nats."""
-    sums = model.components.statistics(x, state.labels, state.counts.shape[0])
+    """Log density of data, partition, concentration and hyperparameters, in nats."""
+    components = model.components.with_hyperparameters(state.hyperparameters)
+    sums = components.statistics(x, state.labels, state.counts.shape[0])
     total = log_partition_prior(state.counts, state.concentration, model)
-    total += jnp.sum(model.components.log_evidence(sums))
+    total += jnp.sum(components.log_evidence(sums))
+    for name, site in model.components.hyperprior_sites().items():
+        total += jnp.sum(model.components.hyperparameter(name).log_prob(state.hyperparameters[site]))
     prior = model.concentration
     return total + prior.log_prob(state.concentration) if model.has_random_concentration else total
 
@@ -229,8 +264,10 @@ def log_joint(state: CollapsedMixtureState, model: Mixture, x: Array) -> Array:
 
 def _state(labels: Array, num_slots: int, model: Mixture) -> CollapsedMixtureState:
     counts = jnp.zeros(num_slots, int).at[labels].add(1)
-    alpha = jnp.asarray(model.expected_concentration, jnp.result_type(float))
-    return CollapsedMixtureState(labels.astype(int), counts, alpha)
+    dtype = jnp.result_type(float)
+    alpha = jnp.asarray(model.expected_concentration, dtype)
+    hyper = {site: v.astype(dtype) for site, v in expected_hyperparameters(model.components).items()}
+    return CollapsedMixtureState(labels.astype(int), counts, alpha, hyper)
 
 
 def init(key: Array, model: Mixture, x: Array, *, strategy: str = "random") -> CollapsedMixtureState:
@@ -256,13 +293,14 @@ def init(key: Array, model: Mixture, x: Array, *, strategy: str = "random") -> C
 def start(
     key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, num_warmup: int, **options: Any
 ) -> CollapsedMixtureState:
-    """The state with given ``assignments`` (or drawn from given ``responsibilities``), and concentration."""
+    """The state with given ``assignments`` (or drawn from ``responsibilities``), and further given sites."""
     labels = given_labels(key, variables, x.shape[0])
     slots = max(model.num_components, x.shape[0] + 1) if model.weights.has_sticks else model.num_components
     state = _state(labels, slots, model)  # the process: labels may be any, up to one per row
     if model.has_random_concentration and "concentration" in variables:
         state = state._replace(concentration=jnp.asarray(variables["concentration"], jnp.result_type(float)))
-    return state
+    hyper = {n: jnp.asarray(variables.get(n, v), v.dtype) for n, v in state.hyperparameters.items()}
+    return state._replace(hyperparameters=hyper)
 
 
 def resize(states: CollapsedMixtureState, model: Mixture, full: bool) -> CollapsedMixtureState:
@@ -300,18 +338,11 @@ def check(model: Mixture, *, split_merge: Any) -> None:
     check_whole("split_merge", split_merge, 0)
     if model.free_last_stick:
         raise ValueError("collapsed_gibbs needs weights that sum to one: free_last_stick=True has no urn")
-    if model.components.couples_components:
-        raise ValueError(
-            f"collapsed_gibbs needs components that are independent given the labels; "
-            f"{type(model.components).__name__} share a covariance: use gibbs"
-        )
     if model.components.is_incomplete:
         raise ValueError(
             "collapsed_gibbs takes complete rows under full covariances, and cells are missing: use gibbs, "
             "or components=NormalGamma(), whose columns are independent"
         )
-    if model.components.hyperprior_sites():
-        raise ValueError("collapsed_gibbs takes numbers as hyperparameters of the components: use gibbs")
 
 
 # Draws
@@ -319,7 +350,7 @@ def check(model: Mixture, *, split_merge: Any) -> None:
 
 def position(state: CollapsedMixtureState, model: Mixture) -> dict[str, Array]:
     """Values kept at every draw; everything else is drawn from it afterwards."""
-    kept = {"assignments": state.labels.astype(jnp.int32)}
+    kept = {"assignments": state.labels.astype(jnp.int32), **state.hyperparameters}
     return kept | ({"concentration": state.concentration} if model.has_random_concentration else {})
 
 
@@ -360,7 +391,8 @@ def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> 
             completed["stick_decays"] = draw(weight_key, BetaDecay(taken, given.concentration0))
         else:
             completed["weights"] = draw(weight_key, model.weights.posterior(counts, alpha))
-        posterior = model.components.posterior(model.components.statistics(x, labels, model.num_components))
+        prior = model.components.with_hyperparameters(values)
+        posterior = prior.posterior(prior.statistics(x, labels, model.num_components))
         parameters: dict[str, Array] = {}
         while len(sites := posterior.conditionals(parameters)) > len(parameters):
             site = list(sites)[len(parameters)]

@@ -129,13 +129,22 @@ from inference.numerics.programs import draw_locals, log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
 from inference.numerics.weighted_rows import Rows
 from zoo.checks import check_flag, check_whole, machine_memory
+from zoo.conjugate import NormalGamma, Product
 from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.gaussian import symmetric_inverse
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
-__all__ = ["METHOD", "Copies", "concentration_and_weights"]
+__all__ = [
+    "METHOD",
+    "Copies",
+    "component_parameters",
+    "concentration_and_weights",
+    "expected_hyperparameters",
+    "hyperparameter_blocks",
+]
 
 
 class Copies(NamedTuple):
@@ -613,15 +622,47 @@ def hyperparameter_blocks(components: ComponentPrior) -> tuple[Callable, ...]:
     Raises:
         ValueError: a hyperparameter has a prior that no conditional here is for.
     """
-    missing = [name for name in components.hyperprior_sites() if name not in _BLOCKS]
+    if isinstance(components, Product):
+        return tuple(
+            of_group(number, block)
+            for number, family in enumerate(components.families)
+            for block in hyperparameter_blocks(family)
+        )
+    blocks = _BLOCKS_BY_COLUMN if isinstance(components, NormalGamma) else _BLOCKS
+    missing = [name for name in components.hyperprior_sites() if name not in blocks]
     if missing:
-        raise ValueError(f"the Gibbs sampler learns {', '.join(_BLOCKS)}; it has no update for {missing[0]}")
-    return tuple(_BLOCKS[name] for name in components.hyperprior_sites())
+        raise ValueError(f"the Gibbs sampler learns {', '.join(blocks)}; it has no update for {missing[0]}")
+    return tuple(blocks[name] for name in components.hyperprior_sites())
+
+
+@cache
+def of_group(number: int, block: Callable) -> Callable:
+    """The block of a hyperparameter of one group of a `Product`: that of a mixture of its columns alone.
+
+    Args:
+        number: of the group.
+        block: of the group's family.
+
+    Returns:
+        The block, its sites with the group's number.
+    """
+
+    def of_columns(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+        family, columns = model.components.families[number], np.asarray(model.components.columns[number])
+        names = (*family.parameter_dims, *family.hyperprior_sites().values())
+        own = {name: values[f"{name}_{number}"] for name in names if f"{name}_{number}" in values}
+        own["assignments"] = values["assignments"]
+        found = block(own, model.replaced(components=family), x[:, columns])
+        return {f"{site}_{number}": conditional for site, conditional in found.items()}
+
+    of_columns.__name__ = f"{block.__name__}_of_group_{number}"
+    return of_columns
 
 
 def expected_hyperparameters(components: ComponentPrior) -> dict[str, Array]:
     """The prior mean of every hyperparameter that has a prior, by site: the start of a chain."""
-    return {site: jnp.asarray(getattr(components, name).mean) for name, site in _sites(components).items()}
+    sites = _sites(components).items()
+    return {site: jnp.asarray(components.hyperparameter(name).mean) for name, site in sites}
 
 
 # Gaussian families
@@ -630,7 +671,7 @@ def expected_hyperparameters(components: ComponentPrior) -> dict[str, Array]:
 def location(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The prior location of the means; conjugate."""
     prior, strength = model.components.loc, _numbers(values, model).mean_precision
-    precisions = strength * _precisions(values) * _has_rows(values, model)[:, None, None]
+    precisions = strength * _precisions(values, model) * _has_rows(values, model)[:, None, None]
     precision = prior.precision_matrix + jnp.sum(precisions, axis=0)
     pull = prior.precision_matrix @ prior.loc + jnp.einsum("kij,kj->i", precisions, values["locs"])
     mean, site = jnp.linalg.solve(precision, pull), _sites(model.components)["loc"]
@@ -641,7 +682,7 @@ def mean_precision(values: Mapping[str, Array], model: Mixture, x: Array) -> dic
     """The number of rows that the prior location is worth; conjugate."""
     prior, has_rows = model.components.mean_precision, _has_rows(values, model)
     distance = values["locs"] - _numbers(values, model).loc
-    squares = jnp.einsum("ki,kij,kj->k", distance, _precisions(values), distance)
+    squares = jnp.einsum("ki,kij,kj->k", distance, _precisions(values, model), distance)
     shape = prior.concentration + 0.5 * distance.shape[-1] * jnp.sum(has_rows)
     rate = prior.rate + 0.5 * jnp.sum(has_rows * squares)
     return {_sites(model.components)["mean_precision"]: dist.Gamma(shape, rate)}
@@ -651,7 +692,7 @@ def inverse_scale_matrix(
     values: Mapping[str, Array], model: Mixture, x: Array
 ) -> dict[str, dist.Distribution]:
     """The inverse of the Wishart prior's scale matrix; conjugate."""
-    prior, precisions = model.components.scale_matrix, _precisions(values)
+    prior, precisions = model.components.scale_matrix, _precisions(values, model)
     drawn = _has_rows(values, model) if "precisions" in values else jnp.ones(1, precisions.dtype)
     degrees = prior.concentration + jnp.sum(drawn) * model.components.degrees_of_freedom
     rate_matrix = prior.rate_matrix + jnp.einsum("k,kij->ij", drawn, precisions)
@@ -662,9 +703,51 @@ def inverse_scale_matrix(
     }
 
 
-def _precisions(values: Mapping[str, Array]) -> Array:
-    """Precision of every component, shape (num_components, D, D); one that is shared has one entry."""
-    return values["precisions"] if "precisions" in values else values["shared_precision"][None]
+def _precisions(values: Mapping[str, Array], model: Mixture) -> Array:
+    """Precision of every component, shape (num_components, D, D); one that all share has one entry."""
+    if "precisions" in values:
+        return values["precisions"]
+    if "shared_precision" in values:
+        return values["shared_precision"][None]
+    return symmetric_inverse(jnp.asarray(model.components.covariance))[None]
+
+
+# Gaussian families without correlations
+
+
+def column_locations(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    """The prior location of each column's means; conjugate."""
+    prior, strength = model.components.loc, _numbers(values, model).mean_precision
+    precisions = strength * _column_precisions(values) * _has_rows(values, model)[:, None]
+    precision = 1 / prior.variance + jnp.sum(precisions, axis=0)
+    pull = prior.loc / prior.variance + jnp.sum(precisions * values["locs"], axis=0)
+    return {_sites(model.components)["loc"]: dist.Normal(pull / precision, 1 / jnp.sqrt(precision))}
+
+
+def column_mean_precisions(
+    values: Mapping[str, Array], model: Mixture, x: Array
+) -> dict[str, dist.Distribution]:
+    """The number of cells that each column's prior location is worth; conjugate."""
+    prior, has_rows = model.components.mean_precision, _has_rows(values, model)
+    distance = values["locs"] - _numbers(values, model).loc
+    shape = prior.concentration + 0.5 * jnp.sum(has_rows)
+    squares = _column_precisions(values) * distance**2
+    rate = prior.rate + 0.5 * jnp.sum(has_rows[:, None] * squares, axis=0)
+    return {_sites(model.components)["mean_precision"]: dist.Gamma(shape, rate)}
+
+
+def precision_rates(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    """The rate of the precisions' gamma prior, by column or one for all; conjugate."""
+    prior, has_rows = model.components.rate, _has_rows(values, model)
+    shape = prior.concentration + jnp.sum(has_rows) * model.components.shape
+    rate = prior.rate + has_rows @ values["precisions"]
+    return {_sites(model.components)["rate"]: dist.Gamma(shape, rate)}
+
+
+def _column_precisions(values: Mapping[str, Array]) -> Array:
+    """Precision of every component and column, shape (num_components, D) or (num_components, 1)."""
+    precisions = values["precisions"]
+    return precisions if precisions.ndim == 2 else precisions[:, None]
 
 
 # Beta and Dirichlet families
@@ -755,6 +838,11 @@ def _has_rows(values: Mapping[str, Array], model: Mixture) -> Array:
     return (counts_of(values, model) > 0).astype(jnp.result_type(float))
 
 
+_BLOCKS_BY_COLUMN = {
+    "loc": column_locations,
+    "mean_precision": column_mean_precisions,
+    "rate": precision_rates,
+}
 _BLOCKS = {
     "loc": location,
     "mean_precision": mean_precision,

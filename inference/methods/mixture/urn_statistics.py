@@ -1,8 +1,8 @@
 r"""Statistics of the clusters of a Polya urn: predictive densities of a row, and changes row by row.
 
-Two classes of one interface. `EvidenceStatistics` serves any conjugate family: the predictive density is a
-difference of log evidences. `StudentStatistics` serves the Gaussian-Wishart, whose predictive is the
-Student-t
+Three classes of one interface. `EvidenceStatistics` serves any conjugate family whose components are
+independent given the labels: the predictive density is a difference of log evidences. `StudentStatistics`
+serves the Gaussian-Wishart, whose predictive is the Student-t
 
 .. math::
     \log t_k(x) = \log \frac{\Gamma(\frac{\nu_k + 1}{2})}{\Gamma(\frac{\nu_k + 1 - d}{2})}
@@ -10,6 +10,9 @@ Student-t
     - \frac{\nu_k + 1}{2} \log\Big(1 + \frac{\beta_k}{\beta_k + 1} (x - m_k)' W_k (x - m_k)\Big),
 
 by rank-one changes of :math:`W_k` and :math:`\log |W_k|` (Sherman-Morrison): O(d^2) per cluster and row.
+`SharedStudentStatistics` serves one covariance for all clusters: W and :math:`\nu`, the degrees of freedom
+that all rows have brought, are one matrix and one number there, and a row changes what is said of every
+cluster.
 """
 
 from typing import NamedTuple, Self
@@ -19,7 +22,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from zoo.conjugate.component_prior import ComponentPrior
-from zoo.conjugate.gaussian import GaussianWishart, log_det
+from zoo.conjugate.gaussian import GaussianWishart, SharedGaussianWishart, log_det
 from zoo.gamma_functions import gammaln
 
 __all__ = ["statistics_for"]
@@ -195,6 +198,107 @@ class StudentStatistics(NamedTuple):
         )
 
 
-def statistics_for(components: ComponentPrior) -> type[EvidenceStatistics] | type[StudentStatistics]:
+class SharedStudentStatistics(NamedTuple):
+    """The posterior of the clusters' means and of the precision that they share.
+
+    Attributes:
+        count: rows, shape (num_slots,).
+        loc: posterior location m_k, shape (num_slots, d).
+        scale_matrix: W, shape (d, d).
+        log_det: log |W|, a scalar.
+        constants: the log density's terms in the number of all rows alone, for 0, 1, ... of them, shape
+            (num_observations + 1,).
+    """
+
+    count: Array
+    loc: Array
+    scale_matrix: Array
+    log_det: Array
+    constants: Array
+
+    @staticmethod
+    def rows(components: SharedGaussianWishart, x: Array) -> Array:
+        """The rows themselves; see `StudentStatistics.rows`.
+
+        Args:
+            components: not used.
+            x: rows, shape (num_observations, num_features).
+
+        Returns:
+            ``x`` itself, shape (num_observations, num_features).
+        """
+        return x
+
+    @classmethod
+    def of(cls, components: SharedGaussianWishart, rows: Array, labels: Array, num_slots: int) -> Self:
+        """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster.
+
+        Args:
+            components: the prior of the means and of the precision.
+            rows: shape (num_observations, num_features).
+            labels: the cluster of each row, shape (num_observations,).
+            num_slots: clusters that may be there.
+
+        Returns:
+            Counts and posterior of all clusters.
+        """
+        sums = jax.ops.segment_sum(components.features(rows), labels, num_segments=num_slots)
+        posterior = components.posterior(sums)
+        count, d = jnp.arange(rows.shape[0] + 1), rows.shape[1]
+        half = 0.5 * (components.degrees_of_freedom + count + 1)
+        constants = gammaln(half) - gammaln(half - 0.5 * d) - 0.5 * d * jnp.log(jnp.pi)
+        log_det_of_all = log_det(posterior.scale_matrix)
+        return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_det_of_all, constants)
+
+    def log_predictive(self, components: SharedGaussianWishart, row: Array) -> Array:
+        """Log density of a row in each cluster given all rows, shape (num_slots,), nats.
+
+        Args:
+            components: the prior of the means and of the precision.
+            row: shape (num_features,).
+
+        Returns:
+            Shape (num_slots,).
+        """
+        total = jnp.sum(self.count)
+        strength = components.mean_precision + self.count
+        share = strength / (strength + 1)
+        half = 0.5 * (components.degrees_of_freedom + total + 1)
+        away = row - self.loc
+        squared = jnp.sum(away @ self.scale_matrix * away, axis=-1)
+        constant = self.constants[total.astype(int)] + 0.5 * self.log_det
+        return constant + 0.5 * row.shape[0] * jnp.log(share) - half * jnp.log1p(share * squared)
+
+    def changed(self, components: SharedGaussianWishart, slot: Array, row: Array, sign: Array) -> Self:
+        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
+
+        Args:
+            components: the prior of the means and of the precision.
+            slot: the cluster.
+            row: shape (num_features,).
+            sign: 1, -1 or 0.
+
+        Returns:
+            The statistics after the change, by an update of rank one.
+        """
+        before = components.mean_precision + self.count[slot]
+        after = before + sign
+        away = row - self.loc[slot]
+        share = sign * before / after  # how much away away' changes the inverse of W
+        turned = self.scale_matrix @ away
+        growth = 1 + share * (away @ turned)
+        return SharedStudentStatistics(
+            self.count.at[slot].add(sign),
+            self.loc.at[slot].add(sign * away / after),
+            self.scale_matrix - (share / growth) * turned[:, None] * turned,
+            self.log_det - jnp.log(growth),
+            self.constants,
+        )
+
+
+def statistics_for(
+    components: ComponentPrior,
+) -> type[EvidenceStatistics] | type[StudentStatistics] | type[SharedStudentStatistics]:
     """The class that serves a family best."""
-    return StudentStatistics if type(components) is GaussianWishart else EvidenceStatistics
+    special = {GaussianWishart: StudentStatistics, SharedGaussianWishart: SharedStudentStatistics}
+    return special.get(type(components), EvidenceStatistics)

@@ -10,15 +10,20 @@ included; :math:`P_k = E[\Lambda_k] = \nu_k W_k`.
     W_0 &= \overline{P} / \nu_0, \qquad
     \textstyle\sum_l \psi\{(\nu_0 + 1 - l) / 2\} - D \log(\nu_0 / 2) + \log|\overline{P}|
         = \overline{E \log|\Lambda_k|} \quad \text{jointly} \\
+    m_{0j} &= \textstyle\sum_k E[\tau_{kj}] m_{kj} \,/\, \sum_k E[\tau_{kj}], \quad
+    \beta_{0j} = K \,/\, \textstyle\sum_k \{1 / \beta_{kj} + E[\tau_{kj}] (m_{kj} - m_{0j})^2\}
+        \quad \text{(normal-gamma, by column)} \\
     \psi(\xi_v) - \psi(\textstyle\sum \xi) &= \overline{E \log p_{kv}} \quad \text{(Dirichlet, beta)} \\
     \log a - \psi(a) &= \log \overline{E \lambda_k} - \overline{E \log \lambda_k}, \quad
-    b = a / \overline{E \lambda_k} \quad \text{(gamma)} \\
+    b = a / \overline{E \lambda_k} \quad \text{(gamma; rates, and } \tau_{kj}) \\
     \alpha &= M / \textstyle\sum_j \{\psi(a_j + b_j) - \psi(b_j)\} \quad \text{(M random sticks)} \\
     \psi(\alpha / K) - \psi(\alpha) &= \overline{E \log \pi_k} \quad \text{(Dirichlet weights)}
 
 Learning begins when VB with the given hyperparameters has settled (or after `LEARNING_AFTER` steps), or at
 once from given responsibilities: the components of a random start are nearly equal, and beta0 and the
 concentration would run off before they part.
+
+With a known covariance :math:`P_k` is its inverse; groups of columns have each the M-step of their family.
 
 With a Gamma prior on the concentration or on beta0 the M-step maximises the log posterior instead (MAP), and
 the objective contains the log density of the prior. Equations in one unknown are solved by bisection of its
@@ -94,10 +99,11 @@ def check_learn(model: Mixture, learn: Any) -> None:
     if "concentration" in learn and model.num_components == 1:
         raise ValueError("learn: with one component the bound does not depend on the concentration")
     for name in model.components.hyperprior_sites():
-        if name != "mean_precision" or name not in learn:
+        has_mode = model.components.owner_of(name)[1] == "mean_precision"
+        if not has_mode or name not in learn:
             raise ValueError(
                 f"method 'vb' has no posterior of {name}, which has a prior: give a number"
-                + (", or learn mean_precision (its mode)" if name == "mean_precision" else "")
+                + (f", or learn {name} (its mode)" if has_mode else "")
             )
 
 
@@ -111,8 +117,8 @@ def starting_model(model: Mixture, learn: tuple[str, ...]) -> Mixture:
     if "concentration" in learn:
         model = model.replaced(concentration=jnp.asarray(model.expected_concentration))
     prior = model.components
-    numbers = {name: jnp.asarray(getattr(prior, name).mean) for name in prior.hyperprior_sites()}
-    return model.replaced(components=prior.replaced(**numbers)) if numbers else model
+    numbers = {name: jnp.asarray(prior.hyperparameter(name).mean) for name in prior.hyperprior_sites()}
+    return model.replaced(components=prior.with_hyperparameter_values(numbers)) if numbers else model
 
 
 def starting_prior(model: Mixture, learn: tuple[str, ...]) -> ComponentPrior | None:
@@ -137,7 +143,8 @@ def log_hyperprior(state: Any, model: Mixture) -> Array:
     if model.has_random_concentration and not isinstance(state.concentration, dist.Distribution):
         total += model.concentration.log_prob(state.concentration)
     for name in model.components.hyperprior_sites():
-        total += jnp.sum(getattr(model.components, name).log_prob(getattr(state.prior, name)))
+        value = state.prior.hyperparameter(name)
+        total += jnp.sum(model.components.hyperparameter(name).log_prob(value))
     return total
 
 
@@ -153,8 +160,7 @@ def learnt_from(model: Mixture, learn: tuple[str, ...]) -> str:
     """JSON of the values that the learnt hyperparameters had in the model that was given."""
     values = {}
     for name in learn:
-        owner = model if name == "concentration" else model.components
-        value = getattr(owner, name.removeprefix("components_"))
+        value = model.concentration if name == "concentration" else _hyperparameter(model.components, name)
         if isinstance(value, dist.Gamma):
             gamma = {"concentration": value.concentration, "rate": value.rate}
             values[name] = {"type": "Gamma"} | {key: np.asarray(v).tolist() for key, v in gamma.items()}
@@ -163,18 +169,26 @@ def learnt_from(model: Mixture, learn: tuple[str, ...]) -> str:
     return json.dumps(values)
 
 
+def _hyperparameter(components: ComponentPrior, name: str) -> Any:
+    """The value of a hyperparameter that `learn` names."""
+    return components.hyperparameter(name.removeprefix("components_"))
+
+
 def at_bound(state: Any, model: Mixture, learn: tuple[str, ...]) -> list[str]:
     """Names of the learnt hyperparameters that ended at an end of their bracket."""
     found = []
     for name in learn:
-        field = name.removeprefix("components_")
+        if name == "concentration":
+            field, value = name, state.concentration
+        else:
+            owner, field = model.components.owner_of(name.removeprefix("components_"))
+            value = _hyperparameter(state.prior, name)
+            if field == "degrees_of_freedom":
+                value = value - (owner.num_features - 1)
+            if field == "scale_matrix":
+                value = relative_eigenvalues(value, jnp.asarray(owner.scale_matrix))[0]
         if field not in BRACKETS:
             continue
-        value = state.concentration if name == "concentration" else getattr(state.prior, field)
-        if name == "degrees_of_freedom":
-            value = value - (model.components.num_features - 1)
-        if name == "scale_matrix":
-            value = relative_eigenvalues(value, jnp.asarray(model.components.scale_matrix))[0]
         low, high = BRACKETS[field]
         value = np.asarray(value)
         if np.any(value <= low * (1 + 1e-5)) or np.any(value >= high * (1 - 1e-5)):

@@ -352,6 +352,29 @@ def test_a_component_prior_follows_the_data(faithful):
     np.testing.assert_allclose(components.loc, faithful.mean())
 
 
+def test_priors_of_hyperparameters_are_calls_within_a_call(faithful):
+    """Of a family, and of the families of groups of columns; what is no number is refused by name."""
+    import numpyro.distributions as dist
+
+    texts = [
+        "a=NormalGamma(loc=Normal(0, 10), mean_precision=Gamma(2, 1))",
+        "b=Product((NormalGamma(rate=Gamma(2, 3)), PoissonGamma()), ((0,), (1,)))",
+    ]
+    settings = resolve(parse_settings(texts, "ab", "the model"))
+    components = settings["a"].filled(faithful)
+    assert isinstance(components.loc, dist.Normal) and components.loc.scale.tolist() == [10, 10]
+    assert components.mean_precision.rate.tolist() == [1, 1]
+    groups = settings["b"].filled(faithful)
+    assert groups.hyperprior_sites() == {"families_0_rate": "prior_rate_0"}
+    for text, message in (
+        ("a=NormalGamma(loc=Normal(0, -1))", "the scale of Normal must be positive; got -1"),
+        ("a=NormalGamma(loc=Normal('b', 1))", "the arguments of Normal must be numbers; got 'b'"),
+        ("a=NormalGamma(loc=open('b'))", "the arguments of NormalGamma must be numbers or other literals"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            parse_settings([text], "a", "the model")
+
+
 # fit, report, compare
 
 

@@ -29,7 +29,17 @@ from inference.methods.mixture import gibbs
 from inference.methods.mixture import gibbs as hyper
 from inference.numerics.programs import joint_draws
 from inference.precision import in_precision
-from zoo.conjugate import BernoulliBeta, GaussianWishart, MultinomialDirichlet, SharedGaussianWishart
+from zoo.conjugate import (
+    BernoulliBeta,
+    GaussianKnownCovariance,
+    GaussianKnownMean,
+    GaussianWishart,
+    MultinomialDirichlet,
+    NormalGamma,
+    Product,
+    SharedGaussianWishart,
+    SphericalNormalGamma,
+)
 from zoo.datasets import load
 from zoo.mixture import Mixture
 
@@ -52,11 +62,52 @@ def gammas(shape, rate, num_features):
     return dist.Gamma(np.linspace(shape, shape + 1, num_features), np.linspace(rate, rate + 1, num_features))
 
 
+def columns(num_features=2):
+    """Columns that are independent given the component, with a prior on all that can have one."""
+    return NormalGamma(
+        loc=dist.Normal(np.full(num_features, 0.3), np.full(num_features, 1.4)),
+        mean_precision=gammas(3.0, 4.0, num_features),
+        shape=np.linspace(2.5, 3.0, num_features),
+        rate=gammas(2.0, 1.0, num_features),
+        center=np.zeros(num_features),
+    )
+
+
+def known_covariance():
+    return GaussianKnownCovariance(
+        loc=dist.MultivariateNormal(np.full(2, 0.3), 2.0 * np.eye(2)),
+        mean_precision=dist.Gamma(3.0, 4.0),
+        covariance=np.array([[0.8, 0.3], [0.3, 0.5]]),
+        center=np.zeros(2),
+    )
+
+
+def known_mean():
+    inverse = dist.Wishart(5.0, scale_matrix=0.5 * np.eye(2))
+    return GaussianKnownMean(loc=[0.2, -0.1], scale_matrix=inverse, degrees_of_freedom=5.0)
+
+
+def groups():
+    """Two groups of columns, the second of which has a prior on one of its two hyperparameters."""
+    return Product((columns(), BernoulliBeta(gammas(2.0, 1.0, 1), np.array([1.5]))), ((0, 2), (1,)))
+
+
 FAMILIES = {
     "Gaussian-Wishart": gaussian,
     "shared covariance": lambda: gaussian(SharedGaussianWishart),
     "Bernoulli-beta": lambda: BernoulliBeta(gammas(2.0, 1.0, 3), gammas(3.0, 2.0, 3)),
     "multinomial-Dirichlet": lambda: MultinomialDirichlet(gammas(2.0, 1.0, 4), num_tokens=6),
+    "columns": columns,
+    "one variance": lambda: SphericalNormalGamma(
+        dist.Normal(np.full(2, 0.3), np.full(2, 1.4)),
+        gammas(3.0, 4.0, 2),
+        2.5,
+        dist.Gamma(2.0, 1.0),
+        np.zeros(2),
+    ),
+    "known covariance": known_covariance,
+    "known mean": known_mean,
+    "groups": groups,
 }
 
 
@@ -120,16 +171,44 @@ def one_component_twice(right, values, model):
     return hyper.PositiveSlices(right.log_density, right.current, arguments, right.log_density_of_sum)
 
 
+def of_columns_without_the_pull(right, values, model):
+    """The mean of each column's component means with the prior's own pull forgotten."""
+    prior = model.components.loc
+    return dist.Normal(right.loc - prior.loc / prior.variance * right.variance, right.scale)
+
+
+def half_the_shapes(right, values, model):
+    """M a / 2 for M a, as if precisions were squares."""
+    prior = model.components.owner_of("families_0_rate")[0].rate
+    return dist.Gamma(prior.concentration + 0.5 * (right.concentration - prior.concentration), right.rate)
+
+
+def of_all_columns(right, values, model):
+    """M D / 2 for M / 2, as where one number serves all columns."""
+    prior = model.components.mean_precision
+    return dist.Gamma(prior.concentration + 2 * (right.concentration - prior.concentration), right.rate)
+
+
+def of_the_prior(right, values, model):
+    """The precision of components left out of the distances."""
+    prior, distance = model.components.mean_precision, values["locs"] - values["prior_loc"]
+    return dist.Gamma(right.concentration, prior.rate + 0.5 * jnp.sum(distance**2))
+
+
 BUGS = {
     "no pull to the prior": ("Gaussian-Wishart", hyper.location, without_the_pull),
     "M D / 2 - 1/2": ("Gaussian-Wishart", hyper.mean_precision, half_a_row_less),
     "no prior scale": ("Gaussian-Wishart", hyper.inverse_scale_matrix, without_its_own_prior),
     "rows twice, beta": ("Bernoulli-beta", hyper.beta_concentration1, one_component_twice),
     "rows twice, Dirichlet": ("multinomial-Dirichlet", hyper.dirichlet_concentration, one_component_twice),
+    "columns, no pull": ("columns", hyper.column_locations, of_columns_without_the_pull),
+    "columns, M D / 2": ("columns", hyper.column_mean_precisions, of_all_columns),
+    "groups, M a / 2": ("groups", hyper.of_group(0, hyper.precision_rates), half_the_shapes),
+    "known covariance, not used": ("known covariance", hyper.mean_precision, of_the_prior),
 }
 
 
-BRIEF = ("Gaussian-Wishart", "no prior scale")  # what the default run looks at
+BRIEF = ("Gaussian-Wishart", "groups", "no prior scale", "groups, M a / 2")  # what the default run looks at
 
 
 def slow_unless(parameter, brief):
@@ -236,9 +315,14 @@ def timed_run(model, algorithm, seed):
     }
 
 
+BOTH_WEIGHTS = ("Gaussian-Wishart", "shared covariance", "Bernoulli-beta", "multinomial-Dirichlet", "groups")
+SWEPT = [(family, weights) for family in BOTH_WEIGHTS for weights in ("dirichlet", "stick_breaking")]
+SWEPT += [("columns", "stick_breaking"), ("one variance", "dirichlet")]
+SWEPT += [("known covariance", "stick_breaking"), ("known mean", "dirichlet")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "weight_prior"), SWEPT)
 def test_the_sampler_leaves_the_joint_invariant(family, weight_prior, record):
     attempts, first = [], 300 + 20 * list(FAMILIES).index(family) + 10 * (weight_prior == "dirichlet")
     for seed in (first, first + 1):

@@ -19,6 +19,7 @@ from inference.calibration import elbo_check
 from inference.methods.mixture import vb
 from inference.methods.mixture import vb_hyperparameters as hyper
 from inference.methods.mixture import vb_posterior as posterior
+from tests.component_families import priors, rows
 from tests.inference.methods.mixture.test_variational_mixture import kl_components
 from zoo import conjugate
 from zoo.mixture import Mixture
@@ -149,6 +150,111 @@ def test_the_m_steps_of_the_discrete_families_are_stationary_points(case):
 
     after, before = slope(divergence, best, names), slope(divergence, family, names)
     assert max(after.values()) < 1e-7 < 1e-2 < max(before.values()), (after, before)
+
+
+def kl_normal_gamma(q, prior):
+    """KL of normal-gamma factors: that of the normals is linear in the precision, so at its mean."""
+    tau = (q.shape / q.rate)[..., None] if prior.is_spherical else q.shape / q.rate
+    normals = (dist.Normal(family.loc, 1 / jnp.sqrt(family.mean_precision * tau)) for family in (q, prior))
+    gammas = (dist.Gamma(family.shape, family.rate) for family in (q, prior))
+    return jnp.sum(dist.kl_divergence(*normals)) + jnp.sum(dist.kl_divergence(*gammas))
+
+
+def kl_known_covariance(q, prior):
+    covariance = jnp.asarray(prior.covariance)
+    normals = (
+        dist.MultivariateNormal(family.loc, covariance / jnp.asarray(family.mean_precision)[..., None, None])
+        for family in (q, prior)
+    )
+    return dist.kl_divergence(*normals)
+
+
+def kl_known_mean(q, prior):
+    """That of the Gaussian-Wishart where both have the same law of the means, by the precisions."""
+    ones = {
+        "loc": jnp.zeros((q.scale_matrix.shape[0], 2)),
+        "mean_precision": jnp.ones(q.scale_matrix.shape[0]),
+    }
+    theirs = conjugate.GaussianWishart([0.0, 0.0], 1.0, np.eye(2), 3.0)
+    wishart = ("scale_matrix", "degrees_of_freedom")
+    return kl_components(
+        theirs.replaced(**ones, **{name: getattr(q, name) for name in wishart}),
+        theirs.replaced(**{name: getattr(prior, name) for name in wishart}),
+    )
+
+
+REAL = {
+    "NormalGamma": kl_normal_gamma,
+    "SphericalNormalGamma": kl_normal_gamma,
+    "LogNormalGamma": kl_normal_gamma,
+    "GaussianKnownCovariance": kl_known_covariance,
+    "GaussianKnownMean": kl_known_mean,
+}
+
+
+def of_real_cells(name, hyperprior=None):
+    """A family, q of three components given rows of it, and the names that can be learnt."""
+    family = priors()[name]
+    r = np.random.default_rng(5).dirichlet(np.ones(3), size=30)
+    q = family.posterior(jnp.asarray(r.T @ family.features(rows(name, 30))))
+    given = family if hyperprior is None else family.replaced(mean_precision=hyperprior)
+    return family, q, given
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_m_steps_of_gaussians_of_other_kinds_are_stationary_points(name):
+    family, q, given = of_real_cells(name)
+    best = family.learnt(q, given, family.learnable)
+    after, before = (slope(partial(REAL[name], q), at, family.learnable) for at in (best, family))
+    assert max(after.values()) < 1e-7 < 1e-2 < max(before.values()), (after, before)
+    for one in family.learnable:  # one alone is a stationary point in itself
+        alone = family.learnt(q, given, (one,))
+        assert slope(partial(REAL[name], q), alone, (one,))[one] < 1e-7, one
+    planted = (
+        {"loc": best.loc + 0.1} if "loc" in family.learnable else {"scale_matrix": best.scale_matrix * 1.1}
+    )
+    assert slope(partial(REAL[name], q), best.replaced(**planted), tuple(planted))[next(iter(planted))] > 1e-3
+
+
+@pytest.mark.parametrize("name", ["NormalGamma", "GaussianKnownCovariance"])
+def test_under_a_gamma_prior_the_m_step_is_the_mode(name):
+    """The slope of the log hyperprior is that of the divergence; without the prior it is not."""
+    shape = (2,) if name == "NormalGamma" else ()
+    hyperprior = dist.Gamma(np.full(shape, 3.0), np.full(shape, 2.0))
+    family, q, given = of_real_cells(name, hyperprior)
+
+    def penalised(candidate):
+        return jnp.sum(REAL[name](q, candidate)) - jnp.sum(hyperprior.log_prob(candidate.mean_precision))
+
+    learn = ("mean_precision",)
+    best, planted = family.learnt(q, given, learn), family.learnt(q, family, learn)
+    assert slope(penalised, best, learn)["mean_precision"] < 1e-7 < 1e-2
+    assert slope(penalised, planted, learn)["mean_precision"] > 1e-2
+
+
+def product():
+    known = conjugate.GaussianKnownCovariance([0.3], 0.3, [[0.7]])
+    families = (priors()["NormalGamma"], known, conjugate.PoissonGamma([2.0], [0.5]))
+    return conjugate.Product(families, ((0, 2), (1,), (3,)))
+
+
+def test_groups_of_columns_learn_what_they_would_alone():
+    """The Product's M-step moves the groups named, each to its stationary point, and no other one."""
+    family = product()
+    x = np.random.default_rng(6).normal(size=(30, 4)).round(2)
+    x[:, 3] = np.abs(x[:, 3] * 4).round()
+    r = np.random.default_rng(5).dirichlet(np.ones(3), size=30)
+    q = family.posterior(jnp.asarray(r.T @ family.features(x)))
+    learn = tuple(name for name in family.learnable if not name.startswith("families_2"))
+    assert learn[:2] == ("families_0_loc", "families_0_mean_precision") and len(learn) == 6
+    best = family.learnt(q, family, learn)
+    assert best.families[2] is family.families[2]
+    for number, divergence in enumerate((kl_normal_gamma, kl_known_covariance)):
+        own, names = best.families[number], family.families[number].learnable
+        alone = family.families[number].learnt(q.families[number], family.families[number], names)
+        for name in names:
+            np.testing.assert_allclose(getattr(own, name), getattr(alone, name), rtol=1e-12)
+        assert max(slope(partial(divergence, q.families[number]), own, names).values()) < 1e-7
 
 
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
@@ -285,13 +391,16 @@ def test_what_cannot_be_learnt_is_refused():
         "SharedGaussianWishart",
         "CategoricalDirichlet",
         "LogNormalGamma",
+        "NormalGamma",
+        "SphericalNormalGamma",
+        "GaussianKnownCovariance",
+        "GaussianKnownMean",
+        "Product",
     ],
 )
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
 def test_every_family_learns_with_a_rising_bound_that_is_the_elbo(family, weight_prior):
     """With a MAP concentration; 4 standard errors."""
-    from tests.component_families import priors, rows
-
     x, components = rows(family, 60), priors()[family]
     learn = ("concentration", *hyper.learnable(components))
     alpha = dist.Gamma(3.0, 1.0)
@@ -345,10 +454,9 @@ def test_the_concentration_s_log_normal_is_climbed_to_where_the_gradient_vanishe
 def test_log_hyperpriors_of_columns_add_up():
     """A mean precision for each column, each with the Gamma prior, whose density by hand is summed."""
     values = np.array([0.5, 2.0])
-    components = SimpleNamespace(
-        hyperprior_sites=lambda: {"mean_precision"}, mean_precision=dist.Gamma(2.0, 3.0)
-    )
-    model = SimpleNamespace(has_random_concentration=False, components=components)
-    state = SimpleNamespace(prior=SimpleNamespace(mean_precision=jnp.asarray(values)))
+    given = priors()["NormalGamma"]
+    components = given.replaced(mean_precision=dist.Gamma(np.full(2, 2.0), np.full(2, 3.0)))
+    model = Mixture(components=components, num_components=2)
+    state = SimpleNamespace(prior=given.replaced(mean_precision=jnp.asarray(values)))
     expected = (2 * np.log(3.0) + np.log(values) - 3.0 * values).sum()
     np.testing.assert_allclose(hyper.log_hyperprior(state, model), expected, rtol=1e-12)
