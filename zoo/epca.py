@@ -8,7 +8,16 @@ Generative process, in the letters of Mohamed, Heller and Ghahramani (2008) and 
     theta_n = V u_n + mu
     x_nd    ~ the exponential family with natural parameter theta_nd
 
-and with 0 < beta < 1 the density of U and V is multiplied by the conjugate kernel of the family at every
+With ``conjugate_loadings`` the loadings have the conjugate prior of their column's cells instead
+(`zoo.exponential_family.conjugate_loadings`),
+
+.. math::
+    p(v_{dk}) \propto \exp\{\lambda_d v_{dk} - \nu_d\, g(v_{dk})\},
+
+as in Mohamed, Heller and Ghahramani (2008), whose factor scores have a mean and variances with priors; here
+natural parameters have the mean mu, and the variance of scores is given.
+
+And with 0 < beta < 1 the density of U and V is multiplied by the conjugate kernel of the family at every
 theta_nd (`zoo.exponential_family.joint_prior`); then the prior has no known normaliser.
 
 ======  ======================  ==========  =========================================================
@@ -26,7 +35,10 @@ x_nd    ``x``                   (N, D)      data; NaN is a missing cell
 With `Categorical` cells of C classes loadings and mean have D (C - 1) rows, those of a column together.
 
 Symmetry: U R and V R with R orthogonal give the same density (rotation, signs among it), and of the two
-variances only the product matters for Theta: both sites are drawn with variance sigma_U sigma_V.
+variances only the product matters for Theta: both sites are drawn with variance sigma_U sigma_V. Conjugate
+loadings are no longer alike in all directions: only the order of the latents is then without meaning (and
+signs where the prior is symmetric about zero), and latents have the variance sigma_U^2. What rotations leave
+alone, Theta above all, is still what chains are compared by.
 
 Units. Gaussian cells of unknown variance under default priors are measured in one unit u, the root of the
 columns' mean variance, about ``loc_mean``, their means: the rows of V, mu - loc_mean and the deviation of the
@@ -78,6 +90,7 @@ from zoo.exponential_family.cells import (
     units_of_view,
     without_units,
 )
+from zoo.exponential_family.conjugate_loadings import ConjugateLoadings, check_conjugate_loadings
 from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, rests_on_tail, with_spread
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
@@ -539,6 +552,10 @@ class EPCA(JointPriorModel):
         standardize: whether each column of Gaussian cells of unknown noise is measured in a `unit` of its
             own, its standard deviation: for columns in different units (see "Units"); with ``beta=0`` only.
         num_features: D; read off the data.
+        conjugate_loadings: (lam, nu) of the conjugate prior of the loadings, in cells: their sum and their
+            number; or shape (num_features, 2), both for each column. None: loadings are normal, with
+            ``loading_variance``. For Bernoulli, binomial, Poisson and Gaussian cells of known noise, with
+            ``beta=0``, by map, nuts, hmc and svi.
 
     Example:
         >>> import numpy as np, zoo
@@ -562,6 +579,7 @@ class EPCA(JointPriorModel):
     natural_unit: Array | None = None
     standardize: bool = static(default=False)
     num_features: int | None = static(default=None)
+    conjugate_loadings: Array | None = None
 
     dims = {
         "loadings": ("feature", "latent"),
@@ -596,7 +614,7 @@ class EPCA(JointPriorModel):
         num_rows = self._num_rows(x, num_observations)
         prior = in_current_precision(self)
         size = self.family.num_params(self.num_features if x is None else x.shape[1])
-        variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+        variance = prior._variance
         if self.standardize:
             self.require("unit")
         num_features = self.num_features if x is None else x.shape[1]
@@ -611,6 +629,8 @@ class EPCA(JointPriorModel):
         entries = dist.Normal(0.0, scale).expand(shape).to_event(2)
         if natural_unit is not None:
             entries = padded(entries, tuple(range(self.num_latents)), self.num_latents, natural_unit[:, None])
+        if self.conjugate_loadings is not None:
+            entries = prior._conjugate_entries(num_features)
         values = {"loadings": numpyro.sample("loadings", entries)}
         centre = 0.0 if self.loc_mean is None else prior.loc_mean
         values |= sample_view_parameters(
@@ -648,6 +668,47 @@ class EPCA(JointPriorModel):
         if not self.standardize or self.unit is None:
             return {}
         return {"": self.unit[np.asarray(self.family.param_columns(self.unit.size))] ** 2}
+
+    @property
+    def _variance(self) -> Array:
+        """Prior variance of an entry of U; of V too, but where loadings have their conjugate prior."""
+        if self.conjugate_loadings is not None:
+            return jnp.asarray(self.latent_variance)
+        return balanced_variance(self.latent_variance, self.loading_variance, self.beta)
+
+    def _conjugate_entries(self, num_features: int) -> ConjugateLoadings:
+        pairs = jnp.broadcast_to(jnp.asarray(self.conjugate_loadings), (num_features, 2))
+        return ConjugateLoadings(self.family, pairs, self.num_latents)
+
+    @property
+    def has_several_modes(self) -> bool:
+        """Where the variances of latents and loadings have a product above 10, as was measured."""
+        if self.conjugate_loadings is None or self.num_features is None:
+            return super().has_several_modes
+        pairs = np.broadcast_to(self.conjugate_loadings, (self.num_features, 2))
+        of_loadings = self.family.kernel_variance(pairs[:, 0], pairs[:, 1])
+        return float(np.max(self.latent_variance * of_loadings)) > WEAK_VARIANCE
+
+    @property
+    def exact_symmetries(self) -> tuple[str, ...]:
+        """None with conjugate loadings: their prior is not alike in all directions."""
+        return super().exact_symmetries if self.conjugate_loadings is None else ()
+
+    def check_method(self, method: str) -> None:
+        """Refuse methods that take loadings for normal, where they have their conjugate prior.
+
+        Args:
+            method: its name.
+
+        Raises:
+            ValueError: ``"gibbs"`` or ``"vb"`` with ``conjugate_loadings``; what `JointPriorModel` refuses.
+        """
+        super().check_method(method)
+        if self.conjugate_loadings is not None and method in ("gibbs", "vb"):
+            raise ValueError(
+                f"method {method!r} takes loadings with a normal prior, and conjugate_loadings gives them "
+                "another one: use nuts, hmc, svi or map, or leave conjugate_loadings out"
+            )
 
     # Closed-form companions of the program
 
@@ -720,8 +781,7 @@ class EPCA(JointPriorModel):
     def _log_prior(self, values: Mapping[str, Array], local: Array) -> Array:
         """Log prior density of latents, up to a constant with kernels; shape (num_observations,)."""
         prior = in_current_precision(self)
-        variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(variance)).log_prob(local), axis=-1)
+        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(prior._variance)).log_prob(local), axis=-1)
         if self.has_kernel:
             theta = self._theta(self._with_local(values, local)).whole()
             total += prior.beta * jnp.sum(joint_prior.log_kernel(self.family, theta, prior.conjugate), -1)
@@ -803,6 +863,21 @@ class EPCA(JointPriorModel):
         """Raise ValueError or TypeError if a field is outside its domain."""
         checks.check_size("num_latents", self.num_latents)
         super().validate()
+        if self.conjugate_loadings is not None:
+            self._check_conjugate_loadings()
+
+    def _check_conjugate_loadings(self) -> None:
+        """Refuse what changes normal loadings, and cells without a conjugate prior of real ones."""
+        given = {"beta": self.beta != 0, "ard": self.ard, "standardize": self.standardize}
+        given["loading_variance"] = self.loading_variance != 1
+        for name, is_given in given.items():
+            if is_given:
+                raise ValueError(
+                    f"conjugate_loadings is the whole prior of the loadings, and {name} changes that of "
+                    f"normal ones: leave {name} out"
+                )
+        if self._given is None:  # else families are still to be read off the columns
+            check_conjugate_loadings(self.family, self.conjugate_loadings, self.num_features)
 
     def _check_kernels(self) -> None:
         pairs = [(self.family, 0.0, 0.0)]

@@ -368,7 +368,7 @@ class Model(Assumptions):
             for field in dataclasses.fields(self)
             if field.init
         ]
-        rows += [("prior", prior), ("unchanged under", ", ".join(self.symmetries) or "nothing")]
+        rows += [("prior", prior), ("unchanged under", ", ".join(self.exact_symmetries) or "nothing")]
         rows.append(("methods", ", ".join(self.methods) or "registered ones"))
         cells = "".join(
             f'<tr><th scope="row" style="text-align:left;padding-right:1em">{html.escape(name)}</th>'
@@ -549,6 +549,14 @@ class Model(Assumptions):
     def truncation(self) -> int | None:
         """Number of clusters at which an infinite prior is cut; None: their number is part of the model."""
         return None
+
+    @property
+    def exact_symmetries(self) -> tuple[str, ...]:
+        """Those of `symmetries` that leave the posterior unchanged with the present fields: by default all.
+
+        Under the others chains are compared and draws aligned all the same.
+        """
+        return tuple(self.symmetries)
 
     @property
     def has_several_modes(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
+from inference.convergence.identifiable import draws_of, kind_of
 from inference.diagnostics.verdicts import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
 from inference.report.page import Code, Front, Paragraph, Picture, Section, Table, one_column
@@ -136,7 +136,7 @@ def model_section(tree: xr.DataTree) -> Section:
         text = f"The method {method!r} is a projection: of this program it uses the data alone."
         blocks.append(Paragraph(text))
     blocks += [one_column("Fields and priors", dict(_fields(model))), _graph(tree)]
-    if symmetries := ", ".join(symmetries_of(tree)):
+    if symmetries := ", ".join(model.exact_symmetries):
         text = f"The posterior does not change under these symmetries: {symmetries}."
         blocks.append(Paragraph(f"{text} Nothing on this page depends on them unless it is noted."))
     return Section("Model", blocks)

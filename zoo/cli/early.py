@@ -98,7 +98,8 @@ def _is_bad_call(value: Any, kinds: set[str]) -> bool:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Call):
-        arguments = [*map(repr, value.args), *(f"{key}={given!r}" for key, given in value.kwargs.items())]
+        named = (f"{key}={_shown(given)}" for key, given in value.kwargs.items())
+        arguments = [*map(_shown, value.args), *named]
         return f"{value.name}({', '.join(arguments)})"
     return repr(value)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, polygamma
 
 from zoo.checks import check_positive, check_whole, largest_in_columns
 from zoo.exponential_family.family import CellTerms, Family, Number
@@ -102,6 +102,18 @@ class Gaussian(Family):
         """Nu > 0: theta ~ Normal(lam / nu, 1 / nu)."""
         return nu > 0
 
+    def log_kernel_integral(self, lam: Array, nu: Array) -> Array:
+        """Of a normal density."""
+        return 0.5 * (jnp.log(2 * jnp.pi / nu) + lam**2 / nu)
+
+    def draw_from_kernel(self, key: Array, lam: Array, nu: Array, shape: tuple[int, ...]) -> Array:
+        """Normal."""
+        return lam / nu + jax.random.normal(key, shape) / jnp.sqrt(nu)
+
+    def kernel_variance(self, lam: Array, nu: Array) -> Array:
+        """1 / nu."""
+        return jnp.broadcast_to(1 / nu, jnp.shape(lam))
+
     def _cell_terms(self, known: Array, seen: Array, lam: Number, nu: Number) -> CellTerms:
         scale, nothing = 1 / self.noise_variance, jnp.zeros_like(seen)
         return scale * known + lam, scale * seen + nu, nothing, nothing
@@ -148,6 +160,21 @@ class _Logistic(Family):
     def kernel_is_proper(self, lam: float, nu: float) -> bool:
         """0 < lam < n nu: for one trial the mean ~ Beta(lam, nu - lam)."""
         return 0 < lam < self.total_count * nu
+
+    def log_kernel_integral(self, lam: Array, nu: Array) -> Array:
+        """Log beta function of lam and n nu - lam."""
+        rest = self.total_count * nu - lam
+        return gammaln(lam) + gammaln(rest) - gammaln(lam + rest)
+
+    def draw_from_kernel(self, key: Array, lam: Array, nu: Array, shape: tuple[int, ...]) -> Array:
+        """The log odds of a beta variable, by logs of gamma variables: it may round to 0 or 1."""
+        shapes = jnp.stack([jnp.broadcast_to(a, shape) for a in (lam, self.total_count * nu - lam)])
+        successes, failures = jax.random.loggamma(key, shapes)
+        return successes - failures
+
+    def kernel_variance(self, lam: Array, nu: Array) -> Array:
+        """Trigamma(lam) + trigamma(n nu - lam)."""
+        return polygamma(1, lam) + polygamma(1, self.total_count * nu - lam)
 
     def kernel_is_bounded(self, lam: float, nu: float) -> bool:
         """0 <= lam <= n nu."""
@@ -319,6 +346,18 @@ class Poisson(Family):
     def kernel_is_proper(self, lam: float, nu: float) -> bool:
         """Lam, nu > 0: the rate ~ Gamma(lam, nu)."""
         return lam > 0 and nu > 0
+
+    def log_kernel_integral(self, lam: Array, nu: Array) -> Array:
+        """Of a gamma density of the rate."""
+        return gammaln(lam) - lam * jnp.log(nu)
+
+    def draw_from_kernel(self, key: Array, lam: Array, nu: Array, shape: tuple[int, ...]) -> Array:
+        """The logarithm of a gamma variable."""
+        return jax.random.loggamma(key, jnp.broadcast_to(lam, shape)) - jnp.log(nu)
+
+    def kernel_variance(self, lam: Array, nu: Array) -> Array:
+        """Trigamma(lam)."""
+        return jnp.broadcast_to(polygamma(1, lam), jnp.shape(nu))
 
     def kernel_is_bounded(self, lam: float, nu: float) -> bool:
         """Lam, nu >= 0, and nu > 0 unless lam = 0."""

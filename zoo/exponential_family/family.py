@@ -533,6 +533,44 @@ class Family(Assumptions):
         """
         raise NotImplementedError(f"{type(self).__name__} has no conjugate kernel")
 
+    def log_kernel_integral(self, lam: Array, nu: Array) -> Array:
+        """Logarithm of the integral of the conjugate kernel over theta, where that is proper.
+
+        Args:
+            lam: multiplies theta; the last axis over columns, where there are several.
+            nu: multiplies the log-partition, likewise.
+
+        Returns:
+            The shape of both, in nats.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no integral of its kernel")
+
+    def draw_from_kernel(self, key: Array, lam: Array, nu: Array, shape: tuple[int, ...]) -> Array:
+        """Natural parameters from the density that is proportional to the conjugate kernel.
+
+        Args:
+            key: a JAX key.
+            lam: multiplies theta; the last axis over columns, where there are several.
+            nu: multiplies the log-partition, likewise.
+            shape: of the draws, to which both broadcast.
+
+        Returns:
+            Draws of that shape.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no draws from its kernel")
+
+    def kernel_variance(self, lam: Array, nu: Array) -> Array:
+        """Variance of theta under the density that is proportional to the conjugate kernel.
+
+        Args:
+            lam: multiplies theta; the last axis over columns, where there are several.
+            nu: multiplies the log-partition, likewise.
+
+        Returns:
+            The shape of both.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no variance of its kernel")
+
     def kernel_is_bounded(self, lam: float, nu: float) -> bool:
         """Whether the kernel has a finite maximum (it may be at infinity).
 
@@ -849,6 +887,24 @@ class ByColumn(Family):
         pairs = np.broadcast_to(conjugate, (len(self.columns), 2))
         seen = {(place, *pair): None for place, pair in zip(self.columns, pairs.tolist(), strict=True)}
         return [(self.families[place], lam, nu) for place, lam, nu in seen]
+
+    def log_kernel_integral(self, lam: Array, nu: Array) -> Array:
+        """That of each column."""
+        return self.by_column([f.log_kernel_integral(lam[..., c], nu[..., c]) for f, c, _ in self.groups])
+
+    def draw_from_kernel(self, key: Array, lam: Array, nu: Array, shape: tuple[int, ...]) -> Array:
+        """Those of each column; the last axis is over columns."""
+        keys = jax.random.split(key, len(self.families))
+        return self.by_column(
+            [
+                f.draw_from_kernel(own, lam[..., c], nu[..., c], (*shape[:-1], len(c)))
+                for own, (f, c, _) in zip(keys, self.groups, strict=True)
+            ]
+        )
+
+    def kernel_variance(self, lam: Array, nu: Array) -> Array:
+        """That of each column."""
+        return self.by_column([f.kernel_variance(lam[..., c], nu[..., c]) for f, c, _ in self.groups])
 
     def count_sizes(self, x: np.ndarray) -> np.ndarray:
         """Those of the columns' families."""
