@@ -8,16 +8,12 @@ Generative process, in the letters of Mohamed, Heller and Ghahramani (2008) and 
     theta_n = V u_n + mu
     x_nd    ~ the exponential family with natural parameter theta_nd
 
-With ``conjugate_loadings`` the loadings have the conjugate prior of their column's cells instead
-(`zoo.exponential_family.conjugate_loadings`),
+With ``conjugate_loadings`` the density of v_dk is proportional to exp{lam_d v_dk - nu_d g(v_dk)} instead, the
+conjugate prior of the cells of its column (`zoo.exponential_family.conjugate_loadings`), as in Mohamed,
+Heller and Ghahramani (2008); their factor scores have a mean and variances with priors, where here natural
+parameters have the mean mu and the variance of scores is given.
 
-.. math::
-    p(v_{dk}) \propto \exp\{\lambda_d v_{dk} - \nu_d\, g(v_{dk})\},
-
-as in Mohamed, Heller and Ghahramani (2008), whose factor scores have a mean and variances with priors; here
-natural parameters have the mean mu, and the variance of scores is given.
-
-And with 0 < beta < 1 the density of U and V is multiplied by the conjugate kernel of the family at every
+With 0 < beta < 1 the density of U and V is multiplied by the conjugate kernel of the family at every
 theta_nd (`zoo.exponential_family.joint_prior`); then the prior has no known normaliser.
 
 ======  ======================  ==========  =========================================================

@@ -169,7 +169,8 @@ def test_chain_of_student_predictives_is_the_evidence(num_features):
     assert abs(wrong - total) > 0.01
 
 
-@pytest.mark.parametrize("num_features", [1, 2])
+@pytest.mark.cases_by_default(1)
+@pytest.mark.parametrize("num_features", [2, 1])
 def test_predictives_under_a_shared_covariance_are_ratios_of_evidence(num_features):
     """Rows put in and taken out of four clusters, one empty; the predictive of one cluster alone is not."""
     rng = np.random.default_rng(0)
@@ -509,6 +510,7 @@ def test_hyperparameters_leave_the_joint_of_the_finite_program_invariant(name):
     assert check.passed, check
 
 
+@pytest.mark.slow
 def test_a_fit_draws_the_partition_the_shared_covariance_and_its_hyperparameters(tmp_path):
     """By the front door, without truncation: the sites of the program, dims and answers of a fit."""
     components = SharedGaussianWishart(mean_precision=dist.Gamma(2.0, 20.0))
