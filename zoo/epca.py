@@ -28,7 +28,9 @@ phi     ``noise_variance``      ()          positive; a site only of a Gaussian 
 x_nd    ``x``                   (N, D)      data; NaN is a missing cell
 ======  ======================  ==========  =========================================================
 
-With `Categorical` cells of C classes loadings and mean have D (C - 1) rows, those of a column together.
+With `Categorical` cells of C classes loadings and mean have D (C - 1) rows, those of a column together. Where
+`Ordinal` columns have different numbers of levels their cut points lie flat, those of a column together: dim
+``level_cut``, named ``COLUMN: LEVEL|NEXT LEVEL``.
 
 Symmetry: U R and V R with R orthogonal give the same density (rotation, signs among it), and of the two
 variances only the product matters for Theta: both sites are drawn with variance sigma_U sigma_V. Conjugate
@@ -58,6 +60,7 @@ sees the whole Theta, mean included.
 References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, Dasgupta and Schapire (2001).
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -122,7 +125,7 @@ class JointPriorModel(ChoosesFamily, Model):
     def dim_labels(
         self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
     ) -> dict[str, Sequence[Any]]:
-        """Names of the natural parameters of cells that are classes, ``COLUMN: LEVEL``, and of levels.
+        """Names of natural parameters of classes, ``COLUMN: LEVEL``, of ordinal columns and of cut points.
 
         The first class of a column has none: the others are measured against it.
         """
@@ -132,13 +135,20 @@ class JointPriorModel(ChoosesFamily, Model):
             names = coords.get(dim)
             if names is None:
                 continue
+            read = columns[place] if place < len(columns) else None
+            held = {} if read is None else {column.name: column.levels for column in read.kept}
             with_levels = family.level_columns(len(names))
-            if 0 < len(with_levels) < len(names):
+            if len(family.cut_sizes) > 1:
+                counts = zip(with_levels, family.cut_counts(len(names)), strict=True)
+                labels[dim.replace("feature", "level_cut")] = [
+                    label
+                    for column, count in counts
+                    for label in _cut_labels(str(names[column]), held.get(str(names[column]), ()), count)
+                ]
+            elif 0 < len(with_levels) < len(names):
                 labels[f"level_{dim}"] = [str(names[column]) for column in with_levels]
             if family.num_params(len(names)) == len(names):
                 continue
-            read = columns[place] if place < len(columns) else None
-            held = {} if read is None else {column.name: column.levels for column in read.kept}
             of_column: dict[int, list[str]] = {}
             for column in family.param_columns(len(names)):
                 own = of_column.setdefault(column, [])
@@ -512,6 +522,12 @@ def _theta_variance(latents: Array, covariance: Array) -> Array:
     """
     extended = jnp.concatenate([latents, jnp.ones_like(latents[:, :1])], axis=1)
     return jnp.maximum(jnp.einsum("ni,pij,nj->np", extended, covariance, extended), 0.0)
+
+
+def _cut_labels(name: str, levels: Sequence[Any], count: int) -> list[str]:
+    """Names of the cut points of a column, ``COLUMN: LEVEL|NEXT LEVEL``; by number where levels have none."""
+    words = levels if len(levels) == count + 1 else range(1, count + 2)
+    return [f"{name}: {low}|{high}" for low, high in itertools.pairwise(words)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -933,7 +949,9 @@ class EPCA(JointPriorModel):
             return dims
         if self.family.num_params(self.num_features) != self.num_features:
             dims |= {"loadings": ("feature_class", "latent"), "loc": ("feature_class",)}
-        if len(self.family.level_columns(self.num_features)) != self.num_features:
+        if len(self.family.cut_sizes) > 1:
+            dims["cut_points"] = ("level_cut",)
+        elif len(self.family.level_columns(self.num_features)) != self.num_features:
             dims["cut_points"] = ("level_feature", "cut")
         return dims
 

@@ -35,7 +35,7 @@ mu_v       ``loc_0``, ...              (D_v,)         real; not with `Ordinal`
 u_n        ``latents``                 (N, K)         real
 1/gamma_k  ``loading_precision``       (K,)           positive; a site only with ``ard=True``
 phi_v      ``noise_variance_0``, ...   ()             positive; a Gaussian view of unknown variance, low rank
-           ``cut_points_0``, ...       (D_v, C - 1)   rising; `Ordinal` views
+           ``cut_points_0``, ...       (D_v, C - 1)   rising; `Ordinal` views, flat as in `zoo.EPCA`
 Psi_v^-1   ``specific_precision_0``    (D_v, D_v)     positive definite; ``"full_covariance"`` only
 theta_v    ``natural_params_0``, ...   (N, D_v)       real; ``"full_covariance"`` only, but Gaussian views
 y_v        ``y_0``, ``y_1``, ...       (N, D_v)       data; NaN is a missing cell, a row of NaN a missing row
@@ -865,7 +865,7 @@ class Paired(JointPriorModel):
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
         """The dims of all variables, view by view."""
         dims = {name: own for name, own in self.dims.items() if "*" not in name}
-        has_one_size = len({family.num_cut_points for family in self.families} - {0}) < 2
+        has_one_size = len({size for family in self.families for size in family.cut_sizes}) < 2
         for v, family in enumerate(self.families):
             size = None if self.num_features is None else self.num_features[v]
             for name, own in self.dims.items():
@@ -880,7 +880,9 @@ class Paired(JointPriorModel):
                 }
             if size is not None and len(family.level_columns(size)) != size:
                 dims[f"cut_points_{v}"] = (f"level_feature_{v}", "cut")
-            if not has_one_size:
+            if len(family.cut_sizes) > 1:
+                dims[f"cut_points_{v}"] = (f"level_cut_{v}",)
+            elif not has_one_size:
                 dims[f"cut_points_{v}"] = (dims[f"cut_points_{v}"][0], f"cut_{v}")
         return dims
 

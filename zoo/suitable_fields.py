@@ -10,7 +10,6 @@ document given its length, and their log densities compare; a model that scores 
 """
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -227,16 +226,14 @@ def families_of_views(views: Sequence[Columns | None]) -> tuple[Any, ...]:
     Returns:
         For each view a family, or a tuple with one for each column.
     """
-    size = _size_of_scales([column for columns in views if columns is not None for column in columns.kept])
-    return tuple("bernoulli" if columns is None else _families(columns, size) for columns in views)
+    return tuple("bernoulli" if columns is None else _families(columns) for columns in views)
 
 
 def family_of_columns(columns: Columns) -> Any:
     """The family of a table, or a tuple with one for each column.
 
     Yes/no is Bernoulli, counts are Poisson, other numbers and dates Gaussian of unknown noise, categories
-    categorical; ordered levels are ordinal where they have the most common number of levels, since there is
-    one number of cut points, and categorical else.
+    categorical; ordered levels are ordinal, each column with its own number of levels.
 
     Args:
         columns: of the table.
@@ -261,32 +258,25 @@ def one_family_of_columns(columns: Columns) -> Any:
     return name or Gaussian(noise_variance=None)
 
 
-def _families(columns: Columns, size: int) -> Any:
-    each = tuple(_family_of(column, size) for column in columns.kept)
+def _families(columns: Columns) -> Any:
+    each = tuple(_family_of(column) for column in columns.kept)
     described = {repr(family) for family in each}
     return each[0] if len(described) == 1 else each
 
 
-def _family_of(column: Column, size: int) -> Any:
+def _family_of(column: Column) -> Any:
     if column.kind in ("yes/no", "count"):
         return {"yes/no": "bernoulli", "count": "poisson"}[column.kind]
     num_levels = _num_levels(column)
     if num_levels == 0:
         return Gaussian(noise_variance=None)
-    return Ordinal(size) if column.kind != "category" and num_levels == size else Categorical(num_levels)
+    return Categorical(num_levels) if column.kind == "category" else Ordinal(num_levels)
 
 
 def _num_levels(column: Column) -> int:
     if column.kind in ("category", "ordered"):
         return len(column.levels)
     return 0 if column.scale is None else column.scale[1] - column.scale[0] + 1
-
-
-def _size_of_scales(columns: Sequence[Column]) -> int:
-    """The most common number of ordered levels, 0 where nothing is ordered."""
-    sizes = Counter(_num_levels(column) for column in columns if column.kind != "category")
-    sizes.pop(0, None)
-    return sizes.most_common(1)[0][0] if sizes else 0
 
 
 def read_tables(

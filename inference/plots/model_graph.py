@@ -50,6 +50,7 @@ _NAMES = {
     "Deterministic": "computed",
     "Unit": "factor",
     "TransformedDistribution": "Normal, zero-padded",
+    "CutPoints": "Normal, in order",
     "ObservedCells": "Normal, cells seen",
     "DecidedOutputs": "sign of the utility",
     "IncompleteRows": "Normal, cells seen",

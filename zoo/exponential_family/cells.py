@@ -19,6 +19,7 @@ from jax import Array
 
 from zoo.checks import column_scale
 from zoo.exponential_family import Family
+from zoo.exponential_family.cut_points import cut_points_prior, starting_cut_points
 from zoo.exponential_family.natural_params import LowRank, padded
 
 __all__ = [
@@ -68,7 +69,8 @@ class FamilyCells(dist.Distribution):
         theta: natural parameters, shape (num_observations, num_features), with one more axis for
             `zoo.exponential_family.Categorical`, and flat for `zoo.exponential_family.ByColumn`. A
             `zoo.exponential_family.natural_params.LowRank` stands for them where each cell has one.
-        cut_points: of `zoo.exponential_family.Ordinal` columns, shape (number of them, num_levels - 1).
+        cut_points: of `zoo.exponential_family.Ordinal` columns, shape (number of them, num_levels - 1); flat
+            where their numbers of levels differ.
     """
 
     support = dist.constraints.real_vector
@@ -119,9 +121,6 @@ class FamilyCells(dist.Distribution):
         return self.family.sample(key, self.theta, self.cut_points, sample_shape)
 
 
-CUT_POINT_SCALE = 5.0  # standard deviation of cut points before they are put in order
-
-
 def _params_with_mean(family: Family, num_features: int) -> tuple[int, ...]:
     """Places of the natural parameters of a row that have a mean: not those of ordinal columns."""
     without = set(family.level_columns(num_features))
@@ -154,11 +153,10 @@ def sample_view_parameters(
     Returns:
         Value of each site by name, in the shapes that the program gives them.
     """
-    values, levels = {}, family.level_columns(num_features)
-    if levels:
-        base = dist.Normal(0.0, CUT_POINT_SCALE).expand([len(levels), family.num_cut_points]).to_event(1)
-        ordered = dist.TransformedDistribution(base, dist.transforms.OrderedTransform())
-        values["cut_points"] = numpyro.sample(f"cut_points{suffix}", ordered.to_event(1))
+    values = {}
+    if family.cut_sizes:
+        prior = cut_points_prior(family.cut_counts(num_features))
+        values["cut_points"] = numpyro.sample(f"cut_points{suffix}", prior)
     places = _params_with_mean(family, num_features)
     if places:
         columns = np.asarray(family.param_columns(num_features))[list(places)]
@@ -187,10 +185,9 @@ def starting_view_parameters(
     Returns:
         Value of each site by name, in the shapes that the program gives them.
     """
-    values, levels = {}, family.level_columns(x.shape[1])
-    if levels:
-        shares = jnp.arange(1, family.num_cut_points + 1) / (family.num_cut_points + 1)
-        values["cut_points"] = jnp.tile(jnp.log(shares) - jnp.log1p(-shares), (len(levels), 1))
+    values = {}
+    if family.cut_sizes:
+        values["cut_points"] = starting_cut_points(family.cut_counts(x.shape[1]))
     if _params_with_mean(family, x.shape[1]):
         values["loc"] = family.natural_of_columns(x)
     if noise and family.learns_noise:

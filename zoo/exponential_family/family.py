@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.checks import as_matrix, check_cells, copy_labels
+from zoo.exponential_family.cut_points import cut_points_of_columns
 from zoo.exponential_family.expectations import expected_log_density
 from zoo.model import Assumptions, static
 
@@ -123,6 +124,22 @@ class Family(Assumptions):
     def num_cut_points(self) -> int:
         """Cut points of a column, which then has no mean; 0 for most families."""
         return 0
+
+    @property
+    def cut_sizes(self) -> frozenset[int]:
+        """The numbers of cut points that ordinal columns have, each once; empty for most families."""
+        return frozenset({self.num_cut_points}) - {0}
+
+    def cut_counts(self, num_features: int) -> tuple[int, ...]:
+        """Number of cut points of each column of `level_columns`.
+
+        Args:
+            num_features: cells of a row.
+
+        Returns:
+            As many numbers as there are such columns.
+        """
+        return (self.num_cut_points,) * len(self.level_columns(num_features))
 
     def num_params(self, num_features: int) -> int:
         """Natural parameters of a row of ``num_features`` cells.
@@ -305,7 +322,8 @@ class Family(Assumptions):
         Args:
             theta: natural parameters, as in `log_partition`.
             x: cells.
-            cut_points: of the columns of `level_columns`, shape (number of them, num_cut_points), or None.
+            cut_points: of the columns of `level_columns`, shape (number of them, num_cut_points), flat where
+                these numbers differ, or None.
 
         Returns:
             The shape of ``x``, in nats.
@@ -636,8 +654,8 @@ class ByColumn(Family):
     """A table with one family for each column.
 
     Natural parameters of a row lie flat, those of a column together and columns in the order of the table.
-    The conjugate kernel has a pair (lam, nu) for each column. At most one Gaussian of unknown variance and at
-    most one `Ordinal` take part, and each serves all columns that name it.
+    The conjugate kernel has a pair (lam, nu) for each column. At most one Gaussian of unknown variance takes
+    part, and serves all columns that name it. `Ordinal` columns may have different numbers of levels.
 
     Attributes:
         families: those that occur, each once.
@@ -672,16 +690,13 @@ class ByColumn(Family):
         """Raise ValueError if columns and families do not match or too many have parameters beside theta."""
         if not self.columns or set(self.columns) != set(range(len(self.families))):
             raise ValueError("columns must name the place of a family in families, and every family be named")
-        for what, count in (
-            ("Gaussian of unknown variance", sum(f.learns_noise for f in self.families)),
-            ("Ordinal", sum(f.num_cut_points > 0 for f in self.families)),
-        ):
-            if count > 1:
-                raise ValueError(
-                    f"a table can have one {what} for several columns, not {count} of them; put the columns "
-                    "of each in a view of zoo.Paired(families, num_shared=num_latents), which with "
-                    "num_specific=0 is the same model"
-                )
+        count = sum(family.learns_noise for family in self.families)
+        if count > 1:
+            raise ValueError(
+                f"a table can have one Gaussian of unknown variance for several columns, not {count} of "
+                "them; put the columns of each in a view of zoo.Paired(families, num_shared=num_latents), "
+                "which with num_specific=0 is the same model"
+            )
 
     @property
     def domain(self) -> str:
@@ -731,8 +746,18 @@ class ByColumn(Family):
 
     @property
     def num_cut_points(self) -> int:
-        """Number of cut points of an `Ordinal` column, 0 without such columns."""
+        """The largest number of cut points of an `Ordinal` column, 0 without such columns."""
         return max(family.num_cut_points for family in self.families)
+
+    @property
+    def cut_sizes(self) -> frozenset[int]:
+        """Those of all families."""
+        return frozenset().union(*(family.cut_sizes for family in self.families))
+
+    def cut_counts(self, num_features: int) -> tuple[int, ...]:
+        """Number of cut points of each ordinal column."""
+        counts = (self.families[place].num_cut_points for place in self.columns)
+        return tuple(count for count in counts if count)
 
     def num_params(self, num_features: int) -> int:
         """Natural parameters of a row."""
@@ -781,23 +806,34 @@ class ByColumn(Family):
         """Each family with its columns and their natural parameters, shaped for it."""
         return [(f, columns, f.shaped(theta[..., params])) for f, columns, params in self.groups]
 
+    def _cuts(self, cut_points: Array | None) -> list[Array | None]:
+        """The cut points of the columns of each family, None where it has none."""
+        size = len(self.columns)
+        counts, place_of = self.cut_counts(size), {c: i for i, c in enumerate(self.level_columns(size))}
+        return [
+            cut_points_of_columns(cut_points, counts, [place_of[c] for c in columns.tolist()])
+            if family.num_cut_points
+            else None
+            for family, columns, _ in self.groups
+        ]
+
     def log_density_at(self, theta: Array, x: Array, cut_points: Array | None) -> Array:
         """Log density of each cell under the family of its column."""
-        parts = self._parts(theta)
-        return self.by_column([f.log_density_at(own, x[..., c], cut_points) for f, c, own in parts])
+        parts = zip(self._parts(theta), self._cuts(cut_points), strict=True)
+        return self.by_column([f.log_density_at(own, x[..., c], cuts) for (f, c, own), cuts in parts])
 
     def mean_and_variance(self, theta: Array, cut_points: Array | None) -> tuple[Array, Array]:
         """Mean and variance of each cell under the family of its column."""
-        pairs = [family.mean_and_variance(own, cut_points) for family, _, own in self._parts(theta)]
+        parts = zip(self._parts(theta), self._cuts(cut_points), strict=True)
+        pairs = [family.mean_and_variance(own, cuts) for (family, _, own), cuts in parts]
         return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
 
     def expected_cells(
         self, theta: Array, weights: Array, normal_weights: Array | None, cut_points: Array | None
     ) -> tuple[Array, Array]:
         """Mean and variance of each cell under the family of its column."""
-        pairs = [
-            f.expected_cells(own, weights, normal_weights, cut_points) for f, _, own in self._parts(theta)
-        ]
+        parts = zip(self._parts(theta), self._cuts(cut_points), strict=True)
+        pairs = [f.expected_cells(own, weights, normal_weights, cuts) for (f, _, own), cuts in parts]
         return tuple(self.by_column(list(part)) for part in zip(*pairs, strict=True))
 
     def mean_square_of_means(self, mean: Array, variance: Array) -> Array | None:
@@ -822,19 +858,23 @@ class ByColumn(Family):
 
     def log_marginal(self, theta: Array, variance: Array, x: Array, cut_points: Array | None) -> Array:
         """Log density of each cell under the family of its column."""
+        parts = zip(self.groups, self._cuts(cut_points), strict=True)
         return self.by_column(
             [
-                f.log_marginal(theta[params], variance[params], x[columns], cut_points)
-                for f, columns, params in self.groups
+                f.log_marginal(theta[params], variance[params], x[columns], cuts)
+                for (f, columns, params), cuts in parts
             ]
         )
 
     def sample(self, key: Array, theta: Array, cut_points: Array | None, shape: tuple[int, ...]) -> Array:
         """Draws of each cell from the family of its column."""
         parts = self._parts(theta)
-        keys = jax.random.split(key, len(parts))
+        keys, all_cuts = jax.random.split(key, len(parts)), self._cuts(cut_points)
         return self.by_column(
-            [f.sample(k, own, cut_points, shape) for k, (f, _, own) in zip(keys, parts, strict=True)]
+            [
+                f.sample(k, own, cuts, shape)
+                for k, (f, _, own), cuts in zip(keys, parts, all_cuts, strict=True)
+            ]
         )
 
     def cell_terms(
