@@ -1,4 +1,4 @@
-r"""Expectation maximisation for probabilistic latent semantic indexing, plain and tempered.
+r"""Expectation maximisation for probabilistic latent semantic indexing, plain, tempered and annealed.
 
 With :math:`s_{dw} = \sum_k (\theta_{dk} \beta_{kw})^b` and :math:`\phi_{dwk} = (\theta_{dk} \beta_{kw})^b /
 s_{dw}` (E-step) the M-step is (Hofmann 1999; Yu 2006, 4.7-4.9)
@@ -15,6 +15,26 @@ a test holds them against each other.
 
 A word that a topic has never given has probability zero: a new document with it has density zero.
 ``smoothing`` adds so many tokens to every word of every topic at the end; held-out scores hinge on it.
+
+**Annealing on held-out tokens** (``heldout_share`` above 0) chooses b. It is Hofmann's "inverse annealing": b
+goes down, against topics that fit single documents, not against local maxima. A share of every document's
+tokens is held out, the same for every seed; a word and a document keep one at least. From b =
+``inverse_temperature`` on,
+
+1. the held-out tokens are scored, :math:`S = \sum_{dw} h_{dw} \log \sum_k \theta_{dk} \beta_{kw}`, with the
+   topics smoothed as they will be in the end;
+2. where S has risen by less than 1e-4 nats per held-out token since the step before, b is multiplied by
+   ``inverse_temperature_decay``;
+3. a step of tempered EM is taken on the other tokens.
+
+The objective is the largest S so far, which never falls, and its estimate is the fit. So stopping early at
+one b, and no longer lowering b, are one rule: five steps without gain. The trace has S and b of every step,
+the attributes the b of the estimate. With it iterations on all tokens may follow:
+``fit(model, counts, init=tree, inverse_temperature=tree.attrs["inverse_temperature"])``. A step costs a pass
+over the held-out tokens besides.
+
+Reference: Hofmann (1999), "Probabilistic latent semantic analysis", section 3.6. Which tokens are held out,
+and what gain is negligible, he leaves open.
 """
 
 from collections.abc import Mapping
@@ -29,10 +49,13 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.documents.tokens import given_topics
 from inference.numerics.documents import DocumentBlocks, cut, topic_pass
-from zoo.checks import check_number
+from zoo.checks import check_number, check_share
 from zoo.plsi import PLSI
+from zoo.sparse import SparseCounts
 
-__all__ = ["METHOD", "init", "step"]
+__all__ = ["METHOD", "init", "split_off", "step"]
+
+NEGLIGIBLE = 1e-4  # gain in nats per held-out token below which b is lowered
 
 
 class PLSIEMState(NamedTuple):
@@ -45,6 +68,40 @@ class PLSIEMState(NamedTuple):
 
     shares: Array
     by_word: Array
+
+
+class AnnealedState(NamedTuple):
+    """A run of the schedule.
+
+    Attributes:
+        now: the estimate that the last step made.
+        best: the one whose held-out tokens had the largest log likelihood.
+        inverse_temperature: b at which ``now`` was made, shape ().
+        best_inverse_temperature: b at which ``best`` was made, shape ().
+        score: log likelihood of the held-out tokens before the last step, in nats, shape ().
+        best_score: that at ``best``, shape ().
+    """
+
+    now: PLSIEMState
+    best: PLSIEMState
+    inverse_temperature: Array
+    best_inverse_temperature: Array
+    score: Array
+    best_score: Array
+
+
+class AnnealedInfo(NamedTuple):
+    """Values recorded at every step of the schedule.
+
+    Attributes:
+        objective: largest log likelihood of the held-out tokens so far, in nats.
+        heldout_log_likelihood: that at the parameters before the step.
+        inverse_temperature: b at which these were made.
+    """
+
+    objective: Array
+    heldout_log_likelihood: Array
+    inverse_temperature: Array
 
 
 class PLSIEMInfo(NamedTuple):
@@ -68,8 +125,13 @@ def init(key: Array, model: PLSI, documents: DocumentBlocks) -> PLSIEMState:
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: PLSI, documents: DocumentBlocks, **options: Any
-) -> PLSIEMState:
+    key: Array,
+    variables: Mapping[str, Array],
+    model: PLSI,
+    documents: DocumentBlocks,
+    heldout: DocumentBlocks | None = None,
+    **options: Any,
+) -> PLSIEMState | AnnealedState:
     """The state with given ``topic_word_probs`` and, if given, ``doc_topic_probs``.
 
     Raises:
@@ -79,7 +141,8 @@ def start(
     shares = variables.get("doc_topic_probs")
     if shares is None:
         shares = jnp.full((documents.shape[0], model.num_topics), 1.0 / model.num_topics, topics.dtype)
-    return PLSIEMState(jnp.asarray(shares), topics.T)
+    given = PLSIEMState(jnp.asarray(shares), topics.T)
+    return _begun(given, options["inverse_temperature"]) if options["heldout_share"] else given
 
 
 def step(
@@ -91,8 +154,16 @@ def step(
     inverse_temperature: float = 1.0,
 ) -> tuple[PLSIEMState, PLSIEMInfo]:
     """One E- and M-step; the key is ignored, and a document without words keeps its shares."""
-    b = inverse_temperature
-    powered = (state.shares, state.by_word) if b == 1 else (state.shares**b, state.by_word**b)
+    return _tempered(state, documents, inverse_temperature)
+
+
+def _tempered(
+    state: PLSIEMState, documents: DocumentBlocks, b: Array | float
+) -> tuple[PLSIEMState, PLSIEMInfo]:
+    """One E- and M-step at an inverse temperature, a number or traced."""
+    powered = (state.shares, state.by_word)
+    if not isinstance(b, float | int) or b != 1:
+        powered = (state.shares**b, state.by_word**b)
     sums = topic_pass(documents, *powered)
     tokens = jnp.sum(sums.by_document, axis=-1, keepdims=True)
     shares = jnp.where(tokens > 0, sums.by_document / jnp.where(tokens > 0, tokens, 1.0), state.shares)
@@ -101,22 +172,124 @@ def step(
     return PLSIEMState(shares, by_word), PLSIEMInfo(sums.log_sums / b + documents.log_coefficient)
 
 
+def annealed(
+    key: Array,
+    state: AnnealedState,
+    model: PLSI,
+    documents: DocumentBlocks,
+    heldout: DocumentBlocks,
+    *,
+    inverse_temperature_decay: float,
+    smoothing: float,
+) -> tuple[AnnealedState, AnnealedInfo]:
+    """Score the held-out tokens, lower b where they have gained next to nothing, and take a step."""
+    tokens = jnp.sum(heldout.blocks.count)
+    by_word = _smoothed(state.now, documents, smoothing)
+    score = topic_pass(heldout, state.now.shares, by_word).log_sums
+    rises = score - state.score >= NEGLIGIBLE * tokens  # not of NaN, where both are minus infinity
+    b = state.inverse_temperature * jnp.where(rises, 1.0, inverse_temperature_decay)
+    better = score > state.best_score
+    best, best_b, best_score = jax.tree.map(
+        partial(jnp.where, better),
+        (state.now, state.inverse_temperature, score),
+        (state.best, state.best_inverse_temperature, state.best_score),
+    )
+    after = _tempered(state.now, documents, b)[0]
+    info = AnnealedInfo(best_score, score, state.inverse_temperature)
+    return AnnealedState(after, best, b, best_b, score, best_score), info
+
+
+def _smoothed(state: PLSIEMState, documents: DocumentBlocks, smoothing: float) -> Array:
+    """The topics with so many tokens added to every word of each, shape (num_words, num_topics)."""
+    if not smoothing:
+        return state.by_word
+    tokens = jnp.sum(topic_pass(documents, *state).by_word, axis=0)
+    return (tokens * state.by_word + smoothing) / (tokens + smoothing * state.by_word.shape[0])
+
+
+def _begun(state: PLSIEMState, inverse_temperature: float) -> AnnealedState:
+    """A run of the schedule before its first score."""
+    dtype = state.shares.dtype
+    b, unknown = jnp.asarray(inverse_temperature, dtype), jnp.asarray(-jnp.inf, dtype)
+    return AnnealedState(state, state, b, b, unknown, unknown)
+
+
+def split_off(counts: SparseCounts, share: float) -> tuple[SparseCounts, SparseCounts]:
+    """Hold out each token with the same probability, so that no document and no word loses all it has.
+
+    Args:
+        counts: the documents.
+        share: the probability.
+
+    Returns:
+        The tokens that are kept, and those held out, each with all documents in their order.
+    """
+    taken = np.random.default_rng(0).binomial(counts.count.astype(int), share).astype(float)
+    for index in (counts.document, counts.word):
+        left = np.bincount(index, counts.count - taken)
+        taken = np.where(left[index] == 0, 0.0, taken)
+    return tuple(
+        SparseCounts(counts.document[part > 0], counts.word[part > 0], part[part > 0], counts.shape)
+        for part in (counts.count - taken, taken)
+    )
+
+
 ALGORITHM = Algorithm(init, step)
 
 
+def _init_annealed(
+    key: Array, model: PLSI, documents: DocumentBlocks, heldout: DocumentBlocks, *, inverse_temperature: float
+) -> AnnealedState:
+    return _begun(init(key, model, documents), inverse_temperature)
+
+
 @cache
-def build(strategy: str, inverse_temperature: float, smoothing: float) -> Algorithm:
-    """The algorithm at a temperature."""
-    return Algorithm(init, partial(step, inverse_temperature=inverse_temperature))
+def build(
+    strategy: str,
+    inverse_temperature: float,
+    smoothing: float,
+    heldout_share: float,
+    inverse_temperature_decay: float,
+) -> Algorithm:
+    """The algorithm at a temperature, or the schedule that begins there."""
+    if not heldout_share:
+        return Algorithm(init, partial(step, inverse_temperature=inverse_temperature))
+    return Algorithm(
+        partial(_init_annealed, inverse_temperature=inverse_temperature),
+        partial(annealed, inverse_temperature_decay=inverse_temperature_decay, smoothing=smoothing),
+    )
 
 
-def prepare(model: PLSI, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
-    """The documents in blocks."""
-    return (cut(data[0], model.num_topics),)
+def prepare(
+    model: PLSI, data: tuple, init: Any, *, heldout_share: float, **options: Any
+) -> tuple[DocumentBlocks, ...]:
+    """The documents in blocks: those to fit and, with the schedule, those held out.
+
+    Raises:
+        ValueError: the share holds out no token.
+    """
+    if not heldout_share:
+        return (cut(data[0], model.num_topics),)
+    parts = split_off(data[0], heldout_share)
+    if not parts[1].num_nonzeros:
+        raise ValueError(
+            f"heldout_share={heldout_share:g} holds out none of the {data[0].count.sum():.0f} tokens, since "
+            "every word and every document keeps one: give a larger share, or leave heldout_share out"
+        )
+    return tuple(cut(part, model.num_topics) for part in parts)
 
 
-def check(model: PLSI, *, inverse_temperature: Any, smoothing: Any) -> None:
+def check(
+    model: PLSI,
+    *,
+    inverse_temperature: Any,
+    smoothing: Any,
+    heldout_share: Any,
+    inverse_temperature_decay: Any,
+) -> None:
     """Raise TypeError or ValueError if an option does not suit."""
+    check_share("heldout_share", heldout_share, "the share of tokens that are held out", closed=True)
+    check_share("inverse_temperature_decay", inverse_temperature_decay, "a factor")
     check_number("inverse_temperature", inverse_temperature)
     check_number("smoothing", smoothing)
     if not 0 < inverse_temperature <= 1:
@@ -127,7 +300,7 @@ def check(model: PLSI, *, inverse_temperature: Any, smoothing: Any) -> None:
 
 def conclude(
     key: Array,
-    state: PLSIEMState,
+    state: PLSIEMState | AnnealedState,
     model: PLSI,
     data: tuple,
     num_samples: int,
@@ -137,17 +310,30 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """The estimate as one draw of one chain; ``smoothing`` adds tokens to every word of every topic."""
-    topics = state.by_word.T
-    if smoothing:
-        tokens = jnp.sum(topic_pass(data[0], *state).by_word, axis=0)[:, None]
-        topics = (tokens * topics + smoothing) / (tokens + smoothing * topics.shape[1])
-    values = {"topic_word_probs": topics, "doc_topic_probs": state.shares}
-    lead = as_one_draw(values)
-    return Outcome(posterior=lead, variational=values, is_point=True)
+    attrs: dict[str, float] = {}
+    if isinstance(state, AnnealedState):
+        tokens = float(jnp.sum(data[1].blocks.count))
+        attrs = {
+            "inverse_temperature": float(state.best_inverse_temperature),
+            "num_heldout_tokens": int(tokens),
+            "heldout_log_likelihood": float(state.best_score),
+            "heldout_perplexity": float(np.exp(-float(state.best_score) / tokens)),
+        }
+        state = state.best
+    values = {
+        "topic_word_probs": _smoothed(state, data[0], smoothing).T,
+        "doc_topic_probs": state.shares,
+    }
+    return Outcome(posterior=as_one_draw(values), variational=values, attrs=attrs, is_point=True)
 
 
 METHOD = Ascent(
-    options={"inverse_temperature": 1.0, "smoothing": 0.0},
+    options={
+        "inverse_temperature": 1.0,
+        "smoothing": 0.0,
+        "heldout_share": 0.0,
+        "inverse_temperature_decay": 0.9,
+    },
     strategies=("random",),
     build=build,
     start=start,

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from interruptions import cut_short
 from scipy import stats
 from text_cases import COUNTS, sparse
 
@@ -113,6 +114,12 @@ def test_folding_in_keeps_fitted_documents_and_smoothing_keeps_new_words_possibl
     ("options", "message"),
     [
         ({"inverse_temperature": 0.0}, r"inverse_temperature must lie in \(0, 1\]"),
+        ({"heldout_share": 1.0}, r"heldout_share must be the share of tokens that are held out, in \[0, 1\)"),
+        (
+            {"heldout_share": 1e-9},
+            "heldout_share=1e-09 holds out none of the 159 tokens, since every word and",
+        ),
+        ({"inverse_temperature_decay": 1.0}, "inverse_temperature_decay must be a factor, between 0 and 1"),
         ({"smoothing": -1.0}, "smoothing must be a number of tokens of at least 0"),
         ({"init": {"topic_word_probs": np.ones((2, 6))}}, r"topic_word_probs must have shape \(3, 6\)"),
     ],
@@ -120,3 +127,103 @@ def test_folding_in_keeps_fitted_documents_and_smoothing_keeps_new_words_possibl
 def test_options_that_do_not_suit_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         fit(MODEL, COUNTS, progress=False, **options)
+
+
+def drawn_corpus(seed=0, num_topics=5, num_documents=80, num_words=200, length=40):
+    """Short documents of a few topics, and fresh tokens of the same documents."""
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(num_words, 0.1), num_topics)
+    probs = rng.dirichlet(np.full(num_topics, 0.3), num_documents) @ topics
+    return tuple(np.stack([rng.multinomial(n, p / p.sum()) for p in probs]) for n in (length, 400))
+
+
+def hofmann(kept, held, shares, topics, decay, smoothing):
+    """The schedule in dense arrays: scores and b of each step, the best estimate and its b."""
+    b, before, best, trace, small = 1.0, -np.inf, (-np.inf,), [], 0
+    while small < 5:
+        tokens = (shares[:, None, :] * topics.T * (kept / (shares @ topics))[:, :, None]).sum((0, 1))
+        smooth = (tokens[:, None] * topics + smoothing) / (tokens[:, None] + smoothing * kept.shape[1])
+        with np.errstate(divide="ignore"):
+            score = float(np.sum(held * np.log(np.where(held > 0, shares @ smooth, 1.0))))
+        small = small + 1 if score - best[0] < 1e-6 * len(kept) else 0
+        trace.append((score, b))
+        best = max(best, (score, smooth, shares, b), key=lambda own: own[0])
+        if score - before < 1e-4 * held.sum():
+            b *= decay
+        before = score
+        phi = shares[:, None, :] ** b * topics.T**b
+        phi *= (kept / phi.sum(-1))[:, :, None]
+        shares = phi.sum(1) / phi.sum((1, 2))[:, None]
+        topics = (phi.sum(0) / phi.sum((0, 1))).T
+    return np.array(trace), best
+
+
+def test_the_schedule_is_that_of_dense_arrays():
+    """Every score, every inverse temperature and the estimate, from the same start; with smoothed topics."""
+    counts = drawn_corpus(num_documents=30, num_words=40)[0]
+    counts = counts[:, counts.any(0)]
+    rng = np.random.default_rng(1)
+    shares, topics = rng.dirichlet(np.ones(6), 30), rng.dirichlet(np.ones(counts.shape[1]), 6)
+    start = {"doc_topic_probs": shares, "topic_word_probs": topics}
+    call = {"init": start, "heldout_share": 0.15, "inverse_temperature_decay": 0.8, "smoothing": 0.01}
+    tree = fit(zoo.PLSI(num_topics=6), counts, progress=False, **call)
+    kept, held = (part.to_dense() for part in plsi.split_off(sparse(counts), 0.15))
+    np.testing.assert_array_equal(kept + held, counts)
+    assert kept.any(0).all() and kept.any(1).all()
+    trace, (score, smooth, by_document, b) = hofmann(kept, held, shares, topics, 0.8, 0.01)
+    found = tree["trace"]
+    np.testing.assert_allclose(found["heldout_log_likelihood"], trace[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(found["inverse_temperature"], trace[:, 1], rtol=1e-12)
+    np.testing.assert_allclose(found["objective"], np.maximum.accumulate(trace[:, 0]), rtol=1e-9)
+    np.testing.assert_allclose(tree["posterior"]["topic_word_probs"][0, 0], smooth, rtol=1e-6)
+    np.testing.assert_allclose(tree["posterior"]["doc_topic_probs"][0, 0], by_document, rtol=1e-6)
+    assert tree.attrs["inverse_temperature"] == pytest.approx(b) and b < 1
+    assert tree.attrs["num_heldout_tokens"] == held.sum() and tree.attrs["converged"]
+    assert tree.attrs["heldout_perplexity"] == pytest.approx(np.exp(-score / held.sum()))
+
+
+def fresh_score(tree, fresh):
+    """Nats per token of new tokens of the fitted documents."""
+    probs = tree["posterior"].doc_topic_probs.values[0, 0] @ tree["posterior"].topic_word_probs.values[0, 0]
+    return float(np.sum(fresh * np.log(np.where(fresh > 0, probs, 1.0))) / fresh.sum())
+
+
+def test_the_schedule_predicts_new_tokens_better_than_em(monkeypatch):
+    """With more topics than there are, on three corpora, against EM at b = 1 from the same start.
+
+    Over twenty other corpora, in dense arrays, the gain is 0.232 +- 0.038 nats per token (mean, deviation):
+    0.08 lies four deviations below, a false alarm rate of 1e-4 for all three.
+
+    Planted: a schedule that scores the tokens it fits never lowers b, and predicts no better than EM.
+    """
+    model, settings = zoo.PLSI(num_topics=8), {"progress": False, "smoothing": 0.01, "tolerance": 1e-3}
+    for seed in range(3):
+        counts, fresh = drawn_corpus(seed)
+        plain = fit(model, counts, **settings)
+        tree = fit(model, counts, heldout_share=0.1, **settings)
+        assert fresh_score(tree, fresh) > fresh_score(plain, fresh) + 0.08
+        assert 0.4 < tree.attrs["inverse_temperature"] < 1
+    monkeypatch.setattr(plsi, "split_off", lambda counts, share: (counts, counts))
+    leaking = fit(model, counts, heldout_share=0.1, **settings)
+    assert fresh_score(leaking, fresh) < fresh_score(tree, fresh) - 0.08
+
+
+@pytest.mark.slow
+def test_the_schedule_starts_resumes_and_goes_on_with_all_tokens(tmp_path, monkeypatch):
+    counts = drawn_corpus()[0]
+    model, settings = zoo.PLSI(num_topics=8), {"progress": False, "heldout_share": 0.1}
+    tree = fit(model, counts, num_restarts=4, **settings)
+    ends = tree["trace"]["objective_by_restart"].max("iteration")
+    assert float(ends.max()) == pytest.approx(tree.attrs["heldout_log_likelihood"], rel=1e-9)
+    call = settings | {"num_restarts": 4, "checkpoint": tmp_path / "run"}
+    with monkeypatch.context() as patched:
+        cut_short(patched, after=1)
+        with pytest.warns(UserWarning, match="stopped by interrupted"):
+            fit(model, counts, **call)
+    resumed = fit(model, counts, **call)
+    for group in ("posterior", "trace"):
+        for name, value in tree[group].data_vars.items():
+            np.testing.assert_array_equal(resumed[group][name], value, err_msg=name)
+    b = tree.attrs["inverse_temperature"]
+    after = fit(model, counts, init=tree, inverse_temperature=b, progress=False, tolerance=1e-3)
+    assert after.attrs["converged"] and (np.diff(after["trace"]["objective"]) >= -1e-8).all()
