@@ -42,10 +42,11 @@ def test_the_list_covers_the_rooms_and_what_lies_between_features():
         (
             1,
             "..F\nFAILED tests/test_a.py::test_b[c d] - assert 1\n1 failed",
-            (KILLED, "tests/test_a.py::test_b[c"),
+            (KILLED, "tests/test_a.py::test_b[c d]"),
         ),
         (1, "ERROR tests/test_a.py::test_b - TypeError\n1 error", (KILLED, "tests/test_a.py::test_b")),
         (2, "ImportError while loading conftest", (BROKEN, "ImportError while loading conftest")),
+        (2, "!!!!! KeyboardInterrupt !!!!!\n1 passed in 2s", (KILLED, "KeyboardInterrupt")),
         (-24, "..", (STOPPED, "signal 24")),
     ],
 )
@@ -59,4 +60,5 @@ def test_a_fault_of_the_list_is_told():
     assert "stands there 0 times" in replace(mutant, old="no such text").fault()
     assert "there are no tests" in replace(mutant, tests=("tests/none.py::test_none",)).fault()
     assert "no Python" in replace(mutant, new=f"{mutant.old} (").fault_of_syntax()
+    assert "no_such_name" in replace(mutant, new=f"no_such_name({mutant.old})").fault_of_syntax()
     assert "means what the old one does" in replace(mutant, new=f"{mutant.old}  # said").fault_of_syntax()

@@ -96,7 +96,11 @@ def test_products_and_directions_are_those_of_the_draws():
     products = loading_products(tree)
     np.testing.assert_allclose(products, w @ np.swapaxes(w, -1, -2), atol=1e-14)
     np.testing.assert_allclose(products["share"], r.mean(0)[order])
-    assert loading_products(chains())["feature"].values.tolist() == list("abcde")
+    of_chains, drawn = loading_products(chains()), chains()["posterior"]
+    assert of_chains["feature"].values.tolist() == list("abcde")
+    w = drawn["bases"].values * drawn["scales"].values[..., None, :]
+    of_draws = np.einsum("cdkfi,cdkgi->cdfg", w, w).mean((0, 1))  # of all components, whatever their order
+    np.testing.assert_allclose(of_chains.sum("component"), of_draws, atol=1e-12)
     table = effective_directions(tree)
     np.testing.assert_array_equal(table["num_active"], (scales != 0).sum(1)[order])
     np.testing.assert_allclose(table[["direction_1", "direction_2"]], scales[order])

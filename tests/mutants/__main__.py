@@ -18,6 +18,7 @@ from tests.mutants.runner import KILLED, Copy
 from tests.recording import REFERENCE, circumstances, code_of
 
 RECORD = REFERENCE / "mutants.json"
+MOST_LIKELY = 3
 
 
 def main() -> int:
@@ -81,7 +82,9 @@ def _run(chosen, options, known, every):
                     mutant = waiting.get_nowait()
                 except queue.Empty:
                     return
-                outcome = copy.outcome(mutant, options.own, options.slow)
+                with lock:
+                    likely = _likely(mutant, known | found)
+                outcome = copy.outcome(mutant, likely, options.own, options.slow)
                 if copy.is_stopped:
                     return
                 entry = {"status": outcome.status, "by": outcome.by, "stage": outcome.stage}
@@ -106,6 +109,13 @@ def _run(chosen, options, known, every):
             copy.stop()
         raise
     return found
+
+
+def _likely(mutant, entries):
+    """Tests that noticed other mistakes of the same file, the most often first."""
+    of_file = (entry for name, entry in entries.items() if name.partition(":")[0] == mutant.path)
+    killers = Counter(entry["by"] for entry in of_file if entry["status"] == KILLED and "::" in entry["by"])
+    return [test for test, _ in killers.most_common(MOST_LIKELY)]
 
 
 def _write(every, entries):

@@ -1,6 +1,7 @@
 """The list of mistakes: what ``mutants.toml`` says, checked."""
 
 import ast
+import builtins
 import hashlib
 import tomllib
 from dataclasses import dataclass
@@ -53,14 +54,17 @@ class Mutant:
         return None
 
     def fault_of_syntax(self) -> str | None:
-        """Whether the file with the mistake is no Python, or means what it meant; None if neither."""
+        """Whether the file with the mistake is no Python, reads unknown names or means what it meant."""
         text = (ROOT / self.path).read_text(encoding="utf-8")
         try:
             changed = ast.parse(self.applied(text))
         except SyntaxError as error:
             return f"{self.name}: the new text is no Python: {error}"
-        if ast.dump(changed) == ast.dump(ast.parse(text)):
+        original = ast.parse(text)
+        if ast.dump(changed) == ast.dump(original):
             return f"{self.name}: the new text means what the old one does"
+        if unknown := _names(changed) - _names(original) - set(dir(builtins)):
+            return f"{self.name}: the new text reads {sorted(unknown)}, which the file does not know"
         return None
 
     def applied(self, text: str) -> str:
@@ -70,6 +74,14 @@ class Mutant:
     def one_line(self) -> str:
         """The change, for people."""
         return f"{self.path}: {' '.join(self.old.split())}  ->  {' '.join(self.new.split())}"
+
+
+def _names(tree: ast.AST) -> set[str]:
+    """Every plain name that a file reads or sets, arguments and imports included."""
+    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    found |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    aliases = (alias for node in ast.walk(tree) for alias in getattr(node, "names", []))
+    return found | {(alias.asname or alias.name) for alias in aliases if isinstance(alias, ast.alias)}
 
 
 def digest(text: str) -> str:

@@ -1,14 +1,17 @@
 """Plants one mistake at a time in a copy of the project and runs tests there."""
 
+import compileall
+import json
 import os
+import py_compile
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,20 +50,30 @@ class Copy:
         self._folder = tempfile.TemporaryDirectory(prefix="mutants-")
         self.root = Path(self._folder.name) / "project"
         shutil.copytree(ROOT, self.root, ignore=shutil.ignore_patterns(*KEPT_OUT))
-        self._running: subprocess.Popen | None = None
+        self._output = Path(self._folder.name) / "output.txt"
+        self._output.touch()
+        self._running: int | None = None  # the pytest's number
+        self._warm: subprocess.Popen | None = None
+        self._started = ExitStack()
         self.is_stopped = False
         self._lock = threading.Lock()
         cache = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "d" / "jax"))
         self.environment = os.environ | {
             "PYTHONPATH": str(self.root),
             "JAX_COMPILATION_CACHE_DIR": cache,
-            "PYTHONDONTWRITEBYTECODE": "1",  # a changed file of the same size and second is read anew
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # as in conftest.py, which comes too late here
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            "OPENBLAS_NUM_THREADS": "1",  # no thread where the warm process forks
         }
-        where = self._call(
-            ["-c", "import zoo, inference; print(zoo.__file__, inference.__file__)"], CPU_SECONDS
+        # Told by their source's digest, so that a changed file of the same size and second is read anew.
+        compileall.compile_dir(
+            self.root, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
         )
-        if where[0] or where[1].count(str(self.root)) != 2:
-            raise RuntimeError(f"the copy in {self.root} is not what Python imports there: {where[1]}")
+        command = [sys.executable, "-c", "import zoo, inference; print(zoo.__file__, inference.__file__)"]
+        with started(command, cwd=self.root, env=self.environment) as process:
+            where = process.communicate()[0]
+        if process.returncode or where.count(str(self.root)) != 2:
+            raise RuntimeError(f"the copy in {self.root} is not what Python imports there: {where}")
 
     def __enter__(self) -> "Copy":
         """Use it in a ``with`` statement."""
@@ -69,6 +82,7 @@ class Copy:
     def __exit__(self, *error: object) -> None:
         """Remove the folder."""
         self.stop()
+        self._started.close()
         self._folder.cleanup()
 
     def stop(self) -> None:
@@ -78,56 +92,54 @@ class Copy:
 
     def _end(self) -> None:
         with self._lock:
-            if self._running is not None and self._running.poll() is None:
-                os.killpg(self._running.pid, signal.SIGKILL)
+            if self._running is None:
+                return
+            try:
+                os.killpg(self._running, signal.SIGKILL)
+            except ProcessLookupError:  # it has just been forked and leads no group yet
+                os.kill(self._running, signal.SIGKILL)
 
     def _call(self, arguments: list[str], seconds: float) -> tuple[int, str, float]:
-        """Exit status, output and processor seconds of a Python in the copy."""
-        limit = max(int(seconds), 1)
-
-        def limited() -> None:
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        options = {
-            "cwd": self.root,
-            "env": self.environment,
-            "stdin": subprocess.DEVNULL,
-            "stderr": subprocess.STDOUT,
-            "start_new_session": True,  # so that it and its children can be ended, and nothing else
-            "preexec_fn": limited,
-        }
-        with started([sys.executable, *arguments], **options) as process:
+        """Exit status, output and processor seconds of a pytest in the copy."""
+        if self._warm is None:
+            command = [sys.executable, "-m", "tests.mutants.warm"]
+            options = {"cwd": self.root, "env": self.environment, "stdin": subprocess.PIPE, "stderr": None}
+            self._warm = self._started.enter_context(started(command, **options))
+        asked = {"arguments": arguments, "seconds": max(int(seconds), 1), "output": str(self._output)}
+        print(json.dumps(asked), file=self._warm.stdin, flush=True)
+        with self._lock:
+            self._running = json.loads(self._warm.stdout.readline())["pid"]
+        late = threading.Timer(WALL_SECONDS, self._end)
+        late.start()
+        try:
+            answer = json.loads(self._warm.stdout.readline())
+        finally:
+            late.cancel()
             with self._lock:
-                self._running = process
-            try:
-                output, _ = process.communicate(timeout=WALL_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._end()
-                output, _ = process.communicate()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return process.returncode, output, spent
+                self._running = None
+        output = self._output.read_text(encoding="utf-8", errors="replace")
+        return answer["status"], output, answer["seconds"]
 
-    def outcome(self, mutant: Mutant, own_only: bool, slow: bool) -> Outcome:
-        """Plant the mistake, run its tests and those of its room, and take it out again."""
+    def outcome(self, mutant: Mutant, likely: list[str], own_only: bool, slow: bool) -> Outcome:
+        """Plant the mistake, run the likely tests, its own and those of its room, and take it out again."""
         file = self.root / mutant.path
         text = file.read_text(encoding="utf-8")
         file.write_text(mutant.applied(text), encoding="utf-8")
         try:
-            return self._judged(mutant, own_only, slow)
+            return self._judged(mutant, likely, own_only, slow)
         finally:
             file.write_text(text, encoding="utf-8")
 
-    def _judged(self, mutant: Mutant, own_only: bool, slow: bool) -> Outcome:
-        stages = [("own", mutant.tests, ())]
+    def _judged(self, mutant: Mutant, likely: list[str], own_only: bool, slow: bool) -> Outcome:
+        own = tuple(dict.fromkeys([*(test for test in mutant.tests if "::" in test), *likely, *mutant.tests]))
+        stages = [("own", own, ())]
         if not own_only:
             stages.append(("room", mutant.room_tests, mutant.tests))
         if slow:
             stages.append(("slow", (*mutant.tests, *mutant.room_tests), ()))
         spent, found = 0.0, Outcome(SURVIVED, "", "own", 0.0)
         for stage, tests, left_out in stages:
-            arguments = ["-m", "pytest", "-n", "0", "-x", "-q", "--tb=no", *tests]
+            arguments = ["-n", "0", "-x", "-q", "--tb=no", *tests]
             arguments += [f"--ignore={path}" for path in left_out if "::" not in path]
             arguments += ["-m", "slow and not needs_data and not needs_peer"] if stage == "slow" else []
             allowed = CPU_SECONDS * (10 if stage == "slow" else 1)
@@ -145,8 +157,10 @@ def _read(status: int, output: str) -> tuple[str, str]:
     if status in (0, 5):  # 5: the room has no other tests
         return SURVIVED, ""
     if status == 1:
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+?::\S+)", output, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - .*)?$", output, re.MULTILINE)
         return KILLED, failed[1] if failed else last
+    if status == 2 and "!!! KeyboardInterrupt !!!" in output:  # that a test sent itself, and expected back
+        return KILLED, "KeyboardInterrupt"
     if status < 0:
         return STOPPED, f"signal {-status}"
     return BROKEN, last

@@ -8,8 +8,11 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from jax.scipy.special import gammaln
+from scipy import integrate, special, stats
+from scipy.special import digamma
 
 from zoo.dirichlet_process import (
+    BetaDecay,
     DirichletAllocation,
     StickBreaking,
     equivalent_dirichlet,
@@ -47,6 +50,57 @@ def test_expectations_are_those_of_draws(weight_prior):
     ):
         z = (values.mean(axis=0) - expected) / (values.std(axis=0) / np.sqrt(50_000))
         assert np.abs(z).max() < 5
+
+
+@pytest.mark.parametrize(
+    "weights", [DirichletAllocation(4), StickBreaking(4), StickBreaking(4, free_last_stick=True)]
+)
+def test_expectations_and_normalisers_are_those_of_scipy(weights):
+    """Of log weights and of the kernels, at few and many rows."""
+    counts, alpha = np.array([3.0, 0.5, 7.0, 0.02]), 1.7
+    q = weights.posterior(jnp.asarray(counts), alpha)
+    if not weights.has_sticks:
+        a = counts + alpha / 4
+        logs, kernel = digamma(a) - digamma(a.sum()), special.gammaln(a).sum() - special.gammaln(a.sum())
+    else:
+        tails = np.array([7.52, 7.02, 0.02, 0.0])[: weights.num_sticks]
+        a, b = 1 + counts[: weights.num_sticks], alpha + tails
+        taken, left = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
+        logs = [taken[j] + left[:j].sum() if j < len(taken) else left.sum() for j in range(4)]
+        kernel = special.betaln(a, b).sum()
+    np.testing.assert_allclose(weights.expected_log_weights(q), logs, rtol=1e-10)
+    np.testing.assert_allclose(weights.log_normaliser(q), kernel, rtol=1e-10)
+
+
+def test_the_decay_of_a_stick_is_minus_the_log_of_what_a_beta_variable_leaves():
+    """Its density by the change of variables, its mean by quadrature, its draws by their distribution."""
+    a, b, decay = 1.8, 1.6, np.array([0.01, 0.4, 3.0])
+    law = BetaDecay(a, b)
+    by_hand = stats.beta(a, b).logpdf(-np.expm1(-decay)) - decay
+    np.testing.assert_allclose(law.log_prob(jnp.asarray(decay)), by_hand, rtol=1e-9)
+    mean = integrate.quad(lambda e: e * np.exp(stats.beta(a, b).logpdf(-np.expm1(-e)) - e), 0, 30)[0]
+    np.testing.assert_allclose(law.mean, mean, rtol=1e-7)
+    draws = -np.expm1(-np.asarray(law.sample(jax.random.key(0), (5000,))))
+    assert stats.kstest(draws, stats.beta(a, b).cdf).pvalue > 1e-5  # the rate of false alarms
+
+
+def test_weights_of_empty_components_are_integrated_out():
+    """A Dirichlet with the empty ones lumped; of sticks, those up to the last component with rows."""
+    occupied, alpha, weights = (
+        np.array([True, False, True, False, False]),
+        2.3,
+        np.array([0.3, 0.1, 0.4, 0.15, 0.05]),
+    )
+    prior = DirichletAllocation(5)
+    log_prob = dist.Dirichlet(np.full(5, alpha / 5)).log_prob(weights)
+    lumped = dist.Dirichlet(alpha * np.array([0.2, 0.2, 0.6])).log_prob(np.array([0.3, 0.4, 0.3]))
+    given = jnp.asarray(weights), log_prob, alpha
+    np.testing.assert_allclose(prior.log_density_of_occupied(*given, occupied), lumped, rtol=1e-10)
+    np.testing.assert_allclose(prior.log_density_of_occupied(*given, np.full(5, True)), log_prob, rtol=1e-12)
+    sticks = StickBreaking(5)
+    of_sticks = jnp.array([0.1, 0.02, 0.003, 0.0004])
+    found = sticks.log_density_of_occupied(of_sticks, of_sticks, alpha, jnp.asarray(occupied))
+    np.testing.assert_allclose(found, 0.123, rtol=1e-12)
 
 
 def test_sticks_given_counts_are_conjugate_over_all_labelings():

@@ -16,6 +16,7 @@ from inference import fit
 from inference.precision import in_precision
 from zoo import SPPCA
 from zoo.linear_gaussian.probit import (
+    ProbitOutputs,
     class_log_probabilities,
     log_orthant,
     orthant_moments,
@@ -94,6 +95,24 @@ def by_quadrature(model, values, data):
         given = conditional_probabilities(model, mean + grid @ root.T, y, values)
         result.append(marginal.logpdf(r) + np.log(shares @ given))
     return np.array(result)
+
+
+def test_outputs_that_are_missing_leave_the_density_of_the_others():
+    """Binary outputs by SciPy's normal distribution; of classes by quadrature, a row without a label zero."""
+    predictor = np.array([[0.3, -1.2, 0.8], [2.0, 0.1, -0.4]])
+    binary = np.array([[1.0, 0.0, np.nan], [np.nan, 1.0, 0.0]])
+    labels = np.array([[0.0, 1.0, 0.0], [np.nan] * 3])
+    with in_precision():
+        of_binary = ProbitOutputs(jnp.asarray(predictor), False).log_prob(jnp.asarray(binary))
+        of_labels = ProbitOutputs(jnp.asarray(predictor), True).log_prob(jnp.asarray(labels))
+    by_hand = np.nansum(scipy.stats.norm.logcdf((2 * binary - 1) * predictor), axis=1)
+    np.testing.assert_allclose(of_binary, by_hand, rtol=1e-9)
+
+    def integrand(e):
+        return scipy.stats.norm.pdf(e) * ndtr(e - 1.2 - 0.3) * ndtr(e - 1.2 - 0.8)
+
+    probability = scipy.integrate.quad(integrand, -9, 9)[0]
+    np.testing.assert_allclose(of_labels, [np.log(probability), 0.0], rtol=1e-6)
 
 
 @pytest.mark.cases_by_default(1)

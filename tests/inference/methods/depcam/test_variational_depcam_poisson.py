@@ -11,7 +11,7 @@ import zoo
 from inference import fit
 from inference.calibration import elbo_check
 from inference.methods.depcam.em import evaluate, rescale, update_latents
-from inference.methods.depcam.rows import best_scaling, prior_latents
+from inference.methods.depcam.rows import best_scaling, prior_latents, scaled_bound
 from inference.precision import in_precision
 
 SIZES = dict(num_components=2, num_latents=1)
@@ -131,6 +131,29 @@ def test_rescaling_is_free_and_never_falls(counts, climbed):
         gain, rounding = float(objective - now.objective), abs(float(objective))
     np.testing.assert_allclose(again, objective, rtol=1e-12)
     assert gain > 1e-8 * rounding
+
+
+def test_rescaled_latents_diverge_from_their_prior_by_as_much_less():
+    """Normal q with two latents: the gain is the fall of KL(q || N(0, I)), here by SciPy's entropies."""
+    rng = np.random.default_rng(2)
+    root, c = rng.normal(size=(3, 2, 2, 2)), rng.uniform(0.5, 2.0, size=(2, 2))
+    q = {
+        "latents_loc": rng.normal(size=(3, 2, 2)),
+        "latents_covariance": root @ np.swapaxes(root, -1, -2) + 0.2 * np.eye(2),
+    }
+
+    def divergence(q):
+        found = np.empty((3, 2))
+        for place in np.ndindex(3, 2):
+            mean, covariance = (np.asarray(q[name])[place] for name in ("latents_loc", "latents_covariance"))
+            cross = np.log(2 * np.pi) + 0.5 * (mean @ mean + np.trace(covariance))
+            found[place] = cross - stats.multivariate_normal(mean, covariance).entropy()
+        return found
+
+    with in_precision():
+        gain, new = scaled_bound(jax.tree.map(jnp.asarray, q), jnp.asarray(c))
+    np.testing.assert_allclose(new["latents_loc"], q["latents_loc"] / c, rtol=1e-12)
+    np.testing.assert_allclose(gain, divergence(q) - divergence(new), rtol=1e-9)
 
 
 @pytest.mark.slow

@@ -113,7 +113,6 @@ def test_the_bound_is_the_sum_over_tokens_and_at_least_mean_field():
     np.testing.assert_allclose(by_hand(state, certain), by_hand(state, certain, structured=False), rtol=1e-12)
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("step", "structured"), [(STRUCTURED, True), (MEAN_FIELD, False)])
 def test_a_step_reports_the_bound_that_it_reaches(step, structured):
     """At a fixed point the factors belong together: the reported bound is the brute-force one there."""

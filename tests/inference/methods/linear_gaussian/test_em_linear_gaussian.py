@@ -147,13 +147,13 @@ def test_log_prior_is_that_of_scipy(kind):
     rng = np.random.default_rng(6)
     loadings, loc, noise = rng.normal(size=(5, 2)), rng.normal(size=5), rng.gamma(2.0, size=2)
     a, b, shape, rate = 2.5, 0.7, 1.5, 0.4
-    variance = jnp.asarray(1.0) if kind == "gaussian" else None
+    variance = jnp.asarray(2.5) if kind == "gaussian" else None
     numbers = map(jnp.asarray, (a, b, np.full(5, 0.3), 4.0, shape, rate))
     prior = LoadingPrior(variance, *numbers)
     parameters = Parameters(*map(jnp.asarray, (loadings, loc, noise)))
     expected = stats.norm.logpdf(loc, 0.3, 2.0).sum() + stats.invgamma.logpdf(noise, shape, scale=rate).sum()
     if kind == "gaussian":
-        expected += stats.norm.logpdf(loadings).sum()
+        expected += stats.norm.logpdf(loadings, 0.0, 2.5**0.5).sum()
     else:
         columns = stats.multivariate_t(np.zeros(5), b / a * np.eye(5), df=2 * a)
         expected += columns.logpdf(loadings.T).sum()
@@ -197,7 +197,19 @@ def test_row_form_and_compressed_form_agree():
             np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.slow
+def test_a_wide_group_turned_to_its_rows_has_the_likelihood_of_all_its_columns():
+    """Twelve rows of thirty columns and of two, loadings in the space of the rows, noises unlike."""
+    rng = np.random.default_rng(4)
+    x, groups = rng.normal(size=(12, 32)) + 0.5, np.r_[np.zeros(30, int), np.ones(2, int)]
+    rows, noise = compress(x, groups), np.array([0.3, 1.7])
+    of_rows = (x[:, :30] - x[:, :30].mean(0)).T @ rng.normal(size=(12, 3)) / 5
+    loadings = np.concatenate([of_rows, np.ones((2, 3))])
+    start = given_start(loadings, jnp.asarray(x.mean(0)), jnp.asarray(noise), rows)
+    assert rows.sums.shape[0] < 20
+    direct = log_density(x, loadings, x.mean(0), noise[groups]).sum()
+    assert float(moments_of(start, rows).log_likelihood) == pytest.approx(float(direct), rel=1e-9)
+
+
 def test_weights_are_copies():
     """A row of weight w is w copies of it, whether its pattern is frequent or not."""
     x = np.concatenate([_toy(5)[:60], _with_holes(_toy(5)[:60])])

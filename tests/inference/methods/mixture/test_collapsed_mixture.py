@@ -102,6 +102,17 @@ def test_prior_of_partitions_sums_to_one():
         np.testing.assert_allclose(np.exp(prior[possible]).sum(), 1.0, rtol=1e-12)
 
 
+@pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
+def test_the_prior_of_a_split_is_the_ratio_of_those_of_the_partitions(weight_prior):
+    """Three clusters, of 3, 2 and 4 rows, against two, of 5 and 4."""
+    model, alpha = small(weight_prior), jnp.asarray(1.3)
+    apart, together = (
+        urn.log_partition_prior(jnp.array(counts), alpha, model) for counts in ([3, 2, 4, 0], [5, 0, 4, 0])
+    )
+    ratio = urn._log_prior_of_split(alpha, model)(jnp.asarray(3.0), jnp.asarray(2.0), jnp.asarray(2))
+    np.testing.assert_allclose(ratio, apart - together, rtol=1e-12)
+
+
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
 def test_sweep_targets_all_203_partitions(weight_prior):

@@ -273,6 +273,27 @@ def test_components_without_rows_are_integrated_out(family):
     assert (np.abs(of_all - theirs)[told] > 1e-3).all()
 
 
+@pytest.mark.parametrize("family", ["Bernoulli-beta", "multinomial-Dirichlet"])
+def test_parameters_of_discrete_priors_are_drawn_by_prior_and_evidence(family):
+    """Given the labels, components integrated out: differences of log densities between two vectors."""
+    model, values, (x,) = case(family)
+    sites = model.components.hyperprior_sites()
+    for name, site in sites.items():
+
+        def target(value, name=name, site=site):
+            components = model.components.with_hyperparameters(values | {site: value})
+            sums = components.statistics(x, values["assignments"], model.num_components)
+            return jnp.sum(components.log_evidence(sums)) + jnp.sum(
+                getattr(model.components, name).log_prob(value)
+            )
+
+        one, other = values[site], values[site] * np.linspace(0.6, 1.7, values[site].size)
+        with jax.enable_x64(True):
+            right = hyper._BLOCKS[name](values, model, x)[site]
+            found, wanted = right.log_prob(other) - right.log_prob(one), target(other) - target(one)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
 def test_a_prior_without_a_conditional_is_refused():
     class Odd:
         def hyperprior_sites(self):

@@ -100,6 +100,19 @@ def test_planted_errors_of_the_m_step_are_seen():
         assert slope(partial(kl_components, q), planted, tuple(wrong))[next(iter(wrong))] > 1e-2, wrong
 
 
+def test_the_m_step_of_a_mean_precision_with_a_prior_of_its_own_is_a_stationary_point():
+    """The log density of Gamma(3, 2) less the divergence; planted: without that density it is none."""
+    q, hyperprior = q_of_wishart(), dist.Gamma(3.0, 2.0)
+    best = prior().learnt(q, prior().replaced(mean_precision=hyperprior), ("mean_precision",)).mean_precision
+
+    def divergence(value):
+        return jnp.sum(kl_components(q, prior().replaced(mean_precision=value)))
+
+    alone = jax.jit(jax.grad(divergence))(best)
+    both = alone - jax.grad(hyperprior.log_prob)(best)
+    assert abs(both) * best < 1e-7 < 1e-2 < abs(alone) * best
+
+
 DISCRETE = {
     "beta": (
         conjugate.BernoulliBeta([0.7, 1.2], [1.5, 0.9]),

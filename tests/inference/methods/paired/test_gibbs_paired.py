@@ -51,7 +51,7 @@ def draw_of(model, num_rows=6):
     "case", ["full, gaussian and bernoulli", pytest.param("full, bernoulli", marks=pytest.mark.slow)]
 )
 def test_conditionals_are_those_of_the_program(case):
-    model = model_of(case)
+    model = model_of(case).replaced(loc_variance=2.5, latent_variance=0.6)
     values, data = draw_of(model)
     for block in (full.columns, full.precisions, full.latents, full.relevance):
         verdict = conditional_check(model, block, values, data, num_draws=3)
@@ -74,7 +74,7 @@ def test_the_printed_covariance_of_loadings_is_found():
 
 
 def test_relevance_and_noise_of_views_are_drawn_from_their_conditionals():
-    model = model_of("low rank")
+    model = model_of("low rank").replaced(loc_variance=2.5, latent_variance=0.6)
     values, data = draw_of(model)
     for block in (projections.relevance, projections.noise):
         verdict = conditional_check(model, block, values, data, num_draws=3)
@@ -322,6 +322,33 @@ def test_the_printed_algorithm_fails(bug, case):
 
 
 # Fits
+
+
+def test_missing_cells_are_drawn_given_those_of_their_row():
+    """The normal conditional by the covariance's blocks; 4.5 standard errors of 4000 rows (2e-5)."""
+    rng, cell = np.random.default_rng(0), np.array([2.0, np.nan, np.nan])
+    model = zoo.Paired((Gaussian(None),) * 2, num_shared=1, specific="full_covariance", num_features=(3, 3))
+    square = rng.normal(size=(3, 3))
+    covariance = square @ square.T + 0.5 * np.eye(3)
+    loadings, loc = rng.normal(size=(3, 1)), rng.normal(size=3)
+    with in_precision():
+        y = jnp.tile(cell, (4000, 1)), jnp.tile(cell[::-1], (4000, 1))
+        values = model.starting_point(jax.random.key(0), *y) | {"latents": jnp.full((4000, 1), 0.7)}
+        for v in (0, 1):
+            own = {"specific_precision": np.linalg.inv(covariance), "loadings": loadings, "loc": loc}
+            values |= {f"{name}_{v}": jnp.asarray(value) for name, value in own.items()}
+        found = full.completed_views(jax.random.key(1), values, model, *y)
+    mean = loc + 0.7 * loadings[:, 0]
+    for v, seen in ((0, 0), (1, 2)):
+        draws, gone = np.asarray(found[f"completed_{v}"]), [i for i in range(3) if i != seen]
+        assert (draws[:, seen] == 2.0).all()
+        slope = covariance[gone, seen] / covariance[seen, seen]
+        rest = covariance[np.ix_(gone, gone)] - np.outer(slope, covariance[seen, gone])
+        away = draws[:, gone] - mean[gone] - slope * (2.0 - mean[seen])
+        white = np.linalg.solve(np.linalg.cholesky(rest), away.T)
+        error = 4.5 / np.sqrt(4000)
+        assert np.abs(white.mean(1)).max() < error
+        assert np.abs(white @ white.T / 4000 - np.eye(2)).max() < np.sqrt(2) * error
 
 
 def test_a_row_moves_as_a_whole_given_a_full_covariance():

@@ -33,3 +33,17 @@ def test_the_noise_of_a_view_is_drawn_with_its_weight():
         own = found[f"noise_variance_{number}"]
         assert float(own.concentration) == pytest.approx(1 + weight * np.isfinite(x).sum() / 2, rel=1e-12)
         assert float(own.rate) == pytest.approx(1 + weight * np.nansum(away**2) / 2, rel=1e-12)
+
+
+def test_the_precisions_of_loadings_are_drawn_given_their_squares():
+    """Conjugate, by hand: Gamma(a + D / 2, b + sum of w^2 / (2 s)), s^2 the product of both variances."""
+    prior = {"ard": True, "ard_concentration": 1.5, "ard_rate": 0.8, "latent_variance": 0.4}
+    model = zoo.Paired.sepca((Gaussian(None), Gaussian(None)), 2, **prior).with_sizes_from(*VIEWS)
+    loadings = [RNG.normal(size=(x.shape[1], 2)) for x in VIEWS]
+    values = {f"loadings_{number}": own for number, own in enumerate(loadings)}
+    values |= {f"loc_{number}": np.zeros(len(own)) for number, own in enumerate(loadings)}
+    with in_precision():
+        found = gibbs.relevance(values, model, *map(jnp.asarray, VIEWS))["loading_precision"].base_dist
+    squares = (np.concatenate(loadings) ** 2).sum(0)
+    np.testing.assert_allclose(found.concentration, 1.5 + 7 / 2, rtol=1e-12)
+    np.testing.assert_allclose(found.rate, 0.8 + squares / (2 * 0.4**0.5), rtol=1e-12)

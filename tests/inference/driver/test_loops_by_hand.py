@@ -1,0 +1,177 @@
+"""The three loops on steps so simple that what they must do is counted by hand."""
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from inference.algorithm import NaturalGradient
+from inference.driver.ascent import _ascend_chunk, _ascend_chunk_on_host, _Restarts
+from inference.driver.chains import _believed, sample
+from inference.driver.checkpoint import Checkpoint
+from inference.driver.progress import CONVERGED, RUNNING, advanced, new_progress
+from inference.driver.stochastic import ascend_stochastically
+from inference.fitting.in_memory import progress_line
+from inference.fitting.verdict import five_small_gains
+
+
+class _Info(NamedTuple):
+    objective: Any
+
+
+@pytest.mark.parametrize("chunk", [_ascend_chunk, _ascend_chunk_on_host])
+def test_each_step_has_the_key_of_its_iteration_and_none_follows_the_last(chunk):
+    """Two restarts that have taken none and three of five steps, in a chunk that has room for ten."""
+
+    def step(key, state, model):
+        total, number = state
+        return (total + jax.random.normal(key), number + 1), _Info(number + 1.0)
+
+    keys, taken = jax.random.split(jax.random.key(0), 2), np.array([0, 3])
+    restarts = _Restarts((jnp.zeros(2), jnp.asarray(taken)), new_progress(2)._replace(iteration=taken))
+    bounds = (10, 5, -np.inf, 1e-8, CONVERGED)
+    found, infos = chunk((step, five_small_gains, False), restarts, keys, bounds, None, ())
+    for restart, first in enumerate(taken):
+        drawn = [jax.random.normal(jax.random.fold_in(keys[restart], i)) for i in range(first, 5)]
+        np.testing.assert_allclose(found.state[0][restart], np.sum(drawn), rtol=1e-6)
+        np.testing.assert_array_equal(infos.objective[restart][: 5 - first], np.arange(first + 1.0, 6))
+    assert found.progress.iteration.tolist() == [5, 5] and found.progress.status.tolist() == [RUNNING] * 2
+
+
+@pytest.mark.parametrize("numbers", [np, jnp])
+def test_five_small_gains_end_an_ascent_only_in_a_row(numbers):
+    """Gains of 1 are large, of 0.1 small: four small ones, a large one, and five small ones."""
+    gains, progress, found = [1.0, *[0.1] * 4, 1.0, *[0.1] * 5], new_progress(1), []
+    progress, objective = progress._replace(objective=np.zeros(1)), 0.0
+    for gain in gains:
+        objective += gain
+        progress = advanced(five_small_gains, numbers, progress, numbers.full(1, objective), 0.5, 1e-8)
+        found.append((int(progress.small_steps[0]), int(progress.status[0])))
+    small = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5]
+    assert found == [(number, CONVERGED if number == 5 else RUNNING) for number in small]
+
+
+def _chains(step, start, **settings):
+    """Two chains whose draws are their states."""
+    return sample(
+        step,
+        start,
+        lambda state, model: {"state": state},
+        None,
+        (),
+        keys=jax.random.split(jax.random.key(0), 2),
+        variables={"chain": jnp.arange(2)},
+        num_chains=2,
+        chain_method="vectorized",
+        checkpoint=Checkpoint(None, {}),
+        open_bar=progress_line(False),
+        **settings,
+    )
+
+
+def test_sweeps_have_keys_of_their_own_and_draws_are_every_third_after_warm_up():
+    """The state is the number of sweeps and the last variate: of draw d after 2 + 3 (d + 1) sweeps."""
+
+    def step(key, state, model):
+        number = state[0] + 1
+        return jnp.stack([number, jax.random.normal(key)]), _Info(number)
+
+    found = _chains(step, lambda key, variables, model: jnp.zeros(2), num_warmup=2, num_samples=7, thinning=3)
+    sweeps = 2 + 3 * (np.arange(7) + 1)
+    assert found.num_iterations == 23 and found.stop_reason == "completed"
+    np.testing.assert_array_equal(found.trace["objective"], [np.arange(1.0, 24)] * 2)
+    for chain, key in enumerate(jax.random.split(jax.random.key(0), 2)):
+        drawn = [jax.random.normal(jax.random.fold_in(key, sweep - 1)) for sweep in sweeps]
+        np.testing.assert_allclose(found.draws["state"][chain], np.stack([sweeps, drawn], 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("value", "words"), [(jnp.nan, "not a number"), (jnp.inf, "infinite")])
+def test_one_chain_without_a_log_joint_ends_them_all_before_its_chunk(value, words):
+    """The other chain, and the sweeps before, are as they should be: one fault of many numbers is enough."""
+
+    def step(key, state, model):
+        chain, number = state
+        fails = (chain == 1) & (number == 3)
+        return (chain, number + 1), _Info(jnp.where(fails, value, -1.0))
+
+    found = _chains(
+        step,
+        lambda key, variables, model: (variables["chain"], jnp.zeros((), int)),
+        num_warmup=2,
+        num_samples=20,
+        thinning=1,
+    )
+    assert found.stop_reason.startswith(f"the log joint of chain 1 was {words} at sweep 3;")
+    assert found.num_iterations == 2  # the chunk of warm-up
+
+
+@pytest.mark.parametrize(
+    ("passed", "wanted"),
+    [([], False), ([1], False), ([1, 1], True), ([0, 1, 1], True), ([1, 0, 1], False), ([1, 1, 0], False)],
+)
+def test_two_looks_in_a_row_are_enough_and_no_less(passed, wanted):
+    looks = [(100 * (number + 1), float(one), 1.0) for number, one in enumerate(passed)]
+    assert _believed(looks) is wanted
+
+
+def test_batches_are_numbered_from_one_and_their_scores_added():
+    """Seven documents in batches of three, three and one, passed over twice.
+
+    The state keeps each batch's number and share of the documents; a document's score is its number of words.
+    """
+    words, log_coefficient = np.array([2.0, 3, 5, 7, 11, 13, 17]), 100.0
+    cuts = [(0, 3), (3, 6), (6, 7)]
+
+    def batches(order=None):
+        rows = words if order is None else words[order]
+        return ((begin, rows[begin:end]) for begin, end in cuts)
+
+    def step(state, model, rows, share, time):
+        numbers, shares, taken = state
+        state = numbers.at[taken].set(time), shares.at[taken].set(share), taken + 1
+        return state, jnp.sum(rows)
+
+    stochastic = NaturalGradient(
+        step=step,
+        evaluate=lambda state, model, rows: (rows, jnp.sum(rows)),
+        total=lambda state, model: _Info(1000.0 * state[2]),
+        with_rows=lambda state, rows: state,
+        without_rows=lambda state: state,
+        num_columns=lambda model: 1,
+        of_rows="",
+        drawn_of_rows="",
+        draw_width=lambda model: 1,
+    )
+    stream = SimpleNamespace(
+        batches=batches,
+        blocks=jnp.asarray,
+        places=lambda counts: slice(None),
+        is_chunked=True,
+        num_rows=words.size,
+        num_batches=len(cuts),
+        log_coefficient=log_coefficient,
+    )
+    found, rows = ascend_stochastically(
+        stochastic,
+        lambda key, variables, model, documents: (jnp.zeros(6), jnp.zeros(6), jnp.zeros((), int)),
+        None,
+        stream,
+        key=jax.random.key(0),
+        variables={},
+        max_iterations=2,
+        tolerance=0,
+        rule=five_small_gains,
+        checkpoint=Checkpoint(None, {}),
+        open_bar=progress_line(False),
+        keep_rows=True,
+    )
+    numbers, shares, taken = found.state
+    np.testing.assert_array_equal(numbers, np.arange(1, 7))
+    np.testing.assert_allclose(shares, [3 / 7, 3 / 7, 1 / 7] * 2, rtol=1e-6)
+    of_rows = words.sum() + log_coefficient
+    np.testing.assert_allclose(found.trace["objective"], [[3000 + of_rows, 6000 + of_rows]])
+    np.testing.assert_array_equal(rows, words)
+    assert taken == 6 and found.num_iterations == 2
