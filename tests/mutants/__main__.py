@@ -12,6 +12,7 @@ import random
 import sys
 import threading
 from collections import Counter
+from pathlib import Path
 
 from tests.mutants.listing import ROOT, digest, mutants
 from tests.mutants.runner import KILLED, Copy
@@ -35,6 +36,9 @@ def main() -> int:
         "--survivors", action="store_true", help="only those that the record says are not killed"
     )
     parser.add_argument("--record", action="store_true", help=f"add to {RECORD.relative_to(ROOT)}")
+    parser.add_argument(
+        "--merge", metavar="RECORD", help="add what another record tells of this code, and stop"
+    )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="copies to work in")
     parser.add_argument("--check", action="store_true", help="only check the list")
     options = parser.parse_args()
@@ -50,6 +54,10 @@ def main() -> int:
     if options.check:
         return 0
     known = json.loads(RECORD.read_text(encoding="utf-8"))["mutants"] if RECORD.is_file() else {}
+    if options.merge is not None:
+        other = json.loads(Path(options.merge).read_text(encoding="utf-8"))["mutants"]
+        _write(every, _merged(every, known, other))
+        return 0
     chosen = [m for m in every if options.room is None or m.room in options.room]
     chosen = [m for m in chosen if options.file is None or any(part in m.path for part in options.file)]
     if options.resume:
@@ -65,6 +73,18 @@ def main() -> int:
 
 def _code(mutant) -> str:
     return digest((ROOT / mutant.path).read_text(encoding="utf-8"))
+
+
+def _merged(every, known, other):
+    """Entries of both records; where both tell of one mistake, the better: of this code, and killed."""
+    merged = {}
+    for mutant in every:
+        entries = [record[mutant.name] for record in (known, other) if mutant.name in record]
+        if entries:
+            merged[mutant.name] = max(
+                entries, key=lambda own: (own["code"] == _code(mutant), own["status"] == KILLED)
+            )
+    return merged
 
 
 def _run(chosen, options, known, every):

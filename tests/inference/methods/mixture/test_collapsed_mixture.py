@@ -102,6 +102,28 @@ def test_prior_of_partitions_sums_to_one():
         np.testing.assert_allclose(np.exp(prior[possible]).sum(), 1.0, rtol=1e-12)
 
 
+def test_weights_given_a_partition_are_dirichlet_in_the_sizes_and_alpha():
+    """Of the process: four rows of six and two; what is left is alpha's; 4.5 standard errors (3e-5).
+
+    Planted: with a row more in each cluster, the posterior of sticks in a fixed order, they are not.
+    """
+    model = small("stick_breaking", num_components=8)
+    labels = jnp.tile(jnp.array([0, 0, 3, 0, 3, 0]), (1, 4000, 1))
+    found = urn._complete(jax.random.key(0), {"assignments": labels}, model, jnp.asarray(X))
+    weights = np.exp(
+        jax.vmap(lambda d: model.weights.log_weights({"stick_decays": d}))(found["stick_decays"][0])
+    )
+
+    def misses(sizes):
+        total = sum(sizes)
+        mean = np.array(sizes) / total
+        error = np.sqrt(mean * (1 - mean) / (total + 1) / 4000)
+        drawn = np.stack([weights[:, 0], weights[:, 1], 1 - weights[:, 0] - weights[:, 1]])
+        return np.abs((drawn.mean(1) - mean) / error).max()
+
+    assert misses([4, 2, 1.3]) < 4.5 < misses([5, 3, 1.3])
+
+
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
 def test_the_prior_of_a_split_is_the_ratio_of_those_of_the_partitions(weight_prior):
     """Three clusters, of 3, 2 and 4 rows, against two, of 5 and 4."""

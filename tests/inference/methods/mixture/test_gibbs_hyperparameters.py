@@ -276,8 +276,12 @@ def test_components_without_rows_are_integrated_out(family):
 @pytest.mark.parametrize("family", ["Bernoulli-beta", "multinomial-Dirichlet"])
 def test_parameters_of_discrete_priors_are_drawn_by_prior_and_evidence(family):
     """Given the labels, components integrated out: differences of log densities between two vectors."""
-    model, values, (x,) = case(family)
+    model, rng = mixture(family), np.random.default_rng(0)
+    zeros_and_ones = rng.integers(0, 2, (20, 3)).astype(float)
+    x = zeros_and_ones if family == "Bernoulli-beta" else rng.multinomial(6, [0.4, 0.3, 0.2, 0.1], 20) * 1.0
     sites = model.components.hyperprior_sites()
+    values = {site: rng.uniform(0.5, 3.0, x.shape[1]) for site in sites.values()}
+    values |= {"assignments": np.arange(20) % model.num_components}
     for name, site in sites.items():
 
         def target(value, name=name, site=site):

@@ -1,0 +1,32 @@
+"""Starts deal out the rows, each as often as its weight says."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from inference.methods.mixture import starts
+from inference.numerics.weighted_rows import Rows
+from inference.precision import in_precision
+from zoo.mixture import Mixture
+
+
+@pytest.mark.parametrize("name", ["random", "dirichlet", "kmeans", "pca"])
+def test_a_start_deals_out_every_row_with_its_weight(name):
+    """Statistics of all components add up to those of the rows, with weights and without."""
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(size=(14, 2)) * [1.0, 30.0] + 5.0, rng.integers(1, 4, 14) / 2
+    with in_precision():
+        model = Mixture.from_data(x, num_components=3)
+        features = np.asarray(model.components.features(jnp.asarray(x)))
+        for rows, own in ((jnp.asarray(x), np.ones(14)), (Rows(jnp.asarray(x), jnp.asarray(weight)), weight)):
+            found = np.asarray(starts.STARTS[name](jax.random.key(1), model, rows))
+            assert found.shape[0] == 3 and (np.abs(found).sum(1) > 0).all()
+            np.testing.assert_allclose(found.sum(0), own @ features, rtol=1e-10, atol=1e-9)
+
+
+def test_columns_are_standardised_and_missing_cells_are_at_the_mean():
+    x = np.array([[1.0, 40.0, 7.0], [3.0, np.nan, 7.0], [8.0, -20.0, 7.0]])
+    z = np.asarray(starts._standardised(jnp.asarray(x)))
+    wanted = np.nan_to_num((x - np.nanmean(x, 0)) / np.array([np.std(x[:, 0]), 30.0, 1.0]))
+    np.testing.assert_allclose(z, wanted, atol=1e-6)
