@@ -10,6 +10,8 @@ import json
 import os
 import resource
 import sys
+import warnings
+from pathlib import Path
 
 LIBRARIES = (
     "arviz",
@@ -34,6 +36,7 @@ LIBRARIES = (
     "sklearn.utils.estimator_checks",
     "xarray",
 )
+HARMLESS = {"jemalloc_bg_thd"}  # pyarrow's allocator, which tidies up
 
 
 def main() -> None:
@@ -43,6 +46,12 @@ def main() -> None:
     own = [name for name in sys.modules if name.partition(".")[0] in {"zoo", "inference", "conftest"}]
     if own:
         raise RuntimeError(f"the libraries import {own}, which no child would read anew")
+    tasks = [task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())]
+    if others := {(task / "comm").read_text().strip() for task in tasks} - HARMLESS:
+        raise RuntimeError(
+            f"importing the libraries has started threads, which no child would have: {others}"
+        )
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     for line in iter(sys.stdin.readline, ""):
         asked = json.loads(line)
         pid = os.fork()

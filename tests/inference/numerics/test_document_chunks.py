@@ -73,3 +73,18 @@ def test_over_devices_the_shares_add_up(documents):
     by_word = jnp.asarray(RNG.normal(size=(40, 3)))
     shared = documents.over_devices(len(jax.devices()))
     np.testing.assert_allclose(shared.times(by_word), COUNTS @ by_word, atol=1e-12)
+
+
+def test_shares_of_blocks_on_one_device_add_up():
+    """Twenty blocks in two shares, as devices hold them: each share knows its own documents alone."""
+    with jax.enable_x64(True):
+        counts = SparseCounts.from_matrix(scipy.sparse.csr_array(COUNTS[:20]))
+        layout = document_blocks.Layout(2, int(COUNTS[:20].astype(bool).sum(1).max()) + 1, 8)
+        held = cut(counts, 3, layout=layout, num_blocks=20)
+        assert held.blocks.owner.shape[0] == 20
+        shares = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(2, 10, *leaf.shape[1:]), held.blocks)
+        whole = document_blocks.DocumentBlocks(shares, held.log_coefficient, held.shape)
+        by_word, by_document = (jnp.asarray(RNG.normal(size=(size, 3))) for size in (40, 20))
+        np.testing.assert_allclose(whole.times(by_word), COUNTS[:20] @ by_word, rtol=1e-12, atol=1e-12)
+        found = whole.transposed_times(by_document)
+        np.testing.assert_allclose(found, COUNTS[:20].T @ by_document, rtol=1e-12, atol=1e-12)

@@ -304,8 +304,10 @@ def test_the_bound_is_below_the_evidence_of_the_observed_cells(exact):
 def test_em_climbs_the_likelihood_of_the_observed_cells():
     x, truth = clusters()
     tree = fit(Mixture(num_components=3), x, method="em", tolerance=1e-9)
-    objective = tree["trace"]["objective"].values
-    assert np.diff(objective).min() > -1e-9 * np.abs(objective).max()
+    objective, bound = (tree["trace"][name].values for name in ("objective", "bound"))
+    slack = 1e-9 * np.abs(objective).max()
+    assert np.diff(objective).min() > -slack
+    assert (bound <= objective + slack).all() and (bound[1:] >= objective[:-1] - slack).all()
     point = tree["posterior"].isel(chain=0, draw=0)
     weights, locs, covariances = (point[name].values for name in ("weights", "locs", "covariances"))
 
