@@ -59,6 +59,7 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -630,13 +631,13 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         if self.units:
             return self.started_in_standard_units(key, x)
         family = in_current_precision(self).family
-        keys = jax.random.split(key, 3)
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
         variance = jnp.mean(jnp.nanvar(x, axis=0))
         unit = jnp.where(variance > 0, jnp.sqrt(variance), 1.0) if family.learns_noise else 1.0
         sizes = self.num_components, x.shape[1], self.num_latents
+        carriers, offsets, latents = _normals(key, sizes, sizes[:2], self.latents_shape(x.shape[0]))
         values = {
-            "carriers": orthonormal(jax.random.normal(keys[0], sizes)),
+            "carriers": orthonormal(carriers),
             "scales": scale * unit * jnp.ones((sizes[0], sizes[2])),
         }
         if not self.weights.has_sticks:
@@ -648,13 +649,13 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         if self.offset:
             loc = family.natural_of_columns(x)
             least = jnp.minimum(1.0, jnp.abs(loc)) if family.theta_is_negative else 1.0
-            shift = 0.1 * scale * unit * least * jax.random.normal(keys[1], sizes[:2])
+            shift = 0.1 * scale * unit * least * offsets
             values["offsets"] = loc + shift
             values["scales"] *= jnp.min(least)  # so that natural parameters stay negative where they must
         if family.learns_noise:
             values["noise_variance"] = unit**2
         if not self.integrates_latents or self.draw_locals:
-            values["latents"] = scale * jax.random.normal(keys[2], self.latents_shape(x.shape[0]))
+            values["latents"] = scale * latents
         return values
 
     def log_rows(self, values: Mapping[str, Array], x: Array) -> Array:
@@ -784,6 +785,13 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         r, means, variances = self._expected(values, x)
         far = rests_on_tail(means, self.family.mean_square_of_means(means, variances))
         return (variance != 0) & ~(jnp.einsum("nk,nkf->nf", r, means * far) <= 0.5 * mean)
+
+
+def _normals(key: Array, *shapes: tuple[int, ...]) -> list[Array]:
+    """Standard normal arrays of these shapes, drawn in one call, whose program is soon compiled."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = jnp.split(jax.random.normal(key, (int(ends[-1]),)), ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def orthonormal(carriers: Array) -> Array:

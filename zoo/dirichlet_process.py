@@ -31,7 +31,7 @@ Three functions draw from a Dirichlet process :math:`\mathrm{DP}(\alpha, G_0)`, 
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -723,18 +723,23 @@ class MixtureModel(Model):
         return {name: value for name, value in values.items() if name != "latents"}
 
 
-def compact_labels(labels: Array, num_components: int) -> tuple[Array, Array]:
+def compact_labels(labels: Array | np.ndarray, num_components: int) -> tuple[Any, Any]:
     """Labels in the smallest type that holds them, and the number of components that occur.
 
     Args:
-        labels: from 0, shape (num_observations,).
+        labels: from 0, shape (num_observations,); an array of NumPy, for which no program is made, may have
+            draws before that.
         num_components: K.
 
     Returns:
-        The labels, and a scalar.
+        The labels, and their number, shape () or that of the draws.
     """
-    num_occupied = jnp.sum(jnp.bincount(labels, length=num_components) > 0)
-    return labels.astype(np.min_scalar_type(num_components - 1)), num_occupied
+    kind = np.min_scalar_type(num_components - 1)
+    if isinstance(labels, np.ndarray):
+        counts = [np.count_nonzero(np.bincount(own)) for own in labels.reshape(-1, labels.shape[-1])]
+        num_occupied = np.reshape(counts, labels.shape[:-1]).astype(jnp.result_type(int))
+        return labels.astype(kind, copy=False), num_occupied
+    return labels.astype(kind), jnp.sum(jnp.bincount(labels, length=num_components) > 0)
 
 
 def polya_urn(

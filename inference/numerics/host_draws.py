@@ -7,6 +7,9 @@ program without randomness turns them into values of all sites, every draw at on
 
 For that the parameters of gamma variables must be known beforehand: no site's may depend on the value of
 another site (those of normal variables may). A guide in which one does is refused.
+
+The draws may be given something each, such as the labels that a sampler has left, so that what is drawn given
+them needs no generator in a program either.
 """
 
 import math
@@ -25,7 +28,15 @@ from numpyro.primitives import Messenger
 from inference.numerics.compiled import compiled
 from zoo.dirichlet_process import BetaDecay
 
-__all__ = ["dirichlet_draws", "generator", "label_draws", "log_gamma_draws", "site_draws", "weight_draws"]
+__all__ = [
+    "dirichlet_draws",
+    "dirichlet_of_each",
+    "generator",
+    "label_draws",
+    "log_gamma_draws",
+    "site_draws",
+    "weight_draws",
+]
 
 BLOCK_NUMBERS = 2**23  # drawn at once, so that what is made of them on the way stays small
 GAMMAS = dist.Dirichlet, dist.Wishart, dist.Gamma, dist.InverseGamma, dist.Beta, BetaDecay
@@ -86,6 +97,26 @@ def dirichlet_draws(rng: np.random.Generator, concentration: Any, num_draws: int
     return found
 
 
+def dirichlet_of_each(rng: np.random.Generator, counts: np.ndarray, prior: Any) -> np.ndarray:
+    """One draw of each Dirichlet with parameters ``prior + counts``; no entry is zero.
+
+    Args:
+        rng: the generator.
+        counts: shape (num_chains, num_draws, ..., size).
+        prior: positive, a number or shape (size,).
+
+    Returns:
+        Of the shape of ``counts`` and the type of ``prior``.
+    """
+    prior, draws = np.asarray(prior), counts.reshape(-1, *counts.shape[2:])
+    found = np.empty(draws.shape, prior.dtype)
+    size = max(BLOCK_NUMBERS // max(math.prod(draws.shape[1:]), 1), 1)
+    for first in range(0, len(draws), size):  # a few are turned into parameters at a time
+        block = slice(first, first + size)
+        found[block] = dirichlet_draws(rng, (prior + draws[block]).astype(prior.dtype), 1)[0]
+    return found.reshape(counts.shape)
+
+
 def weight_draws(rng: np.random.Generator, law: dist.Distribution, num_draws: int) -> np.ndarray:
     """Draws of the site of mixture weights.
 
@@ -122,7 +153,9 @@ def label_draws(rng: np.random.Generator, probs: Any, num_draws: int) -> np.ndar
     return labels.T
 
 
-def site_draws(rng: np.random.Generator, program: Callable, num_draws: int, *args: Any) -> dict[str, Array]:
+def site_draws(
+    rng: np.random.Generator, program: Callable, num_draws: int, *args: Any, given: Any = None
+) -> dict[str, Array]:
     """Draws of every site of a NumPyro program whose gamma variables do not depend on other sites.
 
     Args:
@@ -130,6 +163,8 @@ def site_draws(rng: np.random.Generator, program: Callable, num_draws: int, *arg
         program: a module-level function, since it keys the compile cache.
         num_draws: how many draws.
         *args: of the program.
+        given: what each draw is given, leaves with a leading axis over draws; the program is then called as
+            ``program(own, *args)``.
 
     Returns:
         Draws of each site by name, a leading axis over them.
@@ -138,21 +173,29 @@ def site_draws(rng: np.random.Generator, program: Callable, num_draws: int, *arg
         ValueError: gamma variables of a site depend on the value of another.
         TypeError: a site has a distribution that is not made of normal and gamma variables.
     """
-    concentrations = _concentrations(program, args)
-    for name, own in concentrations.items():
-        if np.isnan(np.asarray(own)).any():
+    own = () if given is None else (jax.tree.map(np.asarray, given),)
+    concentrations = {name: np.asarray(of) for name, of in _concentrations(program, own, args).items()}
+    for name, of in concentrations.items():
+        if np.isnan(of).any():
             raise ValueError(
                 f"the concentration of site {name!r} is NaN, or depends on the value of another site"
             )
-    shapes = {name: own.shape for name, own in jax.eval_shape(partial(_normal_shapes, program), args).items()}
-    numbers = sum(own.size for own in concentrations.values()) + sum(map(math.prod, shapes.values()))
+    first_given = jax.tree.map(lambda leaf: leaf[0], own)
+    shapes = jax.eval_shape(partial(_normal_shapes, program), first_given, args)
+    shapes = {name: shape.shape for name, shape in shapes.items()}
+    numbers = sum(of.size for of in concentrations.values()) // (num_draws if own else 1)
+    numbers += sum(map(math.prod, shapes.values()))
     num_blocks = -(-num_draws * numbers // BLOCK_NUMBERS) or 1
     size = -(-num_draws // num_blocks)  # of all blocks, so that they share a program
     found: dict[str, Any] = {}
     for first in range(0, num_draws, size):
-        gammas = {name: log_gamma_draws(rng, own, size) for name, own in concentrations.items()}
+        place = np.minimum(np.arange(first, first + size), num_draws - 1)  # the last block is filled up
+        if own:
+            gammas = {name: log_gamma_draws(rng, of[place], 1)[0] for name, of in concentrations.items()}
+        else:
+            gammas = {name: log_gamma_draws(rng, of, size) for name, of in concentrations.items()}
         normals = {name: rng.standard_normal((size, *shape)) for name, shape in shapes.items()}
-        values = _values(program, gammas, normals, args)
+        values = _values(program, gammas, normals, _taken(own, place), args)
         if size == num_draws:
             return values
         for name, value in values.items():
@@ -162,32 +205,43 @@ def site_draws(rng: np.random.Generator, program: Callable, num_draws: int, *arg
     return found
 
 
+def _taken(given: tuple, place: np.ndarray) -> tuple:
+    """What the draws at these places are given."""
+    return jax.tree.map(lambda leaf: leaf[place], given)
+
+
 @partial(compiled, static_argnums=0)
-def _concentrations(program: Callable, args: tuple) -> dict[str, Array]:
-    """The parameters of each site's gamma variables, every other site being NaN."""
-    return {name: _gamma_parameters(own) for name, own in _laws(program, args).items() if _has_gammas(own)}
+def _concentrations(program: Callable, own: tuple, args: tuple) -> dict[str, Array]:
+    """The parameters of each site's gamma variables, every other site being NaN; of each draw, if given."""
+
+    def one(own: tuple) -> dict[str, Array]:
+        laws = _laws(program, (*own, *args)).items()
+        return {name: _gamma_parameters(law) for name, law in laws if _has_gammas(law)}
+
+    return jax.vmap(one)(own) if own else one(own)
 
 
 @partial(jax.jit, static_argnums=0)
-def _normal_shapes(program: Callable, args: tuple) -> dict[str, Array]:
+def _normal_shapes(program: Callable, own: tuple, args: tuple) -> dict[str, Array]:
     """Zeros in the shape of each site's standard normal variables."""
-    shapes = {name: _normal_shape(own) for name, own in _laws(program, args).items()}
+    laws = _laws(program, (*own, *args)).items()
+    shapes = {name: _normal_shape(law) for name, law in laws}
     return {name: jnp.zeros(shape) for name, shape in shapes.items() if shape is not None}
 
 
 @partial(compiled, static_argnums=0)
 def _values(
-    program: Callable, gammas: dict[str, Array], normals: dict[str, Array], args: tuple
+    program: Callable, gammas: dict[str, Array], normals: dict[str, Array], own: tuple, args: tuple
 ) -> dict[str, Array]:
     """Values of all sites, a leading axis over draws."""
 
-    def one(gammas: dict[str, Array], normals: dict[str, Array]) -> dict[str, Array]:
-        def value(name: str, own: dist.Distribution) -> Array:
-            return _made(own, gammas.get(name), normals.get(name))
+    def one(gammas: dict[str, Array], normals: dict[str, Array], own: tuple) -> dict[str, Array]:
+        def value(name: str, law: dist.Distribution) -> Array:
+            return _made(law, gammas.get(name), normals.get(name))
 
-        return {name: site["value"] for name, site in _traced(program, value, args).items()}
+        return {name: site["value"] for name, site in _traced(program, value, (*own, *args)).items()}
 
-    return jax.vmap(one)(gammas, normals)
+    return jax.vmap(one)(gammas, normals, own)
 
 
 class _Valued(Messenger):

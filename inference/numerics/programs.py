@@ -31,7 +31,6 @@ __all__ = [
     "check_latents",
     "check_proper",
     "data_sites",
-    "derived_of_draws",
     "deterministics",
     "draw_locals",
     "explicit_form",
@@ -326,20 +325,6 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: t
         return function(model, values, *data)
 
     return _by_draw(lambda flat: jax.lax.map(one, flat, batch_size=8), draws)
-
-
-@compiled
-def derived_of_draws(draws: Mapping[str, Any], model: Any) -> dict[str, Array]:
-    """`Model.derived` of every draw.
-
-    Args:
-        draws: name to draws, a leading axis over them.
-        model: the model.
-
-    Returns:
-        Name to values, a leading axis over the draws.
-    """
-    return jax.vmap(model.derived)(draws)
 
 
 def _by_draw(run: Callable, draws: Mapping[str, Any]) -> Any:

@@ -209,7 +209,8 @@ def _tomotopy_chain(counts, model, number, seed):
     words = vocabulary[np.concatenate([document.words for document in documents])]
     tokens = Tokens(np.repeat(np.arange(len(lengths)), lengths), words, counts.shape)
     topics = np.concatenate([document.topics for document in documents]).astype(int)
-    own = float(collapsed_lda.state_of(jnp.asarray(topics), tokens, model).log_joint)
+    state = collapsed_lda.state_of(jnp.asarray(topics), tokens, model)
+    own = float(collapsed_lda.log_joint(state.by_document, state.by_word, model))
     if abs(own - values[-1]) > 1e-4 * abs(own):
         raise ValueError(f"tomotopy's log joint is {values[-1]:.1f}, ours of its topics {own:.1f}")
     return values

@@ -15,6 +15,7 @@ from zoo.dirichlet_process import (
     BetaDecay,
     DirichletAllocation,
     StickBreaking,
+    compact_labels,
     equivalent_dirichlet,
     generalised_dirichlet_log_density,
     generalised_dirichlet_mean,
@@ -182,3 +183,13 @@ def test_the_posterior_of_truncated_sticks_is_no_dirichlet():
     a, b = posterior.concentration1, posterior.concentration0
     np.testing.assert_allclose(a[1:] + b[1:], b[:-1] + 1.0)
     assert equivalent_dirichlet(a, b) is None
+
+
+def test_compact_labels_of_draws_on_the_host_are_those_of_each():
+    labels = np.array([[0, 0, 3, 3], [1, 2, 0, 3], [2, 2, 2, 2]])
+    found, number = compact_labels(labels, 5)
+    assert found.dtype == np.uint8 and isinstance(found, np.ndarray)
+    for own, compact, count in zip(labels, found, number, strict=True):
+        expected = compact_labels(jnp.asarray(own), 5)
+        np.testing.assert_array_equal(compact, expected[0])
+        assert count == expected[1] == len(set(own.tolist()))

@@ -21,7 +21,9 @@ Corrections of the source: the exponent of the kernel is a sum over cells (secti
 terms), and the normaliser integrates over U and V.
 """
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 from jax import Array
 
@@ -60,7 +62,9 @@ def balanced_variance(latent_variance: Array, loading_variance: Array, beta: Arr
     Returns:
         A scalar.
     """
-    return jnp.sqrt(latent_variance * loading_variance) / jnp.maximum(1.0 - beta, LEAST_SHARE)
+    given = latent_variance, loading_variance, beta
+    numbers = jnp if any(isinstance(own, jax.Array) for own in given) else np  # of which no program is made
+    return numbers.sqrt(latent_variance * loading_variance) / numbers.maximum(1.0 - beta, LEAST_SHARE)
 
 
 def refuse_improper(beta: float, method: str) -> None:

@@ -68,6 +68,7 @@ objective does not fall, else halved:
   precision zeta :math:`(B/A)^{1/4}`, :math:`A = \zeta_j\phi_j^2`).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -157,6 +158,7 @@ DEAD = 1e-2  # of a column: its share in the variance of natural parameters, ove
 SCALE_GRID = 1e-2, 1e2, 41  # of raised scales, in units of one over the root of the curvature
 LEAST_SCALE = 0.1  # of a start, in standard deviations of the noise
 LEAST_REST = 1e-6  # of a start: share of the squares that is left to the noise
+WORD = 32  # bits of a number of a key
 LARGEST_STEP = 8.0  # of the bases, in units of one over their curvature
 LABELS = {
     "kmeans": kmeans_labels,
@@ -233,9 +235,9 @@ def step(
     return state._replace(values=values, step_size=step_size, num_sweeps=num_sweeps), info
 
 
-def settling_steps(state: DEPCAMState) -> Array:
+def settling_steps(state: DEPCAMState) -> np.ndarray:
     """How many sweeps still hold the labels."""
-    return state.num_clamped - state.num_sweeps
+    return np.asarray(state.num_clamped) - np.asarray(state.num_sweeps)
 
 
 def init(
@@ -247,7 +249,7 @@ def init(
     means = jnp.nanmean(x, axis=0)
     centred = jnp.where(jnp.isnan(x), 0.0, x - means)
     centred /= 4.0 * jnp.sqrt(jnp.max(jnp.sum(centred**2, axis=-1)))  # k-means++ caps distances at one
-    label_key, *keys = jax.random.split(key, 3)
+    label_key, *keys = jax.random.split(key, 2 + _num_sign_keys(model))
     labels = LABELS[strategy](label_key, centred, model.num_components)
     return _from_labels(keys, labels, model, x, clamped_sweeps, integrated)
 
@@ -277,7 +279,7 @@ def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dic
 def _from_labels(
     keys: Sequence[Array], labels: Array, model: DEPCAM, x: Array, clamped_sweeps: int, integrated: bool
 ) -> DEPCAMState:
-    value_key, sign_key = keys
+    value_key, *sign_keys = keys
     values = _random_values(value_key, model, x, integrated)
     taken = jax.nn.one_hot(labels, model.num_components)
     if model.offset:
@@ -285,7 +287,7 @@ def _from_labels(
         of_columns = model.family.mean(model.family.natural_of_columns(x))  # columns may have different units
         means = (taken.T @ jnp.nan_to_num(x) + of_columns) / (taken.T @ seen + 1.0)
         values["offsets"] = model.local(values).family.natural(means)
-    values |= leading_values(sign_key, taken, values, model, x)
+    values |= leading_values(jnp.stack(sign_keys), taken, values, model, x)
     return _held_state(values, labels, clamped_sweeps)
 
 
@@ -315,7 +317,8 @@ def start(
         raise ValueError(f"init must hold responsibilities, assignments, or all of {needed}")
     r = given.get("responsibilities")
     labels = given["assignments"].astype(int) if r is None else jnp.argmax(r, axis=-1)
-    return _from_labels(jax.random.split(key), labels, model, x, clamped_sweeps, integrated)
+    keys = jax.random.split(key, 1 + _num_sign_keys(model))
+    return _from_labels(keys, labels, model, x, clamped_sweeps, integrated)
 
 
 @cache
@@ -661,8 +664,24 @@ def _without(values: Mapping[str, Array], columns: Array) -> dict[str, Array]:
     return without
 
 
+def _num_sign_keys(model: DEPCAM) -> int:
+    return -(-model.num_components * model.num_latents // WORD)
+
+
+def signs(keys: Array, shape: tuple[int, ...]) -> Array:
+    """Independent fair signs: bits of keys that nothing else is drawn with, so that none need be drawn.
+
+    Args:
+        keys: fresh from a split, at least one for every `WORD` signs.
+        shape: of the signs.
+    """
+    words = jax.random.key_data(keys).reshape(-1, 1)
+    bits = (words >> jnp.arange(WORD, dtype=words.dtype)) & 1
+    return jnp.where(bits.ravel()[: math.prod(shape)].reshape(shape) == 1, 1.0, -1.0)
+
+
 def leading_values(
-    key: Array, taken: Array, values: Mapping[str, Array], model: DEPCAM, x: Array
+    keys: Array, taken: Array, values: Mapping[str, Array], model: DEPCAM, x: Array
 ) -> dict[str, Array]:
     """Bases along the leading directions of each component; scales and noise of Gaussian cells to match.
 
@@ -672,7 +691,7 @@ def leading_values(
     kernel tells apart, are drawn.
 
     Args:
-        key: of the signs.
+        keys: of the `signs`.
         taken: labels as zeros and ones, shape (rows, components).
         values: of the sites; the offsets are read, of bases and scales the shapes.
         model: the model.
@@ -688,7 +707,7 @@ def leading_values(
     second = jnp.einsum("nk,nkf,nkg->kfg", taken, rows.residual, rows.residual)
     second -= jnp.einsum("nk,nkf->kf", taken, rows.curvature)[:, :, None] * jnp.eye(x.shape[1])
     leading = jnp.linalg.eigh(second)[1][..., ::-1][..., : shape[1]]
-    new = {"bases": leading * jax.random.rademacher(key, (shape[0], 1, shape[1]), leading.dtype)}
+    new = {"bases": leading * signs(keys, (shape[0], 1, shape[1])).astype(leading.dtype)}
     if not model.integrates_latents:
         return new
     seen, variance = (~jnp.isnan(x)).astype(x.dtype), model.local(values).family.dispersion

@@ -37,7 +37,6 @@ from inference.methods.depcam import em
 from inference.methods.depcam.em import evaluate, rows_of
 from inference.numerics.compiled import compiled
 from inference.numerics.host_draws import generator, label_draws
-from inference.numerics.programs import derived_of_draws
 from zoo.depcam import DEPCAM
 from zoo.model import in_current_precision
 
@@ -111,7 +110,7 @@ def _draws(
     rng = generator(key)
     loc, covariance = np.asarray(stored["latents_loc"]), np.asarray(stored["latents_covariance"])
     labels = label_draws(rng, stored["responsibilities"], num_samples)
-    drawn = derived_of_draws({"assignments": labels}, model)
+    drawn = model.derived({"assignments": labels})
     if model.integrates_latents:  # no site of its program
         return drawn
     values, vectors = np.linalg.eigh(covariance)  # a root even where rounding has left none by Cholesky

@@ -29,10 +29,8 @@ from inference.methods.documents.tokens import (
     tokens_of,
     topic_sampler,
 )
-from inference.methods.lda.gibbs import TopicGibbsInfo, posteriors
-from inference.numerics.compiled import compiled
-from inference.numerics.gamma_draws import draw
-from inference.numerics.programs import map_draws
+from inference.methods.lda.gibbs import TopicGibbsInfo
+from inference.numerics.host_draws import dirichlet_of_each, generator
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
@@ -49,7 +47,7 @@ class CollapsedLDAState(NamedTuple):
         topics: of each token, shape (num_tokens,).
         by_document: shape (num_documents, num_topics).
         by_word: shape (num_words, num_topics).
-        log_joint: collapsed, of tokens and topics, in nats.
+        log_joint: collapsed, of tokens and topics, in nats; zero at a start.
     """
 
     topics: Array
@@ -162,12 +160,12 @@ def _added_up(terms: list[Array]) -> Array:
 
 
 def state_of(topics: Array, tokens: Tokens, model: LDA) -> CollapsedLDAState:
-    """The state with given topics of the tokens."""
+    """The state with given topics of the tokens; its log joint is zero until a sweep was made."""
     dtype = jnp.result_type(float)
     num_documents, num_words = tokens.shape
     by_document = jnp.zeros((num_documents, model.num_topics), dtype).at[tokens.document, topics].add(1)
     by_word = jnp.zeros((num_words, model.num_topics), dtype).at[tokens.word, topics].add(1)
-    return CollapsedLDAState(topics, by_document, by_word, log_joint(by_document, by_word, model))
+    return CollapsedLDAState(topics, by_document, by_word, jnp.zeros((), dtype))
 
 
 def log_joint(by_document: Array, by_word: Array, model: LDA) -> Array:
@@ -180,7 +178,8 @@ def log_joint(by_document: Array, by_word: Array, model: LDA) -> Array:
 def init(key: Array, model: LDA, counts: Any) -> CollapsedLDAState:
     """The state with the topics of all tokens drawn uniformly."""
     tokens = tokens_of(counts, model)
-    return state_of(jax.random.randint(key, tokens.word.shape, 0, model.num_topics), tokens, model)
+    level = jax.random.uniform(key, tokens.word.shape)  # a shorter program than that of whole numbers
+    return state_of(jnp.floor(level * model.num_topics).astype(int), tokens, model)
 
 
 def start(
@@ -219,21 +218,13 @@ def position(state: CollapsedLDAState, model: LDA) -> dict[str, Array]:
 
 def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_rows: bool) -> Outcome:
     """Topics and shares drawn from their Dirichlets, for every draw of the tokens' topics."""
-    counts = {name: value for name, value in draws.items() if name != "lp"}
-    return Outcome(posterior=_parameters(key, counts, model), sample_stats={"lp": draws["lp"]})
-
-
-@compiled
-def _parameters(key: Array, counts: dict[str, Array], model: LDA) -> dict[str, Array]:
-
-    def one(args: tuple) -> dict[str, Array]:
-        key, given = args
-        shares = given.get("by_document", jnp.zeros((1, model.num_topics)))
-        drawn = posteriors(shares, given["by_word"], model)
-        names = drawn if "by_document" in given else ("topic_word_probs",)
-        return {name: draw(jax.random.fold_in(key, i), drawn[name]) for i, name in enumerate(names)}
-
-    return map_draws(one, key, counts)
+    rng = generator(key)
+    by_word = np.swapaxes(np.asarray(draws["by_word"]), -1, -2)
+    posterior = {"topic_word_probs": dirichlet_of_each(rng, by_word, model.word_smoothing)}
+    if "by_document" in draws:
+        shares = dirichlet_of_each(rng, np.asarray(draws["by_document"]), model.topic_prior)
+        posterior["doc_topic_probs"] = shares
+    return Outcome(posterior=posterior, sample_stats={"lp": draws["lp"]})
 
 
 METHOD = topic_sampler(Algorithm(init, step), start, conclude, lambda keep_rows: position)

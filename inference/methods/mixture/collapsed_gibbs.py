@@ -73,7 +73,7 @@ from inference.methods.mixture.starts import given_labels
 from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw, draw_log_gamma
-from inference.numerics.programs import map_draws
+from inference.numerics.host_draws import generator, site_draws
 from zoo.checks import check_whole
 from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import gammaln
@@ -210,7 +210,7 @@ def update_hyperparameters(
     model = model.replaced(num_components=state.counts.shape[0])
     values = {"assignments": state.labels, **state.hyperparameters}
     blocks = (component_parameters, *hyperparameter_blocks(model.components))
-    after = sweep(jax.random.fold_in(key, 3), values, blocks, model, x)  # a sweep has three keys of its own
+    after = sweep(key, values, blocks, model, x)
     return {site: after[site].astype(value.dtype) for site, value in state.hyperparameters.items()}
 
 
@@ -218,7 +218,7 @@ def step(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
     """Run one sweep: split-merge proposals, labels row by row, concentration, hyperparameters."""
-    move_key, scan_key, concentration_key = jax.random.split(key, 3)
+    scan_key, concentration_key, hyper_key, *move_keys = jax.random.split(key, 3 + split_merge)
     components = model.components.with_hyperparameters(state.hyperparameters)
     statistics = statistics_for(components)
     rows = statistics.rows(components, x)
@@ -226,7 +226,7 @@ def step(
     if split_merge and x.shape[0] > 1 and not components.couples_components:
         offset = 0.0 if model.weights.has_sticks else state.concentration / model.num_components
         log_prior = _log_prior_of_split(state.concentration, model)
-        no_rows = statistics.of(components, rows, jnp.full(x.shape[0], NOWHERE), 3)
+        no_rows = statistics.without_rows(components, rows, 3)
 
         def propose(carry: tuple, key: Array) -> tuple[tuple, Array]:
             labels, counts, full = carry
@@ -236,13 +236,13 @@ def step(
             )
             return (labels, counts, full), accepted
 
-        keys = jax.random.split(move_key, split_merge)
-        (labels, counts, full), accepted = jax.lax.scan(propose, (state.labels, state.counts, full), keys)
+        keys, begin = jnp.stack(move_keys), (state.labels, state.counts, full)
+        (labels, counts, full), accepted = jax.lax.scan(propose, begin, keys)
         state = state._replace(labels=labels, counts=counts)
         rate = jnp.mean(accepted.astype(float))
     state, scan_full = scan_labels(scan_key, state, model, x)
     state = state._replace(concentration=update_concentration(concentration_key, state, model, x))
-    state = state._replace(hyperparameters=update_hyperparameters(key, state, model, x))
+    state = state._replace(hyperparameters=update_hyperparameters(hyper_key, state, model, x))
     objective, occupied = log_joint(state, model, x), jnp.sum(state.counts > 0)
     return state, CollapsedMixtureInfo(objective, occupied, rate, full | scan_full)
 
@@ -284,10 +284,9 @@ def init(key: Array, model: Mixture, x: Array, *, strategy: str = "random") -> C
         if model.weights.has_sticks:
             return _state(jnp.arange(num_rows), max(num_slots, num_rows + 1), model)
         return _state(jnp.arange(num_rows) % num_slots, num_slots, model)
-    number_key, label_key = jax.random.split(key)
-    number = jax.random.randint(number_key, (), 1, num_slots + 1)
-    labels = jnp.floor(jax.random.uniform(label_key, (num_rows,)) * number).astype(int)
-    return _state(labels, num_slots, model)
+    uniform = jax.random.uniform(key, (num_rows + 1,))
+    number = 1 + jnp.floor(uniform[0] * num_slots)
+    return _state(jnp.floor(uniform[1:] * number).astype(int), num_slots, model)
 
 
 def start(
@@ -357,55 +356,83 @@ def position(state: CollapsedMixtureState, model: Mixture) -> dict[str, Array]:
 def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
     """Weights and parameters given the labels of every draw, with as many components as the draws need."""
     (x,) = data
+    rng, labels = generator(key), np.asarray(draws["assignments"])
+    chains, labels = labels.shape[:2], labels.reshape(-1, labels.shape[-1])
     if model.weights.has_sticks:
-        labels = np.asarray(draws["assignments"])
-        ordered = np.sort(labels.reshape(-1, labels.shape[-1]), axis=1)
-        most = int((np.diff(ordered, axis=1) != 0).sum(axis=1).max()) + 1
+        labels, most = _by_size(labels)
         model = model.replaced(num_components=most + SPARE_SLOTS)
-    posterior = _complete(key, draws, model, x)
+    else:  # which slot a cluster sits in is arbitrary
+        slots = np.tile(np.arange(model.num_components, dtype=labels.dtype), (len(labels), 1))
+        labels = np.take_along_axis(rng.permuted(slots, axis=1), labels, axis=1)
+    hyper = {site: np.asarray(draws[site]) for site in model.components.hyperprior_sites().values()}
+    hyper = {site: value.reshape(-1, *value.shape[2:]) for site, value in hyper.items()}
+    given = _posteriors({"assignments": labels, **hyper}, model, x)
+    alpha = np.asarray(draws.get("concentration", model.expected_concentration))
+    given["concentration"] = np.broadcast_to(alpha.ravel(), len(labels))
+    found = site_draws(rng, sample_given_labels, len(labels), model, given=given)
+    found = {name: np.asarray(value) for name, value in found.items()}
+    found |= model.derived({"assignments": labels})
+    posterior = {name: value.reshape(*chains, *value.shape[1:]) for name, value in found.items()}
+    posterior = dict(draws) | posterior
     if not keep_rows:
         posterior.pop("assignments")
     return Outcome(posterior=posterior, model=jax.tree.map(np.asarray, model))
 
 
 @compiled
-def _complete(key: Array, draws: dict[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
-    """For each draw: components by size (the process), then weights and parameters given the labels."""
-
-    def one(args: tuple) -> dict[str, Array]:
-        key, values = args
-        labels = values["assignments"]
-        shuffle_key, weight_key, *site_keys = jax.random.split(key, 2 + len(model.components.parameter_dims))
-        if model.weights.has_sticks:
-            labels = _by_size(labels, x.shape[0])
-        else:  # which slot a cluster sits in is arbitrary
-            labels = jax.random.permutation(shuffle_key, model.num_components)[labels]
-        counts = jnp.bincount(labels, length=model.num_components).astype(float)
-        alpha = values.get("concentration", model.expected_concentration)
-        completed = values | {"assignments": labels}
-        if model.weights.has_sticks:
-            given = model.weights.posterior(
-                counts, alpha
-            )  # Beta(1 + n, ...); an occupied atom's is Beta(n, ...)
-            taken = jnp.where(counts > 0, counts, 1.0)[: given.concentration1.shape[0]]
-            completed["stick_decays"] = draw(weight_key, BetaDecay(taken, given.concentration0))
-        else:
-            completed["weights"] = draw(weight_key, model.weights.posterior(counts, alpha))
-        prior = model.components.with_hyperparameters(values)
-        posterior = prior.posterior(prior.statistics(x, labels, model.num_components))
-        parameters: dict[str, Array] = {}
-        while len(sites := posterior.conditionals(parameters)) > len(parameters):
-            site = list(sites)[len(parameters)]
-            parameters[site] = draw(site_keys[len(parameters)], sites[site])
-        return completed | parameters | model.derived(completed)
-
-    return map_draws(one, key, draws)
+def _posteriors(draws: dict[str, Array], model: Mixture, x: Array) -> dict[str, Any]:
+    """What every draw, a leading axis over them, says of weights and parameters."""
+    return jax.lax.map(lambda own: posterior_given(own, model, x), draws)
 
 
-def _by_size(labels: Array, num_rows: int) -> Array:
-    """Labels renumbered 0, 1, ... by falling size of the clusters."""
-    counts = jnp.bincount(labels, length=2 * num_rows + 2)
-    return jnp.argsort(jnp.argsort(-counts, stable=True))[labels]
+def posterior_given(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Any]:
+    """What one draw says of weights and parameters.
+
+    Args:
+        values: ``assignments``, the component of each row, shape (num_observations,), and the hyperparameters
+            that have a prior, by site.
+        model: the model.
+        x: the data.
+
+    Returns:
+        ``components``, the parameters of the components' posterior, ``counts``, rows per component, shape
+        (num_components,), and ``hyperparameters``.
+    """
+    prior = model.components.with_hyperparameters(values)
+    statistics = prior.statistics(x, values["assignments"], model.num_components)
+    return {
+        "components": prior.posterior(statistics).variables(),
+        "counts": statistics[:, 0],
+        "hyperparameters": {site: values[site] for site in model.components.hyperprior_sites().values()},
+    }
+
+
+def sample_given_labels(given: Mapping[str, Any], model: Mixture) -> None:
+    """Weights and parameters given the labels of a draw, as a NumPyro program.
+
+    Args:
+        given: the result of `posterior_given`, and the ``concentration``.
+        model: the model.
+    """
+    counts = given["counts"]
+    weights = model.weights.posterior(counts, given["concentration"])
+    if model.weights.has_sticks:  # Beta(1 + n, ...); an occupied atom's is Beta(n, ...)
+        taken = jnp.where(counts > 0, counts, 1.0)[: weights.concentration1.shape[0]]
+        weights = BetaDecay(taken, weights.concentration0)
+    model.weights.sample_posterior(weights)
+    components = model.components.with_hyperparameters(given["hyperparameters"])
+    components.with_variables(given["components"]).sample(model.num_components)
+
+
+def _by_size(labels: np.ndarray) -> tuple[np.ndarray, int]:
+    """Labels of every draw renumbered 0, 1, ... by falling size of the clusters, and the most clusters."""
+    renumbered, most = np.empty_like(labels), 0
+    for own, new in zip(labels, renumbered, strict=True):
+        counts = np.bincount(own)
+        place = np.empty(len(counts), labels.dtype)
+        place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+        new[:], most = place[own], max(most, int(np.count_nonzero(counts)))
+    return renumbered, most
 
 
 METHOD = Sampler(
@@ -452,10 +479,11 @@ def split_or_merge(
         labels, counts, and whether the proposal was accepted. Without an empty slot a split is refused;
         the caller grows the slots.
     """
-    row_key, pair_key = jax.random.split(key)  # few calls for random numbers: each takes a while to compile
     num_rows, tiny = labels.shape[0], jnp.finfo(rows.dtype).tiny
-    of_order, of_side = jax.random.uniform(row_key, (2, num_rows), rows.dtype, tiny)
-    of_i, of_j, of_acceptance = jax.random.uniform(pair_key, (3,), rows.dtype, tiny)
+    # one call for random numbers: each takes a while to compile
+    uniform = jax.random.uniform(key, (2 * num_rows + 3,), rows.dtype, tiny)
+    of_order, of_side = uniform[:num_rows], uniform[num_rows : 2 * num_rows]
+    of_i, of_j, of_acceptance = uniform[2 * num_rows :]
     i = jnp.floor(of_i * num_rows).astype(int)
     j = (i + 1 + jnp.floor(of_j * (num_rows - 1)).astype(int)) % num_rows
     splits = labels[i] == labels[j]

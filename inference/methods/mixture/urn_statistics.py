@@ -68,6 +68,21 @@ class EvidenceStatistics(NamedTuple):
         sums = jax.ops.segment_sum(rows, labels, num_segments=num_slots)
         return cls(sums, components.log_evidence(sums))
 
+    @classmethod
+    def without_rows(cls, components: ComponentPrior, rows: Array, num_slots: int) -> Self:
+        """The statistics of empty clusters.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            rows: what `rows` gave, to be put into them.
+            num_slots: how many.
+
+        Returns:
+            As `of` labels that are all outside.
+        """
+        sums = jnp.zeros((num_slots, rows.shape[1]), rows.dtype)
+        return cls(sums, components.log_evidence(sums))
+
     def log_predictive(self, components: ComponentPrior, row: Array) -> Array:
         """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
 
@@ -145,13 +160,25 @@ class StudentStatistics(NamedTuple):
         features = components.features(rows)
         sums = jax.ops.segment_sum(features, labels, num_segments=num_slots)
         posterior = components.posterior(sums)
-        log_dets = log_det(posterior.scale_matrix)
-        count = jnp.arange(rows.shape[0] + 1)
-        half, d = 0.5 * (components.degrees_of_freedom + count + 1), rows.shape[1]
-        strength = components.mean_precision + count
-        constants = gammaln(half) - gammaln(half - 0.5 * d)
-        constants += 0.5 * d * jnp.log(strength / (strength + 1) / jnp.pi)
+        log_dets, constants = log_det(posterior.scale_matrix), _constants(components, rows)
         return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_dets, constants)
+
+    @classmethod
+    def without_rows(cls, components: GaussianWishart, rows: Array, num_slots: int) -> Self:
+        """The statistics of empty clusters, whose posterior is the prior.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            rows: those to be put into them, shape (num_observations, num_features).
+            num_slots: how many.
+
+        Returns:
+            As `of` labels that are all outside.
+        """
+        scale_matrix = jnp.asarray(components.scale_matrix)
+        prior = jnp.zeros((), rows.dtype), jnp.asarray(components.loc), scale_matrix, log_det(scale_matrix)
+        of_each = (jnp.broadcast_to(own, (num_slots, *own.shape)) for own in prior)
+        return cls(*of_each, _constants(components, rows))
 
     def log_predictive(self, components: GaussianWishart, row: Array) -> Array:
         """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
@@ -196,6 +223,16 @@ class StudentStatistics(NamedTuple):
             self.log_det.at[slot].add(-jnp.log(growth)),
             self.constants,
         )
+
+
+def _constants(components: GaussianWishart, rows: Array) -> Array:
+    """`StudentStatistics.constants` of clusters that these rows, shape (num_observations, d), come into."""
+    count = jnp.arange(rows.shape[0] + 1)
+    half, d = 0.5 * (components.degrees_of_freedom + count + 1), rows.shape[1]
+    strength = components.mean_precision + count
+    constants = gammaln(half) - gammaln(half - 0.5 * d)
+    constants += 0.5 * d * jnp.log(strength / (strength + 1) / jnp.pi)
+    return constants
 
 
 class SharedStudentStatistics(NamedTuple):

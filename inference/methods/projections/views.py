@@ -41,7 +41,8 @@ def views_of(model: EPCA | Paired) -> tuple[View, ...]:
     prior = in_current_precision(model)
     if isinstance(model, EPCA):
         return (View("", prior.family, tuple(range(model.num_latents)), prior.conjugate, 1.0),)
-    weights = jnp.broadcast_to(prior.view_weights, (len(model.families),))
+    weights = prior.view_weights  # one for all views, or one for each
+    weights = weights if jnp.ndim(weights) else [weights] * len(model.families)
     return tuple(
         View(f"_{v}", family, model.latents_of(v), prior.kernel_of(v) if model.has_kernel else None, weight)
         for v, (family, weight) in enumerate(zip(prior.families, weights, strict=True))

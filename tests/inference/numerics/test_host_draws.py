@@ -132,6 +132,66 @@ def test_blocks_of_draws_have_the_same_distribution(monkeypatch):
     assert len(np.unique(drawn["positive"])) == NUMBER
 
 
+def of_each(given, factor):
+    """Sites whose laws differ by draw, a normal one given a gamma one among them."""
+    with numpyro.plate("rows", 2):
+        rate = numpyro.sample("rate", dist.Gamma(given["shape"], 2.0))
+        numpyro.sample("loc", dist.Normal(given["mean"], factor / jnp.sqrt(rate)))
+    numpyro.sample("shares", dist.Dirichlet(given["shape"] + 1.0))
+
+
+def levels_of_each(draws):
+    """p-values of values brought to one scale by the cdf of each draw's own law."""
+    given = given_each()
+    rates = stats.gamma.cdf(np.asarray(draws["rate"]), given["shape"], scale=0.5)
+    away = stats.norm.cdf(
+        np.asarray(draws["loc"]), given["mean"][:, None], 3.0 / np.sqrt(np.asarray(draws["rate"]))
+    )
+    shares = stats.beta.cdf(np.asarray(draws["shares"])[:, 0], *(given["shape"] + 1.0).T)
+    return {"rate": level_of(rates[:, 0], "uniform"), "loc": level_of(away[:, 1], "uniform")} | {
+        "shares": level_of(shares, "uniform")
+    }
+
+
+def given_each():
+    number = np.arange(NUMBER)
+    return {"shape": np.stack([0.2 + number % 7, 0.5 + number % 3], axis=1), "mean": 1.0 * (number % 11)}
+
+
+@pytest.mark.parametrize("block", [2**23, 9000])
+def test_draws_that_are_given_something_each(monkeypatch, block):
+    """Three tests at p = 1e-5; in one block and in several, the last one filled up."""
+    monkeypatch.setattr(host_draws, "BLOCK_NUMBERS", block)
+    with jax.enable_x64(True):
+        drawn = host_draws.site_draws(rng(), of_each, NUMBER, np.asarray(3.0), given=given_each())
+    assert drawn["rate"].shape == (NUMBER, 2) and len(np.unique(drawn["rate"][:, 0])) == NUMBER
+    found = levels_of_each(drawn)
+    assert min(found.values()) > LEVEL, found
+
+
+def test_draws_given_what_is_another_draws_are_found():
+    """Planted: every draw is given what belongs to the one after it."""
+    scope = with_bug("lambda leaf: leaf[place], given)", "lambda leaf: leaf[(place + 1) % len(leaf)], given)")
+    with jax.enable_x64(True):
+        drawn = scope["site_draws"](rng(), of_each, NUMBER, np.asarray(3.0), given=given_each())
+    assert levels_of_each(drawn)["loc"] < LEVEL
+
+
+@pytest.mark.parametrize("block", [2**23, 50])
+def test_one_draw_of_each_dirichlet(monkeypatch, block):
+    """One test at p = 1e-5 a case; a prior that is forgotten is found."""
+    monkeypatch.setattr(host_draws, "BLOCK_NUMBERS", block)
+    counts = np.arange(2 * 1000 * 2 * 3).reshape(2, 1000, 2, 3) % 5
+    prior = np.array([0.3, 1.0, 2.5], np.float32)
+    values = host_draws.dirichlet_of_each(rng(), counts, prior)
+    assert values.shape == counts.shape and values.dtype == np.float32 and (values > 0).all()
+    np.testing.assert_allclose(values.sum(axis=-1), 1, rtol=1e-5)
+    for own, right in ((prior, True), (prior + 1, False)):
+        a = own + counts
+        levels = stats.beta.cdf(values[..., 0].astype(float), a[..., 0], a[..., 1:].sum(axis=-1))
+        assert (level_of(levels.ravel(), "uniform") > LEVEL) == right
+
+
 def dependent(_):
     shape = numpyro.sample("shape", dist.Gamma(2.0, 1.0))
     numpyro.sample("rate", dist.Gamma(shape, 1.0))

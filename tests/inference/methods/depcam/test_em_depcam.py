@@ -445,3 +445,15 @@ def test_a_resumed_run_does_not_hold_labels_again(table, tmp_path, monkeypatch):
     assert 0 < part.attrs["num_iterations"] < 20
     again = fit(model, table, checkpoint=path, **call)["trace"]["objective"]
     np.testing.assert_allclose(again, whole, rtol=1e-12)
+
+
+def test_signs_are_fair_and_independent():
+    """Four signs on both sides of the end of a key, of 4096 splits: chi-squared of 16 patterns at 1e-5."""
+
+    def draw(key):
+        return em.signs(jax.random.split(key, 3)[1:], (5, 1, 8))
+
+    found = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 4096)))
+    assert found.shape == (4096, 5, 1, 8) and set(np.unique(found)) == {-1.0, 1.0}
+    flat = found.reshape(4096, 40)[:, [0, 31, 32, 39]] > 0
+    assert stats.chisquare(np.bincount(flat @ [1, 2, 4, 8], minlength=16)).pvalue > 1e-5
