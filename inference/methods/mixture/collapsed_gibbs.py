@@ -367,8 +367,8 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
     hyper = {site: np.asarray(draws[site]) for site in model.components.hyperprior_sites().values()}
     hyper = {site: value.reshape(-1, *value.shape[2:]) for site, value in hyper.items()}
     given = _posteriors({"assignments": labels, **hyper}, model, x)
-    alpha = np.asarray(draws.get("concentration", model.expected_concentration))
-    given["concentration"] = np.broadcast_to(alpha.ravel(), len(labels))
+    alpha = draws["concentration"] if model.has_random_concentration else model.concentration
+    given["concentration"] = np.broadcast_to(np.ravel(alpha), len(labels))
     found = site_draws(rng, sample_given_labels, len(labels), model, given=given)
     found = {name: np.asarray(value) for name, value in found.items()}
     found |= model.derived({"assignments": labels})
