@@ -218,7 +218,8 @@ def step(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
     """Run one sweep: split-merge proposals, labels row by row, concentration, hyperparameters."""
-    scan_key, concentration_key, hyper_key, *move_keys = jax.random.split(key, 3 + split_merge)
+    keys = jax.random.split(key, 3 + split_merge)  # in one call, which compiles sooner
+    scan_key, concentration_key, hyper_key, move_keys = keys[0], keys[1], keys[2], keys[3:]
     components = model.components.with_hyperparameters(state.hyperparameters)
     statistics = statistics_for(components)
     rows = statistics.rows(components, x)
@@ -236,8 +237,8 @@ def step(
             )
             return (labels, counts, full), accepted
 
-        keys, begin = jnp.stack(move_keys), (state.labels, state.counts, full)
-        (labels, counts, full), accepted = jax.lax.scan(propose, begin, keys)
+        begin = (state.labels, state.counts, full)
+        (labels, counts, full), accepted = jax.lax.scan(propose, begin, move_keys)
         state = state._replace(labels=labels, counts=counts)
         rate = jnp.mean(accepted.astype(float))
     state, scan_full = scan_labels(scan_key, state, model, x)
