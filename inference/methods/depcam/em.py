@@ -69,7 +69,7 @@ objective does not fall, else halved:
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -249,9 +249,9 @@ def init(
     means = jnp.nanmean(x, axis=0)
     centred = jnp.where(jnp.isnan(x), 0.0, x - means)
     centred /= 4.0 * jnp.sqrt(jnp.max(jnp.sum(centred**2, axis=-1)))  # k-means++ caps distances at one
-    label_key, *keys = jax.random.split(key, 2 + _num_sign_keys(model))
-    labels = LABELS[strategy](label_key, centred, model.num_components)
-    return _from_labels(keys, labels, model, x, clamped_sweeps, integrated)
+    keys = jax.random.split(key, 2 + _num_sign_keys(model))
+    labels = LABELS[strategy](keys[0], centred, model.num_components)
+    return _from_labels(keys[1:], labels, model, x, clamped_sweeps, integrated)
 
 
 def _free_state(values: dict[str, Array], x: Array) -> DEPCAMState:
@@ -277,17 +277,16 @@ def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dic
 
 
 def _from_labels(
-    keys: Sequence[Array], labels: Array, model: DEPCAM, x: Array, clamped_sweeps: int, integrated: bool
+    keys: Array, labels: Array, model: DEPCAM, x: Array, clamped_sweeps: int, integrated: bool
 ) -> DEPCAMState:
-    value_key, *sign_keys = keys
-    values = _random_values(value_key, model, x, integrated)
+    values = _random_values(keys[0], model, x, integrated)
     taken = jax.nn.one_hot(labels, model.num_components)
     if model.offset:
         seen = (~jnp.isnan(x)).astype(x.dtype)
         of_columns = model.family.mean(model.family.natural_of_columns(x))  # columns may have different units
         means = (taken.T @ jnp.nan_to_num(x) + of_columns) / (taken.T @ seen + 1.0)
         values["offsets"] = model.local(values).family.natural(means)
-    values |= leading_values(jnp.stack(sign_keys), taken, values, model, x)
+    values |= leading_values(keys[1:], taken, values, model, x)
     return _held_state(values, labels, clamped_sweeps)
 
 
