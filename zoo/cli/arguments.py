@@ -1,8 +1,9 @@
 """The commands, arguments and options of the command line with their help, and the values of ``--set``.
 
 A value of ``--set key=value`` is read without evaluating anything: it is a Python literal (``20``, ``1e-3``,
-``true``), a call from a fixed table (``Gamma(2, 1)``), a tuple of these (``(bernoulli, Ordinal(6))``), or
-else the text itself (``stick_breaking``).
+``true``), a call from a fixed table (``Gamma(2, 1)``, or ``NormalGamma(rate=Gamma(2, 1))``, whose arguments
+are literals or such calls), a tuple of these (``(bernoulli, Ordinal(6))``), or else the text itself
+(``stick_breaking``).
 """
 
 import argparse
