@@ -103,6 +103,7 @@ def test_products_and_directions_are_those_of_the_draws():
     np.testing.assert_allclose(of_chains.sum("component"), of_draws, atol=1e-12)
     table = effective_directions(tree)
     np.testing.assert_array_equal(table["num_active"], (scales != 0).sum(1)[order])
+    assert effective_directions(chains())["share"].sum() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(table[["direction_1", "direction_2"]], scales[order])
     largest = np.array([4 / 4.25, 9 / 10, 1.0])[order]
     np.testing.assert_allclose(table["effective"], 1 / (largest**2 + (1 - largest) ** 2))

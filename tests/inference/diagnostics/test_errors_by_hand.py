@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
+from planted import planted_regression, replaced
 from scipy.stats import norm, rankdata
 
 from inference.convergence.r_hat import psrf_of
@@ -83,6 +85,15 @@ def test_relative_efficiency_is_the_share_of_draws_that_count():
     repeated = np.repeat(independent, 4, axis=1)
     assert comparison._relative_efficiency(repeated) == pytest.approx(0.25, rel=0.15)
     assert comparison._relative_efficiency(repeated[:1]) == 1.0  # draws of q are independent
+
+
+def test_leave_one_out_is_told_how_many_draws_count(monkeypatch):
+    """Four chains of 400 draws, each repeated four times; what ArviZ is given besides the tree."""
+    rows = np.repeat(-0.5 * np.random.default_rng(4).normal(size=(4, 100, 6)) ** 2, 4, axis=1)
+    group = xr.Dataset({"log_likelihood": (("chain", "draw", "observation"), rows)})
+    monkeypatch.setattr(comparison, "loo", lambda tree, **given: given)
+    given = comparison.leave_one_out(replaced(planted_regression(num_draws=400), log_likelihood=group))
+    assert given["reff"] == pytest.approx(0.25, rel=0.15) and given["pointwise"] is True
 
 
 def test_a_score_s_standard_error_is_the_deviation_over_the_root_of_the_rows():

@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy.sparse import csr_matrix
+from sklearn.metrics import mutual_info_score
 from text_cases import COUNTS, small_models
 
 import inference
 import zoo
 from inference.plots import plot_document_check
 from inference.report.predictive import document_blocks
-from inference.topics.document_checks import STATISTICS, _statistics, check_documents
+from inference.topics.document_checks import (
+    STATISTICS,
+    _compared,
+    _mutual_information,
+    _statistics,
+    check_documents,
+)
 
 NUM_WORDS, NUM_TOPICS, NUM_DOCUMENTS = 120, 3, 80
 
@@ -120,6 +127,25 @@ def test_statistics_of_a_corpus_counted_by_hand():
     assert distinct == 1.5 and spread == 0.5 and commonest == pytest.approx((2 / 3 + 1) / 2)
     means, variances = np.array([1, 2, 0.5]), np.array([1, 4, 0.25])
     assert dispersion == pytest.approx(np.average(variances / means, weights=means))
+
+
+def test_information_of_words_and_documents_is_scikit_learns():
+    """Token by token, of two topics; a third without tokens has none."""
+    rng = np.random.default_rng(2)
+    document, topic, word = rng.integers(0, 4, 30), rng.integers(0, 2, 30), rng.integers(0, 5, 30)
+    cells, count = np.unique(np.stack([document, topic, word]), axis=1, return_counts=True)
+    found = _mutual_information(*cells, count, (4, 3, 5))
+    wanted = [mutual_info_score(document[topic == k], word[topic == k]) for k in (0, 1)]
+    np.testing.assert_allclose(found, [*wanted, 0.0], rtol=1e-9, atol=1e-12)
+
+
+def test_the_share_of_larger_replications_counts_ties_half():
+    """Of four replications two are larger and one is equal, then none is larger and all are equal."""
+    replicated = np.array([[3.0, 1.0], [5.0, 1.0], [2.0, 1.0], [1.0, 1.0]])
+    table = _compared(np.array([2.0, 1.0]), replicated, [0.25, 0.75], ("one", "other"))
+    np.testing.assert_allclose(table["p"], [0.625, 0.5])
+    np.testing.assert_allclose(table["replicated_lb"], [1.75, 1.0])
+    np.testing.assert_allclose(table["replicated_ub"], [3.5, 1.0])
 
 
 @pytest.mark.filterwarnings("ignore:the learnt word_smoothing")
