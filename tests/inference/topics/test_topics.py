@@ -292,8 +292,16 @@ def test_the_three_protocols_mean_what_they_say(trees):
         heldout(tree, new, protocol="bound")
     point = tree["posterior"].isel(chain=0, draw=0)
     words = np.maximum(point.doc_topic_probs.values @ point.topic_word_probs.values, 1e-300)
-    exact = special.logsumexp(new @ np.log(words).T, axis=1, b=1 / 20).sum() / new.sum()
-    assert float(heldout(tree, new, protocol="likelihood")["mean"]) == pytest.approx(exact, rel=1e-8)
+    scores, tokens = special.logsumexp(new @ np.log(words).T, axis=1, b=1 / 20), new.sum(1)
+    exact, found = scores.sum() / tokens.sum(), heldout(tree, new, protocol="likelihood")
+    assert float(found["mean"]) == pytest.approx(exact, rel=1e-8)
+    residuals = scores - exact * tokens  # of a ratio of sums over documents
+    error = np.sqrt(len(new) / (len(new) - 1) * (residuals**2).sum()) / tokens.sum()
+    assert float(found["standard_error"]) == pytest.approx(error, rel=1e-6)
+    coefficients = special.gammaln(tokens + 1) - special.gammaln(new + 1).sum(1)
+    of_words = (log_density(trees["pcp"], new).to_numpy() - coefficients).sum() / tokens.sum()
+    found = heldout(trees["pcp"], new, protocol="likelihood")
+    assert float(found["mean"]) == pytest.approx(of_words, rel=1e-8)
     with pytest.raises(ValueError, match="protocol must be one of"):
         heldout(tree, new, protocol="perplexity")
 

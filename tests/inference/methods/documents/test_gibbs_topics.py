@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro import handlers
+from scipy import stats
 from scipy.special import gammaln
 from text_cases import COUNTS, coefficient, sparse
 
@@ -156,6 +157,40 @@ def test_collapsed_joint_is_the_evidence_summed_over_topics():
         value = sum(dirichlet_multinomial(row, np.array([0.5, 0.9])) for row in s)
         exact.append(value + sum(dirichlet_multinomial(row, np.full(3, 0.7)) for row in t))
     np.testing.assert_allclose(found[::37], exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", [PCP, STICKS, SHORT_STICKS], ids=["pcp", "sticks", "short"])
+def test_a_document_s_cluster_is_drawn_by_the_ratio_of_partitions(model):
+    """Five documents and one more in each cluster in turn: differences of the log prior."""
+    clusters, last = jnp.array([0, 1, 1, 0, 1]), model.num_clusters - 1
+    with jax.enable_x64(True):
+        sizes = jnp.bincount(clusters, length=model.num_clusters).astype(float)
+        found = np.asarray(collapsed_pcp.log_weights(sizes, model))
+        joint = [float(collapsed_pcp.log_partition(jnp.append(clusters, k), model)) for k in range(last + 1)]
+    np.testing.assert_allclose(found - found[last], np.array(joint) - joint[last], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [PCP, STICKS], ids=["pcp", "sticks"])
+def test_the_prior_of_blocked_parameters_is_that_of_scipy(model):
+    """Weights, clusters' topic shares and topics; the decays of sticks are exponential."""
+    rng = np.random.default_rng(0)
+    count = model.num_clusters
+    values = {
+        "cluster_topic_probs": rng.dirichlet([1.0, 1.0], count),
+        "topic_word_probs": rng.dirichlet([1.0] * 3, 2),
+    }
+    wanted = sum(stats.dirichlet([0.7] * 3).logpdf(row) for row in values["topic_word_probs"])
+    shares = stats.dirichlet(np.asarray(model._topic_prior()))
+    wanted += sum(shares.logpdf(row) for row in values["cluster_topic_probs"])
+    if model.weights.has_sticks:
+        values["stick_decays"] = np.array([0.3, 1.1])
+        wanted += stats.expon(scale=1 / float(model.concentration)).logpdf(values["stick_decays"]).sum()
+    else:
+        values["cluster_weights"] = np.array([0.25, 0.75])
+        wanted += stats.dirichlet([1.3 / 2] * 2).logpdf(values["cluster_weights"])
+    with jax.enable_x64(True):
+        found = blocked_pcp._log_prior({name: jnp.asarray(own) for name, own in values.items()}, model)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
 def dirichlet_multinomial(counts, prior):

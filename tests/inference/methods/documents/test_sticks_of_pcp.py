@@ -6,9 +6,10 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy import optimize, stats
-from scipy.special import betaln, digamma, gammaln
+from scipy.special import betaln, digamma, gammaln, softmax
 
 import zoo
+from inference.methods.pcp import mean_field
 from inference.methods.pcp.vb_posterior import (
     PCPVBState,
     cluster_scores,
@@ -128,3 +129,15 @@ def test_clusters_score_by_their_expected_words_and_weights():
     wanted = counts @ np.log(centres).T + np.asarray(expected_log_weights(whole, model))
     documents = cut(SparseCounts.from_matrix(counts))
     np.testing.assert_allclose(cluster_scores(whole, model, documents, False), wanted, rtol=1e-10)
+
+
+def test_a_random_start_has_the_clusters_of_an_empty_document_by_their_weights():
+    """Sticks of unlike expectations, in the mean-field family: no word tells anything."""
+    model = zoo.PCP(
+        num_topics=2, num_clusters=4, num_words=6, concentration=ALPHA, weight_prior="stick_breaking"
+    )
+    state = state_of(model)
+    documents = cut(SparseCounts.from_matrix(np.array([[1.0, 0, 2, 0, 0, 3], [0] * 6])))
+    begun = mean_field.begin(jax.random.key(0), state, model, documents, "random", False)
+    logs = np.asarray(expected_log_weights(state, model))
+    np.testing.assert_allclose(begun.responsibilities[1], softmax(logs), rtol=1e-10)

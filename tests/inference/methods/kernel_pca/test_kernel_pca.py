@@ -114,6 +114,14 @@ def test_em_never_falls_and_ends_at_the_closed_form(case, acceleration):
     np.testing.assert_allclose(tree["variational"][name], best["variational"][name], rtol=1e-6)
 
 
+def test_em_begins_at_the_closed_form_where_its_sketch_holds_all_directions():
+    """Three columns, two components and more random vectors than that: one sweep gains nothing."""
+    model = zoo.KernelPCA(num_latents=2, kernel="linear", degrees_of_freedom=40.0)
+    best = fit(model, X)["trace"]["objective"].item()
+    one = fit(model, X, method="em", max_iterations=1, tolerance=0, num_restarts=1)
+    assert one["trace"]["objective"][-1].item() == pytest.approx(best, rel=1e-10)
+
+
 def test_em_finds_components_a_million_times_weaker_than_the_first():
     """Columns in units 1e-3 to 1e3: from noise like the first column's, weak components never came back."""
     rng = np.random.default_rng(0)

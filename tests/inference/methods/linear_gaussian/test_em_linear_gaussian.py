@@ -220,6 +220,10 @@ def test_weights_are_copies():
     weighed, plain = (of(start, compress(rows, GROUPS)) for rows in (Rows(x, weight), copied))
     for ours, theirs in zip(weighed[1:], plain[1:], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-9)
+    first, other = (pca_start(compress(rows, GROUPS), 3) for rows in (Rows(x, weight), copied))
+    np.testing.assert_allclose(first.noise_variance, other.noise_variance, rtol=1e-8)
+    products = first.loadings @ first.loadings.T, other.loadings @ other.loadings.T
+    np.testing.assert_allclose(*products, rtol=1e-7, atol=1e-9)
 
 
 def test_floor_holds_a_noise_that_would_vanish():
