@@ -53,6 +53,7 @@ __all__ = [
     "log_weight_terms",
     "SLOT_AXES",
     "shrink",
+    "topic_factors",
     "transform",
 ]
 
@@ -212,17 +213,30 @@ def learnt_factors(
         best = symmetric_prior(total_expected_log(clusters), *clusters.shape, prior[0])
         prior = jnp.where(holds, prior, best)
         clusters = prior + tokens_of_clusters
-    if point:
-        words = jnp.maximum(tokens + smoothing - 1, 0.0)
-        total = jnp.sum(words, axis=-1, keepdims=True)
-        words = jnp.where(total > 0, words / jnp.where(total > 0, total, 1.0), state.words)
-    else:
-        words = smoothing + tokens
-        if "word_smoothing" in learn:
-            best = symmetric_prior(total_expected_log(words), *words.shape, smoothing)
-            smoothing = jnp.where(holds, smoothing, best)
-            words = smoothing + tokens
+    if "word_smoothing" in learn and not point:
+        best = symmetric_prior(total_expected_log(smoothing + tokens), *tokens.shape, smoothing)
+        smoothing = jnp.where(holds, smoothing, best)
+    words = topic_factors(tokens, smoothing, state.words, point)
     return state._replace(clusters=clusters, words=words, topic_prior=prior, word_smoothing=smoothing)
+
+
+def topic_factors(
+    tokens: Array, smoothing: Array, before: Array, point: bool, axis: int | tuple[int, ...] = -1
+) -> Array:
+    """New topics: mu, or the point estimates, those of before where a topic has no words.
+
+    Args:
+        tokens: expected tokens of each word in each topic, of any shape.
+        smoothing: eps.
+        before: the former topics, of the same shape.
+        point: whether topics are point estimates.
+        axis: of the words.
+    """
+    if not point:
+        return smoothing + tokens
+    words = jnp.maximum(tokens + smoothing - 1, 0.0)
+    total = jnp.sum(words, axis=axis, keepdims=True)
+    return jnp.where(total > 0, words / jnp.where(total > 0, total, 1.0), before)
 
 
 def learnt_concentration(state: PCPVBState, model: PCP) -> Array:

@@ -7,7 +7,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.methods.documents.dirichlet_factors import exp_expected_log
-from inference.methods.pcp.vb_posterior import PCPVBState, learnt_concentration, learnt_factors
+from inference.methods.pcp.vb_posterior import (
+    PCPVBState,
+    learnt_concentration,
+    learnt_factors,
+    topic_factors,
+)
 from inference.numerics.documents import CACHED_NUMBERS, DocumentBlock, DocumentBlocks, add_by_word
 from zoo.pcp import PCP
 
@@ -80,19 +85,24 @@ def update_globals(
         point: whether topics are point estimates.
         holds: whether hyperparameters stay what they are in this step.
     """
-    block_words = _block_words(by_word)
-    rows = _in_row_blocks(by_word, block_words)
+    size = _block_words(by_word)
+    rows = _in_row_blocks(by_word, size)
+    exists = _in_row_blocks(jnp.ones((by_word.shape[0], 1), bool), size)
 
-    def alternate(state: PCPVBState, learn: tuple[str, ...]) -> PCPVBState:
-        shares = exp_expected_log(state.clusters)
-        topics = _topic_weights(state, point)
-        given, tokens = _divided(rows, _in_row_blocks(topics, block_words), shares)
-        clusters = state.topic_prior + shares * given
-        tokens = (tokens.reshape(-1, topics.shape[1])[: topics.shape[0]] * topics).T
-        return learnt_factors(state, clusters, tokens, learn, point, holds)
+    def divided(clusters: Array, words: Array) -> tuple[Array, Array]:
+        shares = exp_expected_log(clusters)
+        given, tokens = _divided(rows, _topic_weights(words, point, axis=(0, 1)), shares)
+        return state.topic_prior + shares * given, tokens
 
-    state = jax.lax.fori_loop(1, inner_steps, lambda _, state: alternate(state, ()), state)
-    state = alternate(state, learn)  # hyperparameters once: that costs more than an update
+    def alternate(_: Array, factors: tuple[Array, Array]) -> tuple[Array, Array]:
+        clusters, tokens = divided(*factors)
+        tokens = jnp.where(exists, tokens, -state.word_smoothing)  # a word that fills up has no weight
+        return clusters, topic_factors(tokens, state.word_smoothing, factors[1], point, axis=(0, 1))
+
+    before = state.clusters, _in_row_blocks(state.words.T, size)  # blocks once, not in every turn
+    clusters, tokens = divided(*jax.lax.fori_loop(1, inner_steps, alternate, before))
+    tokens = tokens.reshape(-1, tokens.shape[-1])[: by_word.shape[0]].T
+    state = learnt_factors(state, clusters, tokens, learn, point, holds)
     weights = model.weights.posterior(sizes, state.concentration)
     if "concentration" in learn:
         best = learnt_concentration(state._replace(weights=weights), model)
@@ -103,7 +113,7 @@ def update_globals(
 
 def word_log_centres(state: PCPVBState, point: bool) -> Array:
     """Log of the sum over topics of exp(E log theta + E log beta), shape (num_words, num_clusters)."""
-    return _logs(_topic_weights(state, point) @ exp_expected_log(state.clusters).T)
+    return _logs(_topic_weights(state.words, point).T @ exp_expected_log(state.clusters).T)
 
 
 def log_likelihood(state: PCPVBState, by_word: Array, point: bool) -> Array:
@@ -121,15 +131,13 @@ def log_likelihood(state: PCPVBState, by_word: Array, point: bool) -> Array:
         tokens, own = block
         return total + jnp.sum(tokens * _logs(own @ shares.T)), None
 
-    rows = _in_row_blocks(by_word, size), _in_row_blocks(_topic_weights(state, point), size)
+    rows = _in_row_blocks(by_word, size), _in_row_blocks(_topic_weights(state.words, point).T, size)
     return jax.lax.scan(visit, jnp.zeros((), by_word.dtype), rows)[0]
 
 
-def _topic_weights(state: PCPVBState, point: bool) -> Array:
-    """B', the exponential of E log beta, shape (num_words, num_topics)."""
-    if point:
-        return jnp.maximum(state.words, jnp.finfo(state.words.dtype).tiny).T
-    return exp_expected_log(state.words).T
+def _topic_weights(words: Array, point: bool, axis: int | tuple[int, ...] = -1) -> Array:
+    """B, the exponential of E log beta, or the point estimates; ``axis`` is that of the words."""
+    return jnp.maximum(words, jnp.finfo(words.dtype).tiny) if point else exp_expected_log(words, axis)
 
 
 def _logs(centres: Array) -> Array:
@@ -137,8 +145,10 @@ def _logs(centres: Array) -> Array:
 
 
 def _block_words(by_word: Array) -> int:
-    """Words of a block whose centres and tokens stay in the cache."""
-    return max(CACHED_NUMBERS // (2 * by_word.shape[1]), 16)
+    """Words of a block whose centres and tokens stay in the cache, all blocks about equally full."""
+    num_words, num_clusters = by_word.shape
+    most = max(CACHED_NUMBERS // (2 * num_clusters), 16)
+    return -(-num_words // -(-num_words // most))
 
 
 def _in_row_blocks(rows: Array, size: int) -> Array:
@@ -148,7 +158,7 @@ def _in_row_blocks(rows: Array, size: int) -> Array:
 
 
 def _divided(rows: Array, topics: Array, shares: Array) -> tuple[Array, Array]:
-    """R = C / (T B), block by block of words, so that it stays in the cache: R B' and T' R.
+    """R = C / (T B), block by block of words, so that it stays in the cache: R B' and B' times T' R.
 
     Args:
         rows: C', shape (num_blocks, block_words, num_clusters).
@@ -163,6 +173,6 @@ def _divided(rows: Array, topics: Array, shares: Array) -> tuple[Array, Array]:
         tokens, own = block
         centres = own @ shares.T
         ratio = tokens / jnp.maximum(centres, jnp.finfo(centres.dtype).tiny)
-        return total + ratio.T @ own, ratio @ shares
+        return total + ratio.T @ own, own * (ratio @ shares)
 
     return jax.lax.scan(visit, jnp.zeros_like(shares), (rows, topics))

@@ -18,7 +18,7 @@ from text_cases import COUNTS, WORDS, pcp_bound, sparse
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
-from inference.methods.pcp import mean_field, vb
+from inference.methods.pcp import mean_field, vb, vb_updates
 from inference.methods.pcp import vb_starts as starts
 from inference.methods.pcp.vb_posterior import Annealing, PCPVBState, prune, shrink, with_all_clusters
 from inference.numerics.documents import CACHED_NUMBERS, cut
@@ -146,6 +146,49 @@ def test_a_hyperparameter_changed_in_silence_shows():
     model = model_for(concentration=1.7)
     trace = np.asarray(climb(drifting, random_state(model), model, corpus(), 1200)[1])
     assert (np.diff(trace) < -1e-8 * np.abs(trace[1:])).any()
+
+
+def updated_by_numpy(clusters, words, by_word, prior, smoothing, steps, point):
+    """Centres and topics in turn as the equations have them, over all words at once."""
+
+    def weights(concentration):
+        return np.exp(special.digamma(concentration) - special.digamma(concentration.sum(-1, keepdims=True)))
+
+    for _ in range(steps):
+        shares, topics = weights(clusters), words if point else weights(words)
+        ratio = by_word.T / (shares @ topics)
+        clusters = prior + shares * (ratio @ topics.T)
+        words = smoothing + topics * (shares.T @ ratio)
+        if point:
+            words = np.maximum(words - 1, 0)
+            words /= words.sum(-1, keepdims=True)
+    return clusters, words
+
+
+@pytest.mark.parametrize("point", [False, True])
+def test_words_that_fill_up_a_block_have_no_weight(monkeypatch, point):
+    """37 words in three blocks of 13 are updated as all at once; planted: two more words."""
+    monkeypatch.setattr(vb_updates, "CACHED_NUMBERS", 0)  # blocks as small as there are
+    rng = np.random.default_rng(0)
+    smoothing, prior = 1.5 if point else 0.3, np.full(3, 0.4)
+    by_word, clusters, words = (
+        rng.gamma(1.0, 5.0, (37, 4)),
+        rng.gamma(2.0, 1.0, (4, 3)),
+        rng.gamma(2.0, 1.0, (3, 37)),
+    )
+    if point:
+        words /= words.sum(-1, keepdims=True)
+    model = zoo.PCP(num_topics=3, num_clusters=4, num_words=37, word_smoothing=smoothing, topic_prior=0.4)
+    state = random_state(model)._replace(clusters=jnp.asarray(clusters), words=jnp.asarray(words))
+    update = jax.jit(vb_updates.update_globals, static_argnames=("inner_steps", "learn", "point"))
+    options = {"inner_steps": 4, "learn": (), "point": point}
+    found = update(state, jnp.asarray(by_word), jnp.ones(4), model, **options)
+    expected = updated_by_numpy(clusters, words, by_word, prior, smoothing, 4, point)
+    np.testing.assert_allclose(found.clusters, expected[0], rtol=1e-12)
+    np.testing.assert_allclose(found.words, expected[1], rtol=1e-12)
+    more = np.pad(words, ((0, 0), (0, 2)), constant_values=smoothing), np.pad(by_word, ((0, 2), (0, 0)))
+    bugged = updated_by_numpy(clusters, *more, prior, smoothing, 4, point)
+    assert abs(bugged[0] / expected[0] - 1).max() > 1e-3
 
 
 def test_one_topic_and_one_cluster_are_the_unigram_distribution():
