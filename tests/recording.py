@@ -57,6 +57,7 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "same_numbers": WHOLE,
     "sppca": PROJECTIONS,
     "topic_bars": TOPICS,
+    "topic_tables": TOPICS,
 }
 
 

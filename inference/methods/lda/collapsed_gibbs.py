@@ -38,7 +38,6 @@ __all__ = ["METHOD", "scan_tokens"]
 
 
 COUNT = jnp.int32  # of tokens, and of places: half the bytes of a double
-MANY_TOKENS = 2**16  # above them two tokens in one turn of the loop: a tenth less time, more to compile
 _made_once = jax.lax.optimization_barrier  # what is read at several places
 
 
@@ -117,9 +116,7 @@ def scan_tokens(
 
     totals = jnp.sum(by_word, axis=0).astype(dtype)
     start = (by_row, by_word, totals, 1 / (totals + room))
-    turn = 2 if topics.size > MANY_TOKENS else 1
-    carry, topics = jax.lax.scan(visit, start, (rows, words, topics, level), unroll=turn)
-    by_row, by_word, _, _ = carry
+    (by_row, by_word, _, _), topics = jax.lax.scan(visit, start, (rows, words, topics, level))
     by_row, by_word = (counts[:, :num_topics].astype(dtype) for counts in (by_row, by_word))
     return topics.astype(kind), by_row, by_word
 
