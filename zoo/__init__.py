@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo import moved
-from zoo.dependencies import naming_versions
+from zoo.dependencies import naming_versions, show_versions
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
     from zoo import conjugate as conjugate
@@ -153,6 +153,7 @@ __all__ = [
     "model_class",
     "register",
     "registered_methods",
+    "show_versions",
     "unregister",
     *sorted(_PUBLIC),
 ]

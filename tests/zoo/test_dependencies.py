@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import os
+import platform
 import re
 import tomllib
 from pathlib import Path
@@ -37,6 +38,23 @@ def _from_import():
 
 def _submodule():
     import jax.no_such_module  # noqa: F401
+
+
+def test_versions_are_those_of_what_is_installed(capsys, monkeypatch):
+    versions = {package: importlib.metadata.version(package) for package in TESTED}
+    monkeypatch.setitem(versions, "tqdm", None)
+
+    def version(package):
+        if versions.get(package, "0.0") is None:
+            raise importlib.metadata.PackageNotFoundError(package)
+        return versions.get(package, "0.0")
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    zoo.show_versions()
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith(f"Python {platform.python_version()}, probabilistic-model-zoo 0.0, ")
+    assert "tqdm (not installed)" in printed
+    assert all(f"{package} {found}" in printed for package, found in versions.items() if found)
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,17 @@ A version that is newer than those says nothing as long as it has what is used. 
 
 import importlib.metadata
 import importlib.util
+import platform
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["naming_versions"]
+__all__ = ["naming_versions", "show_versions"]
 
+_LIBRARY = "probabilistic-model-zoo"
 _DISTRIBUTIONS = {"PIL": "pillow"}  # modules that are not called as what is installed
 
 
@@ -44,6 +47,21 @@ def naming_versions() -> Iterator[None]:
             f"was tested with {package} {low} to {high}: pip install '{package}>={low},<={high}'",
             name=module,
         ) from error
+
+
+def show_versions() -> None:
+    """Print the versions of Python, of this library and of the packages it depends on.
+
+    For the end of a notebook, and for bug reports. A package that is not installed is listed as such.
+    """
+    tested = tomllib.loads((Path(__file__).parent / "tested.toml").read_text(encoding="utf-8"))
+    found = [f"Python {platform.python_version()}"]
+    for package in (_LIBRARY, *tested):
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{package} (not installed)")
+    print(textwrap.fill(", ".join(found), 110, break_on_hyphens=False))
 
 
 def _lacking(error: ImportError | AttributeError) -> tuple[str, str]:
