@@ -16,16 +16,24 @@
 # %% [markdown]
 # # From k-means to Gibbs
 #
+# **Goals.** After this notebook you can
+#
+# - derive k-means as a limit of EM, and say what each step of EM maximises;
+# - choose a number of components by held-out rows and by BIC, and say why the likelihood of the fitted rows cannot;
+# - explain what a bound on the evidence adds, and why components die under it;
+# - compare two samplers of one posterior by quantities that labels cannot change.
+#
+# **Duration.** Two and a half hours with the seven exercises. The computer takes about 3 minutes at full size on two
+# cores, under a minute with `ZOO_NOTEBOOK_SIZE=small`. Numbers quoted in the text are those of the full size.
+#
 # One model, a mixture, and one table of numbers, computed in five ways. Each adds something to the one
 # before: k-means gives centres; EM gives them weights, shapes and doubts; VB a bound, so that components
 # that are not needed die; Gibbs the posterior; the Polya urn the posterior without truncation. The last
 # section does the same for binary data.
 #
 # For teaching: every section ends with an exercise, and the cell after it holds an answer that checks
-# itself. Notation as in the README and Yu (2006, chapters 2 and 3); EM, its bound and its limit as in Bishop
-# (*Pattern Recognition and Machine Learning*, 2006, chapter 9). At full size the notebook takes a few
-# minutes on two cores, with `ZOO_NOTEBOOK_SIZE=small`, without the urn, about half of one. The last cell asserts
-# what the text claims.
+# itself. Notation as in Yu (2006, chapters 2 and 3); EM, its bound and its limit as in Bishop
+# (*Pattern Recognition and Machine Learning*, 2006, chapter 9). The last section asserts what the text claims.
 
 # %%
 # %matplotlib inline
@@ -47,6 +55,8 @@ import zoo
 from inference import diagnostics, plots
 from inference.plots import COLOURS, MARKERS
 from zoo.datasets import load
+
+plt.style.use("inference.plots.course")
 
 SIZES = {
     "full": {
@@ -171,7 +181,7 @@ apart
 # squares, $-2\sigma^2 \{\log L + \frac{Nd}{2} \log 2\pi\sigma^2\}$, falls onto the sum of squares that
 # k-means minimises.
 
-# %%
+# %% mystnb={"image": {"alt": "Left: the places of five centres against the known variance, which part in sudden splits as it falls. Right: the log likelihood as a sum of squares, which falls onto that of k-means."}}
 starts = [lloyd(first_labels(seed), 100) for seed in range(settings["restarts"])]
 centres, labels = min(starts, key=lambda start: ((x - start[0][start[1]]) ** 2).sum())
 sum_of_squares = ((x - centres[labels]) ** 2).sum()
@@ -187,7 +197,7 @@ places = np.array([(means_of(tree) - x.mean(axis=0)) @ direction for tree in sof
 log_likelihoods = np.array([tree.attrs["log_likelihood"] for tree in soft.values()])
 as_squares = -2 * variances * (log_likelihoods + 0.5 * x.size * np.log(2 * np.pi * variances))
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.6))
 for k in range(num_clusters):
     axes[0].plot(variances, places[:, k], color=COLOURS[k], marker=MARKERS[k], ms=4)
 axes[0].set(
@@ -204,14 +214,12 @@ axes[1].set(
     ylabel="sum of squares",
     title="the likelihood becomes a sum of squares",
 )
-axes[1].legend(frameon=False)
-for axis in axes:
-    axis.spines[["top", "right"]].set_visible(False)
+axes[1].legend()
 plt.show()
 
-# %%
+# %% mystnb={"image": {"alt": "The rows at four values of the known variance, coloured by responsibilities, with the centres: one cluster at a large variance, five at a small one."}}
 shown = [variances[np.abs(np.log(variances / target)).argmin()] for target in (8.0, 1.5, 0.3, 0.001)]
-figure, axes = plt.subplots(1, 4, figsize=(12, 3.1), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(1, 4, figsize=(12, 3.1), sharex=True, sharey=True)
 for axis, variance in zip(axes, shown, strict=True):
     shares = soft[variance]["variational"]["responsibilities"].to_numpy()
     axis.scatter(*x.T, c=mixed_colours(shares), s=16)
@@ -253,7 +261,7 @@ print(f"by the formula {border:.4f}")
 # bound, and the likelihood, which lies above it, rises at least as much. Drawn together they make a
 # staircase.
 
-# %%
+# %% mystnb={"image": {"alt": "A staircase: the bound and the log likelihood of EM over the first steps; each touches the other in turn and neither falls."}}
 gaussians = zoo.Mixture.from_data(x, num_components=num_clusters)
 em = fit(gaussians, x, "em", init="random", num_restarts=settings["restarts"])
 figure = plots.plot_em(em, iterations=12)
@@ -289,7 +297,7 @@ print(f"gap after the second M-step {gap:.6f} nats, divergence {divergence:.6f} 
 # were not fitted: cross-validation estimates it by refitting, BIC by a penalty of $\frac12 \log N$ nats for
 # each free number. Both are put on one axis, in nats per row.
 
-# %%
+# %% mystnb={"image": {"alt": "Nats per row against the number of components: fitted rows rise throughout, held-out rows and minus BIC have a maximum."}}
 candidates = {k: zoo.Mixture.from_data(x, num_components=k) for k in settings["numbers"]}
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="em: a guard holds")
@@ -301,7 +309,7 @@ with warnings.catch_warnings():
         num_restarts=settings["restarts"],
         progress=False,
     )
-figure, axis = plt.subplots(figsize=(8, 3.6), layout="constrained")
+figure, axis = plt.subplots(figsize=(8, 3.6))
 axis.plot(validated.index, validated["fitted"], color=COLOURS[1], marker="s", ls="--", label="fitted rows")
 axis.errorbar(
     validated.index,
@@ -321,8 +329,7 @@ axis.plot(
     label="-BIC / 2N",
 )
 axis.set(xlabel="number of components K", ylabel="nats per row", xticks=validated.index)
-axis.legend(frameon=False)
-axis.spines[["top", "right"]].set_visible(False)
+axis.legend()
 plt.show()
 by_heldout, by_bic = int(validated["heldout"].idxmax()), int(validated["bic"].idxmin())
 print(f"held-out rows choose K = {by_heldout}, BIC chooses K = {by_bic}; five Gaussians made the rows")
@@ -347,14 +354,14 @@ print(f" and {em.attrs['bic']:.3f}")
 # log likelihood by a bound on the log evidence $\log p(x)$, which pays for every component that is used. EM
 # with the same $K$ pays nothing and uses all of them.
 
-# %%
+# %% mystnb={"image": {"alt": "Left: expected rows of each component by size; EM uses all twelve, variational Bayes a few. Right: the bound of every start against iterations, the best in blue."}}
 process = zoo.Mixture.from_data(x, num_components=12, weight_prior="stick_breaking")
 em_large = fit(candidates[12], x, "em", init="random", num_restarts=settings["restarts"])
 vb = fit(process, x, "vb", init="random", num_restarts=settings["restarts"])
 rows_held = {}
 for name, tree in {"EM": em_large, "VB": vb}.items():
     rows_held[name] = np.sort(tree["variational"]["responsibilities"].sum("observation").to_numpy())[::-1]
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.4))
 for place, (name, expected) in enumerate(rows_held.items()):
     used = int((expected > 0.5).sum())
     axes[0].bar(
@@ -365,7 +372,7 @@ for place, (name, expected) in enumerate(rows_held.items()):
         label=f"{name}: {used} used",
     )
 axes[0].set(xlabel="component, by size", ylabel="expected rows", xticks=range(1, 13))
-axes[0].legend(frameon=False)
+axes[0].legend()
 bounds = vb["trace"]["objective_by_restart"].to_numpy().T
 best = vb.attrs["best_restart"]
 for restart in [i for i in range(len(bounds)) if i != best] + [best]:
@@ -379,12 +386,10 @@ axes[1].set(
     ylim=(settled.min() - 60, settled.max() + 15),
     title="VB: the bound of every start, the best in blue",
 )
-for axis in axes:
-    axis.spines[["top", "right"]].set_visible(False)
 plt.show()
 print(f"bounds at the end: best {settled.max():.1f}, worst {settled.min():.1f} nats")
 
-# %%
+# %% mystnb={"image": {"alt": "The rows with an ellipse for each component that variational Bayes keeps."}}
 figure = plots.plot_mixture(vb)
 figure
 
@@ -435,9 +440,9 @@ agreement = pd.concat(
 )
 agreement.round(3)
 
-# %%
+# %% mystnb={"image": {"alt": "Left: probability of each number of clusters under variational Bayes and the samplers. Right: matrix of co-clustering probabilities with the five true blocks."}}
 numbers = np.arange(1, 13)
-figure, axes = plt.subplots(1, 2, figsize=(11, 3.8), layout="constrained", width_ratios=[1.5, 1])
+figure, axes = plt.subplots(1, 2, figsize=(11, 3.8), width_ratios=[1.5, 1])
 share_of = {}
 for place, (name, tree) in enumerate({"VB": vb, **samplers}.items()):
     drawn = tree["posterior"]["num_occupied"].to_numpy().ravel()
@@ -446,8 +451,7 @@ for place, (name, tree) in enumerate({"VB": vb, **samplers}.items()):
         numbers + 0.27 * (place - 1), share_of[name], 0.27, color=COLOURS[(1, 0, 2)[place]], label=name
     )
 axes[0].set(xlabel="clusters with at least one row", ylabel="probability", xticks=numbers)
-axes[0].legend(frameon=False)
-axes[0].spines[["top", "right"]].set_visible(False)
+axes[0].legend()
 together = diagnostics.co_clustering(gibbs).to_numpy()
 shades = axes[1].imshow(together, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
 axes[1].set(xlabel="row", ylabel="row", title="blocked Gibbs: do two rows share a cluster?")
@@ -480,7 +484,7 @@ print(
 # First the responsibilities: how undecided is each row? Entropy in nats; 0 is certain, 0.69 is a coin between
 # two components. The shares of Gibbs are averages over draws whose labels were aligned.
 
-# %%
+# %% mystnb={"image": {"alt": "The rows coloured by the entropy of their responsibilities under EM with 5 and 12 components, variational Bayes and Gibbs sampling."}}
 shares_of = {
     "EM, K = 5": em["variational"]["responsibilities"].to_numpy(),
     "EM, K = 12": em_large["variational"]["responsibilities"].to_numpy(),
@@ -490,7 +494,7 @@ shares_of = {
 entropy_of = {
     name: -(shares * np.log(np.maximum(shares, 1e-300))).sum(axis=1) for name, shares in shares_of.items()
 }
-figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), sharex=True, sharey=True)
 for axis, (name, entropy) in zip(axes, entropy_of.items(), strict=True):
     shades = axis.scatter(*x.T, c=entropy, s=22, cmap="cividis", vmin=0, vmax=1.1)
     axis.set_title(f"{name}: mean {entropy.mean():.3f}", fontsize=10)
@@ -560,12 +564,12 @@ vb_bits = fit(program, bits, "vb", init="random", num_restarts=settings["restart
 # %% [markdown]
 # Components come in any order: we match them to the truth by the assignment with the least distance.
 
-# %%
+# %% mystnb={"image": {"alt": "Probabilities of a one, component by column, as in the truth, as estimated by EM and by variational Bayes; numbers of rows at the right."}}
 vb_a, vb_b = (vb_bits["variational"][f"components_concentration{i}"].to_numpy() for i in (1, 0))
 probs_of = {"EM": em_bits["variational"]["probs"].to_numpy(), "VB": vb_a / (vb_a + vb_b)}
 order = np.argsort(-truth["weights"])
 true_probs = truth["probs"][order]
-figure, axes = plt.subplots(1, 3, figsize=(11, 2.9), layout="constrained", sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(11, 2.9), sharey=True)
 rows_by_truth = np.bincount(truth["assignments"][:100], minlength=5)[order]
 matched = {"the truth": (true_probs, rows_by_truth)}
 for name, tree in {"EM": em_bits, "VB": vb_bits}.items():
@@ -677,3 +681,20 @@ assert (gain >= 0).all() and gain.mean() > 0
 assert bits_table.loc["fresh rows, nats per row", "VB"] > bits_table.loc["fresh rows, nats per row", "EM"]
 assert extreme.sum() > 0 and probs_of["VB"].min() > 1e-3
 assert not full or survivors["VB, K = 10"].mean() < survivors["EM, K = 10"].mean()
+
+# %% [markdown]
+# ## References
+#
+# - Bishop, C. M. (2006). *Pattern Recognition and Machine Learning*. Springer.
+# - Blei, D. M. and Jordan, M. I. (2006). Variational inference for Dirichlet process mixtures. *Bayesian Analysis* 1,
+#   121-143.
+# - Neal, R. M. (2000). Markov chain sampling methods for Dirichlet process mixture models. *Journal of Computational
+#   and Graphical Statistics* 9, 249-265.
+# - Schwarz, G. (1978). Estimating the dimension of a model. *Annals of Statistics* 6, 461-464.
+# - Vehtari, A., Gelman, A., Simpson, D., Carpenter, B. and Bürkner, P.-C. (2021). Rank-normalization, folding, and
+#   localization: an improved R-hat for assessing convergence of MCMC. *Bayesian Analysis* 16, 667-718.
+# - Yu, S. (2006). *Advanced Probabilistic Models for Clustering and Projection*. Dissertation,
+#   Ludwig-Maximilians-Universität München.
+
+# %%
+zoo.show_versions()

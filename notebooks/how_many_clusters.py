@@ -16,13 +16,22 @@
 # %% [markdown]
 # # How many clusters?
 #
+# **Goals.** After this notebook you can
+#
+# - describe three versions of a Dirichlet-process mixture and how their priors on the number of clusters differ;
+# - predict how that number moves with the concentration and with the truncation;
+# - tell a published result that reproduces from one that depends on a misprint;
+# - say why no fit reports "the" number of clusters.
+#
+# **Duration.** An hour and a half with the exercise. The computer takes about 5 minutes at full size on two cores,
+# under a minute with `ZOO_NOTEBOOK_SIZE=small`. Numbers quoted in the text are those of the full size.
+#
 # A Dirichlet-process mixture has no number of clusters to set: the data decide, it is said. What decides
 # besides the data? We redo the experiments of Shipeng Yu, *Advanced Probabilistic Models for Clustering and
 # Projection* (dissertation, LMU München, 2006), chapters 2 and 3, with three versions of the model side by
 # side, and write down what reproduces and what does not.
 #
-# At full size the notebook takes about six minutes on two cores. With `ZOO_NOTEBOOK_SIZE=small` it takes
-# about half a minute; its tables then rest on few starts. The last cell asserts what the text claims.
+# At small size the tables rest on few starts. The last section asserts what the text claims.
 
 # %%
 # %matplotlib inline
@@ -41,6 +50,8 @@ import zoo
 from inference import diagnostics, plots
 from inference.plots import COLOURS
 from zoo.datasets import load
+
+plt.style.use("inference.plots.course")
 
 SIZES = {
     "full": {
@@ -86,7 +97,7 @@ def quietly(function, *arguments, **keywords):
 # draws from it repeat a few dozen values; with $\alpha = 10\,000$ they look like the base measure. (Figure
 # 3.2 of the thesis.)
 
-# %%
+# %% mystnb={"image": {"alt": "Draws from two Dirichlet processes: with concentration 10 a few dozen values hold all mass, with 10 000 the draws look like the base measure."}}
 figure = plots.plot_dirichlet_process((10.0, 10_000.0), num_draws=10_000)
 figure
 
@@ -102,7 +113,7 @@ figure
 # Each model gets $\alpha \sim \mathrm{Gamma}(1, 1)$. (At small size only VB on DMA and Gibbs on TDP are run, and
 # section 3 has one K: every one of these takes seconds to compile.)
 
-# %%
+# %% mystnb={"image": {"alt": "Five overlapping groups of points with an ellipse for each occupied component of one draw."}}
 toy = load("toy_gaussians")["x"]
 prior = dist.Gamma(1.0, 1.0)
 models = {
@@ -122,8 +133,8 @@ for name in settings["samplers"]:
 figure = plots.plot_mixture(fits[settings["samplers"][-1]])
 figure
 
-# %%
-figure, axis = plt.subplots(figsize=(8, 3.6), layout="constrained")
+# %% mystnb={"image": {"alt": "Bars: posterior probability of each number of clusters by method; a dotted line marks the true five."}}
+figure, axis = plt.subplots(figsize=(8, 3.6))
 numbers = np.arange(1, 16)
 for place, (name, tree) in enumerate(fits.items()):
     occupied = tree["posterior"]["num_occupied"].to_numpy().ravel()
@@ -131,8 +142,7 @@ for place, (name, tree) in enumerate(fits.items()):
     axis.bar(numbers + 0.2 * (place - 0.5 * (len(fits) - 1)), share, 0.2, color=COLOURS[place], label=name)
 axis.set(xlabel="clusters with at least one row", ylabel="posterior probability", xticks=numbers)
 axis.axvline(5, color="0.5", ls=":", lw=1)
-axis.legend(frameon=False)
-axis.spines[["top", "right"]].set_visible(False)
+axis.legend()
 plt.show()
 
 # %%
@@ -277,8 +287,8 @@ for alpha in (1.0, 500.0):
         inference.fit, model, scores, max_iterations=150, num_samples=1, progress=progress
     )
 
-# %%
-figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+# %% mystnb={"image": {"alt": "Bars of expected rows of each component, by size, for two concentrations: the larger one gives more and smaller components."}}
+figure, axes = plt.subplots(1, 2, figsize=(9, 3))
 num_found = {}
 for axis, (alpha, tree) in zip(axes, digit_fits.items(), strict=True):
     expected = tree["variational"]["responsibilities"].sum("observation").to_numpy()
@@ -290,15 +300,14 @@ for axis, (alpha, tree) in zip(axes, digit_fits.items(), strict=True):
         ylabel="expected rows",
         title=f"alpha {alpha:g}: {num_found[alpha]} occupied",
     )
-    axis.spines[["top", "right"]].set_visible(False)
 plt.show()
 
-# %%
+# %% mystnb={"image": {"alt": "Handwritten digits: a line for each of the largest components, with the eight pictures nearest to its centre."}}
 tree = digit_fits[1.0]
 shares = tree["variational"]["responsibilities"].to_numpy()
 largest = np.argsort(-shares.sum(axis=0))[: min(6, num_found[1.0])]
 centres = tree["variational"]["components_loc"].to_numpy()
-figure, axes = plt.subplots(len(largest), 8, figsize=(6.4, 0.9 * len(largest)), layout="constrained")
+figure, axes = plt.subplots(len(largest), 8, figsize=(6.4, 0.9 * len(largest)))
 for line, component in zip(np.atleast_2d(axes), largest, strict=True):
     nearest = np.argsort(((scores - centres[component]) ** 2).sum(axis=1))[:8]
     for axis, row in zip(line, nearest, strict=True):
@@ -347,3 +356,21 @@ if size == "full":
     assert (table["PSRF"].dropna() < 1.05).all()
     assert abs(by["DMA", 10, 10] - 7.7) < 1.4 and abs(by["DMA", 100, 50] - 21.7) < 4
     assert (np.abs(faithful_table["ours"] - [4.8, 8.1, 14.3]) < [1.5, 1.0, 1.2]).all()
+
+# %% [markdown]
+# ## References
+#
+# - Alpaydin, E. and Kaynak, C. (1998). *Optical Recognition of Handwritten Digits*. UCI Machine Learning Repository.
+# - Azzalini, A. and Bowman, A. W. (1990). A look at some data on the Old Faithful geyser. *Applied Statistics* 39,
+#   357-365.
+# - Blei, D. M. and Jordan, M. I. (2006). Variational inference for Dirichlet process mixtures. *Bayesian Analysis* 1,
+#   121-143.
+# - Neal, R. M. (2000). Markov chain sampling methods for Dirichlet process mixture models. *Journal of Computational
+#   and Graphical Statistics* 9, 249-265.
+# - Vehtari, A., Gelman, A., Simpson, D., Carpenter, B. and Bürkner, P.-C. (2021). Rank-normalization, folding, and
+#   localization: an improved R-hat for assessing convergence of MCMC. *Bayesian Analysis* 16, 667-718.
+# - Yu, S. (2006). *Advanced Probabilistic Models for Clustering and Projection*. Dissertation,
+#   Ludwig-Maximilians-Universität München.
+
+# %%
+zoo.show_versions()

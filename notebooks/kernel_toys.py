@@ -16,13 +16,21 @@
 # %% [markdown]
 # # Kernel toys
 #
+# **Goals.** After this notebook you can
+#
+# - read contour pictures of kernel principal components, and tell those that part clusters from those that cut them;
+# - compute them by EM and by a decomposition, and say when which is quicker;
+# - add rows to a fit, and see what labels and unlabelled rows do to a direction.
+#
+# **Duration.** An hour and a quarter with the exercise. The computer takes about a minute at full size on two cores,
+# under a minute with `ZOO_NOTEBOOK_SIZE=small`. Numbers quoted in the text are those of the full size.
+#
 # The small pictures of Yu (2006) in our own drawing: kernel PCA on three clusters (his Figure 4.2), the same by
 # EM (5.2), how long that takes (5.3), rows that come later (5.4), what labels do to a direction (7.2), and to
 # kernel PCA on four clusters (7.3, 7.4). Positions and labels of the last three toys are not printed; those
 # here are ours, and so are all draws.
 #
-# At full size the notebook takes less than a minute on two cores, as it does with `ZOO_NOTEBOOK_SIZE=small`.
-# The last cell asserts what the text claims.
+# The last section asserts what the text claims.
 
 # %%
 # %matplotlib inline
@@ -42,6 +50,8 @@ import zoo
 from inference.plots import COLOURS, LINES, MARKERS
 from zoo.datasets import load
 from zoo.kernels import RBF
+
+plt.style.use("inference.plots.course")
 
 SIZES = {
     "full": {"grid": 80, "rows": (250, 500, 1000, 1797), "latents": (2, 5, 10, 20), "repeats": 5},
@@ -91,7 +101,7 @@ def draw(axis, steps, values, x, **looks):
 # dimensions PCA has two components; in the feature space there are as many as rows. Of the first eight, two
 # tell the clusters apart; the others cut single clusters in two, later in finer pieces.
 
-# %%
+# %% mystnb={"image": {"alt": "Contours of the first eight kernel principal components over three clusters: two part the clusters, the others cut single clusters."}}
 CENTRES = np.array([(-0.5, -0.2), (0.0, 0.6), (0.5, 0.0)])
 rng = np.random.default_rng(0)
 clusters = np.concatenate([rng.normal(centre, 0.1, size=(30, 2)) for centre in CENTRES])
@@ -101,7 +111,7 @@ box = ((-1.0, 1.0), (-0.7, 1.1))
 eight = fit(zoo.KernelPCA(num_latents=8, kernel=kernel, noise_variance=1e-4), clusters)
 eigenvalues = eight["variational"]["eigenvalues"].to_numpy()
 steps, on_grid, own = scores_on(eight, clusters, box)
-figure, axes = plt.subplots(2, 4, figsize=(12, 5.4), layout="constrained")
+figure, axes = plt.subplots(2, 4, figsize=(12, 5.4))
 for j, axis in enumerate(axes.flat):
     draw(axis, steps, on_grid[..., j], clusters)
     axis.set_title(f"component {j + 1}, eigenvalue {eigenvalues[j]:.2f}", fontsize=10)
@@ -123,7 +133,7 @@ pd.Series(between, index=range(1, 9), name="share between clusters").round(3).to
 # EM for kernel PCA never decomposes the Gram matrix: a sweep is one product with it. From a random start,
 # after 1, 5 and 30 sweeps (noise 0.01), with the components read off the span by the Rayleigh-Ritz method:
 
-# %%
+# %% mystnb={"image": {"alt": "Contours of three components after 1, 5 and 30 sweeps of EM and of the exact solution, with their eigenvalues."}}
 three = zoo.KernelPCA(num_latents=3, kernel=kernel, noise_variance=0.01)
 exact = fit(three, clusters)
 counts = (1, 5, 30)
@@ -131,7 +141,7 @@ runs = {
     n: fit(three, clusters, method="em", init="random", max_iterations=n, tolerance=0.0, seed=3)
     for n in counts
 }
-figure, axes = plt.subplots(len(counts) + 1, 3, figsize=(9, 10), layout="constrained")
+figure, axes = plt.subplots(len(counts) + 1, 3, figsize=(9, 10))
 for row, (title, tree) in zip(
     axes, ({f"{n} sweeps": run for n, run in runs.items()} | {"exact": exact}).items(), strict=True
 ):
@@ -156,7 +166,7 @@ print("largest relative error of an eigenvalue:", {n: f"{error:.1e}" for n, erro
 # included. The text compares EM with a dense solver, which it beats when there are many rows and few
 # components. Lanczos, which the text leaves out, is exact and about as quick: EM has nothing to win there.
 
-# %%
+# %% mystnb={"image": {"alt": "Seconds of EM, Lanczos and a dense solver against the number of rows and against the number of components."}}
 digits = load("digits")["x"]
 digits = (digits - digits.mean(axis=0)) / np.maximum(digits.std(axis=0), 0.1)
 wide = RBF(250**0.5)
@@ -200,7 +210,7 @@ for num_rows, number in [(n, 10) for n in settings["rows"]] + [(1000, k) for k i
         rows[-1]["captured"] = found[name].sum()
 times = pd.DataFrame(rows).drop_duplicates(["rows", "components", "solver"])
 times["captured"] /= times.groupby(["rows", "components"])["captured"].transform("max")
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.5))
 panels = {"rows": times[times["components"] == 10], "components": times[times["rows"] == 1000]}
 for axis, (by, own_times) in zip(axes, panels.items(), strict=True):
     for i, (name, line) in enumerate(own_times.groupby("solver", sort=False)):
@@ -209,10 +219,9 @@ for axis, (by, own_times) in zip(axes, panels.items(), strict=True):
     axis.set(
         xlabel=f"number of {by}", ylabel="seconds", ylim=(0, None), xticks=sorted(own_times[by].unique())
     )
-    axis.spines[["top", "right"]].set_visible(False)
 axes[0].set(title="10 components")
 axes[1].set(title="1000 rows")
-axes[0].legend(frameon=False)
+axes[0].legend()
 plt.show()
 times.pivot(index=["rows", "components"], columns="solver", values="captured").round(6)
 
@@ -225,13 +234,13 @@ times.pivot(index=["rows", "components"], columns="solver", values="captured").r
 # Kernel PCA of two clusters, then ten points of the third at a time. Every fit starts from the one before,
 # `fit(model, rows, init=tree)`; the last row equals kernel PCA of all 90 points.
 
-# %%
+# %% mystnb={"image": {"alt": "Contours of three components as 0, 10, 20 and 30 points of a third cluster are added."}}
 order = np.concatenate([np.arange(60), 60 + np.random.default_rng(1).permutation(30)])
 stages = {n: clusters[order[: 60 + n]] for n in (0, 10, 20, 30)}
 grown = {0: fit(three, stages[0])}
 for before, n in ((0, 10), (10, 20), (20, 30)):
     grown[n] = fit(three, stages[n], method="em", init=grown[before], max_iterations=100, tolerance=0.0)
-figure, axes = plt.subplots(4, 3, figsize=(9, 10), layout="constrained")
+figure, axes = plt.subplots(4, 3, figsize=(9, 10))
 for row, (n, tree) in zip(axes, grown.items(), strict=True):
     steps, on_grid, _ = scores_on(tree, stages[n], box)
     found = tree["variational"]["eigenvalues"].to_numpy()
@@ -255,7 +264,7 @@ print(
 # all rows are labelled, right only eight of each class, at opposite ends, so that they mislead. One latent; the
 # lines are the directions of $W_x$.
 
-# %%
+# %% mystnb={"image": {"alt": "Two classes in the plane with the directions found by PCA and by supervised PCA: left with all rows labelled, right with sixteen misleading labels."}}
 rng = np.random.default_rng(5)
 classes = np.repeat([1.0, -1.0], 60)
 turn = np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
@@ -284,7 +293,7 @@ right = {
     "SPPCA, labelled rows": direction(fit(one, pairs[few], classes[few, None], method="em")),
     "S2PPCA, all rows": direction(fit(one, pairs, partly, method="em")),
 }
-figure, axes = plt.subplots(1, 2, figsize=(10, 5.2), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(1, 2, figsize=(10, 5.2), sharex=True, sharey=True)
 for axis, arrows, shown in zip(axes, (left, right), (np.arange(120), few), strict=True):
     axis.scatter(*pairs.T, s=12, color="lightgrey")
     for i, side in enumerate((1, -1)):
@@ -296,8 +305,7 @@ for axis, arrows, shown in zip(axes, (left, right), (np.arange(120), few), stric
         ends = np.outer([-3.5, 3.5], arrow)
         axis.plot(*ends.T, color=("black", COLOURS[2], COLOURS[3])[i], ls=LINES[i], lw=2, label=name)
     axis.set_aspect("equal")
-    axis.legend(frameon=False, fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.08))
-    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.08))
 axes[0].set_title("all labelled")
 axes[1].set_title("sixteen labelled")
 plt.show()
@@ -332,7 +340,7 @@ separations.round(3).to_frame()
 # mixture of its three leading components shows them is left to chance. With the classes as outputs the dual
 # form of SPPCA puts them into its first component.
 
-# %%
+# %% mystnb={"image": {"alt": "Contours of three components of kernel PCA and of supervised PCA over four clusters whose classes are opposite corners."}}
 rng = np.random.default_rng(7)
 corners = np.array([(2, 2), (-2, 2), (-2, -2), (2, -2)])
 four = np.concatenate([rng.normal(corner, 0.5, size=(40, 2)) for corner in corners])
@@ -347,7 +355,7 @@ taught = fit(dual, four, exclusive[:, None], method="em")
 def picture(trees, marked):
     """A row of panels a fit: its three components and how they go with the class."""
     best = {}
-    figure, axes = plt.subplots(len(trees), 3, figsize=(10, 3.4 * len(trees)), layout="constrained")
+    figure, axes = plt.subplots(len(trees), 3, figsize=(10, 3.4 * len(trees)))
     for row, (name, tree) in zip(axes, trees.items(), strict=True):
         steps, on_grid, own = scores_on(tree, four, field)
         correlations = [np.corrcoef(own[:, j], exclusive)[0, 1] for j in range(3)]
@@ -369,7 +377,7 @@ best = picture({"kernel PCA": plain, "SPPCA": taught}, np.arange(len(four)))
 #
 # Five rows of each cluster are labelled, on its outer side. Above SPPCA of these twenty, below S²PPCA of all.
 
-# %%
+# %% mystnb={"image": {"alt": "The same contours where five rows of each cluster are labelled: supervised PCA of these twenty rows, and semi-supervised PCA of all rows."}}
 outer = np.argsort(-np.abs(four).sum(axis=1).reshape(4, 40), axis=1)[:, :5] + 40 * np.arange(4)[:, None]
 outer = outer.ravel()
 sparse_labels = np.full((len(four), 1), np.nan)
@@ -432,3 +440,18 @@ assert away["SPPCA"] > 45 and away["SPPCA, labelled rows"] > away["S2PPCA, all r
 assert separations["SPPCA, all labelled"] > 0.95 > separations["PCA"]
 assert best["kernel PCA"] < 0.9 < 0.95 < best["SPPCA"]
 assert min(accuracy.values()) > 0.95 and sizes["SPPCA"] < 0.7 < sizes["S2PPCA"]
+
+# %% [markdown]
+# ## References
+#
+# - Alpaydin, E. and Kaynak, C. (1998). *Optical Recognition of Handwritten Digits*. UCI Machine Learning Repository.
+# - Schölkopf, B., Smola, A. and Müller, K.-R. (1998). Nonlinear component analysis as a kernel eigenvalue problem.
+#   *Neural Computation* 10, 1299-1319.
+# - Yu, S. (2006). *Advanced Probabilistic Models for Clustering and Projection*. Dissertation,
+#   Ludwig-Maximilians-Universität München.
+# - Yu, S., Yu, K., Tresp, V., Kriegel, H.-P. and Wu, M. (2006). Supervised probabilistic principal component
+#   analysis. *Proceedings of the 12th ACM SIGKDD International Conference on Knowledge Discovery and Data Mining*,
+#   464-473.
+
+# %%
+zoo.show_versions()

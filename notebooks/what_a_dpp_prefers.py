@@ -16,16 +16,24 @@
 # %% [markdown]
 # # What does a determinantal point process prefer?
 #
+# **Goals.** After this notebook you can
+#
+# - compute probabilities of items, pairs and sizes of a determinantal point process;
+# - say where the repulsion of a log determinant acts, and where it does not;
+# - find out what a similarity of components really measures by transformations that should not matter.
+#
+# **Duration.** An hour and a half with the six exercises. The computer takes about a minute at full size on two
+# cores, under a minute with `ZOO_NOTEBOOK_SIZE=small`. Numbers quoted in the text are those of the full size.
+#
 # A determinantal point process (DPP) draws subsets whose items are unlike each other. Qiao, Liu, Yu, Bian and
-# Tao ("Repulsive mixture models of exponential family PCA for clustering") use one as a prior that keeps the
+# Tao (2020, "Repulsive mixture models of exponential family PCA for clustering") use one as a prior that keeps the
 # components of a mixture apart. This notebook looks at draws, at probabilities, and then at what their
 # similarity of components really measures: **it changes when a column of a basis changes its sign, though the
 # component does not.**
 #
 # For teaching: sections end with an exercise, and the cell after it holds an answer that checks itself.
 # Source of sections 1 to 3: Kulesza and Taskar (2012), "Determinantal point processes for machine learning".
-# It takes about 20 seconds on two cores, half of that with `ZOO_NOTEBOOK_SIZE=small`. The last cell asserts what
-# the text claims.
+# The last section asserts what the text claims.
 
 # %%
 # %matplotlib inline
@@ -46,6 +54,8 @@ import zoo
 from inference.plots import COLOURS, LINES
 from zoo.dpp import KDPP, LEnsemble, angular_similarity, greedy_subset, marginal_kernel, subspace_similarity
 from zoo.kernels import RBF
+
+plt.style.use("inference.plots.course")
 
 jax.config.update("jax_enable_x64", True)
 
@@ -68,7 +78,7 @@ settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
 # and drawn by a k-DPP whose $L$ is three times a Gaussian
 # kernel (the factor makes larger subsets likelier and does not matter once the size is given):
 
-# %%
+# %% mystnb={"image": {"alt": "Twelve points of a grid: left drawn at random, with close neighbours, right by a k-DPP, evenly spread."}}
 side = settings["side"]
 grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1).reshape(-1, 2).astype(float)
 similarity = 3 * RBF(2.0).matrix(grid, grid)
@@ -87,7 +97,7 @@ def nearest(draw):
     return distance.min(axis=1).mean()
 
 
-figure, axes = plt.subplots(1, 2, figsize=(8, 4.1), layout="constrained", sharey=True)
+figure, axes = plt.subplots(1, 2, figsize=(8, 4.1), sharey=True)
 distances = {}
 for axis, (name, draws) in zip(axes, {"at random": at_random, "k-DPP": spread_out}.items(), strict=True):
     distances[name] = np.array([nearest(draw) for draw in draws])
@@ -125,7 +135,7 @@ assert np.allclose(
 # never more often than if they were independent. Given that one item (the star) is in the subset, the others
 # have probability $K_{jj} - K_{ij}^2 / K_{ii}$: a hole around it, and no effect far away.
 
-# %%
+# %% mystnb={"image": {"alt": "Probability of each item of a grid; given that the middle one, a star, is drawn, by the formula and in draws: a hole around the star."}}
 ensemble = LEnsemble(similarity)
 kernel = np.asarray(marginal_kernel(jnp.asarray(similarity)))
 middle = len(grid) // 2
@@ -134,7 +144,7 @@ draws = np.asarray(ensemble.sample(jax.random.key(1), (settings["subsets"],)))
 frequency = draws.mean(axis=0)
 with_middle = draws[draws[:, middle] == 1].mean(axis=0)
 
-figure, axes = plt.subplots(1, 3, figsize=(12, 3.7), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(12, 3.7))
 top = np.diag(kernel).max()
 for axis, title, values in zip(
     axes,
@@ -213,11 +223,11 @@ table.map(lambda chosen: f"{chosen}: {log_volume(chosen):.2f}")
 # **Exercise 3.** By how much does $\log\det s_S$ of two items fall when they become alike? Where does the
 # repulsion act, if $\log\det$ is weighted by $\lambda$?
 
-# %%
+# %% mystnb={"image": {"alt": "Weighted log determinant of two items against their similarity for weights 1, 10 and 100: flat at zero, falling steeply near one."}}
 # Answer: log(1 - s^2), which is flat at s = 0 (its slope is -2 s / (1 - s^2)) and falls to minus infinity at
 # s = 1. A larger weight moves the barrier outwards, it never makes a slope where there is none.
 s_grid = np.linspace(0, 0.999, 400)
-figure, axis = plt.subplots(figsize=(6, 3.4), layout="constrained")
+figure, axis = plt.subplots(figsize=(6, 3.4))
 for number, weight in enumerate((1, 10, 100)):
     axis.plot(
         s_grid,
@@ -227,7 +237,7 @@ for number, weight in enumerate((1, 10, 100)):
         label=f"{weight}",
     )
 axis.set(xlabel="similarity of the two", ylabel="weighted log det, nats", ylim=(-60, 2))
-axis.legend(title="weight", frameon=False)
+axis.legend(title="weight")
 plt.show()
 
 # %% [markdown]
@@ -244,7 +254,7 @@ plt.show()
 # kernel of the projections, $\exp\{-\frac\varrho2 \|UU' - VV'\|_F^2\}$ (`kernel="subspace"`). The paper's
 # Figure 2 turns one basis against another in the plane:
 
-# %%
+# %% mystnb={"image": {"alt": "A pair of axes turned by 0, 45, 90 and 180 degrees, and the similarity to the original: the angular kernel falls, the subspace kernel stays at one."}}
 rho, angles = 0.5, np.linspace(0, np.pi, 181)
 plane = np.eye(2)
 turned = np.stack([[[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]] for a in angles])
@@ -252,7 +262,7 @@ likeness = {
     name: np.array([kernel_of(jnp.stack([plane, v]), rho)[0, 1] for v in turned])
     for name, kernel_of in {"angular": angular_similarity, "subspace": subspace_similarity}.items()
 }
-figure, axes = plt.subplots(1, 5, figsize=(13, 2.9), layout="constrained", width_ratios=(1, 1, 1, 1, 2.2))
+figure, axes = plt.subplots(1, 5, figsize=(13, 2.9), width_ratios=(1, 1, 1, 1, 2.2))
 for axis, degrees in zip(axes, (0, 45, 90, 180), strict=False):
     for basis, colour, style in ((plane, COLOURS[0], "--"), (turned[degrees], COLOURS[1], "-")):
         for column in basis.T:
@@ -264,7 +274,7 @@ for axis, degrees in zip(axes, (0, 45, 90, 180), strict=False):
 for number, (name, values) in enumerate(likeness.items()):
     axes[-1].plot(np.degrees(angles), values, color=COLOURS[number], linestyle=LINES[number], label=name)
 axes[-1].set(xlabel="angle, degrees", ylabel="similarity", ylim=(0, 1.05), xticks=(0, 90, 180))
-axes[-1].legend(frameon=False)
+axes[-1].legend()
 plt.show()
 
 # %% [markdown]
@@ -277,7 +287,7 @@ plt.show()
 # Take a model with three components in 16 dimensions and turn signs of the columns of its bases together with
 # those of the scales. No loading changes, so neither does any density:
 
-# %%
+# %% mystnb={"image": {"alt": "Histogram of log det S over all choices of signs under the angular kernel, which spreads, and the one value under the subspace kernel."}}
 num_components, num_features, num_latents = 3, 16, 4
 model = zoo.DEPCAM(
     num_components=num_components, num_latents=num_latents, num_features=num_features, sparsity=1.0
@@ -315,11 +325,11 @@ likelihoods = [
     )
     for i in (0, most, least)
 ]
-figure, axis = plt.subplots(figsize=(7, 3.3), layout="constrained")
+figure, axis = plt.subplots(figsize=(7, 3.3))
 axis.hist(repulsions["angular"], bins=60, color=COLOURS[0], label="angular")
 axis.axvline(repulsions["subspace"][0], color=COLOURS[1], linestyle="--", label="subspace, for all signs")
 axis.set(xlabel="log det S", ylabel=f"of {len(signs)} choices of signs")
-axis.legend(frameon=False)
+axis.legend()
 plt.show()
 print(f"angular: log det S from {repulsions['angular'].min():.2f} to {repulsions['angular'].max():.2f}")
 print(
@@ -456,3 +466,14 @@ for kernel_name, sign in (("angular", 1), ("subspace", -1)):
     assert moved[10] > 4 * error[kernel_name][10] and moved[30] > moved[10]
 assert (preferred["effective draws"] > 500).all()
 assert smallest.min() < -1e-3
+
+# %% [markdown]
+# ## References
+#
+# - Kulesza, A. and Taskar, B. (2012). Determinantal point processes for machine learning. *Foundations and Trends in
+#   Machine Learning* 5, 123-286.
+# - Qiao, M., Liu, T., Yu, J., Bian, W. and Tao, D. (2020). Repulsive mixture models of exponential family PCA for
+#   clustering. arXiv:2004.03112.
+
+# %%
+zoo.show_versions()

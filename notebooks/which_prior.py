@@ -16,6 +16,15 @@
 # %% [markdown]
 # # Which prior?
 #
+# **Goals.** After this notebook you can
+#
+# - draw a prior that has no known normaliser, and recognise one that has no integral;
+# - say what each family of cells assumes, from what the model draws with it;
+# - test a tuning parameter on hidden cells with paired comparisons, and tune its rivals as well.
+#
+# **Duration.** An hour and a half with the exercises. The computer takes about a minute at full size on two cores,
+# under a minute with `ZOO_NOTEBOOK_SIZE=small`. Numbers quoted in the text are those of the full size.
+#
 # Exponential-family PCA says that a cell's natural parameter is $\theta_{nd} = u_n^\top v_d + \mu_d$. What
 # prior should $U$ and $V$ have? Gaussians are easy, but know nothing of the family. The conjugate kernel
 # $a(\theta) = \exp\{\lambda\theta - \nu g(\theta)\}$ knows it, but says nothing of $U$ and $V$ apart.
@@ -25,13 +34,12 @@
 #
 # and finds that a beta of about 0.4 fills in missing cells best (section 7.2, figure 9). We draw the prior,
 # draw data from the model with every family it knows, and redo the experiment: with the variances as
-# printed, with weaker ones, and with the thesis's own protocol of tuning. The last cell asserts what the
+# printed, with weaker ones, and with the thesis's own protocol of tuning. The last section asserts what the
 # text claims.
 #
 # The experiment needs the SPECT images of hearts (267 rows, 22 binary columns): where the environment
 # variable `ZOO_DATA` names a folder that has them they are used (see `data/README.md`), otherwise the
-# shipped table of motifs of rock art. At full size the notebook takes about a minute, with
-# `ZOO_NOTEBOOK_SIZE=small` half of one.
+# shipped table of motifs of rock art.
 
 # %%
 # %matplotlib inline
@@ -53,6 +61,8 @@ from inference.plots import COLOURS, MARKERS
 from zoo.datasets import catalogue, load
 from zoo.exponential_family import Bernoulli, Binomial, Categorical, GammaWithShape, NegativeBinomial, Ordinal
 from zoo.exponential_family.joint_prior import log_kernel
+
+plt.style.use("inference.plots.course")
 
 SIZES = {
     "full": {
@@ -77,11 +87,6 @@ SIZES = {
 settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
 
 
-def bare(axis):
-    """An axis without its upper and right line."""
-    axis.spines[["top", "right"]].set_visible(False)
-
-
 # %% [markdown]
 # ## 1. The joint prior, drawn (figure 6)
 #
@@ -94,7 +99,7 @@ def bare(axis):
 # each of them, out to infinity, the density is the same: it has no integral, so no posterior either. A
 # sampler does not notice; `fit` refuses.
 
-# %%
+# %% mystnb={"image": {"alt": "Contours of the joint prior of one latent and one loading for five values of beta and two kernels: at beta = 1 they are hyperbolas without end."}}
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 KERNELS = ((10.0, 20.0), (0.0, 10.0))
 axis_values = np.linspace(-3, 3, 201)
@@ -107,7 +112,7 @@ def log_prior(beta, conjugate):
     return beta * kernel - (1 - beta) * (u**2 + v**2) / 2
 
 
-figure, axes = plt.subplots(2, 5, figsize=(12, 5), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(2, 5, figsize=(12, 5), sharex=True, sharey=True)
 for number, conjugate in enumerate(KERNELS):
     for axis, beta in zip(axes[number], BETAS, strict=True):
         height = log_prior(beta, conjugate)
@@ -125,7 +130,7 @@ plt.show()
 # by NUTS. One cell without data (its mean held at zero by `loc_variance`), and $E[uv]$ against a sum over
 # the grid. Kernel $(5, 20)$, which wants a mean of a quarter: it can have it only at negative $uv$.
 
-# %%
+# %% mystnb={"image": {"alt": "Draws of latent and loading by NUTS over contours of their density."}}
 model = zoo.EPCA(
     family="bernoulli", num_latents=1, beta=0.5, conjugate=(5.0, 20.0), loc_variance=1e-6, num_features=1
 )
@@ -147,7 +152,7 @@ print(
 
 height = np.log(np.maximum(weight, 1e-300))
 inside = np.abs(wide) <= 3.5
-figure, axis = plt.subplots(figsize=(4, 4), layout="constrained")
+figure, axis = plt.subplots(figsize=(4, 4))
 axis.contour(
     wide[inside],
     wide[inside],
@@ -160,7 +165,6 @@ axis.scatter(*pairs[:, :: max(1, pairs.shape[1] // 1000)], s=3, alpha=0.5, color
 axis.set(
     aspect="equal", xlim=(-3.5, 3.5), ylim=(-3.5, 3.5), xlabel="u", ylabel="v", title="draws and density"
 )
-bare(axis)
 plt.show()
 
 # %% [markdown]
@@ -171,7 +175,7 @@ plt.show()
 # gamma and negative binomial cells need $\theta < 0$, which Gaussian latents do not see to: rows outside the
 # domain are drawn again, as the posterior of every such table has them.
 
-# %%
+# %% mystnb={"image": {"alt": "Six scatter plots of two columns drawn with one latent: Gaussian, Poisson, exponential, binomial, gamma and negative binomial cells, coloured by the latent."}}
 rng = np.random.default_rng(4)
 NUM_ROWS = 200
 
@@ -197,7 +201,7 @@ scatters = {
     "gamma, shape 3": (GammaWithShape(3.0), 0.4 * pair, -np.ones(2), True),
     "negative binomial, size 2": (NegativeBinomial(2.0), 0.2 * pair, -0.7 * np.ones(2), True),
 }
-figure, axes = plt.subplots(2, 3, figsize=(9.5, 5.6), layout="constrained")
+figure, axes = plt.subplots(2, 3, figsize=(9.5, 5.6))
 family_rows = {}
 for axis, (name, arguments) in zip(axes.flat, scatters.items(), strict=True):
     x, latents = rows_of(*arguments)
@@ -207,16 +211,15 @@ for axis, (name, arguments) in zip(axes.flat, scatters.items(), strict=True):
     axis.set_title(name, fontsize=10)
     if name in ("exponential", "gamma, shape 3"):
         axis.set(xscale="log", yscale="log")
-    bare(axis)
 figure.supxlabel("first column (counts are jittered; colour: the latent)", fontsize=9)
 figure.supylabel("second column", fontsize=9)
 plt.show()
 
-# %%
+# %% mystnb={"image": {"alt": "Three tables drawn from the model as pictures, rows sorted by their latent: binary, categorical and ordinal cells."}}
 wide_loadings = 2 * rng.normal(size=(50, 1))
 binary, order = rows_of("bernoulli", wide_loadings, np.zeros(50))
 classes, class_order = rows_of(Categorical(3), 2 * rng.normal(size=(40, 1)), np.zeros(40))
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(11, 3.4))
 axes[0].imshow(binary[np.argsort(order)], aspect="auto", cmap="Greys", interpolation="none")
 axes[0].set(title="Bernoulli", ylabel="row, by its latent")
 axes[1].imshow(classes[np.argsort(class_order)], aspect="auto", cmap="viridis", interpolation="none")
@@ -239,7 +242,7 @@ plt.show()
 # second, stronger latent of their own (dotted), and the longest direction says nothing of the target any
 # more. The target is exactly as predictable as before, for who looks across the structured noise (dashed).
 
-# %%
+# %% mystnb={"image": {"alt": "Two covariates coloured by a binary target. Left: the classes lie apart along the longest direction. Right: a second latent makes the cloud long in another direction."}}
 shared = np.array([[1.0], [1.0]])
 own = np.array([[6.0], [-4.5]])
 num_rows = 300
@@ -255,7 +258,7 @@ programs = {
         | {"loadings_1": np.hstack([3 * shared, own])},
     ),
 }
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.8))
 separation = {}
 for axis, (name, (model, given)) in zip(axes, programs.items(), strict=True):
     num_latents = given["latents"].shape[1]
@@ -284,8 +287,7 @@ for axis, (name, (model, given)) in zip(axes, programs.items(), strict=True):
     if num_latents > 1:
         axis.plot(*np.outer(own[:, 0], (-3, 3)), color="0.3", lw=0.8, ls=":")
     axis.set(title=name, xlabel="covariate 1", ylabel="covariate 2", xlim=(-20, 20), ylim=(-14, 14))
-    bare(axis)
-axes[0].legend(frameon=False, loc="upper left")
+axes[0].legend(loc="upper left")
 plt.show()
 separation = pd.DataFrame(separation).T
 separation.round(2)
@@ -360,16 +362,15 @@ records = [
 scores = pd.DataFrame(records).pivot(index="mask", columns=["prior", "beta"], values="score")
 scores.mean().unstack("beta").loc[[name for name in dict.fromkeys(r["prior"] for r in records)]].round(4)
 
-# %%
-figure, axis = plt.subplots(figsize=(7, 3.8), layout="constrained")
+# %% mystnb={"image": {"alt": "Mean log density of hidden cells against beta, a line for each product of prior variances."}}
+figure, axis = plt.subplots(figsize=(7, 3.8))
 priors = list(dict.fromkeys(row["prior"] for row in records))
 for i, name in enumerate(priors):
     means = scores[name].mean()
     axis.plot(means.index, means, marker=MARKERS[i], ms=4, color=COLOURS[i], label=name)
 axis.set(xlabel=r"$\beta$", ylabel="nats per hidden cell", title=f"{source}, {settings['masks']} masks")
 axis.set_ylim(scores.mean().min() - 0.002, scores.mean().max() + 0.002)
-axis.legend(title="product of the variances", frameon=False, fontsize=8, title_fontsize=8, ncols=2)
-bare(axis)
+axis.legend(title="product of the variances", fontsize=8, title_fontsize=8, ncols=2)
 plt.show()
 
 
@@ -516,3 +517,19 @@ assert weak[0] > 4 * min(gain for gain, _ in tuned_gain.values()), "tuned ends l
 assert starts.iloc[:4].max() < 0.01, "without a mean ten starts end at one maximum"
 assert starts["free mean, 100, beta 0"] > 0.1 > 0.01 > starts["free mean, 100, beta 0.4"]
 assert change < 1e-3 and "improper" in refused
+
+# %% [markdown]
+# ## References
+#
+# - Collins, M., Dasgupta, S. and Schapire, R. E. (2001). A generalization of principal components analysis to the
+#   exponential family. *Advances in Neural Information Processing Systems* 14, 617-624.
+# - Klami, A., Virtanen, S. and Kaski, S. (2010). Bayesian exponential family projections for coupled data sources.
+#   *Proceedings of the 26th Conference on Uncertainty in Artificial Intelligence*, 286-293.
+# - Mohamed, S., Heller, K. and Ghahramani, Z. (2008). Bayesian exponential family PCA. *Advances in Neural
+#   Information Processing Systems* 21, 1089-1096.
+# - Virtanen, S. (2010). *Bayesian exponential family projections*. Master's thesis, Aalto University School of
+#   Science and Technology, Espoo.
+# - Wilson, M. (2002). *Picturing Pacific Pre-History*. PhD thesis, Australian National University.
+
+# %%
+zoo.show_versions()

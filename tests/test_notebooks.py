@@ -1,4 +1,7 @@
-"""Each notebook is text with a paired .ipynb that says the same and holds no outputs; it ends in assertions.
+"""Each notebook is text with a paired .ipynb that says the same and holds no outputs.
+
+It begins with goals and duration, asserts what it claims, and ends with references and versions; every
+picture is told in words.
 
 The pair is compared without Jupytext, which the tests do not need: text cells are comments, magics are
 commented out, cells are parted by ``# %%``. That the notebooks run is checked by ``.ci/run``, at small size.
@@ -12,12 +15,19 @@ from pathlib import Path
 import pytest
 
 from notebooks._site.students import without_answers
+from tests.benchmarks.notebooks import unannounced_warnings
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 NAMES = sorted({path.stem for ending in ("py", "ipynb") for path in NOTEBOOKS.glob(f"*.{ending}")} - {"conf"})
 HEADER = re.compile(r"\A# ---\n(?:#.*\n)*?# ---\n")
 EXERCISE = re.compile(r"exercise", re.IGNORECASE)
-CELL = re.compile(r"^# %%(?P<kind> \[markdown\])?\n", re.MULTILINE)
+CELL = re.compile(
+    r"^# %%(?P<kind> \[markdown\])?(?: mystnb=(?P<page>\{.*\}))?(?: tags=\[.*\])?\n", re.MULTILINE
+)
+CITED = re.compile(
+    r"([A-Z]\w+)(?:,? and others|(?:, [A-Z]\w+)*,? and [A-Z]\w+)?,? \(?((?:19|20)\d\d)\b(?=[,);:. ]|$)"
+)
+REFERENCE = re.compile(r"- [A-Z][^()]* \((\d{4})\)\. .+\.")
 
 
 def cells_of_text(text):
@@ -34,6 +44,42 @@ def cells_of_text(text):
         else:
             cells.append(("code", re.sub(r"^# (?=%\w)", "", source, flags=re.MULTILINE)))
     return cells
+
+
+def alternatives_of_text(text):
+    """For each cell of a py:percent file the words in place of its picture, None where it has none."""
+    pages = (start["page"] for start in CELL.finditer(HEADER.sub("", text)))
+    return [page and json.loads(page)["image"]["alt"] for page in pages]
+
+
+def alternatives_of_pair(text):
+    """The same of an .ipynb, where MyST-NB reads them."""
+    pages = (cell["metadata"].get("mystnb") for cell in json.loads(text)["cells"])
+    return [page and page["image"]["alt"] for page in pages]
+
+
+def draw_pictures(sources):
+    """Whether each code cell draws: by pyplot, by a function ``plot_...`` or by one of its own that does."""
+    drawing, found = set(), []
+
+    def draws(node, within):
+        waiting = [node]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Call):
+                called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                if called in drawing | {"subplots"} or called.startswith("plot_"):
+                    return True
+            inner = ast.iter_child_nodes(node)
+            waiting += [n for n in inner if within or not isinstance(n, ast.FunctionDef | ast.Lambda)]
+        return False
+
+    for source in sources:
+        tree = ast.parse("\n".join(line for line in source.splitlines() if not line.startswith("%")))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        drawing |= {node.name for node in functions if draws(node, within=True)}
+        found.append(any(draws(n, within=False) for n in tree.body if not isinstance(n, ast.FunctionDef)))
+    return found
 
 
 def cells_of_pair(text):
@@ -62,6 +108,7 @@ def test_pair_says_the_same(name):
     advice = f"run: jupytext --sync notebooks/{name}.py"
     assert (NOTEBOOKS / f"{name}.ipynb").is_file(), advice
     assert cells_of_pair(read(name, ".ipynb")) == cells_of_text(read(name, ".py")), advice
+    assert alternatives_of_pair(read(name, ".ipynb")) == alternatives_of_text(read(name, ".py")), advice
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,11 +116,93 @@ def test_pair_holds_no_outputs(name):
     assert outputs_of(read(name, ".ipynb")) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_last_cell_asserts_what_the_notebook_claims(name):
-    kind, source = cells_of_text(read(name, ".py"))[-1]
+def claims_of(name):
+    """The code of the section that asserts what the notebook claims; references and versions follow."""
+    kind, source = cells_of_text(read(name, ".py"))[-3]
     assert kind == "code"
-    assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(source)))
+    return ast.parse(source)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_last_section_asserts_what_the_notebook_claims(name):
+    assert any(isinstance(node, ast.Assert) for node in ast.walk(claims_of(name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_begins_with_goals_and_duration(name):
+    kind, source = cells_of_text(read(name, ".py"))[0]
+    title, goals, listed, duration = source.split("\n\n")[:4]
+    assert kind == "markdown" and title.startswith("# ")
+    assert goals == "**Goals.** After this notebook you can"
+    assert len(re.findall(r"^- [a-z]", listed, re.MULTILINE)) >= 2 and listed.endswith(".")
+    said = re.match(
+        r"\*\*Duration\.\*\* [A-Z][^.]*(?:hour|hours)\b[^.]*\. "
+        r"The computer takes about (a|\d+) minutes? at full size",
+        " ".join(duration.split()),
+    )
+    assert said, duration
+    record = json.loads((Path(__file__).parent / "reference" / "notebooks.json").read_text(encoding="utf-8"))
+    if f"{name}, full" in record:  # the list of the course says which were measured
+        seconds = record[f"{name}, full"]["processor seconds"]
+        assert (1 if said[1] == "a" else int(said[1])) == max(1, round(seconds / 60)), seconds
+
+
+def unlisted(texts, references):
+    """Works that are cited by author and year and are not among the references."""
+    cited = {pair for text in texts for pair in CITED.findall(" ".join(text.split()))}
+    return sorted(
+        f"{author} ({year})"
+        for author, year in cited
+        if not any(author in line and f"({year})" in line for line in references)
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_ends_with_references_and_versions(name):
+    cells = cells_of_text(read(name, ".py"))
+    assert cells[-1] == ("code", "zoo.show_versions()")
+    kind, source = cells[-2]
+    heading, listed = source.split("\n\n", 1)
+    references = re.sub(r"\n  ", " ", listed).splitlines()
+    assert kind == "markdown" and heading == "## References"
+    assert len(references) >= 2 and all(REFERENCE.fullmatch(line) for line in references), references
+    assert unlisted([text for kind, text in cells[:-2] if kind == "markdown"], references) == []
+
+
+def test_a_work_that_is_not_among_the_references_is_found():
+    text = "As Yu (2006, section 9) says; see (Vehtari, Gelman and Gabry 2017) and Gelman and others (2020)."
+    listed = [
+        "- Vehtari, A., Gelman, A. and Gabry, J. (2017). Practical. *Journal* 1.",
+        "- Yu, S. (2006). *T*.",
+    ]
+    assert unlisted([text], listed) == ["Gelman (2020)"]
+    assert unlisted([text], listed[:1]) == ["Gelman (2020)", "Yu (2006)"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_picture_is_told_in_words(name):
+    text = read(name, ".py")
+    codes = [source if kind == "code" else "" for kind, source in cells_of_text(text)]
+    told = alternatives_of_text(text)
+    assert [bool(words) for words in told] == draw_pictures(codes), (
+        "give the cell mystnb={'image': {'alt': ...}}"
+    )
+    sentences = [words for words in told if words]
+    assert len(set(sentences)) == len(sentences)
+    assert all(len(words) > 40 and words[0].isupper() and words.endswith(".") for words in sentences)
+
+
+def test_cells_that_draw_are_found():
+    assert draw_pictures(
+        [
+            "def f():\n    figure, axis = plt.subplots()\n    return figure",
+            "f()",
+            "x = [g() for g in ()]",
+            "plots.plot_loadings(tree)",
+            "if size == 'full':\n    figure = plt.subplots()",
+            "later = lambda: f()",
+        ]
+    ) == [False, True, False, True, True, False]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,7 +212,7 @@ def test_exercises_have_answers_that_check_themselves(name):
     answers = [source for kind, source in cells if kind == "code" and source.startswith("# Answer")]
     assert asked and answers, "ask something (## Exercise), and answer it in a cell that begins with # Answer"
     names = {n.id for source in answers for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name)}
-    claims = ast.parse(cells[-1][1])
+    claims = claims_of(name)
     later = {n.id for n in ast.walk(claims) if isinstance(n, ast.Name)}
     asserted = any(isinstance(n, ast.Assert) for s in answers for n in ast.walk(ast.parse(s)))
     assert asserted or names & later, "assert the answer in its cell, or among the claims"
@@ -142,6 +271,16 @@ def test_a_student_copy_keeps_the_checks_and_the_names_that_they_read():
     copy = without_answers({"cells": [cell, last]})["cells"]
     assert "".join(copy[0]["source"]) == "# Your answer, which gives: rank\n\nassert rank"
     assert copy[1] == last
+
+
+def test_a_warning_is_announced_by_its_cell():
+    def cell(name, **metadata):
+        output = {"output_type": "stream", "name": name, "text": "it has not converged\n"}
+        return {"metadata": metadata, "outputs": [output]}
+
+    cells = [cell("stdout"), cell("stderr", tags=["warns"]), {"metadata": {}}]
+    assert unannounced_warnings({"cells": cells}) == []
+    assert unannounced_warnings({"cells": [*cells, cell("stderr")]}) == ["it has not converged"]
 
 
 def test_other_text_and_outputs_are_noticed():

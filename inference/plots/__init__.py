@@ -2,7 +2,8 @@
 
 No global state of pyplot is touched and nothing is shown: save the figure (``figure.savefig(path)``) or let a
 notebook display it. Colours are those of Okabe and Ito (2008), which remain distinct for colour-blind
-readers; markers and line styles repeat the distinction.
+readers; markers and line styles repeat the distinction. ``plt.style.use("inference.plots.course")`` gives
+figures made with pyplot the same look.
 """
 
 from inference.plots.comparison import plot_agreement, plot_methods, plot_scores

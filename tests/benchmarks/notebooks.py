@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.recording import add_to_record
 
-__all__ = ["main", "run_notebook"]
+__all__ = ["main", "run_notebook", "unannounced_warnings"]
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 QUICK = "--xla_backend_optimization_level=0"
@@ -42,6 +42,7 @@ def run_notebook(path, size, keep=None):
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed; the message holds it.
+        RuntimeError: at small size a cell warned that is not tagged ``warns``; those that should are.
     """
     import jupytext
     import nbclient
@@ -63,8 +64,21 @@ def run_notebook(path, size, keep=None):
     finally:
         if keep is not None:
             nbformat.write(notebook, Path(keep) / f"{path.stem}.ipynb")
+    if size == "small" and (warned := unannounced_warnings(notebook)):
+        raise RuntimeError(f"{path.stem} warns where its text does not say so: {'; '.join(warned)}")
     number = sum(cell.cell_type == "code" for cell in notebook.cells)
     return _children_seconds() - spent, time.perf_counter() - begin, number
+
+
+def unannounced_warnings(notebook):
+    """What the cells of an executed notebook that are not tagged ``warns`` wrote to the standard error."""
+    return [
+        output["text"].strip()
+        for cell in notebook["cells"]
+        if "warns" not in cell["metadata"].get("tags", ())
+        for output in cell.get("outputs", ())
+        if output["output_type"] == "stream" and output["name"] == "stderr"
+    ]
 
 
 def main(arguments=None):

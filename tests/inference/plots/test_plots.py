@@ -16,7 +16,7 @@ from planted import (
 from scipy.stats import chi2, multivariate_normal
 
 from inference.convergence.partitions import co_clustering, point_partition
-from inference.plots import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.plots import COLOURS, plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.plots.mixtures import _density, occupied_components
 
 
@@ -239,3 +239,17 @@ def test_an_objective_at_rest_is_seen_below_the_top_of_its_axis():
     low, high = axis.get_ylim()
     assert -5001.0 < low < -5000.5 + 0.1 and -5000.0 < high < -4999.5
     assert not axis.yaxis.get_major_formatter().get_useOffset()
+
+
+def test_the_style_of_the_course_has_the_colours_of_the_palette():
+    """`style.use` finds the file in the package, as the notebooks call it, and changes what they rely on."""
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    with plt.style.context("inference.plots.course"):
+        assert mpl.rcParams["axes.prop_cycle"].by_key()["color"] == list(COLOURS)
+        figure, axes = plt.subplots()
+        shown = {place: spine.get_visible() for place, spine in axes.spines.items()}
+        assert shown == {"left": True, "bottom": True, "top": False, "right": False}
+        assert type(figure.get_layout_engine()).__name__ == "ConstrainedLayoutEngine"
+        plt.close(figure)
