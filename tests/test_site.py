@@ -77,6 +77,7 @@ def test_a_site_without_faults_has_none(tmp_path):
         ("guide/a.html", "guide/other.html", "nothing at"),
         ("#zoo.Mixture", "#zoo.Other", "no such place"),
         ('alt="words"', 'alt=""', "a picture without words"),
+        ('alt="words"', 'alt="b.png"', "a picture without words"),
         ('src="../b.png"', 'src="https://example.org/b.png"', "from another host"),
         ('id="zoo.Mixture"', 'id="other"', "no page describes zoo.Mixture"),
         ("The same call resumes it, bit for bit", "something else", "no answer"),

@@ -60,8 +60,10 @@ class SitePage(HTMLParser):
             self.assets.append(attrs["src"])
         if tag == "link" and attrs.get("href") and "search" not in attrs.get("rel", ""):
             self.assets.append(attrs["href"])
-        if tag == "img" and not (attrs.get("alt") or "").strip():
-            self.wordless.append(attrs.get("src"))
+        if tag == "img":  # where nobody gave words the page repeats the address
+            words = (attrs.get("alt") or "").strip()
+            if not words or words.rpartition("/")[2] == (attrs.get("src") or "").rpartition("/")[2]:
+                self.wordless.append(attrs.get("src"))
         self._silent += tag in ("script", "style")
 
     def handle_endtag(self, tag):
