@@ -1,6 +1,7 @@
 """A model's card: usage that works, a note for each method, figures that were measured, no raw markup."""
 
 import dataclasses
+import json
 import re
 import shlex
 import subprocess
@@ -263,6 +264,64 @@ def test_figures_of_claims_stand_where_measurements_are():
             figures = NUMBER.findall(claim.here)
             assert all(figure in known for figure in figures), (name, figures)
             assert claim.here.endswith(".") and claim.paper.endswith(".")
+
+
+FIGURE = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?e-\d+|(?<![\w.])-?\d+\.\d+")
+STATISTICS = {"max": np.max, "mean": np.mean}
+
+
+def at(value, path):
+    """The numbers at a path of a record, in which ``*`` takes all parts."""
+    if not path:
+        return np.array(list(value.values()) if isinstance(value, dict) else value, dtype=float).ravel()
+    if path[0] == "*":
+        return np.concatenate([at(part, path[1:]) for part in value.values()])
+    return at(value[int(path[0]) if isinstance(value, list) else path[0]], path[1:])
+
+
+def figure_of(entry):
+    """The number that an entry of claims.toml leads to."""
+    record = json.loads((ROOT / "tests" / "reference" / entry["record"]).read_text(encoding="utf-8"))
+    numbers = at(record, entry["path"]) / (at(record, entry["over"]) if "over" in entry else 1.0)
+    if "of" in entry:
+        return STATISTICS[entry["of"]](numbers)
+    (number,) = numbers
+    return number
+
+
+def is_rounded(number, figure):
+    """Whether a figure is the number, rounded to the figure's digits."""
+    mantissa, _, exponent = figure.partition("e")
+    unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    return abs(abs(number) - abs(float(figure))) <= 0.5001 * unit
+
+
+def read_sources():
+    return tomllib.loads((ROOT / "tests/reference/claims.toml").read_text(encoding="utf-8"))["figure"]
+
+
+@pytest.mark.bookkeeping
+@pytest.mark.parametrize("entry", read_sources(), ids=lambda own: f"{own['model']} {own['figure']}")
+def test_a_figure_of_a_claim_is_that_of_its_record(entry):
+    """Planted: the same figure with another last digit is not."""
+    if "unrecorded" in entry:
+        assert set(entry) == {"model", "figure", "unrecorded"}
+        return
+    number, figure = figure_of(entry), entry["figure"]
+    assert is_rounded(number, figure), number
+    mantissa, _, exponent = figure.partition("e")
+    other = mantissa[:-1] + str((int(mantissa[-1]) + 2) % 10) + (f"e{exponent}" if exponent else "")
+    assert not is_rounded(number, other)
+
+
+@pytest.mark.bookkeeping
+@pytest.mark.parametrize("name", MODELS)
+def test_every_figure_of_a_claim_has_its_source(name):
+    known = {entry["figure"] for entry in read_sources() if entry["model"] == name}
+    claims = read_notes(read_card(name)).claims
+    assert {figure for claim in claims for figure in FIGURE.findall(claim.here)} <= known, (
+        "say in tests/reference/claims.toml where it is from"
+    )
 
 
 PLACE = re.compile(
