@@ -268,7 +268,7 @@ def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str
     if kind != "sampling":
         sentences.append(f"No R-hat or ESS: {why_no_psrf(tree)}")
     elif not several_chains:
-        sentences.append("No R-hat: one chain has nothing to be compared with; fit with num_chains=4")
+        sentences.append("No R-hat: a single chain cannot be compared with another; fit with num_chains=4")
     return ". ".join(sentences) + ("." if sentences else "")
 
 

@@ -136,10 +136,10 @@ def _of_chains(tree: xr.DataTree) -> Judgement:
     sizes, stopped = draws_of(tree).sizes, str(tree.attrs.get("stop_reason", ""))
     if stopped.startswith("interrupted"):
         reason = f"the run was interrupted after {sizes['draw']} draws per chain"
-        advice = "run it to its end (checkpoint=... resumes where it was cut)"
+        advice = "run it to completion (checkpoint=... resumes where it stopped)"
         return Judgement(False, "The run was cut short: do not build on these draws yet", reason, advice)
     if sizes["chain"] < 2:
-        reason = f"one chain of {sizes['draw']} draws has nothing to be compared with"
+        reason = f"a single chain of {sizes['draw']} draws cannot be compared with another"
         advice = "run at least two: num_chains=4"
         return Judgement(
             False, "There is one chain only: nothing shows that it has converged", reason, advice
@@ -157,10 +157,10 @@ def _of_chains(tree: xr.DataTree) -> Judgement:
         return Judgement(False, text, f"it ended with: {stopped or 'no reason recorded'}", "run it again")
     if good and not mixed.factors:
         reason += ": either the posterior holds one state, or the sampler never moved"
-        advice = "fit by another method, or from other starts, and see whether it stays so"
+        advice = "fit by another method, or from other starts, and see whether that persists"
         return Judgement(None, "Nothing moved: every draw is the same", reason, advice)
     if good:
-        advice = "build on them; fit again with another seed before you publish"
+        advice = "use them; refit with another seed before you publish"
         return Judgement(True, "The chains agree: the draws can be trusted", reason, advice)
     if not mixed.apart:
         text = "There are too few effective draws: averages are still rough"
@@ -223,7 +223,9 @@ def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: 
     near = int((np.nanmax(ends) - ends[np.isfinite(ends)] <= CLOSE).sum())
     if "Not sure how many" in spread:
         text = f"{name} has converged, but starts of equal rank disagree on the number of clusters"
-        return [Judgement(None, text, reason, "believe no single number; fit by a sampler to weigh them")]
+        return [
+            Judgement(None, text, reason, "rely on no single number; run a sampler to weigh the alternatives")
+        ]
     if near < 2:
         text = f"{name} has converged, but only 1 of {ends.size} starts reached the best objective"
         again = "raise num_restarts until the best is reached twice: a better optimum may remain"

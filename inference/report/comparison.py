@@ -105,7 +105,7 @@ def _verdict(
             "scores and differences of a fit that has not converged are those of its run, not of its model"
         )
         return Judgement(
-            None, text, reason, f"run {_listed(unfinished)} longer, or mend the run, then compare"
+            None, text, reason, f"run {_listed(unfinished)} longer, or repair the run, then compare"
         )
     far = [pair.text for pair in pairs if pair.good is False]
     if len(_posteriors(trees)) == 1:
@@ -154,7 +154,7 @@ def _fitted(
     if unchecked:
         reason = f"the data were left out of {', '.join(unchecked)} for their size"
         advice = "check it yourself, or fit with keep=('observed_data',)"
-        text = "It is not checked that all fits are of the same data"
+        text = "Not verified: that all fits are of the same data"
         blocks.append(Judgement(False, text, reason, advice))
     else:
         blocks.append(Paragraph("All are of the same data, cell by cell."))
@@ -247,7 +247,7 @@ def _scores(
     if len(best_of_each) < 2:
         text = "Same model: a difference in score is of the approximation, so there is no ranking"
         reason = "fits of one model estimate one score; a q that is too narrow scores higher by construction"
-        advice = "read the score off the sampler, if there is one"
+        advice = "use the sampler's score, if there is one"
         return [Judgement(None, text, reason, advice), Table(caption, shown)], None
     shown.insert(0, "below best", table["elpd"].max() - table["elpd"])
     shown.insert(1, "dse", table["dse"])
@@ -329,12 +329,12 @@ def _best_on_new_rows(frame: pd.DataFrame, late: Sequence[str], num_rows: int) -
     best, *others = frame.index
     if late:
         reason = f"{_listed(late)} may score otherwise once it has converged"
-        text = f"No ranking by rows held out: {_listed(late)} not converged"
+        text = f"No ranking by held-out rows: {_listed(late)} not converged"
         return Judgement(None, text, reason, "finish the runs first")
     clear = all(frame.loc[name, "below best"] > 2 * frame.loc[name, "its error"] for name in others)
-    text = f"{best} predicts the rows held out best" + ("" if clear else ", but not clearly")
+    text = f"{best} predicts the held-out rows best" + ("" if clear else ", but not clearly")
     reason = f"over {num_rows} rows; differences are taken row by row"
-    advice = "hold other rows out and see whether it stays so"
+    advice = "repeat this with other rows held out"
     return Judgement(True if clear else None, text, reason, advice)
 
 

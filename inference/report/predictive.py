@@ -64,9 +64,7 @@ def _prior(tree: xr.DataTree) -> list[Judgement | Table | Paragraph]:
         return [Paragraph(f"Weight of the prior: not known; {why_not}.")]
     good, reason = judge_prior(table)
     shown = table.drop(columns="prior_noise").rename_axis("quantity")
-    note = (
-        "distance that a quantity moves when the prior, or the likelihood, counts more or less; 0.05 is much"
-    )
+    note = "how far a quantity moves when prior or likelihood are weighted more or less; above 0.05 is large"
     blocks = [Table("Weight of the prior", shown, ("prior", "diagnosis"), note)]
     if good:
         return [Judgement(True, "The prior moves no answer", reason, "report it with the answers"), *blocks]
@@ -92,7 +90,7 @@ def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Jud
         return [Judgement(None, missing, reason, advice)], []
     if provisional and kind_of(tree) != "point":
         reason = "the run cannot be trusted, so its draws are not yet those that the score needs"
-        return [Judgement(None, f"{missing} yet", reason, "mend the run first (see Convergence)")], []
+        return [Judgement(None, f"{missing} yet", reason, "repair the run first (see Convergence)")], []
     try:
         score = leave_one_out(tree)
     except ValueError as why_not:
@@ -132,8 +130,8 @@ def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
         f"look at these {noun}: outliers, or a likelihood with too thin tails; score held-out rows instead"
     )
     if hangs:
-        text = f"The fit hangs on {far.size} of {rows} {noun} ({named})"
-        reason = f"without one of these the posterior would be another (Pareto k above {_NO_MEAN:g}){of_q}"
+        text = f"The fit depends heavily on {far.size} of {rows} {noun} ({named})"
+        reason = f"without one of them the posterior would change much (Pareto k above {_NO_MEAN:g}){of_q}"
         return Judgement(None, text, reason, advice), True
     text = f"The leave-one-out score is doubtful for {far.size} of {rows} {noun} ({named})"
     reason = f"importance sampling is noisy there (Pareto k above {score.good_k:.2f}){of_q}"

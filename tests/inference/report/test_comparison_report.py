@@ -195,7 +195,7 @@ def test_the_command_compares_files(tmp_path, capsys):
     out = tmp_path / "both.md"
     assert main(["report", *paths, "--heldout", str(tmp_path / "new.npz"), "--out", str(out)]) == 0
     said = out.read_text(encoding="utf-8")
-    assert "latents2 predicts the rows held out best.**" in said and "over 20 rows" in said
+    assert "latents2 predicts the held-out rows best.**" in said and "over 20 rows" in said
     assert "| num_latents | 1 | 2 |" in said and "point estimate" in said
     (tmp_path / "no.nc").write_bytes(b"no")
     for wrong, words in (
