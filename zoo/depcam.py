@@ -81,6 +81,7 @@ from zoo.exponential_family.expectations import rests_on_tail
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode, padded
 from zoo.model import TypicalCells, in_current_precision, static
+from zoo.shapes import PerRow, Rows, RowsByComponent
 from zoo.suitable_fields import ChoosesFamily, one_family_of_columns
 
 __all__ = ["DEPCAM", "orthonormal"]
@@ -208,7 +209,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
             return "same as stored where it ends: the bounds of its cells are those of the last step"
         return super().relation_of(name, method)
 
-    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
 
         Args:
@@ -618,7 +619,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
 
     # Rows at given parameters: starts, densities, responsibilities, predictions
 
-    def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
+    def starting_point(self, key: Array, x: Rows) -> dict[str, Array]:
         """Starting values of all sites: random bases, and offsets near the columns' means.
 
         Args:
@@ -658,7 +659,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
             values["latents"] = scale * latents
         return values
 
-    def log_rows(self, values: Mapping[str, Array], x: Array) -> Array:
+    def log_rows(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
         """Log density of each row under each component, ``log p(x_n | z_n = k)``.
 
         It is given the latents if ``values`` has them; otherwise they are integrated out, exactly for
@@ -691,7 +692,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
             local, x
         )
 
-    def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
+    def log_joint_rows(self, values: Mapping[str, Array], x: Rows) -> PerRow:
         """Log joint density of each row and label, ``log pi_k + log p(x_n | z_n = k)``.
 
         Args:

@@ -43,6 +43,7 @@ from jax.scipy.special import digamma, gammaln, xlogy
 
 from zoo.checks import shown
 from zoo.model import Model
+from zoo.shapes import PerComponent, PerRow, Rows, RowsByComponent, Scalar, Scores
 from zoo.supports.small_probabilities import Dirichlet
 
 __all__ = [
@@ -121,7 +122,7 @@ class DirichletAllocation(NamedTuple):
         marginal = gammaln(concentration) - number * gammaln(share) + own + lumped
         return jnp.where(number == self.num_components, jnp.sum(log_prob), marginal)
 
-    def posterior(self, counts: Array, concentration: Array) -> dist.Distribution:
+    def posterior(self, counts: PerComponent, concentration: Scalar) -> dist.Distribution:
         """Distribution of the weights given rows per component, counted or expected (Yu 2006, 2.2.2).
 
         Args:
@@ -155,7 +156,7 @@ class DirichletAllocation(NamedTuple):
         """
         return jnp.log(values["weights"])
 
-    def expected_log_weights(self, q: dist.Distribution) -> Array:
+    def expected_log_weights(self, q: dist.Distribution) -> PerComponent:
         """E[log weights] under a `posterior`.
 
         Args:
@@ -166,7 +167,7 @@ class DirichletAllocation(NamedTuple):
         """
         return digamma(q.concentration) - digamma(jnp.sum(q.concentration, axis=-1, keepdims=True))
 
-    def expected_weights(self, q: dist.Distribution) -> Array:
+    def expected_weights(self, q: dist.Distribution) -> PerComponent:
         """E[weights] under a `posterior`.
 
         Args:
@@ -177,7 +178,7 @@ class DirichletAllocation(NamedTuple):
         """
         return q.concentration / jnp.sum(q.concentration, axis=-1, keepdims=True)
 
-    def log_normaliser(self, q: dist.Distribution) -> Array:
+    def log_normaliser(self, q: dist.Distribution) -> Scalar:
         """Log of the integral of the Dirichlet kernel of a `posterior`.
 
         Args:
@@ -188,7 +189,7 @@ class DirichletAllocation(NamedTuple):
         """
         return jnp.sum(gammaln(q.concentration)) - gammaln(jnp.sum(q.concentration))
 
-    def prior_log_normaliser(self, concentration: Array) -> Array:
+    def prior_log_normaliser(self, concentration: Scalar) -> Scalar:
         """Log of the integral of the prior's kernel at a given concentration.
 
         Args:
@@ -347,7 +348,7 @@ class StickBreaking(NamedTuple):
         needed = jnp.cumsum(occupied[::-1])[::-1] > 0  # this component or a later one has rows
         return jnp.sum(jnp.where(needed[: self.num_sticks], log_prob, 0.0))
 
-    def posterior(self, counts: Array, concentration: Array) -> BetaDecay:
+    def posterior(self, counts: PerComponent, concentration: Scalar) -> BetaDecay:
         """Distribution of the sticks given rows per component  (3.12).
 
         V_j is Beta(1 + N_j, concentration + sum of N_l over l > j); this is the law of its decay.
@@ -392,7 +393,7 @@ class StickBreaking(NamedTuple):
             return log_stick_weights(values["stick_fractions"], self.num_components)
         return jnp.log(values[self.name])
 
-    def best_order(self, counts: Array, concentration: Array) -> Array:
+    def best_order(self, counts: PerComponent, concentration: Scalar) -> Array:
         r"""The order of the components that maximises the bound for given counts.
 
         With q(V) optimal, the part of the bound that depends on the order is, with
@@ -433,7 +434,7 @@ class StickBreaking(NamedTuple):
         is_best = values[-1] >= best - 100 * jnp.finfo(values.dtype).eps * (1.0 + jnp.abs(best))
         return order(jnp.where(is_best, self.num_components - 1, jnp.argmax(values)))
 
-    def expected_log_weights(self, q: BetaDecay) -> Array:
+    def expected_log_weights(self, q: BetaDecay) -> PerComponent:
         """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed).
 
         Args:
@@ -447,7 +448,7 @@ class StickBreaking(NamedTuple):
             digamma(q.concentration1) - total, digamma(q.concentration0) - total, self.num_components
         )
 
-    def expected_weights(self, q: BetaDecay) -> Array:
+    def expected_weights(self, q: BetaDecay) -> PerComponent:
         """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21).
 
         Args:
@@ -458,7 +459,7 @@ class StickBreaking(NamedTuple):
         """
         return generalised_dirichlet_mean(q.concentration1, q.concentration0, self.num_components)
 
-    def log_normaliser(self, q: BetaDecay) -> Array:
+    def log_normaliser(self, q: BetaDecay) -> Scalar:
         """Log of the integral of the kernels of a `posterior`.
 
         Args:
@@ -659,7 +660,7 @@ class MixtureModel(Model):
         """The number of components at which a stick-breaking prior is cut; None: no such prior."""
         return self.num_components if isinstance(self.weights, StickBreaking) else None
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], x: Rows) -> PerRow:
         """Log density of each row, labels summed out.
 
         Args:
@@ -671,11 +672,11 @@ class MixtureModel(Model):
         """
         return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
 
-    def log_density_by_cluster(self, values: Mapping[str, Array], x: Array) -> Array:
+    def log_density_by_cluster(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
         """Log density of each row were it in each of the components; see `zoo.model.Model`."""
         return self.log_joint_rows(values, x) - self.weights.log_weights(values)
 
-    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
+    def local_conditionals(self, values: Mapping[str, Array], x: Rows) -> dict[str, dist.Distribution]:
         """The summed-out labels given everything else.
 
         Args:
@@ -699,7 +700,7 @@ class MixtureModel(Model):
         labels, num_occupied = compact_labels(values["assignments"], self.num_components)
         return {"assignments": labels, "num_occupied": num_occupied}
 
-    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+    def scores(self, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
         """Responsibilities of the components for the rows, with any latents of rows integrated out.
 
         Args:

@@ -94,6 +94,7 @@ from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latent
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.model import Model, in_current_precision, static
+from zoo.shapes import PerRow, Rows
 from zoo.suitable_fields import ChoosesFamily
 
 __all__ = ["EPCA", "JointPriorModel"]
@@ -291,7 +292,7 @@ class JointPriorModel(ChoosesFamily, Model):
                 "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
             )
 
-    def log_likelihood(self, values: Mapping[str, Array], *data: Array) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], *data: Array) -> PerRow:
         """Log density of each row over its observed cells, weighted as in the program.
 
         Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
@@ -613,7 +614,7 @@ class EPCA(JointPriorModel):
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
     loading_sites = {"loadings": ""}
 
-    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
 
         Args:
@@ -802,7 +803,7 @@ class EPCA(JointPriorModel):
     def _num_local(self, values: Mapping[str, Array]) -> int:
         return self.num_latents
 
-    def starting_point(self, key: Array, x: Array) -> dict[str, Array]:
+    def starting_point(self, key: Array, x: Rows) -> dict[str, Array]:
         """Starting values of all sites: means at the columns' means, small latents and loadings.
 
         Natural parameters lie inside the family's domain, which the prior alone does not see to.

@@ -57,6 +57,7 @@ from zoo import checks
 from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.gram import announce_cost, centred_cross, centred_matrix, check_gram
 from zoo.model import Model, in_current_precision, static
+from zoo.shapes import Covariances, PerRow, Rows, Scores
 from zoo.sparse import is_sparse
 
 __all__ = ["KernelPCA", "gram_score"]
@@ -134,7 +135,7 @@ class KernelPCA(Model):
         """The plain model of x / column_scale."""
         return self.replaced(standardize=False, column_scale=None) if self.units else self
 
-    def standard_rows(self, x: Array) -> Array:
+    def standard_rows(self, x: Rows) -> Rows:
         """The rows that the kernel is of.
 
         Args:
@@ -147,7 +148,7 @@ class KernelPCA(Model):
             return x
         return x / (self if isinstance(x, np.ndarray) else in_current_precision(self)).column_scale
 
-    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
         """The NumPyro program, which cannot draw rows.
 
         Args:
@@ -341,7 +342,7 @@ class KernelPCA(Model):
         """Raise ValueError if new rows have cells that are not finite."""
         checks.check_finite(checks.as_matrix(x))
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], x: Rows) -> PerRow:
         """Raise ValueError, because the model has no density of rows.
 
         Args:
@@ -359,7 +360,7 @@ class KernelPCA(Model):
             "neither onto nor volume preserving; compare models by their components, or use zoo.PPCA"
         )
 
-    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+    def scores(self, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
         r"""Coordinates of rows from their centred kernel values :math:`\hat k(x)` with the fitted rows.
 
         ``"orthonormal"``: :math:`a_j^T \hat k(x)`, the coordinates of kernel PCA, where
@@ -397,7 +398,7 @@ class KernelPCA(Model):
         variances = values["signal_variances"]
         return coordinates * (jnp.sqrt(variances) / (variances + values["noise_variance"]))
 
-    def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
+    def scores_covariance(self, values: Mapping[str, Array], x: Rows) -> Covariances:
         """Posterior covariance of the latents, the same for all rows: ``s2 / (l + s2)`` on the diagonal."""
         noise_variance = values["noise_variance"]
         shares = noise_variance / (values["signal_variances"] + noise_variance)

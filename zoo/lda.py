@@ -44,6 +44,7 @@ from zoo.documents.shares import cell_sums, fold_in, log_integrals
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
+from zoo.shapes import PerRow, Scores
 from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -124,7 +125,7 @@ class LDA(TopicModel):
 
     # Closed-form companions of the program
 
-    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> PerRow:
         """Log density of each document, given its topic shares if ``values`` has them.
 
         Else (new documents) with them integrated out by importance sampling.
@@ -157,7 +158,7 @@ class LDA(TopicModel):
         key = jax.random.key(INTEGRATION_SEED)
         return log_integrals(key, counts, by_word, prior._topic_prior()).standard_error
 
-    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
+    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Scores:
         """Expected topic shares of documents given the topics, by mean field.
 
         Raises:

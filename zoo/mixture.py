@@ -69,6 +69,7 @@ from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
 from zoo.conjugate.multinomial_dirichlet import SparseCountRows
 from zoo.dirichlet_process import WEIGHT_PRIORS, MixtureModel, WeightPrior, weight_prior
 from zoo.model import Assumptions, TypicalCells, in_current_precision, static
+from zoo.shapes import PerRow, Rows
 from zoo.sparse import SparseCounts
 from zoo.suitable_fields import kind_of_cells
 
@@ -174,7 +175,7 @@ class Mixture(MixtureModel):
         """Whether components have one variance for all columns."""
         return (self.components is not None and self.components.is_spherical,)
 
-    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
 
         Args:
@@ -489,7 +490,7 @@ class Mixture(MixtureModel):
         """The prior of the weights (one component has no sticks: its weight is 1 under either prior)."""
         return weight_prior(self.weight_prior, self.num_components, free_last_stick=self.free_last_stick)
 
-    def log_joint_rows(self, values: Mapping[str, Array], x: Array) -> Array:
+    def log_joint_rows(self, values: Mapping[str, Array], x: Rows) -> PerRow:
         """Log joint density of each row and label, ``log pi_k + log p(x_i | theta_k)``.
 
         Args:
@@ -535,7 +536,7 @@ class Mixture(MixtureModel):
 
         return density
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], x: Rows) -> PerRow:
         """Log density of each row at given values of the sites, labels summed out.
 
         Args:
@@ -554,7 +555,7 @@ class Mixture(MixtureModel):
         """Those of the component family; see `zoo.model.Model.typical_cells`."""
         return self.components.typical_cells(values)
 
-    def cells_given(self, values: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
+    def cells_given(self, values: Mapping[str, Array], x: Rows) -> tuple[TypicalCells, ...]:
         """Those of the component family; see `zoo.model.Model.cells_given`."""
         return self.components.cells_given(values, x)
 

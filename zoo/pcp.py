@@ -48,6 +48,7 @@ from zoo.documents.bags import BagsOfWords, ClusteredBags, TopicCounts, TopicTot
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import expected_log
 from zoo.model import in_current_precision, static
+from zoo.shapes import PerRow, Scores
 from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -182,7 +183,7 @@ class PCP(TopicModel):
         parts = values["cluster_topic_probs"], values["topic_word_probs"]
         return ClusteredBags(self.log_weights(values), *parts, counts.shape[0]).by_cluster(counts)
 
-    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> PerRow:
         """Log density of each document, its cluster and the topics of its words summed out.
 
         Args:
@@ -198,7 +199,7 @@ class PCP(TopicModel):
         """The documents' clusters given everything else but the topics of their words."""
         return {"doc_clusters": dist.Categorical(logits=self.log_joint_documents(values, counts))}
 
-    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
+    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Scores:
         """Expected topic shares of documents: those of the clusters, weighted by their probabilities.
 
         Raises:

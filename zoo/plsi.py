@@ -35,6 +35,7 @@ from zoo.documents.bags import BagsOfWords, TopicCounts, TopicTotals
 from zoo.documents.shares import likely_shares
 from zoo.documents.topic_model import TopicModel
 from zoo.model import static
+from zoo.shapes import PerRow, Scores
 
 __all__ = ["PLSI"]
 
@@ -114,7 +115,7 @@ class PLSI(TopicModel):
         """Always ``"improper"``, since topics and shares are parameters."""
         return "improper"
 
-    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> PerRow:
         """Log density of each document at its given or its most likely topic shares.
 
         That of a new document with a word that no topic gives is minus infinity.
@@ -132,7 +133,7 @@ class PLSI(TopicModel):
         scores = BagsOfWords(likely_shares(counts, topics.T), topics).log_prob(counts)
         return jnp.where(self.impossible(values, counts), -jnp.inf, scores)
 
-    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
+    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Scores:
         """Most likely topic shares of documents given the topics (folding-in).
 
         Raises:

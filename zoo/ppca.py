@@ -54,6 +54,7 @@ from zoo.linear_gaussian import rows
 from zoo.linear_gaussian.rows import LatentsGivenRows, LinearGaussianRows
 from zoo.linear_gaussian.units import taken_over, units_of
 from zoo.model import Model, in_current_precision, static
+from zoo.shapes import Covariances, PerRow, Rows, Scores
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
 from zoo.supports.in_units import InUnits
@@ -140,7 +141,7 @@ class PPCA(Model):
     takes_sparse = True
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
-    def __call__(self, x: Array | None = None, *, num_observations: int | None = None) -> Array:
+    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
         """The NumPyro program: with ``x`` it conditions, without it draws rows.
 
         Args:
@@ -223,7 +224,7 @@ class PPCA(Model):
 
     # Closed-form companions of the program
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], x: Rows) -> PerRow:
         """Log density of each row over its observed cells, latents integrated out.
 
         Args:
@@ -235,7 +236,7 @@ class PPCA(Model):
         """
         return rows.log_density(x, *self._parameters(values))
 
-    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
+    def local_conditionals(self, values: Mapping[str, Array], x: Rows) -> dict[str, dist.Distribution]:
         """The latents of each row given its observed cells and everything else."""
         return {"latents": LatentsGivenRows(x, *self._parameters(values))}
 
@@ -243,7 +244,7 @@ class PPCA(Model):
         """The latents of the rows."""
         return {"latents": values["latents"]}
 
-    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+    def scores(self, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
         """The mean E[z | x], or coordinates of the completed row in the orthonormal basis W (W'W)^-1/2."""
         if kind == "latent":
             return rows.latents_mean(x, *self._parameters(values))
@@ -255,12 +256,12 @@ class PPCA(Model):
             return x.times(left @ right) - values["loc"] @ (left @ right)
         return (rows.completed(x, *self._parameters(values))[0] - values["loc"]) @ (left @ right)
 
-    def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
+    def scores_covariance(self, values: Mapping[str, Array], x: Rows) -> Covariances:
         """Posterior covariance of the latents of each row."""
         loadings, _, noise_variance = self._parameters(values)
         return rows.latents_covariance(x, loadings, noise_variance)
 
-    def predicted(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array]:
+    def predicted(self, values: Mapping[str, Array], x: Rows) -> tuple[Rows, Rows]:
         """Rows with missing cells at their conditional mean, and the conditional variance of each cell."""
         return rows.completed(x, *self._parameters(values))
 

@@ -100,6 +100,7 @@ from zoo.linear_gaussian.rows import (
 )
 from zoo.linear_gaussian.units import taken_over, units_of
 from zoo.model import Model, in_current_precision, static
+from zoo.shapes import Covariances, Outputs, PerRow, Rows
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
 from zoo.supports.in_units import InUnits
@@ -935,7 +936,7 @@ class SPPCA(Model):
 
     # Rows at given parameters: densities, latents, outputs, missing cells
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
+    def log_likelihood(self, values: Mapping[str, Array], x: Rows, y: Outputs | None = None) -> PerRow:
         """Log density of each row over its observed cells, latents integrated out.
 
         Args:
@@ -1023,7 +1024,9 @@ class SPPCA(Model):
         completed = self.predicted(values, x, y, what="cells")[0]
         return (completed - values["loc_x"]) @ basis
 
-    def scores_covariance(self, values: Mapping[str, Array], x: Array, y: Array | None = None) -> Array:
+    def scores_covariance(
+        self, values: Mapping[str, Array], x: Rows, y: Outputs | None = None
+    ) -> Covariances:
         """Posterior covariance of the latents of rows.
 
         Args:

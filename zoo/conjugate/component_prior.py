@@ -24,6 +24,7 @@ from jax.scipy.special import digamma
 
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
 from zoo.model import Assumptions, TypicalCells, as_hyperparameter
+from zoo.shapes import Assignments, Features, PerComponent, Rows, RowsByComponent, Scalar, Statistics
 from zoo.supports.in_units import InUnits
 
 __all__ = [
@@ -274,7 +275,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def features(self, x: Array) -> Array:
+    def features(self, x: Rows) -> Features:
         """Sufficient statistics of rows, the first of which is one; call it on the prior.
 
         Args:
@@ -285,7 +286,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def posterior(self, statistics: Array) -> Self:
+    def posterior(self, statistics: Statistics) -> Self:
         """The posterior of each component, given weighted sums of `features`.
 
         Args:
@@ -296,7 +297,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def expected_coefficients(self, posterior: Self) -> Array:
+    def expected_coefficients(self, posterior: Self) -> Statistics:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`; call it on the prior.
 
         Args:
@@ -307,7 +308,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
 
         Args:
@@ -356,7 +357,7 @@ class ComponentPrior(Assumptions):
             for part in self.typical_cells(parameters)
         )
 
-    def log_evidence(self, statistics: Array) -> Array:
+    def log_evidence(self, statistics: Statistics) -> PerComponent:
         """Log probability of the rows of each component with its parameters integrated out.
 
         Args:
@@ -368,7 +369,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def log_evidence_beside(self, posterior: Self, statistics: Array) -> Array:
+    def log_evidence_beside(self, posterior: Self, statistics: Statistics) -> PerComponent:
         """`log_evidence` where the posterior given these statistics is known already.
 
         Args:
@@ -380,7 +381,7 @@ class ComponentPrior(Assumptions):
         """
         return self.log_evidence(statistics)
 
-    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
         r"""The parameters that the rows of each component make most likely, within a guard.
 
         Each maximises :math:`\sum_i r_{ik} \log p(x_i \mid \theta_k)` over the parameters that the guard
@@ -604,7 +605,7 @@ class ComponentPrior(Assumptions):
         """
         return self.replaced(**{name: jnp.asarray(values[name]) for name in self.posterior_dims})
 
-    def statistics(self, x: Array, assignments: Array, num_components: int) -> Array:
+    def statistics(self, x: Rows, assignments: Assignments, num_components: int) -> Statistics:
         """Sums of `features` over the rows of each component.
 
         Args:
@@ -619,7 +620,7 @@ class ComponentPrior(Assumptions):
             return jax.nn.one_hot(assignments, num_components, axis=0) @ self.features(x)
         return jax.ops.segment_sum(self.features(x), assignments, num_segments=num_components)
 
-    def log_predictive(self, x: Array) -> Array:
+    def log_predictive(self, x: Rows) -> RowsByComponent:
         """Log `predictive` density of rows under every component of a posterior.
 
         Args:

@@ -66,6 +66,7 @@ from zoo.conjugate.missing_cells import (
 )
 from zoo.gamma_functions import digamma, gammaln
 from zoo.model import TypicalCells, as_hyperparameter
+from zoo.shapes import Features, PerComponent, Rows, RowsByComponent, Scalar, Statistics
 
 __all__ = [
     "GaussianKnownCovariance",
@@ -208,7 +209,7 @@ class _FullGaussian(ComponentPrior):
             return features.expected_sums(by_row, coefficients)
         return by_row @ features
 
-    def log_predictive(self, x: Array) -> Array:
+    def log_predictive(self, x: Rows) -> RowsByComponent:
         """Log `predictive` density of rows under every component, missing cells integrated out, in nats."""
         if self.patterns is None:
             return super().log_predictive(x)
@@ -238,7 +239,7 @@ class _FullGaussian(ComponentPrior):
             f"of the rows: give loc near the data ({type(self).__name__}.from_data does){remedy}"
         )
 
-    def features(self, x: Array) -> Array | IncompleteFeatures:
+    def features(self, x: Rows) -> Features | IncompleteFeatures:
         """Sufficient statistics of rows: ``[1, y, upper triangle of y y']`` with ``y = x - center``."""
         if self.patterns is not None:
             patterns = jnp.asarray(self.patterns)
@@ -305,7 +306,7 @@ class _FullGaussian(ComponentPrior):
         variances = jnp.diagonal(found.covariance, axis1=-2, axis2=-1)[place]
         return (TypicalCells("mean", columns, mean, jnp.sqrt(variances)),)
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
 
         Shape (num_components, num_statistics).
@@ -586,7 +587,7 @@ class GaussianWishart(_FullGaussian):
 
     # Posterior, expectations
 
-    def posterior(self, statistics: Array) -> Self:
+    def posterior(self, statistics: Statistics) -> Self:
         """The posterior of each component, given weighted sums of `features`.
 
         Args:
@@ -608,7 +609,7 @@ class GaussianWishart(_FullGaussian):
             degrees_of_freedom=self.degrees_of_freedom + count,
         )
 
-    def expected_coefficients(self, posterior: Self) -> Array:
+    def expected_coefficients(self, posterior: Self) -> Statistics:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`.
 
         Shape (num_components, num_statistics).
@@ -618,14 +619,14 @@ class GaussianWishart(_FullGaussian):
         constant = 0.5 * (expected_log_det(posterior) - d * LOG_2PI - d / posterior.mean_precision)
         return self._coefficients(constant, posterior.loc - self.center, precision)
 
-    def log_evidence(self, statistics: Array) -> Array:
+    def log_evidence(self, statistics: Statistics) -> PerComponent:
         """Log probability of the rows of each component with its parameters integrated out, in nats.
 
         Shape (num_components,).
         """
         return self.log_evidence_beside(self.posterior(statistics), statistics)
 
-    def log_evidence_beside(self, posterior: Self, statistics: Array) -> Array:
+    def log_evidence_beside(self, posterior: Self, statistics: Statistics) -> PerComponent:
         """`log_evidence` without factors of matrices that the posterior has been made of."""
         base = -0.5 * self.num_features * LOG_2PI * statistics[..., 0]
         return _log_normaliser(posterior) - _log_normaliser(self) + base
@@ -645,7 +646,7 @@ class GaussianWishart(_FullGaussian):
 
     # Estimates
 
-    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
         """The precisions and means."""
         count, locs, covariances = self._means_and_covariances(statistics)
         precisions, at_floor = self._precisions(covariances, statistics, variance_floor)
@@ -771,7 +772,7 @@ class SharedGaussianWishart(GaussianWishart):
         count = parameters["locs"].shape[-2]
         return {"covariances": jnp.broadcast_to(covariance, (count, *covariance.shape[-2:]))}
 
-    def posterior(self, statistics: Array) -> Self:
+    def posterior(self, statistics: Statistics) -> Self:
         """The posterior given the statistics of all components, shape (num_components, num_statistics)."""
         each = super().posterior(statistics)
         prior_rate = symmetric_inverse(jnp.asarray(self.scale_matrix))
@@ -782,15 +783,15 @@ class SharedGaussianWishart(GaussianWishart):
             degrees_of_freedom=self.degrees_of_freedom + jnp.sum(count, axis=-1),
         )
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return super().coefficients(parameters | {"precisions": parameters["shared_precision"]})
 
-    def log_evidence(self, statistics: Array) -> Array:
+    def log_evidence(self, statistics: Statistics) -> PerComponent:
         """Log probability of all rows with means and covariance integrated out, in nats; one number."""
         return self.log_evidence_beside(self.posterior(statistics), statistics)
 
-    def log_evidence_beside(self, posterior: Self, statistics: Array) -> Array:
+    def log_evidence_beside(self, posterior: Self, statistics: Statistics) -> PerComponent:
         """`log_evidence` without factors of matrices that the posterior has been made of."""
         d = self.num_features
         base = -0.5 * d * LOG_2PI * jnp.sum(statistics[..., 0])
@@ -811,7 +812,7 @@ class SharedGaussianWishart(GaussianWishart):
         tril = jnp.sqrt(scale)[..., None, None] * jnp.linalg.cholesky(rate)
         return dist.MultivariateStudentT(df, jnp.asarray(self.loc), tril)
 
-    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
         """The shared precision and the means."""
         count, locs, covariances = self._means_and_covariances(statistics)
         pooled = jnp.einsum("k,kij->ij", count, covariances) / jnp.sum(count)
@@ -894,22 +895,22 @@ class GaussianKnownCovariance(_FullGaussian):
         shape = (*parameters["locs"].shape, self.num_features)
         return {"covariances": jnp.broadcast_to(jnp.asarray(self.covariance), shape)}
 
-    def posterior(self, statistics: Array) -> Self:
+    def posterior(self, statistics: Statistics) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         count, first, _ = self._moments(statistics, self.loc)
         mean_precision = self.mean_precision + count
         return self.replaced(loc=self.loc + first / mean_precision[..., None], mean_precision=mean_precision)
 
-    def expected_coefficients(self, posterior: Self) -> Array:
+    def expected_coefficients(self, posterior: Self) -> Statistics:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
         constant = self._constant() - 0.5 * self.num_features / posterior.mean_precision
         return self._coefficients(constant, posterior.loc - self.center, self._precision())
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return self._coefficients(self._constant(), parameters["locs"] - self.center, self._precision())
 
-    def log_evidence(self, statistics: Array) -> Array:
+    def log_evidence(self, statistics: Statistics) -> PerComponent:
         """Log probability of the rows of each component with its mean integrated out, in nats."""
         count, first, second = self._moments(statistics, self.loc)
         mean_precision = self.mean_precision + count
@@ -925,7 +926,7 @@ class GaussianKnownCovariance(_FullGaussian):
         tril = jnp.sqrt(spread)[..., None, None] * jnp.linalg.cholesky(jnp.asarray(self.covariance))
         return dist.MultivariateNormal(jnp.asarray(self.loc), scale_tril=tril, validate_args=False)
 
-    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
         """The means."""
         return Estimate({"locs": self._means_and_covariances(statistics)[1]}, jnp.zeros((), int))
 
@@ -1011,7 +1012,7 @@ class GaussianKnownMean(_FullGaussian):
     def _locs(self, parameters: Mapping[str, Array]) -> Array:
         return jnp.broadcast_to(jnp.asarray(self.loc), parameters["precisions"].shape[:-1])
 
-    def posterior(self, statistics: Array) -> Self:
+    def posterior(self, statistics: Statistics) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         count, _, second = self._moments(statistics, self.loc)
         rate_matrix = symmetric_inverse(jnp.asarray(self.scale_matrix)) + second
@@ -1019,18 +1020,18 @@ class GaussianKnownMean(_FullGaussian):
             scale_matrix=symmetric_inverse(rate_matrix), degrees_of_freedom=self.degrees_of_freedom + count
         )
 
-    def expected_coefficients(self, posterior: Self) -> Array:
+    def expected_coefficients(self, posterior: Self) -> Statistics:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
         precision = posterior.degrees_of_freedom[..., None, None] * posterior.scale_matrix
         constant = 0.5 * (expected_log_det(posterior) - self.num_features * LOG_2PI)
         shift = jnp.broadcast_to(self.loc - self.center, precision.shape[:-1])
         return self._coefficients(constant, shift, precision)
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return super().coefficients({**parameters, "locs": self._locs(parameters)})
 
-    def log_evidence(self, statistics: Array) -> Array:
+    def log_evidence(self, statistics: Statistics) -> PerComponent:
         """Log probability of the rows of each component with its precision integrated out, in nats."""
         base = -0.5 * self.num_features * LOG_2PI * statistics[..., 0]
         return log_wishart_normaliser(self.posterior(statistics)) - log_wishart_normaliser(self) + base
@@ -1042,7 +1043,7 @@ class GaussianKnownMean(_FullGaussian):
         loc = jnp.broadcast_to(jnp.asarray(self.loc), rate.shape[:-1])
         return dist.MultivariateStudentT(df, loc, jnp.linalg.cholesky(rate / df[..., None, None]))
 
-    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
         """The precisions about the known mean."""
         count, _, second = self._moments(statistics, jnp.asarray(self.loc))
         covariances = second / at_least_one(count)[:, None, None]

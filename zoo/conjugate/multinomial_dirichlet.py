@@ -29,6 +29,7 @@ from zoo.conjugate.component_prior import (
     floored_shares,
 )
 from zoo.model import TypicalCells, static
+from zoo.shapes import Assignments, Features, PerComponent, Rows, RowsByComponent, Scalar, Statistics
 from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -201,19 +202,19 @@ class MultinomialDirichlet(ComponentPrior):
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         return CountRow(parameters["probs"][assignments], self.num_tokens)
 
-    def features(self, x: Array | SparseCounts) -> Array | CountFeatures:
+    def features(self, x: Rows | SparseCounts) -> Features | CountFeatures:
         """``[1, counts, log coefficient]``; of sparse rows an object that supports products only."""
         if isinstance(x, SparseCounts):
             return CountFeatures(x)
         return jnp.concatenate([jnp.ones_like(x[..., :1]), x, _log_coefficient(x)[..., None]], axis=-1)
 
-    def statistics(self, x: Array | SparseCounts, assignments: Array, num_components: int) -> Array:
+    def statistics(self, x: Rows | SparseCounts, assignments: Assignments, num_components: int) -> Statistics:
         """Sums of `features` over the rows of each component, shape (num_components, num_statistics)."""
         if not isinstance(x, SparseCounts):
             return super().statistics(x, assignments, num_components)
         return jax.nn.one_hot(assignments, num_components, axis=0) @ self.features(x)
 
-    def log_predictive(self, x: Array | SparseCounts) -> Array:
+    def log_predictive(self, x: Rows | SparseCounts) -> RowsByComponent:
         """Log Dirichlet-multinomial density of rows under every component of a posterior, in nats.
 
         Shape (num_observations, num_components).
@@ -231,21 +232,21 @@ class MultinomialDirichlet(ComponentPrior):
         tokens = x.totals[:, None]
         return words + gammaln(total) - gammaln(total + tokens) + gammaln(tokens + 1)
 
-    def posterior(self, statistics: Array) -> Self:
+    def posterior(self, statistics: Statistics) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         return self.replaced(concentration=self.concentration + statistics[..., 1:-1])
 
-    def expected_coefficients(self, posterior: Self) -> Array:
+    def expected_coefficients(self, posterior: Self) -> Statistics:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
         concentration = jnp.asarray(posterior.concentration)
         total = jnp.sum(concentration, axis=-1, keepdims=True)
         return _with_ends(digamma(concentration) - digamma(total))
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return _with_ends(_safe_log(parameters["probs"]))
 
-    def log_evidence(self, statistics: Array) -> Array:
+    def log_evidence(self, statistics: Statistics) -> PerComponent:
         """Log probability of the rows of each component with its probabilities integrated out, in nats."""
 
         def log_normaliser(concentration: Array) -> Array:
@@ -254,7 +255,7 @@ class MultinomialDirichlet(ComponentPrior):
         prior = jnp.asarray(self.concentration)
         return log_normaliser(prior + statistics[..., 1:-1]) - log_normaliser(prior) + statistics[..., -1]
 
-    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
         """The probabilities."""
         probs, low = floored_shares(statistics[:, 1:-1])
         return Estimate({"probs": probs}, jnp.sum(jnp.any(low, axis=-1)))

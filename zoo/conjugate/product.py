@@ -19,6 +19,7 @@ from zoo.checks import as_matrix, check_columns, column_labels, shown, take_colu
 from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
 from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
 from zoo.model import TypicalCells, static
+from zoo.shapes import Features, PerComponent, Rows, RowsByComponent, Scalar, Statistics
 
 __all__ = ["Product"]
 
@@ -420,7 +421,7 @@ class Product(ComponentPrior):
         groups = [f.likelihood_of(self._own(parameters, n), assignments) for n, f in enumerate(self.families)]
         return _ProductRow(tuple(groups), self.columns)
 
-    def features(self, x: Array) -> Array:
+    def features(self, x: Rows) -> Features:
         """A column of ones, then each group's features without their first column of ones."""
         pairs = zip(self.families, self.columns, strict=True)
         parts = [family.features(x[..., np.asarray(group)]) for family, group in pairs]
@@ -428,7 +429,7 @@ class Product(ComponentPrior):
             return _GroupedFeatures(tuple(parts), self._widths())
         return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
 
-    def log_predictive(self, x: Array) -> Array:
+    def log_predictive(self, x: Rows) -> RowsByComponent:
         """Log `predictive` density of rows under every component, in nats."""
         if not self.is_incomplete:
             return super().log_predictive(x)
@@ -436,26 +437,26 @@ class Product(ComponentPrior):
         parts = [family.log_predictive(x[:, np.asarray(group)]) for family, group in pairs]
         return sum(parts[1:], parts[0])
 
-    def posterior(self, statistics: Array) -> Self:
+    def posterior(self, statistics: Statistics) -> Self:
         """The posterior of each group of each component, given weighted sums of `features`."""
         pairs = zip(self.families, self._split(statistics), strict=True)
         return self.replaced(families=tuple(family.posterior(part) for family, part in pairs))
 
-    def expected_coefficients(self, posterior: Self) -> Array:
+    def expected_coefficients(self, posterior: Self) -> Statistics:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
         pairs = zip(self.families, posterior.families, strict=True)
         return _joined([family.expected_coefficients(own) for family, own in pairs])
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Array:
+    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return _joined([f.coefficients(self._own(parameters, n)) for n, f in enumerate(self.families)])
 
-    def log_evidence(self, statistics: Array) -> Array:
+    def log_evidence(self, statistics: Statistics) -> PerComponent:
         """Log probability of the rows of each component with all parameters integrated out, in nats."""
         parts = self._split(statistics)
         return sum(f.log_evidence(part) for f, part in zip(self.families, parts, strict=True))
 
-    def maximum_likelihood(self, statistics: Array, variance_floor: Array) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
         """Those of the groups."""
         parameters, at_floor = {}, jnp.zeros((), int)
         for number, (family, own) in enumerate(zip(self.families, self._split(statistics), strict=True)):

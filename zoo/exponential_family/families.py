@@ -18,6 +18,7 @@ from jax.scipy.special import gammaln, polygamma
 from zoo.checks import check_positive, check_whole, largest_in_columns
 from zoo.exponential_family.family import CellTerms, Family, Number
 from zoo.model import static
+from zoo.shapes import Cells
 
 __all__ = [
     "Bernoulli",
@@ -69,19 +70,19 @@ class Gaussian(Family):
         """One over the noise variance."""
         return 1.0 / self.dispersion
 
-    def log_partition(self, theta: Array) -> Array:
+    def log_partition(self, theta: Cells) -> Cells:
         """Theta^2 / 2."""
         return 0.5 * theta**2
 
-    def mean(self, theta: Array) -> Array:
+    def mean(self, theta: Cells) -> Cells:
         """Theta itself."""
         return theta
 
-    def variance(self, theta: Array) -> Array:
+    def variance(self, theta: Cells) -> Cells:
         """Phi."""
         return jnp.broadcast_to(self.dispersion, jnp.shape(theta))
 
-    def natural(self, mean: Array) -> Array:
+    def natural(self, mean: Cells) -> Cells:
         """The mean itself."""
         return mean
 
@@ -90,7 +91,7 @@ class Gaussian(Family):
         means = jnp.nanmean(x, axis=0)
         return jnp.where(jnp.isnan(means), 0.0, means)
 
-    def log_base_measure(self, x: Array) -> Array:
+    def log_base_measure(self, x: Cells) -> Cells:
         """Log N(x; 0, phi)."""
         return -0.5 * (jnp.log(2 * jnp.pi * self.dispersion) + x**2 / self.dispersion)
 
@@ -153,7 +154,7 @@ class _Logistic(Family):
         count, nothing = self.total_count * (seen + nu), jnp.zeros_like(seen)
         return known + lam - count / 2, nothing, count, nothing
 
-    def variance(self, theta: Array) -> Array:
+    def variance(self, theta: Cells) -> Cells:
         """N p (1 - p)."""
         return self.total_count * jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
 
@@ -199,16 +200,16 @@ class Bernoulli(_Logistic):
     domain = "0 or 1"
     mean_is = "probability of 1"
 
-    def log_partition(self, theta: Array) -> Array:
+    def log_partition(self, theta: Cells) -> Cells:
         """Log(1 + e^theta)."""
         return jnp.where(theta >= 0, theta, 0.0) + jnp.log1p(_small_odds(theta))
 
-    def mean(self, theta: Array) -> Array:
+    def mean(self, theta: Cells) -> Cells:
         """1 / (1 + e^-theta)."""
         odds = _small_odds(theta)  # shared with `log_partition`, where both are computed
         return jnp.where(theta >= 0, 1.0, odds) / (1.0 + odds)
 
-    def natural(self, mean: Array) -> Array:
+    def natural(self, mean: Cells) -> Cells:
         """The log odds."""
         return jnp.log(mean) - jnp.log1p(-mean)
 
@@ -217,7 +218,7 @@ class Bernoulli(_Logistic):
         mean = float(np.nanmean(x))
         return strength, strength / mean if 0 < mean < 1 else 2 * strength
 
-    def log_base_measure(self, x: Array) -> Array:
+    def log_base_measure(self, x: Cells) -> Cells:
         """Zero."""
         return jnp.zeros_like(x)
 
@@ -257,19 +258,19 @@ class Binomial(_Logistic):
         """The allowed values, for messages."""
         return f"whole numbers from 0 to {self.total_count}"
 
-    def log_partition(self, theta: Array) -> Array:
+    def log_partition(self, theta: Cells) -> Cells:
         """N log(1 + e^theta)."""
         return self.total_count * jax.nn.softplus(theta)
 
-    def mean(self, theta: Array) -> Array:
+    def mean(self, theta: Cells) -> Cells:
         """N p."""
         return self.total_count * jax.nn.sigmoid(theta)
 
-    def natural(self, mean: Array) -> Array:
+    def natural(self, mean: Cells) -> Cells:
         """The log odds of mean / n."""
         return jnp.log(mean) - jnp.log(self.total_count - mean)
 
-    def log_base_measure(self, x: Array) -> Array:
+    def log_base_measure(self, x: Cells) -> Cells:
         """Log of n choose x."""
         return gammaln(self.total_count + 1.0) - gammaln(x + 1.0) - gammaln(self.total_count - x + 1.0)
 
@@ -290,13 +291,13 @@ class Poisson(Family):
     mean_is = "rate"
     log_partition_form = "exponential"
 
-    def log_partition(self, theta: Array) -> Array:
+    def log_partition(self, theta: Cells) -> Cells:
         """E^theta, which is the mean and the variance too."""
         return jnp.exp(theta)
 
     mean = variance = log_partition
 
-    def natural(self, mean: Array) -> Array:
+    def natural(self, mean: Cells) -> Cells:
         """The logarithm."""
         return jnp.log(mean)
 
@@ -331,7 +332,7 @@ class Poisson(Family):
         """Variance - mean + mean^2."""
         return variance - mean + mean**2
 
-    def log_base_measure(self, x: Array) -> Array:
+    def log_base_measure(self, x: Cells) -> Cells:
         """Minus log x!."""
         return -gammaln(x + 1.0)
 
@@ -389,16 +390,16 @@ class GammaWithShape(Family):
         """Raise ValueError if the shape is not positive."""
         check_positive("shape", self.shape)
 
-    def log_partition(self, theta: Array) -> Array:
+    def log_partition(self, theta: Cells) -> Cells:
         """Minus a log(-theta); infinite where theta is not negative."""
         inside = theta < 0
         return jnp.where(inside, -self.shape * jnp.log(jnp.where(inside, -theta, 1.0)), jnp.inf)
 
-    def mean(self, theta: Array) -> Array:
+    def mean(self, theta: Cells) -> Cells:
         """Minus a / theta."""
         return -self.shape / theta
 
-    def variance(self, theta: Array) -> Array:
+    def variance(self, theta: Cells) -> Cells:
         """A / theta^2."""
         return self.shape / theta**2
 
@@ -413,7 +414,7 @@ class GammaWithShape(Family):
         """(Variance + mean^2) / (1 + 1 / a)."""
         return (variance + mean**2) / (1.0 + 1.0 / self.shape)
 
-    def natural(self, mean: Array) -> Array:
+    def natural(self, mean: Cells) -> Cells:
         """Minus a / mean."""
         return -self.shape / mean
 
@@ -434,7 +435,7 @@ class GammaWithShape(Family):
         """Nu of size ``strength``, which has no unit, and lam with the mean of all cells."""
         return strength * float(_positive_means(np.reshape(x, (-1, 1)))[0]), strength
 
-    def log_base_measure(self, x: Array) -> Array:
+    def log_base_measure(self, x: Cells) -> Cells:
         """(a - 1) log x - log Gamma(a)."""
         return jax.scipy.special.xlogy(self.shape - 1.0, x) - gammaln(self.shape)
 
@@ -487,18 +488,18 @@ class NegativeBinomial(Family):
         """Raise ValueError if r is not positive."""
         check_positive("dispersion_count", self.dispersion_count)
 
-    def log_partition(self, theta: Array) -> Array:
+    def log_partition(self, theta: Cells) -> Cells:
         """Minus r log(1 - e^theta); infinite where theta is not negative."""
         inside = theta < 0
         return jnp.where(
             inside, -self.dispersion_count * jnp.log(-jnp.expm1(jnp.where(inside, theta, -1.0))), jnp.inf
         )
 
-    def mean(self, theta: Array) -> Array:
+    def mean(self, theta: Cells) -> Cells:
         """R p / (1 - p)."""
         return self.dispersion_count / jnp.expm1(-theta)
 
-    def variance(self, theta: Array) -> Array:
+    def variance(self, theta: Cells) -> Cells:
         """R p / (1 - p)^2."""
         return -self.dispersion_count / (jnp.expm1(-theta) * jnp.expm1(theta))
 
@@ -513,7 +514,7 @@ class NegativeBinomial(Family):
         """(Variance - mean + mean^2) / (1 + 1 / r)."""
         return (variance - mean + mean**2) / (1.0 + 1.0 / self.dispersion_count)
 
-    def natural(self, mean: Array) -> Array:
+    def natural(self, mean: Cells) -> Cells:
         """Log of mean / (r + mean)."""
         return -jnp.log1p(self.dispersion_count / mean)
 
@@ -522,7 +523,7 @@ class NegativeBinomial(Family):
         count = float(self.dispersion_count)
         return count / (count + _positive_means(x))
 
-    def log_base_measure(self, x: Array) -> Array:
+    def log_base_measure(self, x: Cells) -> Cells:
         """Log of Gamma(x + r) / (x! Gamma(r))."""
         r = self.dispersion_count
         return gammaln(x + r) - gammaln(x + 1.0) - gammaln(r)

@@ -1,0 +1,231 @@
+"""The shapes that public functions promise in `zoo.shapes`: jaxtyping's types of them, enforced by beartype.
+
+Abstract arrays are traced where that is enough (nothing compiles); models are fitted and asked, so that what
+the library passes to itself is checked as well.
+"""
+
+import functools
+import importlib
+import inspect
+import types
+import typing
+import warnings
+
+import component_families
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from beartype import beartype
+from beartype.roar import BeartypeCallHintViolation
+
+import inference
+import zoo
+from zoo.conjugate import ComponentPrior
+from zoo.dirichlet_process import DirichletAllocation, StickBreaking
+from zoo.exponential_family import Bernoulli, Binomial, Exponential, GammaWithShape, Gaussian, Poisson
+from zoo.shapes import Rows, Shape
+
+FILES = (
+    *("zoo." + entry["module"].removeprefix("zoo.") for entry in zoo.MODELS.values()),
+    *(f"zoo.conjugate.{name}" for name in ("component_prior", "gaussian", "cellwise", "normal_gamma")),
+    *(f"zoo.conjugate.{name}" for name in ("categorical_dirichlet", "multinomial_dirichlet", "product")),
+    "zoo.dirichlet_process",
+    "zoo.exponential_family.families",
+)
+ARRAYS = jax.Array | np.ndarray  # what NumPyro hands on may be either
+CELL_FAMILIES = (Bernoulli(), Binomial(5), Exponential(), GammaWithShape(2.0), Gaussian(), Poisson())
+ROWS, RNG = 7, np.random.default_rng(0)
+TABLE = RNG.normal(size=(20, 3)) @ RNG.normal(size=(3, 3))
+BITS, COUNTS = (RNG.random((20, 4)) < 0.5).astype(float), RNG.poisson(1.5, (20, 6)).astype(float)
+MODELS = {  # model, data, method; those of the default run first
+    "mixture": (zoo.Mixture.from_data(TABLE, num_components=2), (TABLE,), "em"),
+    "ppca": (zoo.PPCA(num_latents=2), (TABLE,), "closed_form"),
+    "lda": (zoo.LDA(num_topics=2), (COUNTS,), "vb"),
+    "plsi": (zoo.PLSI(num_topics=2), (COUNTS,), "em"),
+    "pcp": (zoo.PCP(num_topics=2, num_clusters=2), (COUNTS,), "vb"),
+    "kernelpca": (zoo.KernelPCA(num_latents=2, kernel="rbf"), (TABLE,), "closed_form"),
+    "sppca": (zoo.SPPCA(num_latents=1), (TABLE, TABLE[:, :1] + RNG.normal(size=(20, 1))), "em"),
+    "epca": (zoo.EPCA(family="bernoulli", num_latents=1), (BITS,), "map"),
+    "depcam": (zoo.DEPCAM.from_data(BITS, num_components=2, num_latents=1), (BITS,), "vb"),
+}
+
+
+def checked_type(annotation):
+    """The annotation with jaxtyping's types in place of `Shape`; None where it has none."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        shape = annotation.__metadata__[0]
+        return getattr(jaxtyping, shape.kind)[ARRAYS, shape.axes] if isinstance(shape, Shape) else None
+    parts = [checked_type(part) for part in typing.get_args(annotation)]
+    if not any(parts):
+        return None
+    if typing.get_origin(annotation) is tuple:
+        return tuple[tuple(own or object for own in parts)]
+    others = [part for part, own in zip(typing.get_args(annotation), parts, strict=True) if not own]
+    return typing.Union[(*filter(None, parts), *others)]  # noqa: UP007 - of a list
+
+
+def promises(function):
+    """Name of an argument, or ``return``, to jaxtyping's type."""
+    found = {name: checked_type(own) for name, own in getattr(function, "__annotations__", {}).items()}
+    return {name: own for name, own in found.items() if own is not None}
+
+
+def enforced(function, called):
+    """The function, its calls noted and checked against what it promises."""
+    types_of = promises(function)
+
+    @functools.wraps(function)
+    def noted(*arguments, **options):
+        called.add(function.__qualname__)
+        return function(*arguments, **options)
+
+    signature = inspect.signature(function)
+    parameters = [
+        own.replace(annotation=types_of.get(name, inspect.Parameter.empty))
+        for name, own in signature.parameters.items()
+    ]
+    empty = inspect.Signature.empty
+    del noted.__wrapped__
+    noted.__annotations__ = types_of
+    noted.__signature__ = signature.replace(
+        parameters=parameters, return_annotation=types_of.get("return", empty)
+    )
+    return jaxtyping.jaxtyped(noted, typechecker=beartype)
+
+
+def promising():
+    """Every function and method of `FILES` with a promise: its owner, a module or a class, and its name."""
+    for name in dict.fromkeys(FILES):
+        module = importlib.import_module(name)
+        own = [value for value in vars(module).values() if getattr(value, "__module__", "") == name]
+        for owner in (module, *filter(inspect.isclass, own)):
+            for key, value in list(vars(owner).items()):
+                mine = isinstance(value, types.FunctionType) and value.__module__ == name
+                if mine and (owner is not module or value in own) and promises(value):
+                    yield owner, key
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """Every promise enforced; the qualified names of the functions that were called."""
+    names = set()
+    for owner, key in promising():
+        monkeypatch.setattr(owner, key, enforced(vars(owner)[key], names))
+    yield names
+    jax.clear_caches()  # programs that were traced through the checks
+
+
+def test_the_shapes_of_an_override_are_those_of_its_base():
+    found = 0
+    for owner, key in promising():
+        if inspect.isclass(owner) and issubclass(owner, ComponentPrior) and owner is not ComponentPrior:
+            base = inspect.getattr_static(ComponentPrior, key, None)
+            if isinstance(base, types.FunctionType):
+                ours, theirs = vars(owner)[key].__annotations__, base.__annotations__
+                assert promises(base).keys() <= promises(vars(owner)[key]).keys(), (owner, key)
+                assert all(
+                    ours[name] == theirs[name] or theirs[name] in typing.get_args(ours[name])
+                    for name in promises(base)
+                ), (owner, key)
+                found += 1
+    assert found > 40
+    undone = [
+        f"{owner.__name__}.{key}"
+        for owner in _subclasses(ComponentPrior)
+        if owner.__module__ in FILES
+        for key, value in vars(owner).items()
+        if isinstance(value, types.FunctionType)
+        and promises(vars(ComponentPrior).get(key)) and not promises(value)
+    ]  # fmt: skip
+    assert undone == []
+
+
+def _subclasses(base):
+    return [own for child in base.__subclasses__() for own in (child, *_subclasses(child))]
+
+
+@pytest.mark.parametrize("family", component_families.FAMILIES)
+def test_a_family_of_components_keeps_its_shapes(family, called):
+    prior = component_families.priors()[family]
+    x = jnp.asarray(component_families.rows(family, ROWS))
+
+    def walk(x, assignments, floor):
+        statistics = prior.statistics(x, assignments, 3)
+        posterior = prior.posterior(statistics)
+        prior.expected_coefficients(posterior)
+        prior.log_evidence(statistics)
+        prior.log_evidence_beside(posterior, statistics)
+        prior.maximum_likelihood(statistics, floor)
+        return posterior.log_predictive(x)
+
+    shape = jax.eval_shape(walk, x, jnp.arange(ROWS) % 3, jnp.asarray(1e-6)).shape
+    assert shape == (ROWS, 3)
+    names = {name.partition(".")[2] for name in called}
+    assert {"features", "statistics", "posterior", "log_evidence", "log_predictive"} <= names
+
+
+@pytest.mark.parametrize("family", CELL_FAMILIES, ids=lambda family: type(family).__name__)
+def test_a_family_of_cells_keeps_the_shape_of_the_cells(family, called):
+    theta = -jnp.ones((4, 3))
+
+    def walk(theta):
+        family.log_base_measure(jnp.ones((4, 3)))
+        family.variance(theta)
+        family.log_partition(theta)
+        return family.natural(family.mean(theta))
+
+    assert jax.eval_shape(walk, theta).shape == (4, 3)
+    assert len(called) >= 4
+
+
+@pytest.mark.parametrize("prior", [DirichletAllocation(4), StickBreaking(4)], ids=["dirichlet", "sticks"])
+def test_a_prior_of_weights_keeps_its_shapes(prior, called):
+    def walk(counts, concentration):
+        q = prior.posterior(counts, concentration)
+        return prior.expected_weights(q), prior.expected_log_weights(q), prior.log_normaliser(q)
+
+    weights, logs, normaliser = jax.eval_shape(walk, jnp.arange(4.0), jnp.asarray(1.0))
+    assert weights.shape == logs.shape == (4,) and normaliser.shape == ()
+    assert len(called) >= 4
+
+
+@pytest.mark.cases_by_default(3)
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_fit_passes_has_the_promised_shapes(name, called):
+    model, data, method = MODELS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = inference.fit(
+            model, *data, method=method, max_iterations=2, num_restarts=1, num_samples=3, progress=False
+        )
+        inference.transform(tree, data[0])
+        if name != "kernelpca":
+            inference.log_density(tree, *data)
+    names = {key.partition(".")[2] for key in called}
+    assert {"log_likelihood", "scores"} & names, names
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda prior: prior.statistics(jnp.ones((5, 2)), jnp.zeros(4, int), 3), "assignments"),
+        (lambda prior: prior.statistics(jnp.ones((5, 2)), jnp.zeros(5), 3), "assignments"),
+        (lambda prior: prior.features(jnp.ones(5)), "x"),
+        (lambda prior: prior.posterior(jnp.ones((1, 3, 6))), "statistics"),
+    ],
+    ids=["another number of rows", "labels that are no integers", "a vector of rows", "an axis too many"],
+)
+def test_an_array_of_another_shape_is_refused(call, told, called):
+    prior = component_families.priors()["GaussianWishart"]
+    with pytest.raises((jaxtyping.TypeCheckError, BeartypeCallHintViolation), match=told):
+        call(prior)
+
+
+def test_a_result_of_another_shape_is_refused():
+    def centred(x: Rows) -> Rows:
+        return x.sum(axis=0)
+
+    with pytest.raises(jaxtyping.TypeCheckError, match="return"):
+        enforced(centred, set())(jnp.ones((5, 2)))

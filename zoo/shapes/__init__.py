@@ -1,0 +1,53 @@
+"""Shapes of the arrays that public functions of ``zoo`` take and return, as annotations.
+
+An annotation such as `Rows` is ``Array`` to type checkers, with a `Shape` beside it: the kind of its numbers
+and the names of its axes in the notation of jaxtyping. Axes of one name in one call have one size. Nothing is
+checked when the library runs and jaxtyping is not needed; ``tests/test_array_shapes.py`` makes jaxtyping's
+types of these and lets beartype enforce them.
+"""
+
+from typing import Annotated, NamedTuple
+
+from jax import Array
+
+__all__ = [
+    "Assignments",
+    "Cells",
+    "Covariances",
+    "Features",
+    "Outputs",
+    "PerComponent",
+    "PerRow",
+    "Rows",
+    "RowsByComponent",
+    "Scalar",
+    "Scores",
+    "Shape",
+    "Statistics",
+]
+
+
+class Shape(NamedTuple):
+    """The kind of an array's numbers and its axes.
+
+    Attributes:
+        axes: names of the axes, in the notation of jaxtyping; empty for a scalar.
+        kind: a type of jaxtyping, such as ``"Float"`` or ``"Int"``.
+    """
+
+    axes: str
+    kind: str = "Float"
+
+
+Rows = Annotated[Array, Shape("num_observations num_features")]
+Outputs = Annotated[Array, Shape("num_observations num_outputs")]
+PerRow = Annotated[Array, Shape("num_observations")]
+Scores = Annotated[Array, Shape("num_observations num_scores")]
+Covariances = Annotated[Array, Shape("num_observations num_scores num_scores")]
+RowsByComponent = Annotated[Array, Shape("num_observations num_components")]
+Assignments = Annotated[Array, Shape("num_observations", "Int")]
+Features = Annotated[Array, Shape("num_observations num_statistics")]
+Statistics = Annotated[Array, Shape("num_components num_statistics")]
+PerComponent = Annotated[Array, Shape("num_components")]
+Cells = Annotated[Array, Shape("*cells")]
+Scalar = Annotated[Array, Shape("")]
