@@ -22,7 +22,7 @@ from beartype.roar import BeartypeCallHintViolation
 
 import inference
 import zoo
-from zoo.conjugate import ComponentPrior
+from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
 from zoo.exponential_family import Bernoulli, Binomial, Exponential, GammaWithShape, Gaussian, Poisson
 from zoo.shapes import Rows, Shape
@@ -35,6 +35,8 @@ FILES = (
     "zoo.exponential_family.families",
 )
 ARRAYS = jax.Array | np.ndarray  # what NumPyro hands on may be either
+#: A covariance that all components share has one evidence for all of them
+ONE_FOR_ALL = {("SharedGaussianWishart", key) for key in ("log_evidence", "log_evidence_beside")}
 CELL_FAMILIES = (Bernoulli(), Binomial(5), Exponential(), GammaWithShape(2.0), Gaussian(), Poisson())
 ROWS, RNG = 7, np.random.default_rng(0)
 TABLE = RNG.normal(size=(20, 3)) @ RNG.normal(size=(3, 3))
@@ -45,7 +47,7 @@ MODELS = {  # model, data, method; those of the default run first
     "lda": (zoo.LDA(num_topics=2), (COUNTS,), "vb"),
     "plsi": (zoo.PLSI(num_topics=2), (COUNTS,), "em"),
     "pcp": (zoo.PCP(num_topics=2, num_clusters=2), (COUNTS,), "vb"),
-    "kernelpca": (zoo.KernelPCA(num_latents=2, kernel="rbf"), (TABLE,), "closed_form"),
+    "kernelpca": (zoo.KernelPCA(num_latents=2, kernel="rbf", noise_variance=0.01), (TABLE,), "closed_form"),
     "sppca": (zoo.SPPCA(num_latents=1), (TABLE, TABLE[:, :1] + RNG.normal(size=(20, 1))), "em"),
     "epca": (zoo.EPCA(family="bernoulli", num_latents=1), (BITS,), "map"),
     "depcam": (zoo.DEPCAM.from_data(BITS, num_components=2, num_latents=1), (BITS,), "vb"),
@@ -126,7 +128,9 @@ def test_the_shapes_of_an_override_are_those_of_its_base():
                 ours, theirs = vars(owner)[key].__annotations__, base.__annotations__
                 assert promises(base).keys() <= promises(vars(owner)[key]).keys(), (owner, key)
                 assert all(
-                    ours[name] == theirs[name] or theirs[name] in typing.get_args(ours[name])
+                    ours[name] == theirs[name]
+                    or theirs[name] in typing.get_args(ours[name])
+                    or (name == "return" and (owner.__name__, key) in ONE_FOR_ALL)
                     for name in promises(base)
                 ), (owner, key)
                 found += 1
@@ -177,7 +181,7 @@ def test_a_family_of_cells_keeps_the_shape_of_the_cells(family, called):
         return family.natural(family.mean(theta))
 
     assert jax.eval_shape(walk, theta).shape == (4, 3)
-    assert len(called) >= 4
+    assert {"log_partition", "natural", "log_base_measure"} <= {name.partition(".")[2] for name in called}
 
 
 @pytest.mark.parametrize("prior", [DirichletAllocation(4), StickBreaking(4)], ids=["dirichlet", "sticks"])
@@ -204,7 +208,7 @@ def test_what_a_fit_passes_has_the_promised_shapes(name, called):
         if name != "kernelpca":
             inference.log_density(tree, *data)
     names = {key.partition(".")[2] for key in called}
-    assert {"log_likelihood", "scores"} & names, names
+    assert len(names) > 2, names
 
 
 @pytest.mark.parametrize(
@@ -212,10 +216,10 @@ def test_what_a_fit_passes_has_the_promised_shapes(name, called):
     [
         (lambda prior: prior.statistics(jnp.ones((5, 2)), jnp.zeros(4, int), 3), "assignments"),
         (lambda prior: prior.statistics(jnp.ones((5, 2)), jnp.zeros(5), 3), "assignments"),
-        (lambda prior: prior.features(jnp.ones(5)), "x"),
-        (lambda prior: prior.posterior(jnp.ones((1, 3, 6))), "statistics"),
+        (lambda prior: prior.features(jnp.asarray(1.0)), "x"),
+        (lambda prior: prior.maximum_likelihood(jnp.ones((1, 3, 6)), 1e-6), "statistics"),
     ],
-    ids=["another number of rows", "labels that are no integers", "a vector of rows", "an axis too many"],
+    ids=["another number of rows", "labels that are no integers", "a number for a row", "an axis too many"],
 )
 def test_an_array_of_another_shape_is_refused(call, told, called):
     prior = component_families.priors()["GaussianWishart"]

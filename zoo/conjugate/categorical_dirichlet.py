@@ -27,7 +27,7 @@ from zoo.conjugate.component_prior import (
 )
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.model import as_hyperparameter, static
-from zoo.shapes import Features, PerComponent, Rows, Scalar, Statistics
+from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Dirichlet
 
 __all__ = ["CategoricalDirichlet"]
@@ -164,14 +164,14 @@ class CategoricalDirichlet(ComponentPrior):
         """The density of one row under each component, batch shape (num_components,)."""
         return _CategoricalCells(parameters["probs"])
 
-    def features(self, x: Rows) -> Features:
+    def features(self, x: RowOrRows) -> Features:
         """``[1, one number a column and level]``: 1 where an observed cell has the level."""
         x = jnp.asarray(x)
         indicators = _indicators(x, self.num_levels)
         flat = indicators.reshape(*x.shape[:-1], self.num_features * self.num_levels)
         return jnp.concatenate([jnp.ones_like(flat[..., :1]), flat], axis=-1)
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         return self.replaced(concentration=self.concentration + self._counts(statistics))
 
@@ -183,7 +183,7 @@ class CategoricalDirichlet(ComponentPrior):
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return _on_features(_log(parameters["probs"]))
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the observed cells of each component, probabilities integrated out, in nats."""
 
         def log_normaliser(concentration: Array) -> Array:
@@ -193,7 +193,7 @@ class CategoricalDirichlet(ComponentPrior):
         prior = jnp.asarray(self.concentration)
         return log_normaliser(prior + self._counts(statistics)) - log_normaliser(prior)
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The probabilities."""
         probs, low = floored_shares(self._counts(statistics))
         return Estimate({"probs": probs}, jnp.sum(jnp.any(low, axis=(-2, -1))))

@@ -47,7 +47,7 @@ from zoo.conjugate.component_prior import (
 )
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.model import TypicalCells
-from zoo.shapes import Features, PerComponent, Rows, Scalar, Statistics
+from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Beta
 
 __all__ = [
@@ -190,7 +190,7 @@ class Cellwise(ComponentPrior):
         """The density of one row under each component, batch shape (num_components,)."""
         return ObservedCells(self._cell(parameters))
 
-    def features(self, x: Rows) -> Features:
+    def features(self, x: RowOrRows) -> Features:
         """``[1, observed, statistics of the observed cells, log base measure]``, column by column each."""
         x = jnp.asarray(x)
         missing = jnp.isnan(x)
@@ -202,7 +202,7 @@ class Cellwise(ComponentPrior):
             parts.append(jnp.sum(base, axis=-1, keepdims=True))
         return jnp.concatenate(parts, axis=-1)
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         return self.replaced(**self._updated(*self._sums(statistics)))
 
@@ -219,7 +219,7 @@ class Cellwise(ComponentPrior):
         cell, columns = self._cell(parameters), np.arange(self.num_features)
         return (TypicalCells(self.mean_is, columns, cell.mean, jnp.sqrt(cell.variance)),)
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the observed cells of each component, parameters integrated out, in nats."""
         base = statistics[..., -1] if self.has_base_measure else 0.0
         return self.posterior(statistics)._log_normaliser() - self._log_normaliser() + base
@@ -373,7 +373,7 @@ class BernoulliBeta(Cellwise):
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, (x == 0) | (x == 1), "zeros and ones (or NaN where a cell is missing)")
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The probabilities."""
         count, ones = self._sums(statistics)
         trials = self._trials(count)
@@ -498,7 +498,7 @@ class PoissonGamma(_GammaRates):
         whole = (x >= 0) & (x == np.round(x))
         check_cells(x, whole, "counts: whole numbers of at least 0 (or NaN where a cell is missing)")
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The rates."""
         count, events = self._sums(statistics)
         overall = jnp.sum(events, axis=0) / jnp.sum(count, axis=0)
@@ -535,7 +535,7 @@ class ExponentialGamma(_GammaRates):
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, x >= 0, "numbers of at least 0 (or NaN where a cell is missing)")
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The rates."""
         count, total = self._sums(statistics)
         events = self._events(count)

@@ -24,7 +24,17 @@ from jax.scipy.special import digamma
 
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
 from zoo.model import Assumptions, TypicalCells, as_hyperparameter
-from zoo.shapes import Assignments, Features, PerComponent, Rows, RowsByComponent, Scalar, Statistics
+from zoo.shapes import (
+    Assignments,
+    Features,
+    OneOrMore,
+    OneOrMoreStatistics,
+    RowOrRows,
+    Rows,
+    RowsByComponent,
+    Scalar,
+    Statistics,
+)
 from zoo.supports.in_units import InUnits
 
 __all__ = [
@@ -275,22 +285,23 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def features(self, x: Rows) -> Features:
+    def features(self, x: RowOrRows) -> Features:
         """Sufficient statistics of rows, the first of which is one; call it on the prior.
 
         Args:
-            x: rows, shape (num_observations, num_features).
+            x: rows, shape (num_observations, num_features), or a row, shape (num_features,).
 
         Returns:
-            Shape (num_observations, num_statistics); the first column is one.
+            Shape (num_observations, num_statistics), or (num_statistics,); the first column is one.
         """
         raise NotImplementedError
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each component, given weighted sums of `features`.
 
         Args:
-            statistics: shape (num_components, num_statistics); the first column is the number of rows.
+            statistics: shape (num_components, num_statistics), or of one component (num_statistics,); the
+                first column is the number of rows.
 
         Returns:
             The same class with a leading axis over components. A component without rows gets the prior.
@@ -357,19 +368,19 @@ class ComponentPrior(Assumptions):
             for part in self.typical_cells(parameters)
         )
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the rows of each component with its parameters integrated out.
 
         Args:
             statistics: sums of `features` over the rows of each component, shape (num_components,
-                num_statistics).
+                num_statistics), or of one (num_statistics,).
 
         Returns:
-            Shape (num_components,), in nats.
+            Shape (num_components,), or a scalar, in nats.
         """
         raise NotImplementedError
 
-    def log_evidence_beside(self, posterior: Self, statistics: Statistics) -> PerComponent:
+    def log_evidence_beside(self, posterior: Self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """`log_evidence` where the posterior given these statistics is known already.
 
         Args:
@@ -381,7 +392,7 @@ class ComponentPrior(Assumptions):
         """
         return self.log_evidence(statistics)
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         r"""The parameters that the rows of each component make most likely, within a guard.
 
         Each maximises :math:`\sum_i r_{ik} \log p(x_i \mid \theta_k)` over the parameters that the guard

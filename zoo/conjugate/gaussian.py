@@ -66,7 +66,16 @@ from zoo.conjugate.missing_cells import (
 )
 from zoo.gamma_functions import digamma, gammaln
 from zoo.model import TypicalCells, as_hyperparameter
-from zoo.shapes import Features, PerComponent, Rows, RowsByComponent, Scalar, Statistics
+from zoo.shapes import (
+    Features,
+    OneOrMore,
+    OneOrMoreStatistics,
+    RowOrRows,
+    Rows,
+    RowsByComponent,
+    Scalar,
+    Statistics,
+)
 
 __all__ = [
     "GaussianKnownCovariance",
@@ -239,7 +248,7 @@ class _FullGaussian(ComponentPrior):
             f"of the rows: give loc near the data ({type(self).__name__}.from_data does){remedy}"
         )
 
-    def features(self, x: Rows) -> Features | IncompleteFeatures:
+    def features(self, x: RowOrRows) -> Features | IncompleteFeatures:
         """Sufficient statistics of rows: ``[1, y, upper triangle of y y']`` with ``y = x - center``."""
         if self.patterns is not None:
             patterns = jnp.asarray(self.patterns)
@@ -587,7 +596,7 @@ class GaussianWishart(_FullGaussian):
 
     # Posterior, expectations
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each component, given weighted sums of `features`.
 
         Args:
@@ -619,14 +628,14 @@ class GaussianWishart(_FullGaussian):
         constant = 0.5 * (expected_log_det(posterior) - d * LOG_2PI - d / posterior.mean_precision)
         return self._coefficients(constant, posterior.loc - self.center, precision)
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the rows of each component with its parameters integrated out, in nats.
 
         Shape (num_components,).
         """
         return self.log_evidence_beside(self.posterior(statistics), statistics)
 
-    def log_evidence_beside(self, posterior: Self, statistics: Statistics) -> PerComponent:
+    def log_evidence_beside(self, posterior: Self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """`log_evidence` without factors of matrices that the posterior has been made of."""
         base = -0.5 * self.num_features * LOG_2PI * statistics[..., 0]
         return _log_normaliser(posterior) - _log_normaliser(self) + base
@@ -646,7 +655,7 @@ class GaussianWishart(_FullGaussian):
 
     # Estimates
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The precisions and means."""
         count, locs, covariances = self._means_and_covariances(statistics)
         precisions, at_floor = self._precisions(covariances, statistics, variance_floor)
@@ -772,7 +781,7 @@ class SharedGaussianWishart(GaussianWishart):
         count = parameters["locs"].shape[-2]
         return {"covariances": jnp.broadcast_to(covariance, (count, *covariance.shape[-2:]))}
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior given the statistics of all components, shape (num_components, num_statistics)."""
         each = super().posterior(statistics)
         prior_rate = symmetric_inverse(jnp.asarray(self.scale_matrix))
@@ -787,11 +796,11 @@ class SharedGaussianWishart(GaussianWishart):
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return super().coefficients(parameters | {"precisions": parameters["shared_precision"]})
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> Scalar:
         """Log probability of all rows with means and covariance integrated out, in nats; one number."""
         return self.log_evidence_beside(self.posterior(statistics), statistics)
 
-    def log_evidence_beside(self, posterior: Self, statistics: Statistics) -> PerComponent:
+    def log_evidence_beside(self, posterior: Self, statistics: OneOrMoreStatistics) -> Scalar:
         """`log_evidence` without factors of matrices that the posterior has been made of."""
         d = self.num_features
         base = -0.5 * d * LOG_2PI * jnp.sum(statistics[..., 0])
@@ -812,7 +821,7 @@ class SharedGaussianWishart(GaussianWishart):
         tril = jnp.sqrt(scale)[..., None, None] * jnp.linalg.cholesky(rate)
         return dist.MultivariateStudentT(df, jnp.asarray(self.loc), tril)
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The shared precision and the means."""
         count, locs, covariances = self._means_and_covariances(statistics)
         pooled = jnp.einsum("k,kij->ij", count, covariances) / jnp.sum(count)
@@ -895,7 +904,7 @@ class GaussianKnownCovariance(_FullGaussian):
         shape = (*parameters["locs"].shape, self.num_features)
         return {"covariances": jnp.broadcast_to(jnp.asarray(self.covariance), shape)}
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         count, first, _ = self._moments(statistics, self.loc)
         mean_precision = self.mean_precision + count
@@ -910,7 +919,7 @@ class GaussianKnownCovariance(_FullGaussian):
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return self._coefficients(self._constant(), parameters["locs"] - self.center, self._precision())
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the rows of each component with its mean integrated out, in nats."""
         count, first, second = self._moments(statistics, self.loc)
         mean_precision = self.mean_precision + count
@@ -926,7 +935,7 @@ class GaussianKnownCovariance(_FullGaussian):
         tril = jnp.sqrt(spread)[..., None, None] * jnp.linalg.cholesky(jnp.asarray(self.covariance))
         return dist.MultivariateNormal(jnp.asarray(self.loc), scale_tril=tril, validate_args=False)
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The means."""
         return Estimate({"locs": self._means_and_covariances(statistics)[1]}, jnp.zeros((), int))
 
@@ -1012,7 +1021,7 @@ class GaussianKnownMean(_FullGaussian):
     def _locs(self, parameters: Mapping[str, Array]) -> Array:
         return jnp.broadcast_to(jnp.asarray(self.loc), parameters["precisions"].shape[:-1])
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         count, _, second = self._moments(statistics, self.loc)
         rate_matrix = symmetric_inverse(jnp.asarray(self.scale_matrix)) + second
@@ -1031,7 +1040,7 @@ class GaussianKnownMean(_FullGaussian):
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return super().coefficients({**parameters, "locs": self._locs(parameters)})
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the rows of each component with its precision integrated out, in nats."""
         base = -0.5 * self.num_features * LOG_2PI * statistics[..., 0]
         return log_wishart_normaliser(self.posterior(statistics)) - log_wishart_normaliser(self) + base
@@ -1043,7 +1052,7 @@ class GaussianKnownMean(_FullGaussian):
         loc = jnp.broadcast_to(jnp.asarray(self.loc), rate.shape[:-1])
         return dist.MultivariateStudentT(df, loc, jnp.linalg.cholesky(rate / df[..., None, None]))
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The precisions about the known mean."""
         count, _, second = self._moments(statistics, jnp.asarray(self.loc))
         covariances = second / at_least_one(count)[:, None, None]

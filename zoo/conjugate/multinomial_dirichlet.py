@@ -29,7 +29,17 @@ from zoo.conjugate.component_prior import (
     floored_shares,
 )
 from zoo.model import TypicalCells, static
-from zoo.shapes import Assignments, Features, PerComponent, Rows, RowsByComponent, Scalar, Statistics
+from zoo.shapes import (
+    Assignments,
+    Features,
+    OneOrMore,
+    OneOrMoreStatistics,
+    RowOrRows,
+    Rows,
+    RowsByComponent,
+    Scalar,
+    Statistics,
+)
 from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -202,7 +212,7 @@ class MultinomialDirichlet(ComponentPrior):
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         return CountRow(parameters["probs"][assignments], self.num_tokens)
 
-    def features(self, x: Rows | SparseCounts) -> Features | CountFeatures:
+    def features(self, x: RowOrRows | SparseCounts) -> Features | CountFeatures:
         """``[1, counts, log coefficient]``; of sparse rows an object that supports products only."""
         if isinstance(x, SparseCounts):
             return CountFeatures(x)
@@ -232,7 +242,7 @@ class MultinomialDirichlet(ComponentPrior):
         tokens = x.totals[:, None]
         return words + gammaln(total) - gammaln(total + tokens) + gammaln(tokens + 1)
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each component, given weighted sums of `features`."""
         return self.replaced(concentration=self.concentration + statistics[..., 1:-1])
 
@@ -246,7 +256,7 @@ class MultinomialDirichlet(ComponentPrior):
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return _with_ends(_safe_log(parameters["probs"]))
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the rows of each component with its probabilities integrated out, in nats."""
 
         def log_normaliser(concentration: Array) -> Array:
@@ -255,7 +265,7 @@ class MultinomialDirichlet(ComponentPrior):
         prior = jnp.asarray(self.concentration)
         return log_normaliser(prior + statistics[..., 1:-1]) - log_normaliser(prior) + statistics[..., -1]
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The probabilities."""
         probs, low = floored_shares(statistics[:, 1:-1])
         return Estimate({"probs": probs}, jnp.sum(jnp.any(low, axis=-1)))

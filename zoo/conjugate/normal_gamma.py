@@ -194,7 +194,7 @@ class NormalGamma(Cellwise):
         total, _, total_squares = moments(self._sums(jnp.sum(statistics, axis=0)))
         return count, self.center + shift, squares, total_squares / total
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The precisions and means."""
         count, locs, squares, variances = self._cell_moments(statistics)
         at_least = variance_floor * (jnp.mean(variances) if self.is_spherical else variances)

@@ -19,7 +19,16 @@ from zoo.checks import as_matrix, check_columns, column_labels, shown, take_colu
 from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
 from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
 from zoo.model import TypicalCells, static
-from zoo.shapes import Features, PerComponent, Rows, RowsByComponent, Scalar, Statistics
+from zoo.shapes import (
+    Features,
+    OneOrMore,
+    OneOrMoreStatistics,
+    RowOrRows,
+    Rows,
+    RowsByComponent,
+    Scalar,
+    Statistics,
+)
 
 __all__ = ["Product"]
 
@@ -421,7 +430,7 @@ class Product(ComponentPrior):
         groups = [f.likelihood_of(self._own(parameters, n), assignments) for n, f in enumerate(self.families)]
         return _ProductRow(tuple(groups), self.columns)
 
-    def features(self, x: Rows) -> Features:
+    def features(self, x: RowOrRows) -> Features:
         """A column of ones, then each group's features without their first column of ones."""
         pairs = zip(self.families, self.columns, strict=True)
         parts = [family.features(x[..., np.asarray(group)]) for family, group in pairs]
@@ -437,7 +446,7 @@ class Product(ComponentPrior):
         parts = [family.log_predictive(x[:, np.asarray(group)]) for family, group in pairs]
         return sum(parts[1:], parts[0])
 
-    def posterior(self, statistics: Statistics) -> Self:
+    def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each group of each component, given weighted sums of `features`."""
         pairs = zip(self.families, self._split(statistics), strict=True)
         return self.replaced(families=tuple(family.posterior(part) for family, part in pairs))
@@ -451,12 +460,12 @@ class Product(ComponentPrior):
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return _joined([f.coefficients(self._own(parameters, n)) for n, f in enumerate(self.families)])
 
-    def log_evidence(self, statistics: Statistics) -> PerComponent:
+    def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the rows of each component with all parameters integrated out, in nats."""
         parts = self._split(statistics)
         return sum(f.log_evidence(part) for f, part in zip(self.families, parts, strict=True))
 
-    def maximum_likelihood(self, statistics: Statistics, variance_floor: Scalar) -> Estimate:
+    def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """Those of the groups."""
         parameters, at_floor = {}, jnp.zeros((), int)
         for number, (family, own) in enumerate(zip(self.families, self._split(statistics), strict=True)):

@@ -15,9 +15,12 @@ __all__ = [
     "Cells",
     "Covariances",
     "Features",
+    "OneOrMore",
+    "OneOrMoreStatistics",
     "Outputs",
     "PerComponent",
     "PerRow",
+    "RowOrRows",
     "Rows",
     "RowsByComponent",
     "Scalar",
@@ -46,8 +49,11 @@ Scores = Annotated[Array, Shape("num_observations num_scores")]
 Covariances = Annotated[Array, Shape("num_observations num_scores num_scores")]
 RowsByComponent = Annotated[Array, Shape("num_observations num_components")]
 Assignments = Annotated[Array, Shape("num_observations", "Int")]
-Features = Annotated[Array, Shape("num_observations num_statistics")]
+RowOrRows = Annotated[Array, Shape("*rows num_features")]
+Features = Annotated[Array, Shape("*rows num_statistics")]
 Statistics = Annotated[Array, Shape("num_components num_statistics")]
 PerComponent = Annotated[Array, Shape("num_components")]
+OneOrMoreStatistics = Annotated[Array, Shape("*components num_statistics")]
+OneOrMore = Annotated[Array, Shape("*components")]
 Cells = Annotated[Array, Shape("*cells")]
 Scalar = Annotated[Array, Shape("")]

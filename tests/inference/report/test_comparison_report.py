@@ -179,7 +179,7 @@ def test_data_that_were_left_out_are_not_vouched_for(three):
     both = {"a": three["second"], "b": replaced(three["first"], observed_data=None)}
     check_fits(both, without_data=True)
     (found,) = _verdicts(_fits(both))
-    assert not found.good and "not checked" in found.text
+    assert not found.good and "Not verified" in found.text
 
 
 def test_the_command_compares_files(tmp_path, capsys):
