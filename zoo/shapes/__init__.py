@@ -54,6 +54,6 @@ Features = Annotated[Array, Shape("*rows num_statistics")]
 Statistics = Annotated[Array, Shape("num_components num_statistics")]
 PerComponent = Annotated[Array, Shape("num_components")]
 OneOrMoreStatistics = Annotated[Array, Shape("*components num_statistics")]
-OneOrMore = Annotated[Array, Shape("*components")]
+OneOrMore = Annotated[Array, Shape("...")]  # a posterior of many components broadcasts one row's statistics
 Cells = Annotated[Array, Shape("*cells")]
 Scalar = Annotated[Array, Shape("")]
