@@ -46,6 +46,7 @@ import warnings
 
 warnings.filterwarnings("ignore", message="IProgress not found")
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from numpyro import handlers
@@ -67,6 +68,8 @@ from inference.topics import (
     topic_words,
 )
 from zoo.datasets import load
+
+plt.style.use("inference.plots.course")
 
 small = os.environ.get("ZOO_NOTEBOOK_SIZE") == "small"
 truth = zoo.PCP(

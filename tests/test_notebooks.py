@@ -192,6 +192,13 @@ def test_every_picture_is_told_in_words(name):
     assert all(len(words) > 40 and words[0].isupper() and words.endswith(".") for words in sentences)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_have_one_style(name):
+    text = read(name, ".py")
+    assert text.count('plt.style.use("inference.plots.course")') == 1
+    assert not re.search(r"spines\[\[|frameon|constrained", text), "the style has it"
+
+
 def test_cells_that_draw_are_found():
     assert draw_pictures(
         [
