@@ -3,8 +3,12 @@
 Run ``python -m tests.benchmarks.depcam_clustering PART`` in an environment with the extra ``bench``; PART is
 ``synthetic`` (offset on or off, latents integrated or maximised, started from k-means and at the true
 classes), ``weights`` (repulsion and sparsity apart), ``paper`` (the paper's lambda, no offset, one y a row),
-or ``usps``, ``cora`` and ``cora_paper`` (without the offset), which need ``ZOO_DATA``. Every part prints its
-figures and writes them into tests/reference/depcam_clustering.json.
+or ``usps``, ``cora``, ``cora_paper`` (without the offset) and ``cora_starts`` (from single starts of several
+kinds), which need ``ZOO_DATA``; or ``continuous``:
+Gaussian cells of unknown noise, where the model is a mixture of PPCAs (Tipping and Bishop 1999), beside
+mixtures of Gaussians, on rows drawn from such a mixture and on pictures of digits, by held-out density too.
+Every part prints its figures and writes them into tests/reference/depcam_clustering.json (``means``: the
+means over draws of what it holds).
 
 Five folds of every draw, the same for all methods. Clusters are matched to classes on the training rows
 (Hungarian method) and keep that class on the held-out ones. The paired differences are means of draws (their
@@ -18,6 +22,7 @@ import sys
 import time
 import warnings
 from collections import defaultdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,9 +30,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 import zoo
-from inference import fit, transform
+from inference import fit, log_density, transform
 from zoo.conjugate import BernoulliBeta
 from zoo.datasets import load
+from zoo.exponential_family import Gaussian
 
 __all__ = ["accuracies", "compared", "folds_of", "main"]
 
@@ -40,8 +46,10 @@ DRAWS = {
     "usps": range(5),
     "cora": range(5),
     "cora_paper": range(5),
+    "cora_starts": range(5),
+    "continuous": range(10),
 }
-FOLDS = {"cora": 1}  # of the five, where not all are used
+FOLDS = {"cora": 1, "cora_starts": 1, "continuous": 1}  # of the five, where not all are used
 SYNTHETIC = {"num_components": 3, "num_latents": 4, "similarity_scale": 0.1}  # K, d, rho of section VI-A
 RUN = {"num_restarts": 3, "max_iterations": 200, "tolerance": 1e-4}
 SINGLE = RUN | {"num_restarts": 1}  # of sweeps over weights
@@ -53,6 +61,7 @@ REAL = {
 REAL_RUN = {
     "usps": {"num_restarts": 1, "max_iterations": 60, "tolerance": 1e-3, "clamped_sweeps": 20},
     "cora": {"num_restarts": 5, "max_iterations": 60, "tolerance": 1e-4, "clamped_sweeps": 40},
+    "cora_starts": {"num_restarts": 1, "max_iterations": 40, "tolerance": 1e-3, "clamped_sweeps": 15},
     "cora_paper": {"num_restarts": 3, "max_iterations": 25, "tolerance": 1e-3, "clamped_sweeps": 15},
 }
 EXPECTED = (".*has not converged", "sparsity=0 has no optimum", "em: a guard holds")
@@ -114,26 +123,27 @@ def by_depcam(train, test, fields, labels=None, **options):
     return responsibilities.argmax(axis=1), clusters_of(tree, test), float(np.nanmax(objective)), zeros
 
 
-def compared(draws, settings, true_labels=False, num_folds=NUM_FOLDS):
+def compared(draws, settings, true_labels=(False,), num_folds=NUM_FOLDS, rivals=True):
     """Figures by method and kind: arrays of shape (draws, folds).
 
     Args:
         draws: pairs of rows and classes.
         settings: name to fields of `zoo.DEPCAM` and options of its fit.
-        true_labels: whether each setting is also started at the true classes.
+        true_labels: from which starts each setting runs: its own (False), the true classes (True).
         num_folds: how many of the five folds are used.
+        rivals: whether k-means and the Bernoulli mixture run too.
     """
     found = defaultdict(list)
     for number, (x, labels) in enumerate(draws):
         classes, begin = int(labels.max()) + 1, time.perf_counter()
         for train, test in folds_of(len(x), number)[:num_folds]:
             pairs = {"k-means": by_kmeans, "Bernoulli mixture": by_bernoulli_mixture}
-            for name, method in pairs.items():
+            for name, method in pairs.items() if rivals else ():
                 clusters = method(x[train], x[test], classes)
                 found[name].append(accuracies(clusters[0], labels[train], clusters[1], labels[test]))
             for name, (fields, options) in settings.items():
-                for start in ("", " from the true classes") if true_labels else ("",):
-                    given = labels[train] if start else None
+                for is_true in true_labels:
+                    start, given = (" from the true classes", labels[train]) if is_true else ("", None)
                     own, held_out, *rest = by_depcam(x[train], x[test], fields, given, **options)
                     both = accuracies(own, labels[train], held_out, labels[test])
                     found[name + start].append((*both, *rest))
@@ -168,7 +178,7 @@ def synthetic():
         for offset in (True, False)
         for how, method in (("integrated", "vb"), ("maximised", "em"))
     }
-    found = compared(synthetic_draws("synthetic"), settings, true_labels=True)
+    found = compared(synthetic_draws("synthetic"), settings, true_labels=(False, True))
     differences = {
         f"{name} - {rival}": paired(found, name, rival)
         for name in settings
@@ -245,12 +255,131 @@ def real(name):
     }
 
 
+CONTINUOUS = {  # number of components, of latents; of draws
+    "drawn": ((3, 2), 10),
+    "digits": ((10, 8), 4),
+}
+
+
+def planes(seed):
+    """300 rows of 30 columns: three planes of their own directions, whose centres lie inside the spread."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(3), 100)
+    centres = rng.normal(size=(3, 30))
+    bases = np.linalg.qr(rng.normal(size=(3, 30, 2)))[0] * 4.0
+    latents = rng.normal(size=(300, 2))
+    means = centres[labels] + np.einsum("nfi,ni->nf", bases[labels], latents)
+    return means + rng.normal(size=(300, 30)), labels
+
+
+def digits_split(seed):
+    """A thousand pictures; pixels that are hardly ever inked are left out, as no density is of a constant."""
+    held = load("digits")
+    x, labels = held["x"].astype(float), np.asarray(held["labels"])
+    rows = np.random.default_rng(seed).permutation(len(x))[:1000]
+    return x[rows][:, x.std(axis=0) > 1.0], labels[rows]
+
+
+def by_mixture_of_ppcas(train, test, sizes, **fields):
+    """The best of three k-means starts by its objective."""
+    model = zoo.DEPCAM(
+        family=Gaussian(noise_variance=None), num_components=sizes[0], num_latents=sizes[1], **fields
+    )
+    tree = quietly(model, train, method="em", init="kmeans", num_restarts=3, max_iterations=100)
+    own, held_out = clusters_of(tree, train), clusters_of(tree, test)
+    return own, held_out, float(log_density(tree, test).mean())
+
+
+def by_gaussians(train, test, sizes, **options):
+    """Maximum likelihood by scikit-learn, the best of three k-means starts."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)
+        found = GaussianMixture(sizes[0], n_init=3, random_state=0, **options).fit(train)
+    return found.predict(train), found.predict(test), float(found.score(test))
+
+
+def by_bayesian_gaussians(train, test, sizes):
+    """VB with a Wishart prior, the best of three k-means starts: what a prior does for full covariances."""
+    model = zoo.Mixture.from_data(train, num_components=sizes[0])
+    tree = quietly(model, train, method="vb", init="kmeans", num_restarts=3, max_iterations=100)
+    return clusters_of(tree, train), clusters_of(tree, test), float(log_density(tree, test).mean())
+
+
+CONTINUOUS_METHODS = {
+    "mixture of PPCAs": partial(by_mixture_of_ppcas, repulsion=0.0),
+    "mixture of PPCAs, repulsion 10": partial(by_mixture_of_ppcas, repulsion=10.0),
+    "one PPCA": lambda train, test, sizes: by_mixture_of_ppcas(train, test, (1, sizes[1]), repulsion=0.0),
+    "k-means": lambda train, test, sizes: (*by_kmeans(train, test, sizes[0]), np.nan),
+    "Gaussians, full": partial(by_gaussians, covariance_type="full"),
+    "Gaussians, full, ridge 1": partial(by_gaussians, covariance_type="full", reg_covar=1.0),
+    "Gaussians, tied": partial(by_gaussians, covariance_type="tied"),
+    "Gaussians, diagonal": partial(by_gaussians, covariance_type="diag"),
+    "Gaussians, full, VB": by_bayesian_gaussians,
+}
+
+
+def continuous():
+    """Held-out nats a row and accuracies, one fold a draw; differences to the mixture of PPCAs."""
+    found, differences = {}, {}
+    for case, (sizes, num_draws) in CONTINUOUS.items():
+        for seed in range(num_draws):
+            x, labels = planes(seed) if case == "drawn" else digits_split(seed)
+            train, test = folds_of(len(x), seed)[0]
+            for name, method in CONTINUOUS_METHODS.items():
+                own, held_out, nats = method(x[train], x[test], sizes)
+                both = accuracies(own, labels[train], held_out, labels[test])
+                kept = found.setdefault(f"{case}: {name}", {"train": [], "test": [], "nats": []})
+                for what, value in zip(kept, (*both, nats), strict=True):
+                    kept[what].append([value])
+    found = {
+        name: {what: np.array(own) for what, own in figures.items() if np.isfinite(own).all()}
+        for name, figures in found.items()
+    }
+    for case in CONTINUOUS:
+        base = f"{case}: mixture of PPCAs"
+        for name in CONTINUOUS_METHODS:
+            for what in ("test", "nats"):
+                rival = f"{case}: {name}"
+                if rival != base and what in found[rival]:
+                    differences[f"{base} - {name}, {what}"] = paired(found, base, rival, what)
+    return found, differences
+
+
+def cora_starts():
+    """The default program on Cora from single starts of several kinds, and from the true classes."""
+    fields, quality = REAL["cora"]
+    fields = fields | {"repulsion": 10.0, "sparsity": 10.0 * quality}
+    run = REAL_RUN["cora_starts"] | {"method": "vb"}
+    settings = {
+        "k-means start 1": (fields, run | {"init": "kmeans", "seed": 0}),
+        "k-means start 2": (fields, run | {"init": "kmeans", "seed": 1}),
+        "hierarchical start": (fields, run | {"init": "hierarchical"}),
+    }
+    found = compared(real_draws("cora"), settings, num_folds=FOLDS["cora_starts"])
+    true = compared(real_draws("cora"), {"start": (fields, run)}, (True,), num_folds=1, rivals=False)
+    found["the true classes"] = true["start from the true classes"]
+    kinds = {"best of k-means": list(settings)[:2], "best of all three": list(settings)}
+    for name, members in kinds.items():  # by the objective, as restarts are chosen
+        best = np.argmax([found[own]["objective"] for own in members], axis=0)
+        found[name] = {
+            what: np.choose(best, [found[own][what] for own in members]) for what in found[members[0]]
+        }
+    pairs = (("best of all three", "best of k-means"), ("best of all three", "k-means"))
+    differences = {f"{one} - {other}": paired(found, one, other) for one, other in pairs}
+    for one, other in (("the true classes", "best of k-means"), ("hierarchical start", "k-means start 1")):
+        differences[f"{one} - {other}, objective"] = paired(found, one, other, "objective")
+    return found, differences
+
+
 def main(part):
     """Run one part, print it, record it."""
     began = time.process_time()
-    found, differences = {"synthetic": synthetic, "weights": weights, "paper": paper}.get(
-        part, lambda: real(part)
-    )()
+    parts = {"synthetic": synthetic, "weights": weights, "paper": paper, "continuous": continuous}
+    parts["cora_starts"] = cora_starts
+    found, differences = parts.get(part, lambda: real(part))()
     for name, own in found.items():
         figures = ", ".join(f"{what} {np.mean(values):.3f}" for what, values in own.items())
         print(f"{name:<52}{figures}; test by draw {np.round(np.mean(own['test'], axis=1), 3).tolist()}")
@@ -259,7 +388,9 @@ def main(part):
     kept = json.loads(REFERENCE.read_text()) if REFERENCE.is_file() else {}
     kept[part] = {
         "command": f"python -m tests.benchmarks.depcam_clustering {part}",
-        "draws": len(DRAWS[part]),
+        "draws": {case: own[1] for case, own in CONTINUOUS.items()}
+        if part == "continuous"
+        else len(DRAWS[part]),
         "folds": FOLDS.get(part, NUM_FOLDS),
         "fit": REAL_RUN.get(part, RUN if part == "synthetic" else SINGLE),
         "figures": _rounded(found),
@@ -269,6 +400,16 @@ def main(part):
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "versions": {name: version(name) for name in ("numpy", "jax", "numpyro", "scikit-learn")},
     }
+    write(kept)
+
+
+def write(kept):
+    """Write the record, with the means over draws of every part."""
+    for own in kept.values():
+        own["means"] = {
+            name: {what: round(float(np.mean(values)), 4) for what, values in figures.items()}
+            for name, figures in own["figures"].items()
+        }
     REFERENCE.write_text(json.dumps(kept, indent=1) + "\n")
 
 
@@ -281,6 +422,9 @@ def _rounded(found):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in DRAWS:
+    if sys.argv[1:] == ["means"]:
+        write(json.loads(REFERENCE.read_text()))
+    elif len(sys.argv) != 2 or sys.argv[1] not in DRAWS:
         sys.exit(f"name one part: {', '.join(DRAWS)}")
-    main(sys.argv[1])
+    else:
+        main(sys.argv[1])

@@ -13,8 +13,9 @@ its density stands before the sum. That, and not the expected log density which 
 trace; it never falls. Gaussian cells have their latents integrated out: a mixture of PPCAs.
 
 A sweep visits the rows 5 times if every step is taken at once (``num_evaluations`` in the trace), O(N K D d)
-each. Starts, as of `zoo.Mixture`: ``"kmeans"`` (on the cells, then ``clamped_sweeps`` sweeps with labels
-held), ``"spectral"`` (groups that hang together, `inference.methods.depcam.em`), ``"pca"``,
+each. Starts, as of `zoo.Mixture`: ``"mixed"`` (k-means, but ``"hierarchical"`` for the second of several,
+where rows or columns are at most 2000), ``"kmeans"`` (on the cells, then ``clamped_sweeps`` sweeps with
+labels held), ``"spectral"`` (groups that hang together, `inference.methods.depcam.em`), ``"pca"``,
 ``"hierarchical"`` and ``"random"``, which mostly ends in one or two components: a component that owns rows
 fits their latents, and the others are judged with latents that nobody fitted. Restarts differ by k-means's or
 the spectral labels, and by the signs of bases; with labels by ``"pca"`` or ``"hierarchical"``, or a single
@@ -112,6 +113,7 @@ __all__ = [
     "init",
     "log_density",
     "log_prior",
+    "numbered",
     "program_values",
     "rows_of",
     "settling_steps",
@@ -166,8 +168,9 @@ LABELS = {
     "pca": lambda key, z, count: principal_labels(z, count),
     "hierarchical": lambda key, z, count: hierarchical_labels(z, count),
 }
+MOST_HALVED = 2000  # rows or columns, whichever are fewer, of a start among mixed ones: an eigenproblem
 OF_BOUND = ("curves", "latents_loc", "latents_covariance")  # made afresh where a start has none
-STRATEGIES = (*LABELS, "random")
+STRATEGIES = ("mixed", *LABELS, "random")
 PARAMETERS = ("scales", "scales_precision", "offsets", "weights", "stick_fractions", "noise_variance")
 
 
@@ -240,17 +243,55 @@ def settling_steps(state: DEPCAMState) -> np.ndarray:
     return np.asarray(state.num_clamped) - np.asarray(state.num_sweeps)
 
 
+def mixed_labels(number: Array, key: Array, z: Array, num_clusters: int) -> Array:
+    """Labels of one of several starts, shape (num_observations,): k-means, the second hierarchical.
+
+    Each run of k-means ends in a local optimum, on wide binary rows mostly one of a few common columns; the
+    leading direction is the optimum of its relaxation (Ding and He 2004).
+    """
+    if min(z.shape) > MOST_HALVED:
+        return kmeans_labels(key, z, num_clusters)
+    return jax.lax.cond(
+        number == 1,
+        lambda key: hierarchical_labels(z, num_clusters),
+        lambda key: kmeans_labels(key, z, num_clusters),
+        key,
+    )
+
+
+def numbered(strategy: str, begin: Callable) -> Callable | None:
+    """``init`` of one of several restarts, of a strategy whose restarts do not all start alike."""
+    if strategy != "mixed":
+        return None
+    return partial(_of_number, begin)
+
+
+def _of_number(begin: Callable, number: Array, key: Array, model: DEPCAM, x: Array) -> DEPCAMState:
+    return begin(key, model, x, number=number)
+
+
 def init(
-    key: Array, model: DEPCAM, x: Array, *, strategy: str, clamped_sweeps: int, integrated: bool
+    key: Array,
+    model: DEPCAM,
+    x: Array,
+    *,
+    strategy: str,
+    clamped_sweeps: int,
+    integrated: bool,
+    number: Array | None = None,
 ) -> DEPCAMState:
-    """The state at labels that the first sweeps hold, or at random values."""
+    """The state at labels that the first sweeps hold, or at random values; of several starts, that number."""
     if strategy == "random":
         return _free_state(_random_values(key, model, x, integrated), x)
     means = jnp.nanmean(x, axis=0)
     centred = jnp.where(jnp.isnan(x), 0.0, x - means)
     centred /= 4.0 * jnp.sqrt(jnp.max(jnp.sum(centred**2, axis=-1)))  # k-means++ caps distances at one
+    if number is None:
+        of_strategy = LABELS["kmeans" if strategy == "mixed" else strategy]
+    else:
+        of_strategy = partial(mixed_labels, number)
     keys = jax.random.split(key, 2 + _num_sign_keys(model))
-    labels = LABELS[strategy](keys[0], centred, model.num_components)
+    labels = of_strategy(keys[0], centred, model.num_components)
     return _from_labels(keys[1:], labels, model, x, clamped_sweeps, integrated)
 
 
@@ -324,7 +365,7 @@ def start(
 def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     """The algorithm with a start strategy."""
     begin = partial(init, strategy=strategy, clamped_sweeps=clamped_sweeps, integrated=False)
-    return Algorithm(begin, step, settling_steps=settling_steps)
+    return Algorithm(begin, step, settling_steps=settling_steps, numbered_init=numbered(strategy, begin))
 
 
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:

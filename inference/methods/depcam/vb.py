@@ -49,7 +49,8 @@ LARGEST_DRAWS = 256e6  # bytes of drawn latents that are kept
 def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     """The algorithm with a start strategy."""
     begin = partial(em.init, strategy=strategy, clamped_sweeps=clamped_sweeps, integrated=True)
-    return Algorithm(begin, em.step, settling_steps=em.settling_steps)
+    own = em.numbered(strategy, begin)
+    return Algorithm(begin, em.step, settling_steps=em.settling_steps, numbered_init=own)
 
 
 def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:

@@ -163,8 +163,12 @@ def hierarchical_labels(z: Array, num_clusters: int) -> Array:
 
 def _principal_direction(z: Array, weight: Array) -> Array:
     """Leading eigenvector of the weighted scatter of centred rows; its largest entry is positive."""
-    vectors = jnp.linalg.eigh((weight[:, None] * z).T @ z)[1]
-    leading = vectors[:, -1]
+    if z.shape[0] >= z.shape[1]:
+        leading = jnp.linalg.eigh((weight[:, None] * z).T @ z)[1][:, -1]
+    else:  # the scatter of wide rows has the eigenvectors of their smaller Gram matrix, brought back
+        half = jnp.sqrt(weight)[:, None] * z
+        leading = jnp.linalg.eigh(half @ half.T)[1][:, -1] @ half
+        leading /= jnp.maximum(jnp.linalg.norm(leading), jnp.finfo(z.dtype).tiny)
     return leading * jnp.sign(leading[jnp.argmax(jnp.abs(leading))])
 
 
