@@ -85,6 +85,15 @@ def add_to_record(name, command, *packages, **figures):
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
+def add_part_to_record(name, part, command, *packages, **figures):
+    """Put one part beside those that other commands wrote: how it came about stands in it, not beside it."""
+    path = REFERENCE / f"{name}.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    told = circumstances(command, *packages) | {"code": code_of(name)}
+    content = (kept or told) | {part: told | figures}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 def code_of(name, digest=None):
     """The digest of each file or folder that a record describes: of what Python reads, not of comments."""
     beginnings = [own for own in DESCRIBED if name.startswith(own)]
