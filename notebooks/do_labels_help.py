@@ -295,7 +295,7 @@ print("median largest angle between the subspaces of S2PPCA and PCA, rad:")
 print(errors.groupby(["set", "latents"])["angle"].median().round(4).to_string())
 contrasts.round(4)
 
-# %% mystnb={"image": {"alt": "Differences of errors, a dot for each split: semi-supervised PCA less PCA, less whitened PCA, and in the units of the data less PCA."}}
+# %% mystnb={"image": {"alt": "Differences of errors, a dot for each split: semi-supervised PCA less PCA, less whitened PCA, and less the scores of PPCA, and with orthonormal loadings less PCA."}}
 figure, axes = plt.subplots(
     1, len(CONTRASTS), figsize=(14, 1.2 + 0.45 * len(table)), sharex=True, sharey=True
 )
