@@ -37,7 +37,8 @@ with the largest utility occurs (`zoo.linear_gaussian.probit`). There is no ``no
 utilities' noise is 1. ``explicit`` draws the utilities; those of missing outputs are N(0, 1) there and decide
 nothing, so that a sampler need not carry them along. Otherwise they are summed out, and the latents too where
 a row has one decision (a binary output, two classes); with several outputs or classes the latents stay in the
-program. Probit outputs go with the primal model; with a kernel they are refused.
+program. With a kernel nothing of this changes: outputs meet x through the latents alone, whose distribution
+given x is Gaussian in feature space too. A flat prior is all that there is then (``ep``).
 
 Rows after a fit come with or without outputs; a missing y is one whose cells are all missing. In feature
 space a row is its kernel values with the fitted rows, which come with the parameters as ``fitted_x`` (the
@@ -60,6 +61,7 @@ Yu (2006), chapter 7.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -282,14 +284,20 @@ class SPPCA(Model):
         values = {"coefficients": numpyro.sample("coefficients", _improper((x.shape[0], self.num_latents)))}
         values |= self._sample_noise("x") | self._sample_block("y", self.num_outputs)
         with numpyro.plate("observations", x.shape[0]):
-            if self.draw_locals:
+            is_probit = self.output_likelihood == "probit"
+            if self.draw_locals or (is_probit and not self.sums_out_latents):
                 z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
                 space = (values["coefficients"], values["noise_variance_x"], self.feature_dimension)
                 numpyro.factor("x", given_latents(z, gram, jnp.diag(gram), *space))
                 predictor = values["loc_y"] + z @ values["loadings_y"].T
+                if is_probit:
+                    return x, numpyro.sample("y", self._decided(predictor, y), obs=y)
                 return x, _sample_cells("y", predictor, self.noise_of_outputs(values), y)
             rows = self.rows_in_feature_space(values, x)
             numpyro.factor("x", rows.log_density)
+            if is_probit:
+                outputs = ProbitRows(values, self.is_classes, lambda _: rows).outputs_given_inputs(x)
+                return x, numpyro.sample("y", outputs, obs=y)
             return x, numpyro.sample("y", self.outputs_given(values, rows), obs=y)
 
     def _score_probit(
@@ -302,14 +310,17 @@ class SPPCA(Model):
                 x = numpyro.sample("x", LinearGaussianRows(w_x, loc_x, noise_x), obs=x)
                 return x, numpyro.sample("y", self.probit_rows(values).outputs_given_inputs(x), obs=y)
             z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
-            predictor = values["loc_y"] + z @ values["loadings_y"].T
-            outputs = ProbitOutputs(predictor, self.is_classes)
-            if self.draw_locals:
-                known = jnp.ones_like(predictor) if y is None else jnp.where(jnp.isnan(y), 0.0, 1.0)
-                utilities = numpyro.sample("utilities", dist.Normal(predictor * known, 1.0).to_event(1))
-                outputs = DecidedOutputs(utilities, self.is_classes)
+            outputs = self._decided(values["loc_y"] + z @ values["loadings_y"].T, y)
             x = _sample_cells("x", loc_x + z @ w_x.T, noise_x, x)
             return x, numpyro.sample("y", outputs, obs=y)
+
+    def _decided(self, predictor: Array, y: Array | None) -> dist.Distribution:
+        """Probit outputs given the means of their utilities, which are drawn where the model is explicit."""
+        if not self.draw_locals:
+            return ProbitOutputs(predictor, self.is_classes)
+        known = jnp.ones_like(predictor) if y is None else jnp.where(jnp.isnan(y), 0.0, 1.0)
+        utilities = numpyro.sample("utilities", dist.Normal(predictor * known, 1.0).to_event(1))
+        return DecidedOutputs(utilities, self.is_classes)
 
     def _sample_block(self, block: str, size: int, data: Array | None = None) -> dict[str, Array]:
         """Loadings, mean and noise variance of one block of columns from their prior."""
@@ -517,7 +528,8 @@ class SPPCA(Model):
         """
         if self.standardize:
             values = dict(values) | {"noise_variance_x": self.noise_of_inputs(values)}
-        return ProbitRows(values, self.is_classes)
+        in_space = None if self.kernel is None else partial(self.rows_in_feature_space, values)
+        return ProbitRows(values, self.is_classes, in_space)
 
     @property
     def is_classes(self) -> bool:
@@ -751,8 +763,6 @@ class SPPCA(Model):
             )
         if self.output_likelihood == "gaussian":
             return
-        if self.kernel is not None:
-            raise ValueError("probit outputs need x as it is: kernel=None, or output_likelihood='gaussian'")
         if self.label_coding == "reduced" and self.classes is not None and len(self.classes) > 2:
             raise ValueError(
                 f"probit utilities need a column for each of the {len(self.classes)} classes: "
@@ -879,14 +889,14 @@ class SPPCA(Model):
                 would be estimated, a method for outputs of the other likelihood, or a flat prior where a
                 proper one is needed.
         """
-        if self.kernel is not None and method == "em":
+        if self.kernel is not None and method in ("em", "ep"):
             self._check_noise()
         if self.kernel is not None and method == "gibbs":
             raise ValueError("method 'gibbs' needs kernel=None, like every sampler")
         if self.kernel is not None and method in ("nuts", "hmc", "svi"):
             raise ValueError(
                 f"{method} has no posterior to explore with a kernel: the coefficients of N rows have a flat "
-                f"prior; use method='em', or kernel=None"
+                f"prior; use method={self.auto_method()!r}, or kernel=None"
             )
         if self.standardize and method in ("morp", "kernel_cca"):
             raise ValueError(
@@ -895,9 +905,10 @@ class SPPCA(Model):
             )
         is_probit = self.output_likelihood == "probit"
         if is_probit and method not in PROBIT_METHODS:
+            known = PROBIT_METHODS if self.kernel is None else PROBIT_METHODS[:1]
             raise ValueError(
                 f"method {method!r} is for output_likelihood='gaussian'; probit outputs have "
-                f"{', '.join(PROBIT_METHODS)}"
+                f"{', '.join(known)}"
             )
         if not is_probit and method == "ep":
             raise ValueError("method 'ep' is for output_likelihood='probit'; Gaussian outputs have 'em'")
@@ -950,16 +961,16 @@ class SPPCA(Model):
         Raises:
             ValueError: a precomputed kernel, which does not say a new row's inner product with itself.
         """
-        if self.output_likelihood == "probit":
-            return self.probit_rows(values).log_likelihood(x, y)
-        if self.kernel is None:
-            *cells, log_factor = self._cells(values, x, y)
-            return log_density(*cells) + log_factor
         if self._has_gram_matrix and "gram_means" in values:
             raise ValueError(
                 "a precomputed kernel does not say the inner product of a new row with itself, which its "
                 "density needs: give the kernel itself"
             )
+        if self.output_likelihood == "probit":
+            return self.probit_rows(values).log_likelihood(x, y)
+        if self.kernel is None:
+            *cells, log_factor = self._cells(values, x, y)
+            return log_density(*cells) + log_factor
         rows = self.rows_in_feature_space(values, x)
         if y is None:
             return rows.log_density

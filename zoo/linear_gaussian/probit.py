@@ -33,7 +33,7 @@ whose relative error is of the order of 1e-3 (of 1e-2 with nine entries); the sa
 smooth function. Moments take one integral more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -47,6 +47,7 @@ from jax import Array
 from jax.scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from zoo.checks import column_of, row_of
+from zoo.kernels.gram import FeatureRows
 from zoo.linear_gaussian.rows import (
     latents_covariance,
     latents_mean,
@@ -234,10 +235,13 @@ class ProbitRows:
         values: ``loadings_x``, ``loc_x``, ``noise_variance_x``, ``loadings_y`` and ``loc_y``, shapes as in
             `zoo.SPPCA`.
         exclusive: whether the outputs are the columns of class labels.
+        in_feature_space: latents and log density of rows given their inputs alone, where these are known by
+            a kernel; None: they are cells.
     """
 
     values: Mapping[str, Array]
     exclusive: bool
+    in_feature_space: Callable[[Array], FeatureRows] | None = None
 
     def latents_given_inputs(self, x: Array) -> tuple[Array, Array]:
         """Mean and covariance of the latents of rows given x alone.
@@ -248,6 +252,10 @@ class ProbitRows:
         Returns:
             Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
         """
+        if self.in_feature_space is not None:
+            rows = self.in_feature_space(x)
+            shape = (*rows.mean.shape, rows.mean.shape[1])
+            return rows.mean, jnp.broadcast_to(rows.covariance, shape)
         w, loc, noise = self._inputs()
         size = w.shape[1]
 
@@ -320,7 +328,10 @@ class ProbitRows:
         Returns:
             Shape (num_observations,), in nats.
         """
-        inputs = log_density(x, *self._inputs())
+        if self.in_feature_space is None:
+            inputs = log_density(x, *self._inputs())
+        else:
+            inputs = self.in_feature_space(x).log_density
         return inputs if y is None else inputs + self.outputs_given_inputs(x).log_prob(y)
 
     def probabilities(self, x: Array, y: Array | None) -> Array:

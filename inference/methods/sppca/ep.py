@@ -25,6 +25,11 @@ these: no such point is a maximum. If there is a maximum, some row has less.
 
 A step costs O(N (D K^2 + J^3)), J the number of outputs. Gibbs and NUTS give the spread of the parameters.
 
+**With a kernel** the loadings of x are :math:`\Phi^T B`. z given x is N(m, S) in feature space too, and the
+outputs meet x through z alone, so the E-step stays; the M-step of B and of the noise of x is that of
+`inference.methods.sppca.kernel_em` at the moments found here. The plain step holds the mean in feature space
+at that of the rows. A step costs O(N^2 K + N J^3). With the linear kernel the fit is that without a kernel.
+
 References: Minka (2001), "Expectation propagation for approximate Bayesian inference"; Albert and Chib
 (1993); Yu et al. (2006), section 7 (future work).
 
@@ -50,14 +55,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.linalg import cho_solve
 
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
+from inference.methods.sppca import kernel_em as kernel_sppca
 from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
+from inference.methods.sppca.kernel_em import FeatureData
 from zoo.checks import check_choice, warn
+from zoo.kernels.gram import feature_rows
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
 from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
 from zoo.sppca import SPPCA
@@ -89,17 +98,34 @@ class RowMoments(NamedTuple):
     log_evidence: Array
 
 
+class FeatureParameters(NamedTuple):
+    """The estimate where x is known by a kernel.
+
+    Attributes:
+        coefficients: B, shape (num_observations, num_latents).
+        loadings: of the utilities, shape (num_outputs, num_latents).
+        loc: of the utilities, shape (num_outputs,).
+        noise_variance: of x, shape (1,).
+    """
+
+    coefficients: Array
+    loadings: Array
+    loc: Array
+    noise_variance: Array
+
+
 class EPState(NamedTuple):
     """The estimate and the results of its E-step.
 
     Attributes:
-        parameters: loadings and means of [x, u], and the noise variance of x, shape (1,).
+        parameters: loadings and means of [x, u], and the noise variance of x, shape (1,); or
+            `FeatureParameters`.
         moments: at these parameters.
         objective: at these parameters, nats.
         at_floor: whether the noise floor holds.
     """
 
-    parameters: Parameters
+    parameters: Parameters | FeatureParameters
     moments: RowMoments
     objective: Array
     at_floor: Array
@@ -120,26 +146,37 @@ class EPInfo(NamedTuple):
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data and, for the start, the compressed matrix [x, 2 y - 1]."""
+    """The data and, for the start, the compressed matrix [x, 2 y - 1]; or the Gram matrix and the outputs."""
     x, y = data
+    if model.kernel is not None:
+        return *kernel_sppca.prepare(model, data), y
     groups = np.concatenate([np.zeros(x.shape[1], int), np.ones(y.shape[1], int)])
     return x, y, compress(np.concatenate([x, 2 * y - 1], axis=1), groups, rotate=False)
 
 
-def init(
-    key: Array, model: SPPCA, x: Array, y: Array, rows: CompressedRows, *, strategy: str = "pca"
-) -> EPState:
+def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> EPState:
     """The state at principal components of x, with loadings of zero for y, or at random loadings."""
+    if model.kernel is not None:
+        features, y = data
+        coefficients, noise = kernel_sppca.first_coefficients(key, model, features, strategy)
+        outputs = jnp.zeros((model.num_outputs, model.num_latents)), jnp.nanmean(2 * y - 1, axis=0)
+        return _begin(FeatureParameters(coefficients, *outputs, jnp.reshape(noise, 1)), model, *data)
+    rows = data[-1]
     parameters = linear_gaussian.start_of(strategy, key, rows, model.num_latents, primary=(0,))
     loadings, loc = parameters.loadings, rows.original_centre + parameters.loc
     noise = parameters.noise_variance[:1]
     if model.noise_variance_x is not None:
         noise = jnp.reshape(jnp.asarray(model.noise_variance_x), 1)
-    return _begin(Parameters(loadings, loc, noise), model, x, y, rows)
+    return _begin(Parameters(loadings, loc, noise), model, *data)
 
 
 def start(key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any) -> EPState:
-    """The state at given loadings, means and noise variance."""
+    """The state at given loadings (or coefficients), means and noise variance."""
+    if model.kernel is not None:
+        linear_gaussian.check_given(variables, ("coefficients", "loadings_y", "loc_y", "noise_variance_x"))
+        given = [jnp.asarray(variables[name]) for name in ("coefficients", "loadings_y", "loc_y")]
+        noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
+        return _begin(FeatureParameters(*given, noise), model, *data)
     linear_gaussian.check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
     loadings, loc, _ = model.joint(variables)
     noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
@@ -148,8 +185,12 @@ def start(key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, 
 
 def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> RowMoments:
     """Compute the posterior moments of all rows: the E-step."""
-    mean, covariance = model.probit_rows(values).latents_given_inputs(x)
-    w, loc = values["loadings_y"], values["loc_y"]
+    given = model.probit_rows(values).latents_given_inputs(x)
+    return _cut_moments(*given, values["loadings_y"], values["loc_y"], model, y)
+
+
+def _cut_moments(mean: Array, covariance: Array, w: Array, loc: Array, model: SPPCA, y: Array) -> RowMoments:
+    """The posterior moments of all rows whose latents given x have this mean and covariance."""
 
     def one(row: tuple[Array, Array, Array]) -> RowMoments:
         outputs, m, s = row
@@ -176,13 +217,35 @@ def _values(parameters: Parameters, model: SPPCA) -> dict[str, Array]:
     return by_site(parameters.loadings, parameters.loc, model) | noise
 
 
-def _begin(parameters: Parameters, model: SPPCA, x: Array, y: Array, rows: CompressedRows) -> EPState:
+def _begin(parameters: Parameters | FeatureParameters, model: SPPCA, *data: Any) -> EPState:
+    """The E-step at these parameters, and the objective."""
+    if isinstance(parameters, FeatureParameters):
+        return _begin_in_feature_space(parameters, model, *data)
+    x, y, rows = data
     values = _values(parameters, model)
     moments = row_moments(values, model, x, y)
     inputs = linear_gaussian_log_density(x, values["loadings_x"], values["loc_x"], values["noise_variance_x"])
     objective = jnp.sum(inputs + moments.log_evidence) + linear_gaussian.log_prior(
         parameters, rows, _prior(model)
     )
+    return EPState(parameters, moments, objective, jnp.zeros((), bool))
+
+
+def _begin_in_feature_space(
+    parameters: FeatureParameters, model: SPPCA, features: FeatureData, y: Array
+) -> EPState:
+    coefficients, loadings, loc, noise = parameters
+    rows = feature_rows(
+        features.gram,
+        jnp.diag(features.gram),
+        features.gram @ coefficients,
+        coefficients,
+        noise[0],
+        model.feature_dimension,
+    )
+    covariance = jnp.broadcast_to(rows.covariance, (len(y), *rows.covariance.shape))
+    moments = _cut_moments(rows.mean, covariance, loadings, loc, model, y)
+    objective = jnp.sum(rows.log_density + moments.log_evidence)
     return EPState(parameters, moments, objective, jnp.zeros((), bool))
 
 
@@ -194,13 +257,7 @@ def _m_step(
     size, m = old.shape[1], model.num_features
     known = jnp.concatenate([~jnp.isnan(x), ~jnp.isnan(y)], axis=1).astype(old.dtype)
     cells = known * jnp.concatenate([jnp.nan_to_num(x), moments.utilities], axis=1)
-    second = moments.covariance + moments.mean[:, :, None] * moments.mean[:, None, :]
-    products = (known.T @ second.reshape(-1, size**2)).reshape(-1, size, size)
-    first, counts = known.T @ moments.mean, jnp.sum(known, axis=0)
-    cross = (cells.T @ moments.mean).at[m:].add(jnp.einsum("nl,nlk->lk", known[:, m:], moments.cross))
-    sums = jnp.sum(cells, axis=0)
-    full = linear_gaussian.bordered(products, first, counts)
-    right = jnp.concatenate([cross, sums[:, None]], axis=1)
+    full, right, counts = _regression(moments, known, cells)
     prior = _prior(model)
     own_noise = jnp.concatenate([jnp.full(m, noise[0]), jnp.ones(y.shape[1])])
     ridged, shifted = full, right
@@ -224,6 +281,49 @@ def _m_step(
     return Parameters(weights[:, :size], weights[:, size], jnp.reshape(new_noise, 1)), at_floor
 
 
+def _regression(moments: RowMoments, known: Array, cells: Array) -> tuple[Array, Array, Array]:
+    """Normal equations of columns, utilities last, on [z, 1] over their observed rows; and their counts."""
+    size, first_utility = moments.mean.shape[1], known.shape[1] - moments.utilities.shape[1]
+    second = moments.covariance + moments.mean[:, :, None] * moments.mean[:, None, :]
+    products = (known.T @ second.reshape(-1, size**2)).reshape(-1, size, size)
+    first, counts = known.T @ moments.mean, jnp.sum(known, axis=0)
+    of_utilities = jnp.einsum("nl,nlk->lk", known[:, first_utility:], moments.cross)
+    cross = (cells.T @ moments.mean).at[first_utility:].add(of_utilities)
+    full = linear_gaussian.bordered(products, first, counts)
+    return full, jnp.concatenate([cross, jnp.sum(cells, axis=0)[:, None]], axis=1), counts
+
+
+def _feature_m_step(
+    state: EPState, model: SPPCA, features: FeatureData, y: Array
+) -> tuple[FeatureParameters, FeatureParameters, Array]:
+    """The step with the moments of the latents absorbed, the plain one, and whether the floor holds them."""
+    moments, (_, _, _, noise) = state.moments, state.parameters
+    z, num_rows, gram = moments.mean, len(y), features.gram
+    known = (~jnp.isnan(y)).astype(z.dtype)
+    full, right, _ = _regression(moments, known, known * moments.utilities)
+    weights = jnp.linalg.solve(full, right[:, :, None])[:, :, 0]
+    loadings, loc = weights[:, :-1], weights[:, -1]
+    second = jnp.sum(moments.covariance, axis=0) + z.T @ z
+    mean = jnp.mean(z, axis=0)
+    spread = second - num_rows * jnp.outer(mean, mean)
+    lowest = model.noise_floor[0] * jnp.trace(gram) / (num_rows * max(model.feature_dimension, 1))
+
+    def at(latents: Array, products: Array) -> tuple[Array, Array, Array]:
+        coefficients = cho_solve((jnp.linalg.cholesky(products), True), latents.T).T
+        if model.noise_variance_x is not None:
+            return coefficients, noise, jnp.zeros((), bool)
+        residual = jnp.trace(gram) - jnp.sum((gram @ coefficients) * latents)
+        own = residual / (num_rows * model.feature_dimension)
+        return coefficients, jnp.reshape(jnp.maximum(own, lowest), 1), ~(own > lowest)
+
+    coefficients, own_noise, at_floor = at(z, second)
+    plain = FeatureParameters(coefficients, loadings, loc, own_noise)
+    coefficients, own_noise, expanded_at_floor = at(z - mean, spread)
+    root = jnp.linalg.cholesky(spread / num_rows)
+    expanded = FeatureParameters(coefficients @ root, loadings @ root, loc + loadings @ mean, own_noise)
+    return expanded, plain, at_floor | expanded_at_floor
+
+
 def _expanded(parameters: Parameters, moments: RowMoments, model: SPPCA, rows: CompressedRows) -> Parameters:
     """Absorb the moments of the latents into loadings and means."""
     mean = jnp.mean(moments.mean, axis=0)
@@ -232,20 +332,17 @@ def _expanded(parameters: Parameters, moments: RowMoments, model: SPPCA, rows: C
 
 
 def step(
-    key: Array,
-    state: EPState,
-    model: SPPCA,
-    x: Array,
-    y: Array,
-    rows: CompressedRows,
-    *,
-    acceleration: str = "px",
+    key: Array, state: EPState, model: SPPCA, *data: Any, acceleration: str = "px"
 ) -> tuple[EPState, EPInfo]:
     """Run one sweep, shortened if the objective would fall; the key is ignored."""
-    plain, at_floor = _m_step(state, model, x, y, rows)
-    first = _expanded(plain, state.moments, model, rows) if acceleration == "px" else plain
+    if model.kernel is not None:
+        first, plain, at_floor = _feature_m_step(state, model, *data)
+    else:
+        plain, at_floor = _m_step(state, model, *data)
+        first = _expanded(plain, state.moments, model, data[-1])
+    first = first if acceleration == "px" else plain
 
-    def proposal(trial: Array) -> Parameters:
+    def proposal(trial: Array) -> Parameters | FeatureParameters:
         """The parameters of a trial: the expanded step, the step, half of it, a quarter, ..."""
         length = jnp.where(trial < 2, 1.0, 0.5 ** (trial - 1.0))
         short = jax.tree.map(lambda old, new: old + length * (new - old), state.parameters, plain)
@@ -257,7 +354,7 @@ def step(
 
     def again(carry: tuple) -> tuple:
         trial, _ = carry
-        return trial + 1, _begin(proposal(trial), model, x, y, rows)
+        return trial + 1, _begin(proposal(trial), model, *data)
 
     trials, found = jax.lax.while_loop(
         goes_on, again, (0, state._replace(objective=jnp.full_like(state.objective, -jnp.inf)))
@@ -290,17 +387,27 @@ def _prior(model: SPPCA) -> LoadingPrior | None:
 
 
 def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
-    """Conclude with the estimate and the posterior of the latents.
+    """Conclude with the estimate and the posterior of the latents, with a kernel as the E-step has it.
 
     Warns:
         UserWarning: the latents separate the outputs, so that a flat prior leaves nothing to stop at.
     """
-    x, y, _ = data
+    x, y = data[:2]
     certain = np.asarray(state.moments.log_evidence)[~np.isnan(np.asarray(y)).all(axis=1)]
     if model.loading_prior == "flat" and certain.min() > np.log(CERTAINTY):
+        cure = "loading_prior='gaussian' gives it a maximum"
+        if model.kernel is not None:
+            cure = "use fewer latents, more labels, or kernel=None with loading_prior='gaussian'"
         warn(
             "the latents separate the outputs: with loading_prior='flat' the likelihood rises for ever as "
-            "the loadings grow; loading_prior='gaussian' gives it a maximum"
+            f"the loadings grow; {cure}"
+        )
+    if model.kernel is not None:
+        coefficients, loadings, loc, noise = state.parameters
+        values = {"coefficients": coefficients, "loadings_y": loadings, "loc_y": loc}
+        moments = state.moments.mean, state.moments.covariance
+        return kernel_sppca.concluded_in_features(
+            values | {"noise_variance_x": noise[0]}, *moments, model, *data
         )
     return concluded(_values(state.parameters, model), model, (x, y))
 

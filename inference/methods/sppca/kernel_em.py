@@ -42,7 +42,17 @@ from zoo.kernels.gram import centred_gram, feature_rows
 from zoo.linear_gaussian.axes import signs_of
 from zoo.sppca import SPPCA
 
-__all__ = ["FeatureData", "KernelSPPCAState", "conclude", "init", "prepare", "start", "step"]
+__all__ = [
+    "FeatureData",
+    "KernelSPPCAState",
+    "conclude",
+    "concluded_in_features",
+    "first_coefficients",
+    "init",
+    "prepare",
+    "start",
+    "step",
+]
 
 
 class FeatureData(NamedTuple):
@@ -110,6 +120,27 @@ def prepare(model: SPPCA, data: tuple) -> tuple[FeatureData]:
 
 def init(key: Array, model: SPPCA, data: FeatureData, *, strategy: str = "pca") -> KernelSPPCAState:
     """Kernel principal components with y regressed on their scores, or random coefficients."""
+    coefficients, noise = first_coefficients(key, model, data, strategy)
+    outputs = _output_variance(data.variance, model)
+    loadings = jnp.zeros((model.num_outputs, model.num_latents))
+    loc = jnp.zeros(model.num_outputs)
+    state = _at(coefficients, loadings, loc, noise, outputs, model, data)
+    loadings, loc, _ = _regress_outputs(state, data)  # z of x alone, y regressed on it
+    return _at(coefficients, loadings, loc, noise, outputs / 2, model, data)
+
+
+def first_coefficients(key: Array, model: SPPCA, data: FeatureData, strategy: str) -> tuple[Array, Array]:
+    """Coefficients and noise variance of kernel principal components (``"pca"``), or at random.
+
+    Args:
+        key: a JAX key.
+        model: the model.
+        data: inner products of the rows.
+        strategy: ``"pca"`` or ``"random"``.
+
+    Returns:
+        Shapes (num_observations, num_latents) and ().
+    """
     num_rows, num_latents = data.shape[0], model.num_latents
     total = jnp.trace(data.gram) / num_rows
     if strategy == "random":
@@ -124,12 +155,7 @@ def init(key: Array, model: SPPCA, data: FeatureData, *, strategy: str = "pca") 
         coefficients = vectors / jnp.sqrt(num_rows)
     dimension = model.feature_dimension or num_rows
     noise = noise / dimension if model.noise_variance_x is None else jnp.asarray(model.noise_variance_x)
-    outputs = _output_variance(data.variance, model)
-    loadings = jnp.zeros((model.num_outputs, num_latents))
-    loc = jnp.zeros(model.num_outputs)
-    state = _at(coefficients, loadings, loc, noise, outputs, model, data)
-    loadings, loc, _ = _regress_outputs(state, data)  # z of x alone, y regressed on it
-    return _at(coefficients, loadings, loc, noise, outputs / 2, model, data)
+    return coefficients, noise
 
 
 def start(
@@ -251,32 +277,51 @@ def conclude(
         "noise_variance_x": state.noise_variance_x,
         "noise_variance_y": state.noise_variance_y if per_output else state.noise_variance_y[0],
     }
+    y = np.where(np.asarray(rows.observed) > 0, np.asarray(rows.y), np.nan)
+    covariance = state.second - state.latents[:, :, None] * state.latents[:, None, :]
+    return concluded_in_features(values, state.latents, covariance, model, rows, y)
+
+
+def concluded_in_features(
+    values: dict[str, Array], latents: Array, covariance: Array, model: SPPCA, rows: FeatureData, y: Array
+) -> Outcome:
+    """Conclude a point estimate in feature space: one draw of one chain and the posterior of the latents.
+
+    Args:
+        values: the estimate.
+        latents: posterior means, shape (num_observations, num_latents).
+        covariance: of the latents, shape (num_observations, num_latents, num_latents).
+        model: the model.
+        rows: inner products of the rows.
+        y: outputs, NaN where missing.
+
+    Returns:
+        The outcome.
+
+    Warns:
+        UserWarning: latents without a part in x, or noise variances at their floors.
+    """
     inner = values["coefficients"].T @ (rows.gram @ values["coefficients"])
-    scaled = state.loadings_y / state.noise_variance_y[:, None]
-    _, turn = jnp.linalg.eigh(inner / state.noise_variance_x + scaled.T @ state.loadings_y)
+    noise_x, loadings = values["noise_variance_x"], values["loadings_y"]
+    noise_y = jnp.broadcast_to(values.get("noise_variance_y", 1.0), loadings.shape[:1])
+    _, turn = jnp.linalg.eigh(inner / noise_x + (loadings / noise_y[:, None]).T @ loadings)
     turn = turn[:, ::-1]
     turn = turn * signs_of(values["coefficients"] @ turn)
     values |= {name: values[name] @ turn for name in ("coefficients", "loadings_y")}
     lengths = np.diag(np.asarray(turn.T @ inner @ turn))
     vanished = int(np.sum(lengths <= 1e-8 * float(jnp.trace(rows.gram)) / rows.shape[0]))
     if vanished:
+        method = "ep" if model.output_likelihood == "probit" else "em"
         warn(
-            f"em: {vanished} of {model.num_latents} latents have no part in x, where variance is not above "
-            f"noise_variance_x = {float(state.noise_variance_x):.4g}; lower it or use fewer latents"
+            f"{method}: {vanished} of {model.num_latents} latents have no part in x, where variance is not "
+            f"above noise_variance_x = {float(noise_x):.4g}; lower it or use fewer latents"
         )
-    y = np.where(np.asarray(rows.observed) > 0, np.asarray(rows.y), np.nan)
     per_cell = float(jnp.trace(rows.gram)) / (rows.shape[0] * max(model.feature_dimension, 1))
-    warn_of_floors(values, model, y, per_cell if model.noise_variance_x is None else None)
-    latents = {
-        "latents": state.latents @ turn,
-        "latents_covariance": jnp.einsum(
-            "ki,nkl,lj->nij",
-            turn,
-            state.second - state.latents[:, :, None] * state.latents[:, None, :],
-            turn,
-        ),
+    warn_of_floors(values, model, np.asarray(y), per_cell if model.noise_variance_x is None else None)
+    stored = values | {
+        "latents": latents @ turn,
+        "latents_covariance": jnp.einsum("ki,nkl,lj->nij", turn, covariance, turn),
+        "gram_means": rows.gram_means,
+        "gram_products": rows.gram @ values["coefficients"],
     }
-    lead = as_one_draw(values)
-    kept = {"gram_means": rows.gram_means, "gram_products": rows.gram @ values["coefficients"]}
-    stored = values | latents | kept
-    return Outcome(posterior=lead, variational=stored, is_point=True)
+    return Outcome(posterior=as_one_draw(values), variational=stored, is_point=True)

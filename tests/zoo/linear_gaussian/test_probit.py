@@ -247,8 +247,12 @@ def test_errors_say_what_is_wrong_and_where():
     probit = {"num_latents": 1, "output_likelihood": "probit"}
     with pytest.raises(ValueError, match="row 4, column 0 of y is 2:"):
         SPPCA.from_data(x, y, **probit).check(x, y)
-    with pytest.raises(ValueError, match="probit outputs need x as it is"):
-        SPPCA(kernel="linear", **probit)
+    with pytest.raises(ValueError, match="probit outputs have ep$"):
+        SPPCA(kernel="linear", **probit).check_method("em")
+    with pytest.raises(ValueError, match="with a kernel: .* flat prior; use method='ep', or kernel=None"):
+        SPPCA(kernel="linear", **probit).check_method("nuts")
+    with pytest.raises(ValueError, match="noise of x is zero: give noise_variance_x"):
+        SPPCA(kernel="rbf", **probit).check_method("ep")
     with pytest.raises(ValueError, match="a column for each of the 3 classes"):
         SPPCA(label_coding="reduced", classes=("a", "b", "c"), **probit)
     for method in ("gibbs", "nuts", "hmc", "svi"):
