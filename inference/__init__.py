@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
         choose_components_and_latents as choose_components_and_latents,
     )
     from inference.diagnostics.model_size import choose_num_latents as choose_num_latents
+    from inference.diagnostics.model_size import choose_shared_and_specific as choose_shared_and_specific
     from inference.diagnostics.model_size import cross_validate as cross_validate
     from inference.extension import extend as extend
     from inference.fitting.front_door import fit as fit
@@ -52,6 +53,7 @@ _PUBLIC = {
     "load": "results.files",
     "choose_components_and_latents": "diagnostics.model_size",
     "choose_num_latents": "diagnostics.model_size",
+    "choose_shared_and_specific": "diagnostics.model_size",
     "cross_validate": "diagnostics.model_size",
     "model_of": "results.files",
     "columns_of": "results.groups",

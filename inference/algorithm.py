@@ -210,6 +210,8 @@ class Method:
             model, before anything is compiled; a method that takes devices is given ``num_devices``, a whole
             number, among them.
         guide: ``guide(variables, model, *data)``, q as a NumPyro program.
+        guide_has_points: whether q has point masses at parameters, so that the objective, which has their
+            prior density, is no bound on the log evidence.
         transform: ``transform(variables, model, *new_data)``, scores of new rows; samplers and SVI average
             over draws.
         covariance: ``covariance(variables, model, *new_data)``, of the scores of new rows.
@@ -227,6 +229,7 @@ class Method:
     takes: AbstractSet[str] = frozenset()
     check: Callable = accept
     guide: Callable | None = None
+    guide_has_points: bool = False
     transform: Callable | None = None
     covariance: Callable | None = None
     predict: Callable | None = None

@@ -105,7 +105,8 @@ class Paired(JointPriorModel):
             each column of the view. ``"gaussian"`` is `Gaussian()`, noise of known variance 1:
             `Gaussian(noise_variance=None)` has unknown noise. ``"auto"`` is bernoulli for an array; for a
             DataFrame it is what its columns hold (`zoo.suitable_fields.family_of_columns`).
-        num_shared: K_S, latents that all views see.
+        num_shared: K_S, latents that all views see; 0, where every view has latents of its own, makes the
+            views independent.
         num_specific: K_v of each view, 0 where it has no specific latents; None: 0 for all views.
         specific: ``"low_rank"``: the latents above. ``"full_covariance"``: a covariance for each view.
         view_weights: alpha_v > 0 of each view; one number serves all.
@@ -716,8 +717,13 @@ class Paired(JointPriorModel):
         num_views = len(self.families)
         if num_views < 1:
             raise ValueError("families must name at least one family")
-        checks.check_size("num_shared", self.num_shared)
+        checks.check_size("num_shared", self.num_shared, 0)
         _check_sizes("num_specific", self.num_specific, num_views, 0)
+        if not self.num_shared and not min(self.num_specific):
+            raise ValueError(
+                "with num_shared=0 every view needs a latent of its own; num_specific is "
+                f"{self.num_specific}: give each at least 1, or num_shared=1"
+            )
         if self.num_features is not None:
             _check_sizes("num_features", self.num_features, num_views, 1)
         checks.check_choice("specific", self.specific, SPECIFICS)

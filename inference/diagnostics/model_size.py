@@ -9,6 +9,14 @@ counts those that keep loadings; it is one fit, and can stop in a local optimum.
 maximum likelihood asks for prediction, not for truth: it punishes a latent too many only mildly, and its
 standard error shows how much of a difference is noise.
 
+**How many latents several views share, and have of their own** (`zoo.Paired`), has the same three answers. In
+the bound of VB a shared latent pays for its loadings in all views, so that one which serves a single view
+loses to a specific one. With ``num_shared=0`` views are independent: the bound then is the sum of those of
+`zoo.EPCA` of each view. Relevance determination gives each latent one precision of its loadings in all views
+(its prior Gamma(1e-3, 1e-3) is nearly flat in its logarithm) and counts the latents whose squared mean
+loadings exceed their variances. It finds how many there are, but a shared latent that serves one view alone
+keeps its loadings too: of two views that share nothing it may say that they share one. The bound decides.
+
 **How many components and directions a mixture of PCAs needs** is judged by a bound and by held-out rows.
 The bound integrates the latents (``vb`` of `zoo.DEPCAM`: exactly for Gaussian cells), so that a component
 pays for its directions; bases, scales, offsets and weights are points, and pay by Schwarz's criterion:
@@ -40,6 +48,7 @@ import xarray as xr
 
 from inference.fitting.front_door import fit
 from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
+from inference.methods import method_of
 from inference.methods.depcam.em import log_prior
 from inference.precision import double_precision
 from inference.prediction import log_density
@@ -49,16 +58,22 @@ from zoo.columns import Columns
 from zoo.depcam import DEPCAM
 from zoo.dependencies import naming_versions
 from zoo.model import Model
+from zoo.paired import Paired
 from zoo.ppca import PPCA
 
 __all__ = [
     "choose_components_and_latents",
     "choose_num_latents",
+    "choose_shared_and_specific",
     "cross_validate",
     "num_parameters",
     "read_rows",
     "recommended",
 ]
+
+BARE = 1e-3  # concentration and rate of the precisions that relevance determination learns
+STARTS = 5  # of each fit of several views: single ones end in different optima
+FEW_DRAWS = 100  # from q, over which densities of held-out rows are averaged that have no closed form
 
 
 @naming_versions()
@@ -90,7 +105,8 @@ def cross_validate(
         **settings: as for ``fit``: ``num_restarts``, ``init``, options of the method.
 
     Returns:
-        One row a model: ``heldout`` and its ``standard_error`` over the rows (nats per row), ``difference``
+        One row a model: ``bound`` of the fit to all rows (nats, of VB where q has no points,
+        else absent), ``heldout`` and its ``standard_error`` over the rows (nats per row), ``difference``
         to the best and the standard error of that paired difference, ``bic`` (where the method computes one,
         lower is better), ``fitted`` (log density per row of the rows that were fitted), ``not_converged`` (of
         all fits) and ``seconds``. The attribute ``columns`` says what columns of tables were taken to hold.
@@ -135,6 +151,7 @@ def cross_validate(
         table[name] = {
             "heldout": scores[name].mean(),
             "standard_error": scores[name].std(ddof=1) / np.sqrt(num_rows),
+            "bound": _last_objective(whole) if _has_bound(whole, model) else np.nan,
             "bic": whole.attrs.get("bic", np.nan),
             "fitted": float(log_density(whole, *every).mean()),
             "not_converged": missed + (not whole.attrs["converged"]),
@@ -145,6 +162,8 @@ def cross_validate(
         gap = scores[name] - scores[best]
         row |= {"difference": gap.mean(), "difference_error": gap.std(ddof=1) / np.sqrt(num_rows)}
     columns = ["heldout", "standard_error", "difference", "difference_error", "bic", "fitted"]
+    if any(np.isfinite(row["bound"]) for row in table.values()):
+        columns.insert(0, "bound")
     found = pd.DataFrame.from_dict(table, orient="index")[[*columns, "not_converged", "seconds"]]
     found.attrs["columns"] = "; ".join(str(own) for own in rows.columns if own is not None)
     return found
@@ -287,6 +306,130 @@ def choose_num_latents(
 
 def _last_objective(tree: Any) -> float:
     return float(tree["trace"]["objective"].dropna("iteration")[-1])
+
+
+def _has_bound(tree: Any, model: Model) -> bool:
+    """Whether the objective of a fit is a bound on the log evidence."""
+    if "method" not in tree.attrs:
+        return False
+    method = method_of(model, tree.attrs["method"])
+    return method.guide is not None and not method.guide_has_points
+
+
+@naming_versions()
+def choose_shared_and_specific(
+    *views: Any,
+    num_shared: Iterable[int] = (0, 1, 2, 3),
+    num_specific: Iterable[int | Sequence[int]] = (0, 1, 2),
+    folds: int = 5,
+    seed: int = 0,
+    fields: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> pd.DataFrame:
+    """Choose the numbers of shared and specific latents of `zoo.Paired` by bound, ARD and held-out density.
+
+    Args:
+        *views: a table each, rows first: arrays or DataFrames, NaN for missing cells.
+        num_shared: candidates for the latents that all views see.
+        num_specific: candidates for the latents of each view alone: a number for all views, or one for each.
+            Pairs in which a view would see no latent are left out.
+        folds: of the cross-validation; 0 leaves held-out rows out.
+        seed: of the folds and fits.
+        fields: of the model, as ``{"families": ("bernoulli", "poisson")}``.
+        **settings: of the fits by VB, as for ``fit``; ``num_restarts`` is 5 unless given.
+
+    Returns:
+        One row a pair, index ``num_shared``, ``num_specific``: ``bound`` (nats), unless ``folds=0``
+        ``heldout`` and ``standard_error`` (nats per row), and ``not_converged`` (of all fits). The attributes
+        ``by_bound`` and ``by_heldout`` hold the answers as pairs; ``by_ard`` is that of relevance
+        determination with the largest candidates: how many of the shared latents it keeps, and how many of
+        each view's. ``note`` states them in words.
+
+    Raises:
+        ValueError: no candidates, some that the data do not allow, or fields that are chosen here.
+    """
+    given = dict(fields or {})
+    for name in ("num_shared", "num_specific", "ard", "ard_concentration", "ard_rate"):
+        if name in given:
+            raise ValueError(f"{name} is chosen here: leave it out of fields")
+    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 0:
+        raise ValueError(f"folds must be a whole number, 0 to leave held-out rows out; got {folds!r}")
+    shared, specific = sorted(set(num_shared)), list(dict.fromkeys(map(_as_size, num_specific)))
+    for name, found in (("num_shared", shared), ("num_specific", specific)):
+        if not found:
+            raise ValueError(f"{name} is empty: give at least one candidate")
+    pairs = [
+        (s, k) for s, k in product(shared, specific) if s or min(_of_views(k, len(views)), default=0) > 0
+    ]
+    if not pairs:
+        raise ValueError("with num_shared=0 every view needs a latent of its own: give num_specific above 0")
+    models = [_paired(pair, views, given) for pair in pairs]
+    most = max(shared), max(specific, key=lambda k: sum(_of_views(k, len(views))))
+    relevance = {"ard": True, "ard_concentration": BARE, "ard_rate": BARE}
+    offered = _paired(most, views, given | relevance)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fits tell of columns
+        for model in (*models, offered):
+            sized, rows = read_rows(model, views)
+            sized.check(*rows.take(np.full(rows.parts[0].shape[0], True)))
+    draws = FEW_DRAWS if folds else 1
+    settings = {"num_samples": draws, "num_restarts": STARTS, "progress": False} | settings
+    if folds:
+        numbered = dict(enumerate(models))
+        table = cross_validate(numbered, *views, method="vb", folds=folds, seed=seed, **settings)
+        table = table.loc[list(numbered), ["bound", "heldout", "standard_error", "not_converged"]]
+    else:
+        fits = [_fit(model, views, "vb", seed, settings) for model in models]
+        bounds, ends = map(_last_objective, fits), (not tree.attrs["converged"] for tree in fits)
+        table = pd.DataFrame({"bound": list(bounds), "not_converged": [int(end) for end in ends]})
+    answers = {"by_bound": pairs[int(np.argmax(table["bound"]))]}
+    if folds:
+        answers["by_heldout"] = pairs[int(np.argmax(table["heldout"]))]
+    answers["by_ard"] = _num_relevant(_fit(offered, views, "vb", seed, settings), offered)
+    table.index = _index_of(pairs)
+    table.attrs |= answers | {
+        "note": "; ".join(
+            f"{how}: {s} shared, {k} specific"
+            for how, (s, k) in (
+                ("bound", answers["by_bound"]),
+                (f"ARD, offered {most[0]} and {most[1]}", answers["by_ard"]),
+                *([("held-out density", answers["by_heldout"])] if folds else []),
+            )
+        )
+    }
+    return table
+
+
+def _num_relevant(tree: xr.DataTree, model: Paired) -> tuple[int, tuple[int, ...]]:
+    """How many shared latents, and latents of each view, have squared mean loadings above their variances."""
+    q, away = tree["variational"], np.zeros(model.num_latents)
+    for v in range(len(model.families)):
+        away += (q[f"loadings_mean_{v}"].to_numpy() ** 2).sum(axis=0)
+        away -= np.einsum("dkk->k", q[f"loadings_covariance_{v}"].to_numpy())
+    shared, *specific = np.split(away > 0, np.cumsum([model.num_shared, *model.num_specific])[:-1])
+    return int(shared.sum()), tuple(int(own.sum()) for own in specific)
+
+
+def _as_size(value: Any) -> Any:
+    """A number for all views as it is, or a tuple with one for each."""
+    return value if np.ndim(value) == 0 else tuple(value)
+
+
+def _of_views(size: Any, num_views: int) -> tuple[int, ...]:
+    return size if isinstance(size, tuple) else (size,) * num_views
+
+
+def _paired(pair: tuple[int, Any], views: Sequence[Any], fields: Mapping[str, Any]) -> Paired:
+    own = {"families": ("auto",) * len(views)} | dict(fields)
+    return Paired(num_shared=pair[0], num_specific=_of_views(pair[1], len(views)), **own)
+
+
+def _index_of(pairs: Sequence[tuple[int, Any]]) -> pd.MultiIndex:
+    arrays = [np.empty(len(pairs), object) for _ in range(2)]
+    for place, pair in enumerate(pairs):
+        for array, part in zip(arrays, pair, strict=True):
+            array[place] = part
+    return pd.MultiIndex.from_arrays(arrays, names=["num_shared", "num_specific"])
 
 
 @naming_versions()

@@ -200,9 +200,11 @@ def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
         signs agree with those of the first draw.
 
     Raises:
-        ValueError: not a fit of two views.
+        ValueError: not a fit of two views, or of views without shared latents.
     """
     model, posterior = model_of(tree), draws_of(tree)
+    if getattr(model, "num_shared", 1) == 0:
+        raise ValueError("the views share no latents (num_shared=0): all canonical correlations are zero")
     draws = {
         str(name): value.transpose("chain", "draw", *model.variable_dims[name])
         for name, value in posterior.data_vars.items()

@@ -185,7 +185,12 @@ def test_the_papers_models_are_patterns_of_latents():
     [
         ({"num_specific": (1,)}, ValueError, r"one number for each of the 2 views; got \(1,\)"),
         ({"num_specific": 2}, TypeError, "num_specific must be a tuple of whole numbers"),
-        ({"num_shared": 0}, ValueError, "num_shared must be at least 1; got 0"),
+        (
+            {"num_shared": 0},
+            ValueError,
+            "with num_shared=0 every view needs a latent of its own; num_specific is",
+        ),
+        ({"num_shared": -1}, ValueError, "num_shared must be at least 0; got -1"),
         ({"beta": 1.5}, ValueError, r"beta must lie in \[0, 1\]; got 1.5"),
         ({"beta": 0.4, "conjugate": (-1.0, 1.0)}, ValueError, "kernel of Bernoulli has no maximum"),
         ({"beta": 0.4, "families": ("ordinal", "bernoulli")}, ValueError, "Ordinal has no conjugate kernel"),

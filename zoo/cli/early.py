@@ -260,19 +260,19 @@ def parse_sizes(card: Card, texts: Sequence[str]) -> dict[str, list[int]]:
             raise ValueError(f"{card.name} has no size {name!r} to sweep; it has: {', '.join(fields)}")
         if name in found:
             raise ValueError(f"--sizes of {name} are given twice")
-        found[name] = _sizes(value)
+        found[name] = _sizes(value, 0 if name == "num_shared" else 1)
     return found
 
 
-def _sizes(text: str) -> list[int]:
+def _sizes(text: str, least: int) -> list[int]:
     first, colon, last = text.partition(":")
     try:
         numbers = range(int(first), int(last) + 1) if colon else [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
     numbers = sorted(set(numbers))
-    if not numbers or numbers[0] < 1 or len(numbers) > 100:
-        raise ValueError(f"--sizes takes FIRST:LAST or numbers with commas, at least 1; got {text!r}")
+    if not numbers or numbers[0] < least or len(numbers) > 100:
+        raise ValueError(f"--sizes takes FIRST:LAST or numbers with commas, at least {least}; got {text!r}")
     return numbers
 
 

@@ -24,7 +24,16 @@ from zoo.cli.selection import reading_options, select
 
 __all__ = ["sweep"]
 
-_COLUMNS = ("heldout", "standard_error", "difference", "difference_error", "bic", "not_converged", "seconds")
+_COLUMNS = (
+    "bound",
+    "heldout",
+    "standard_error",
+    "difference",
+    "difference_error",
+    "bic",
+    "not_converged",
+    "seconds",
+)
 
 
 def sweep(options: argparse.Namespace) -> int:
@@ -74,15 +83,16 @@ def sweep(options: argparse.Namespace) -> int:
 
     import inference
     from inference.algorithm import Sampler
-    from inference.diagnostics.model_size import cross_validate, recommended
+    from inference.diagnostics.model_size import FEW_DRAWS, cross_validate, recommended
     from inference.methods import method_of
     from inference.numerics.atomic_files import replacing
 
     inference.compile_cache()
     some = next(iter(fitted.values()))
     chosen = some.methods[0] if options.method == "auto" else options.method
-    if not isinstance(method_of(some, chosen), Sampler):  # scores need no draws from q
-        keywords = {"num_samples": 1} | keywords
+    method = method_of(some, chosen)
+    if not isinstance(method, Sampler):  # scores need no draws from q, or few, to be averaged over
+        keywords = {"num_samples": 1 if method.log_density else FEW_DRAWS} | keywords
     with collected_warnings() as notes:
         table = cross_validate(
             fitted,
@@ -107,8 +117,10 @@ def sweep(options: argparse.Namespace) -> int:
     print_notes(data)
     print_columns(table.attrs["columns"])
     print_warnings(notes)
-    shown = table[[column for column in _COLUMNS if not table[column].isna().all()]]
+    shown = table[[name for name in _COLUMNS if name in table and not table[name].isna().all()]]
     print(f"\n{shown.to_string(float_format=lambda number: f'{number:.4g}')}\n")
+    if "bound" in table:
+        print("bound: on the log evidence of all rows, nats, higher is better")
     print("heldout: mean log density of rows that were not fitted, nats per row, higher is better")
     print("difference: to the best, over the same rows, and its standard error")
     doubtful = int(table["not_converged"].sum())

@@ -175,6 +175,7 @@ METHOD = Ascent(
     start=partial(em.start, integrated=True),
     conclude=conclude,
     guide=guide,
+    guide_has_points=True,
     transform=lambda stored, model, x: model.scores(stored, x),
     log_density=em.log_density,
     check=check,

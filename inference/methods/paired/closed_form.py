@@ -179,6 +179,8 @@ def check(model: Paired) -> None:
                 "Gaussian(noise_variance=None)"
             )
         sizes = model.num_features
+        if not model.num_shared:
+            raise ValueError("closed_form finds canonical correlations: num_shared must be at least 1; got 0")
         if model.num_shared > min(sizes):
             raise ValueError(
                 f"there are at most {min(sizes)} canonical correlations; got num_shared={model.num_shared}"
