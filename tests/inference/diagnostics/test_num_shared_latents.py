@@ -13,6 +13,7 @@ import zoo
 from inference.calibration import elbo_check
 from inference.diagnostics import model_size
 from inference.precision import in_precision
+from inference.report import report
 from inference.symmetry.identified import canonical_correlations
 from zoo.cli import main
 from zoo.exponential_family import Gaussian
@@ -121,9 +122,9 @@ def test_the_three_answers_find_the_truth_and_the_bound_that_nothing_is_shared()
 
     Bounds differ by 28 nats and more from the next; ARD keeps a shared latent for one view, as is said of it.
     """
-    candidates = {"num_shared": (0, 1, 2), "num_specific": (0, 1, 2), "fields": FIELDS}
+    candidates = {"num_shared": (0, 1, 2), "num_specific": (1, 2), "fields": FIELDS, "max_iterations": 5000}
     table = inference.choose_shared_and_specific(*two_views(), folds=2, **candidates)
-    assert len(table) == 8 and np.isfinite(table).all(axis=None) and not table["not_converged"].any()
+    assert len(table) == 6 and np.isfinite(table).all(axis=None) and not table["not_converged"].any()
     assert table.attrs["by_bound"] == (1, 1) and table.attrs["by_ard"] == (1, (1, 1))
     shared, specific = table.attrs["by_heldout"]
     assert shared >= 1 and specific >= 1  # the density asks for prediction: one too many costs it little
@@ -177,7 +178,7 @@ def test_views_without_shared_latents_are_fitted_and_reported(method, tmp_path):
     ) and "canonical_correlations" not in inference.diagnostics.profiles(tree)
     with pytest.raises(ValueError, match="the views share no latents"):
         canonical_correlations(tree)
-    inference.report(tree, tmp_path / "report.html")
+    assert report(tree, tmp_path / "report.html").stat().st_size > 1000
 
 
 @pytest.mark.slow
