@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from scipy.special import digamma
 
 from inference import fit, load, model_of, save
 from inference.calibration import elbo_check
@@ -462,6 +463,19 @@ def test_the_concentration_s_log_normal_is_climbed_to_where_the_gradient_vanishe
     slope = jax.grad(log_normal_bound(prior, 4, -30.0))
     end = jnp.stack([q.loc, jnp.log(q.scale)])
     assert np.abs(slope(end)).max() < 1e-6 < 1e-3 < np.abs(slope(end + 0.1)).max()
+
+
+def test_a_random_concentration_of_sticks_is_updated_conjugately_and_judged_by_its_divergence():
+    """Gamma(a + 3, b less the sum of E[log(1 - V)]) of three sticks; the bound's term is minus KL(q || p)."""
+    hyperprior = dist.Gamma(2.6, 1.5)
+    model = Mixture(prior(), num_components=4, concentration=hyperprior, weight_prior="stick_breaking")
+    weights = model.weights.posterior(jnp.array([5.0, 1.0, 0.5, 3.0]), 1.3)
+    a, b = np.asarray(weights.concentration1), np.asarray(weights.concentration0)
+    q = hyper.update_concentration(dist.Gamma(1.0, 1.0), weights, model)
+    np.testing.assert_allclose(q.concentration, 2.6 + 3, rtol=1e-12)
+    np.testing.assert_allclose(q.rate, 1.5 - (digamma(b) - digamma(a + b)).sum(), rtol=1e-9)
+    divergence = dist.kl_divergence(q, hyperprior)
+    np.testing.assert_allclose(hyper.concentration_terms(q, hyperprior), -divergence, rtol=1e-8)
 
 
 def test_log_hyperpriors_of_columns_add_up():
