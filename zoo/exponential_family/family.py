@@ -635,6 +635,9 @@ class Family(Assumptions):
         """
         with np.errstate(invalid="ignore"):
             good = self.is_cell(x)
+            if good.all():
+                return
+            good = good | np.isnan(x)
             check_cells(x, good, self.domain, name, "" if good.all() else _suited(x, name))
 
 
