@@ -234,6 +234,8 @@ def _ascend_chunk(
             kept = jax.lax.cond(failed, lambda: restart.state, lambda: state)
             return _Restarts(kept, reached), info
         chosen = _Restarts(_where(failed, restart.state, state), reached)
+        if keys.shape[0] == 1:  # it runs, or there would be no step: two states need not be kept
+            return chosen, info
         return _where(runs, chosen, restart), info
 
     def _runs(at: Progress) -> Array:
