@@ -10,7 +10,7 @@ from inference.numerics import polya_gamma
 from inference.precision import in_precision
 
 DRAWS = 40_000
-TILTS = np.array([0.0, 0.7, 3.1, 3.2, 12.0])  # 3.1 and 3.2: the two proposals
+TILTS = np.array([0.0, 0.7, 3.1, 5.1, 5.2, 12.0])  # 5.1 and 5.2: the two proposals below the meeting point
 RATES = np.array([0.3, 3.0, 30.0])  # where the Laplace transform is compared
 LIMIT = 4.6  # 15 to 30 comparisons of |z|: false alarm rate below 1.3e-4 for each test
 
@@ -141,6 +141,14 @@ def test_a_proposal_taken_as_it_is_is_found(monkeypatch):
         return x, x > 0
 
     monkeypatch.setattr(polya_gamma, "_propose_jacobi", careless)
+    draws = drawn(lambda *args: polya_gamma.draw_whole(*args), 1.0)
+    assert np.abs(deviates(draws, transform(1.0))).max() > 8
+
+
+def test_pieces_chosen_without_their_tilt_are_found(monkeypatch):
+    """Planted: the pieces of the Levy proposal have the masses they have at z = 0."""
+    masses = polya_gamma._levy_masses
+    monkeypatch.setattr(polya_gamma, "_levy_masses", lambda z: masses(jnp.zeros_like(z)))
     draws = drawn(lambda *args: polya_gamma.draw_whole(*args), 1.0)
     assert np.abs(deviates(draws, transform(1.0))).max() > 8
 
