@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from numpyro.infer.util import log_density as program_density
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
+from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
 from inference.methods.linear_gaussian.em import given_start
-from inference.methods.linear_gaussian.rows import sparse_rows
+from inference.methods.linear_gaussian.rows import compress, sparse_rows
 from inference.precision import in_precision
 from zoo import PPCA, SPPCA
 from zoo.sparse import SparseMatrix, as_rows
@@ -56,6 +57,39 @@ def last(tree):
 def cross_loadings(tree):
     """W_x W_y', which no rotation changes."""
     return tree["variational"]["loadings_x"].to_numpy() @ tree["variational"]["loadings_y"].to_numpy().T
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "rank", "tolerance"),
+    [(300, 5, 300, 0.0), (300, 5, 3, 0.0), (15, 4, 15, 0.0), (500, 20, 500, 1e-3), (200, 1, 200, 0.0)],
+)
+def test_the_leading_pairs_are_those_of_the_matrix(size, count, rank, tolerance):
+    """Spectra without gaps, which take restarts, one of low rank, and one smaller than the basis."""
+    factor = np.random.default_rng(1).normal(size=(size, rank)) * np.linspace(1, 1.5, rank)
+    matrix = factor @ factor.T / size
+    values, vectors = sparse_linear_gaussian.leading_pairs(
+        lambda block: matrix @ block, size, count, tolerance
+    )
+    exact = np.linalg.eigvalsh(matrix)[::-1][:count]
+    residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
+    assert (residuals <= tolerance * values + 1e-11).all()
+    np.testing.assert_allclose(values, exact, rtol=tolerance, atol=1e-11)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(count), atol=1e-12)
+
+
+def test_the_start_of_sparse_rows_is_that_of_dense_ones():
+    """The same principal components, hence the same loadings but for their signs, wide and long tables."""
+    rng = np.random.default_rng(2)
+    for shape in ((40, 200), (200, 40)):
+        x = np.where(rng.random(shape) < 0.3, rng.normal(size=shape) + rng.normal(size=shape[1]), 0.0)
+        with in_precision("float64"):
+            rows = sparse_rows(as_rows(sp.csr_matrix(x)), None, np.zeros(shape[1], int))
+            found = sparse_linear_gaussian.sparse_start(rows, 3, 0.0)
+            dense = linear_gaussian.pca_start(compress(x, np.zeros(shape[1], int), rotate=False), 3)
+        np.testing.assert_allclose(
+            found.loadings @ found.loadings.T, dense.loadings @ dense.loadings.T, atol=1e-8
+        )
+        np.testing.assert_allclose(found.noise_variance, dense.noise_variance, rtol=1e-9)
 
 
 def test_sparse_em_ends_where_dense_em_does(dense, sparse):
