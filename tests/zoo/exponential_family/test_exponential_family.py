@@ -21,6 +21,7 @@ from zoo.exponential_family import (
     Poisson,
     as_family,
 )
+from zoo.exponential_family import family as family_module
 
 CASES = {  # family, natural parameters, values of x, the same density by scipy
     "gaussian": (Gaussian(2.0), [-1.3, 0.4], [-2.0, 0.7], lambda x, t: stats.norm.logpdf(x, t, 2**0.5)),
@@ -229,3 +230,13 @@ def test_a_mixed_table_has_the_terms_of_each_column():
         assert table.log_partition_forms == {"exponential", "quadratic", "logistic"}
         whole = sum(f.expected_base_measure(x[:, c], 1.0, 0.0) for f, c in table.column_groups(4))
         np.testing.assert_allclose(table.expected_base_measure(x, 1.0, 0.0), whole)
+
+
+def test_another_family_is_looked_for_where_a_cell_is_refused_alone(monkeypatch):
+    """The search passes over the table several times; missing cells are no reason for it."""
+    looked, suited = [], family_module._suited
+    monkeypatch.setattr(family_module, "_suited", lambda *args: looked.append(1) or suited(*args))
+    Bernoulli().check(np.array([[0.0, np.nan], [1.0, 1.0]]))
+    assert not looked
+    with pytest.raises(ValueError, match="family='poisson'"):
+        Bernoulli().check(np.array([[0.0, np.nan], [1.0, 2.0]]))
