@@ -16,6 +16,7 @@ import zoo
 from inference import fit
 from inference.methods.pcp.vb_starts import ANNEALING_STEPS
 from inference.topics import normalised_mutual_information
+from zoo.cards import read_card, read_notes
 from zoo.datasets import load
 
 REFERENCE = Path(__file__).parents[3] / "reference"
@@ -186,3 +187,30 @@ def test_lda_completes_documents_as_its_peers_do(name):
     found = recorded("topic_bars")[f"completion, {name}, K = 20, 2000 documents"]
     ratios = [found[f"seed {seed}"]["ours over the best peer"] for seed in range(5)]
     assert np.mean(ratios) <= 1.03
+
+
+def card_on(paper):
+    """What the card of PCP has found of a claim."""
+    (found,) = [claim.here for claim in read_notes(read_card("pcp")).claims if paper in claim.paper]
+    return " ".join(found.split())
+
+
+@pytest.mark.parametrize(("name", "text"), [("reuters5_stemmed", "Reuters"), ("news4_stemmed", "newsgroups")])
+@pytest.mark.bookkeeping
+def test_the_card_says_which_methods_pcp_clusters_better_than(name, text):
+    """Every method with its mean, in the notebook too, and the verdict by two standard errors."""
+    notebook = (REFERENCE.parents[1] / "notebooks" / "pcp_case_study.py").read_text(encoding="utf-8")
+    notebook = notebook.partition("# - Clusters, ten starts")[2].partition("# - The bound")[0]
+    found = recorded("topic_tables")[f"clusters, {name}"]
+    _, said = card_on("better than NMF").split(f"n {text}: ", 1)
+    said = said.split(" On newsgroups")[0]
+    for method, verdict in {"PCP": None, **{m: v["PCP is"] for m, v in found["PCP less"].items()}}.items():
+        scores = found.get(method) or found[f"{method}, K = 10"]
+        assert f"{method} {scores['mean']:.2f}" in said
+        better = said.partition("PCP is better than ")[2].partition(", worse")[0]
+        if verdict is not None and better != "all.":
+            assert (method in better) == (verdict == "better"), method
+            assert (f"worse than {method}" in said) == (verdict == "worse"), method
+        assert f"{scores['mean']:.2f}" in notebook, method
+    if "better than all." in said:
+        assert {row["PCP is"] for row in found["PCP less"].values()} == {"better"}
