@@ -5,6 +5,7 @@ tests.benchmarks.topic_bars`` (and ``topics``) measured the figures that the tes
 """
 
 import json
+import re
 import warnings
 from pathlib import Path
 
@@ -214,3 +215,20 @@ def test_the_card_says_which_methods_pcp_clusters_better_than(name, text):
         assert f"{scores['mean']:.2f}" in notebook, method
     if "better than all." in said:
         assert {row["PCP is"] for row in found["PCP less"].values()} == {"better"}
+
+
+@pytest.mark.bookkeeping
+def test_the_card_says_what_pcp_predicts_on_drawn_corpora():
+    """Ratios of perplexity to an LDA run well and to a careless one; a default start ends no lower."""
+    found = recorded("topic_tables")["held out, drawn from PCP, K = 6, M = 50"]["ratios"]
+    well, careless = card_on("drawn from PCP").split("An LDA whose documents")
+    assert "on two corpora" in well
+    notebook = (REFERENCE.parents[1] / "notebooks" / "pcp_case_study.py").read_text(encoding="utf-8")
+    notebook = notebook.partition("smaller corpora drawn from PCP")[2].partition("# - On text")[0]
+    for protocol in ("bound", "likelihood", "completion"):
+        ratio = found[f"PCP over LDA, {protocol}"]
+        assert len(ratio["all"]) == 2 and f"{ratio['mean']:.2f}" in well
+        (other,) = [v for k, v in found.items() if "careless" in k and k.endswith(protocol)]
+        assert f"{other['mean']:.2f}" in careless and other["mean"] < ratio["mean"]
+        assert {f"{row['mean']:.2f}" for row in (ratio, other)} <= set(re.findall(r"0\.\d\d", notebook))
+    assert found["bound of the default start less that of a random one, nats a token"]["least"] > -1e-9
