@@ -476,8 +476,8 @@ for claim, found in claims.items():
 #   confirm the claim all the same is shown in [careless_lda](careless_lda.py).
 # - Clusters, ten starts of PCP (`tests/reference/topic_tables.json`): on Reuters its mean NMI, 0.64, is above that of
 #   LDA and of pLSI with k-means (0.48, 0.44), NMF of counts (0.51) and NMF and k-means of tf-idf (0.49, 0.50). On
-#   newsgroups its 0.63 is above pLSI with k-means (0.40) and NMF of counts (0.51), below NMF of tf-idf (0.72), and
-#   three starts do not tell it apart from LDA with k-means (0.58) and k-means of tf-idf (0.69, and 0.84 for the start
+#   newsgroups its 0.63 is above pLSI with k-means (0.42) and NMF of counts (0.53), below NMF of tf-idf (0.72), and
+#   four starts do not tell it apart from LDA with k-means (0.59) and k-means of tf-idf (0.72, and 0.84 for the start
 #   with the least inertia). So it is ahead of the thesis's two baselines or even with them, not of tf-idf weights.
 # - The bound is a poor judge: it lies further from the likelihood for PCP than for LDA.
 #
