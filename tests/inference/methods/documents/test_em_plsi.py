@@ -188,21 +188,21 @@ def fresh_score(tree, fresh):
     return float(np.sum(fresh * np.log(np.where(fresh > 0, probs, 1.0))) / fresh.sum())
 
 
-def test_the_schedule_predicts_new_tokens_better_than_em(monkeypatch):
-    """With more topics than there are, on three corpora, against EM at b = 1 from the same start.
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+def test_the_schedule_predicts_new_tokens_better_than_em(seed, monkeypatch):
+    """With more topics than there are, against EM at b = 1 from the same start.
 
     Over twenty other corpora, in dense arrays, the gain is 0.232 +- 0.038 nats per token (mean, deviation):
-    0.08 lies four deviations below, a false alarm rate of 1e-4 for all three.
+    0.08 lies four deviations below, a false alarm rate of 3e-5 for each corpus.
 
-    Planted: a schedule that scores the tokens it fits never lowers b, and predicts no better than EM.
+    Planted: a schedule that scores the tokens it fits, which predicts no better than EM.
     """
     model, settings = zoo.PLSI(num_topics=8), {"progress": False, "smoothing": 0.01, "tolerance": 1e-3}
-    for seed in range(3):
-        counts, fresh = drawn_corpus(seed)
-        plain = fit(model, counts, **settings)
-        tree = fit(model, counts, heldout_share=0.1, **settings)
-        assert fresh_score(tree, fresh) > fresh_score(plain, fresh) + 0.08
-        assert 0.4 < tree.attrs["inverse_temperature"] < 1
+    counts, fresh = drawn_corpus(seed)
+    plain = fit(model, counts, **settings)
+    tree = fit(model, counts, heldout_share=0.1, **settings)
+    assert fresh_score(tree, fresh) > fresh_score(plain, fresh) + 0.08
+    assert 0.4 < tree.attrs["inverse_temperature"] < 1
     monkeypatch.setattr(plsi, "split_off", lambda counts, share: (counts, counts))
     leaking = fit(model, counts, heldout_share=0.1, **settings)
     assert fresh_score(leaking, fresh) < fresh_score(tree, fresh) - 0.08
