@@ -46,7 +46,7 @@ def test_the_list_covers_the_rooms_and_what_lies_between_features():
         ),
         (1, "ERROR tests/test_a.py::test_b - TypeError\n1 error", (KILLED, "tests/test_a.py::test_b")),
         (2, "ImportError while loading conftest", (BROKEN, "ImportError while loading conftest")),
-        (2, "!!!!! KeyboardInterrupt !!!!!\n1 passed in 2s", (KILLED, "KeyboardInterrupt")),
+        (2, "!!! KeyboardInterrupt: no step !!!\n1 passed", (KILLED, "KeyboardInterrupt: no step")),
         (-24, "..", (STOPPED, "signal 24")),
     ],
 )

@@ -159,8 +159,9 @@ def _read(status: int, output: str) -> tuple[str, str]:
     if status == 1:
         failed = re.search(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - .*)?$", output, re.MULTILINE)
         return KILLED, failed[1] if failed else last
-    if status == 2 and "!!! KeyboardInterrupt !!!" in output:  # that a test sent itself, and expected back
-        return KILLED, "KeyboardInterrupt"
+    # what a fit without a single step raises, and a test that sends itself Ctrl-C: it ends pytest too
+    if status == 2 and (interrupt := re.search(r"^!+ (.*KeyboardInterrupt.*?) !+$", output, re.MULTILINE)):
+        return KILLED, interrupt[1]
     if status < 0:
         return STOPPED, f"signal {-status}"
     return BROKEN, last
