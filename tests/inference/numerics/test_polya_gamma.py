@@ -78,8 +78,8 @@ def moment_deviates(function, count, dtype):
 
 
 def in_small_calls(function):
-    """The same draws in fifty calls, each of so few elements that all rejected ones are proposed again."""
-    number = 50
+    """The same draws in a hundred calls, each of so few elements that all rejected ones are proposed again."""
+    number = 100
 
     def calls(key, count, tilt):
         parts = (part.reshape(number, -1, part.shape[-1]) for part in (count, tilt))

@@ -86,9 +86,8 @@ def test_the_start_of_sparse_rows_is_that_of_dense_ones():
             rows = sparse_rows(as_rows(sp.csr_matrix(x)), None, np.zeros(shape[1], int))
             found = sparse_linear_gaussian.sparse_start(rows, 3, 0.0)
             dense = linear_gaussian.pca_start(compress(x, np.zeros(shape[1], int), rotate=False), 3)
-        np.testing.assert_allclose(
-            found.loadings @ found.loadings.T, dense.loadings @ dense.loadings.T, atol=1e-8
-        )
+        own, wanted = (np.asarray(start.loadings) for start in (found, dense))
+        np.testing.assert_allclose(own @ own.T, wanted @ wanted.T, atol=1e-8)
         np.testing.assert_allclose(found.noise_variance, dense.noise_variance, rtol=1e-9)
 
 
