@@ -78,7 +78,7 @@ def moment_deviates(function, count, dtype):
 
 
 def in_small_calls(function):
-    """The same draws in a hundred calls, each of so few elements that all rejected ones are proposed again."""
+    """The same draws in a hundred calls, of so few elements that all rejected ones are proposed again."""
     number = 100
 
     def calls(key, count, tilt):
