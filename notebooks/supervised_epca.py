@@ -29,9 +29,10 @@
 # covariates alone. Supervised EPCA explains everything by latents that all columns see. Exponential-family
 # partial least squares (EPLS) gives the covariates latents of their own, which the target does not see.
 # Virtanen (2010, section 7.1, figure 8) finds that EPLS with one shared latent predicts as well as
-# supervised EPCA with six, and reads it as a gain of EPLS. We redo the figure, and then show why the two
-# *must* agree: with one target column they are the same model. What EPLS adds is a picture of what is
-# shared, not a better guess.
+# supervised EPCA with six, at a comparable cost, and concludes that its benefit is "primarily improved
+# interpretation": one sees at once that what is shared is one-dimensional. We redo the figure, and then show why
+# the two *must* agree: with one target column they are the same model. So EPLS adds a picture of what is shared,
+# as the thesis says, and no better guess.
 #
 # The last section asserts what the text claims.
 
