@@ -101,6 +101,7 @@ def fit(model, x, y, method="em", **keywords):
             ".*has not converged",
             "the .* outputs have rank",
             "there are .* latents and only",
+            "the columns of x have very different scales",
         ):
             warnings.filterwarnings("ignore", message=message)
         return inference.fit(model, x, y, method=method, progress=False, **keywords)
