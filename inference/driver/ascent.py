@@ -230,9 +230,6 @@ def _ascend_chunk(
         failed, runs, reached = jax.lax.optimization_barrier(
             (reached.status >= NOT_FINITE, _runs(at), reached)
         )
-        if keys.shape[0] == 1:  # it runs, or the loop had ended; a branch needs no program for each array
-            kept = jax.lax.cond(failed, lambda: restart.state, lambda: state)
-            return _Restarts(kept, reached), info
         chosen = _Restarts(_where(failed, restart.state, state), reached)
         if keys.shape[0] == 1:  # it runs, or there would be no step: two states need not be kept
             return chosen, info
