@@ -231,8 +231,6 @@ def _ascend_chunk(
             (reached.status >= NOT_FINITE, _runs(at), reached)
         )
         chosen = _Restarts(_where(failed, restart.state, state), reached)
-        if keys.shape[0] == 1:  # it runs, or there would be no step: two states need not be kept
-            return chosen, info
         return _where(runs, chosen, restart), info
 
     def _runs(at: Progress) -> Array:
