@@ -161,7 +161,7 @@ def test_one_chain_has_no_r_hat_and_says_so():
     tree = planted_regression(num_chains=1)
     table = summary(tree)
     assert "r_hat" not in table and "ess_bulk" in table
-    assert "one chain" in table.attrs["note"]
+    assert "single chain" in table.attrs["note"]
     with pytest.raises(ValueError, match="one"):
         psrf(tree)
 
