@@ -15,7 +15,7 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-from inference.inputs.sources import as_source, is_source
+from inference.inputs.sources import as_source, is_source, opened
 from inference.inputs.streams import is_chunked, stacked
 from inference.inputs.text import WordCounts
 from inference.results.groups import stored_columns
@@ -52,7 +52,7 @@ def _is_elsewhere(part: Any, model: Model) -> bool:
     texts = isinstance(part, list | tuple) and bool(part) and all(isinstance(one, str) for one in part)
     if texts and model.takes_documents:
         return False
-    return is_chunked(part) or is_source(as_source(part, texts=model.takes_documents))
+    return is_chunked(part) or is_source(opened(model, [part])[0])
 
 
 def answered(
@@ -81,7 +81,7 @@ def answered(
         ValueError: what ``ask`` raises, with the rows that it is of, no rows, or a file that holds rows of
             the data, a saved fit or a checkpoint.
     """
-    data = tuple(as_source(part, texts=model.takes_documents) for part in data)
+    data = opened(model, data)
     if out is not None:
         _check_not_read(out, data)
     found = answers(ask, tree, model, data, batch_size)

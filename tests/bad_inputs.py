@@ -518,7 +518,7 @@ def _refusal(case, error):
     last = traceback.extract_tb(error.__traceback__)[-1]
     ours = any(Path(last.filename).is_relative_to(ROOT / room) for room in ("zoo", "inference"))
     raw = ""
-    if type(error) not in (TypeError, ValueError, FloatingPointError):
+    if type(error) not in (TypeError, ValueError, FloatingPointError, FileNotFoundError):
         raw = f"{type(error).__name__} is no error of ours"
     elif not ours:
         raw = f"raised in {Path(last.filename).name}:{last.lineno} ({last.name})"

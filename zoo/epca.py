@@ -89,7 +89,11 @@ from zoo.exponential_family.cells import (
     units_of_view,
     without_units,
 )
-from zoo.exponential_family.conjugate_loadings import ConjugateLoadings, check_conjugate_loadings
+from zoo.exponential_family.conjugate_loadings import (
+    ConjugateLoadings,
+    check_conjugate_loadings,
+    check_conjugate_pairs,
+)
 from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, rests_on_tail, with_spread
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
@@ -880,7 +884,8 @@ class EPCA(JointPriorModel):
             self._check_conjugate_loadings()
 
     def _check_conjugate_loadings(self) -> None:
-        """Refuse what changes normal loadings, and cells without a conjugate prior of real ones."""
+        """Refuse pairs of a wrong shape, what changes normal loadings, and cells without such a prior."""
+        check_conjugate_pairs(self.conjugate_loadings, self.num_features)
         given = {"beta": self.beta != 0, "ard": self.ard, "standardize": self.standardize}
         given["loading_variance"] = self.loading_variance != 1
         for name, is_given in given.items():

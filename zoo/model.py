@@ -1111,10 +1111,14 @@ def _short_html(value: Any) -> str:
 
 
 def _check_kind(field: dataclasses.Field, value: Any) -> None:
-    """Raise TypeError for None in a field that may not be None, and for what is no flag, size or name.
+    """Raise TypeError for None in a field that may not be None, a class, and what is no flag, size or name.
 
     A field may be None if that is its default or its type says so.
     """
+    if isinstance(value, type) and issubclass(value, Assumptions | Distribution):
+        raise TypeError(
+            f"{field.name} is the class {value.__name__}: make one, {value.__name__}(), with what it takes"
+        )
     kinds = typing.get_args(field.type) or (field.type,)
     if value is None:
         if field.default is not None and type(None) not in kinds:

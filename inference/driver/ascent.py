@@ -141,7 +141,8 @@ def ascend(
         restarts, _ = run_chunk(restarts, keys, (to_come, 0, *bounds[1:]), model, data)
     chunk = ChunkLength()
     interrupted = False  # in any process
-    with Interrupt() as interrupt, open_bar(max_iterations, int(np.asarray(progress.iteration).max())) as bar:
+    begun = int(np.asarray(restarts.progress.iteration).max())
+    with Interrupt() as interrupt, open_bar(max_iterations, begun) as bar:
         while _steps_left(restarts, max_iterations):
             if interrupted := any_process(interrupt.requested):
                 break

@@ -33,7 +33,7 @@ from inference.algorithm import (
 )
 from inference.fitting.agreement import check_agreement
 from inference.inputs.shared_streams import SharedDocuments, SharedRows
-from inference.inputs.sources import as_source, is_source
+from inference.inputs.sources import is_source, opened
 from inference.inputs.streams import CountStream, RowStream, check_complete_batch, is_chunked
 from inference.inputs.surveys import read_all_columns, weight_and_rest
 from inference.inputs.tables import (
@@ -126,7 +126,7 @@ def read_call(
         )
     name = model.methods[0] if method == "auto" else method
     chosen = method_of(model, name)
-    data = tuple(as_source(part, texts=model.takes_documents) for part in data)
+    data = opened(model, data)
     if any(map(is_source, data)):
         _refuse_source(chosen, name, model, data, batch_size)
     check_parts(model, data, weighted=methods_with_weights)

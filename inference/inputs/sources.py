@@ -50,7 +50,7 @@ from zoo.datasets import read_table
 from zoo.datasets.files import ENDINGS, EXTRAS, require
 from zoo.dependencies import naming_versions
 
-__all__ = ["Source", "as_source", "is_source", "open_rows"]
+__all__ = ["Source", "as_source", "is_source", "open_rows", "opened"]
 
 READ_CELLS = 2**20  # of a chunk, about
 TEXTS_AT_ONCE = 500
@@ -372,13 +372,36 @@ def open_rows(source: Any, columns: Sequence[str] | None = None) -> Source:
     return found if columns is None else found.taking(columns)
 
 
-def as_source(data: Any, *, texts: bool = False) -> Any:
+def opened(model: Any, data: Sequence[Any]) -> tuple[Any, ...]:
+    """The parts of the data of a call, those that lie elsewhere as a `Source`.
+
+    Args:
+        model: that is fitted or asked.
+        data: parts of the data, in the model's order.
+
+    Returns:
+        A source or the data themselves, for each part.
+
+    Raises:
+        FileNotFoundError: there is no such file; the message has the name of the part.
+        ModuleNotFoundError: an extra is needed.
+        ValueError: files of several kinds, one named twice, or none.
+    """
+    names = (*model.data_names, *(f"part {place}" for place in range(len(model.data_names), len(data))))
+    return tuple(
+        as_source(part, texts=model.takes_documents, name=name)
+        for part, name in zip(data, names[: len(data)], strict=True)
+    )
+
+
+def as_source(data: Any, *, texts: bool = False, name: str | None = None) -> Any:
     """Data as a `Source` where they lie elsewhere; anything else as it is.
 
     Args:
         data: as passed.
         texts: whether they are of a model of documents, to which a list of strings is a list of texts and a
             file of no known kind is a text.
+        name: of this part of the data, for messages.
 
     Returns:
         A source, or the data.
@@ -388,14 +411,23 @@ def as_source(data: Any, *, texts: bool = False) -> Any:
         ModuleNotFoundError: an extra is needed.
         ValueError: files of several kinds, one named twice, or none.
     """
+    paths = None
     if isinstance(data, str | os.PathLike):
-        return _open_paths([data], texts)
-    if isinstance(data, list | tuple) and data:
+        paths = [data]
+    elif isinstance(data, list | tuple) and data:
         are_paths = all(isinstance(part, os.PathLike) for part in data)
         if are_paths or (not texts and all(map(_names_a_file, data))):
-            return _open_paths(data, texts)
-    opener = _OPENERS.get(type(data).__module__.partition(".")[0])
-    return data if opener is None else opener(data)
+            paths = data
+    if paths is None:
+        opener = _OPENERS.get(type(data).__module__.partition(".")[0])
+        return data if opener is None else opener(data)
+    try:
+        return _open_paths(paths, texts)
+    except FileNotFoundError as error:
+        if name is None:
+            raise
+        remedy = "; text in place of data is the path of a file" if isinstance(data, str) else ""
+        raise FileNotFoundError(f"{name}: {error}{remedy}") from None
 
 
 def _names_a_file(part: Any) -> bool:

@@ -42,6 +42,7 @@ def run_notebook(path, size, keep=None):
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed; the message holds it.
+        RuntimeError: at small size a cell that is not tagged ``warns`` wrote to the standard error.
     """
     import jupytext
     import nbclient
@@ -63,8 +64,8 @@ def run_notebook(path, size, keep=None):
     finally:
         if keep is not None:
             nbformat.write(notebook, Path(keep) / f"{path.stem}.ipynb")
-    for warned in unannounced_warnings(notebook) if size == "small" else ():
-        print(f"{path.stem} warns where its text does not say so: {warned}", flush=True)
+    if size == "small" and (warned := unannounced_warnings(notebook)):
+        raise RuntimeError(f"{path.stem} writes to the standard error unannounced: {warned}")
     number = sum(cell.cell_type == "code" for cell in notebook.cells)
     return _children_seconds() - spent, time.perf_counter() - begin, number
 

@@ -35,6 +35,14 @@ def test_hyperparameters_are_float64_leaves_and_sizes_are_not():
     assert structure == jax.tree.structure(Counting(rate=7)) != jax.tree.structure(Counting(size=4))
 
 
+@pytest.mark.parametrize("given", [GaussianWishart, Mixture, dist.Normal])
+def test_a_class_in_place_of_a_part_is_refused(given):
+    with pytest.raises(
+        TypeError, match=rf"^rate is the class {given.__name__}: make one, {given.__name__}\(\)"
+    ):
+        Counting(rate=given)
+
+
 def test_the_constructor_validates_once_and_jax_never_does():
     before = Counting.validated
     thing = Counting()

@@ -12,6 +12,8 @@ a known normaliser, so that the prior is proper and can be drawn from. Where the
 no such prior: loadings times scores of either sign would leave the domain.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -20,7 +22,7 @@ from jax import Array
 from zoo.checks import shown
 from zoo.exponential_family.family import Family
 
-__all__ = ["ConjugateLoadings", "check_conjugate_loadings"]
+__all__ = ["ConjugateLoadings", "check_conjugate_loadings", "check_conjugate_pairs"]
 
 
 class ConjugateLoadings(dist.Distribution):
@@ -68,17 +70,23 @@ class ConjugateLoadings(dist.Distribution):
         return jnp.swapaxes(drawn, -1, -2)
 
 
-def check_conjugate_loadings(family: Family, pairs: np.ndarray, num_features: int | None) -> None:
-    """Raise ValueError unless loadings of these cells can have the conjugate prior.
+def check_conjugate_pairs(pairs: Any, num_features: int | None) -> None:
+    """Raise ValueError or TypeError unless lam and nu are finite numbers of the right shape.
 
     Args:
-        family: of the cells.
         pairs: lam and nu, shape (2,), or both for each column, shape (num_features, 2).
         num_features: columns of the table; None: not known yet.
 
     Raises:
-        ValueError: a wrong shape, cells without such a prior, or one that has no integral.
+        TypeError: a distribution in place of numbers.
+        ValueError: a wrong shape, or a number that is not finite.
     """
+    if isinstance(pairs, dist.Distribution):
+        raise TypeError(
+            "conjugate_loadings must be two numbers, lam and nu, or both for each column; they have no "
+            f"prior of their own; got {shown(pairs)}"
+        )
+    pairs = np.asarray(pairs)
     good = pairs.shape == (2,) or (pairs.ndim == 2 and pairs.shape[1] == 2)
     if not good or (pairs.ndim == 2 and num_features not in (None, len(pairs))):
         columns = "num_features" if num_features is None else num_features
@@ -88,6 +96,21 @@ def check_conjugate_loadings(family: Family, pairs: np.ndarray, num_features: in
         )
     if not np.isfinite(pairs).all():
         raise ValueError(f"conjugate_loadings must be finite; got {shown(pairs)}")
+
+
+def check_conjugate_loadings(family: Family, pairs: np.ndarray, num_features: int | None) -> None:
+    """Raise ValueError unless loadings of these cells can have the conjugate prior.
+
+    Args:
+        family: of the cells.
+        pairs: lam and nu, shape (2,), or both for each column, shape (num_features, 2).
+        num_features: columns of the table; None: not known yet.
+
+    Raises:
+        TypeError: a distribution in place of numbers.
+        ValueError: a wrong shape, cells without such a prior, or one that has no integral.
+    """
+    check_conjugate_pairs(pairs, num_features)
     name = type(family).__name__
     if not family.has_kernel or family.theta_is_negative or family.learns_noise:
         raise ValueError(

@@ -1,5 +1,6 @@
 """Runs that stop, resume, are killed or interrupted; restarts and chains."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
@@ -297,6 +299,13 @@ def test_the_second_chunk_is_compiled_as_the_first():
 def test_steps_before_the_first_that_counts_are_neither_judged_nor_recorded(before):
     """Each start asks for its own number; no objective on the way ends one, be it NaN or above all later."""
 
+    shown = []
+
+    @contextlib.contextmanager
+    def open_bar(total, done):
+        shown.append((total, done))
+        yield SimpleNamespace(update=lambda steps: shown.append(steps), set_postfix_str=lambda *_, **__: None)
+
     def step(key, state, model):
         done, wanted = state
         objective = jnp.where(done < wanted, before, done.astype(float))
@@ -316,8 +325,9 @@ def test_steps_before_the_first_that_counts_are_neither_judged_nor_recorded(befo
         must_rise=True,
         rule=five_small_gains,
         checkpoint=Checkpoint(None, {}),
-        open_bar=progress_line(False),
+        open_bar=open_bar,
         settling_steps=lambda states: states[1],
     )
     np.testing.assert_array_equal(found.trace["objective"], [[0.0, 1, 2, 3], [3.0, 4, 5, 6]])
+    assert shown[0] == (4, 0) and sum(shown[1:]) == 4  # the bar begins at the first step that counts
     assert found.best_restart == 1 and found.num_iterations == 4 and int(found.state[0]) == 7
