@@ -188,8 +188,10 @@ pd.DataFrame(rows).T.round(1)
 # document cannot have topic shares of its own. Everything that follows changes only LDA's side.
 #
 # ## 2. Careless, one thing at a time
+#
+# The library warns of the runs whose learnt prior grows so large that all documents have nearly the same topics.
 
-# %%
+# %% tags=["warns"]
 for name, (model, options) in CASES.items():
     for seed in seeds:
         if (name, seed) not in rows:

@@ -281,11 +281,12 @@ def test_a_student_copy_keeps_the_checks_and_the_names_that_they_read():
 
 
 def test_a_warning_is_announced_by_its_cell():
-    def cell(name, **metadata):
-        output = {"output_type": "stream", "name": name, "text": "it has not converged\n"}
+    def cell(name, text="it has not converged\n", **metadata):
+        output = {"output_type": "stream", "name": name, "text": text}
         return {"metadata": metadata, "outputs": [output]}
 
     cells = [cell("stdout"), cell("stderr", tags=["warns"]), {"metadata": {}}]
+    cells.append(cell("stderr", "\r 10%|#         | 100/1000 [00:01<00:09, 99.12it/s]"))
     assert unannounced_warnings({"cells": cells}) == []
     assert unannounced_warnings({"cells": [*cells, cell("stderr")]}) == ["it has not converged"]
 

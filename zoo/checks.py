@@ -591,6 +591,8 @@ def is_finite(x: np.ndarray) -> bool:
 def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means and standard deviations of the observed cells of each column; 0 where there is none.
 
+    The deviation of a column of equal cells is exactly zero, not what rounding makes of it.
+
     Args:
         x: shape (num_observations, num_features), NaN where a cell is missing.
 
@@ -613,12 +615,22 @@ def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             rows = x[first : first + size]
             away = np.subtract(rows, means, out=block[: len(rows)])
             squares += np.einsum("ij,ij->j", away, away)
-        return means.astype(kind), np.sqrt(squares / len(x)).astype(kind)
+        return means.astype(kind), _without_rounding(x, means, np.sqrt(squares / len(x))).astype(kind)
     seen = ~np.isnan(x)
     count = np.maximum(seen.sum(axis=0), 1)
     means = np.where(seen, x, 0.0).sum(axis=0, dtype=np.float64) / count
     away = np.where(seen, x - means, 0.0)
-    return means.astype(kind), np.sqrt((away**2).sum(axis=0) / count).astype(kind)
+    deviations = np.sqrt((away**2).sum(axis=0) / count)
+    return means.astype(kind), _without_rounding(x, means, deviations).astype(kind)
+
+
+def _without_rounding(x: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+    """The deviations, exactly zero where all cells of a column are equal."""
+    doubtful = np.flatnonzero((deviations > 0) & (deviations <= 1e-7 * np.abs(means)))
+    if doubtful.size:
+        held = x[:, doubtful]
+        deviations[doubtful[np.fmin.reduce(held, axis=0) == np.fmax.reduce(held, axis=0)]] = 0.0
+    return deviations
 
 
 def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
