@@ -485,7 +485,7 @@ def test_moments_of_a_far_column_are_not_taken_from_its_squares(monkeypatch: pyt
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_column_of_equal_cells_has_no_spread_of_rounding(missing: bool) -> None:
-    """Its mean is not the cell to the last digit: a warning once compared scales with a deviation of 3e-17."""
+    """Its mean is not the cell to the last digit: a warning once told of a deviation of 3e-17."""
     x = np.random.default_rng(0).normal(size=(1797, 3))
     x[:, 1] = -0.0033376
     x[:, 2] = 0.3
