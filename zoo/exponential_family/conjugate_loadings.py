@@ -124,6 +124,6 @@ def check_conjugate_loadings(family: Family, pairs: np.ndarray, num_features: in
     for member, lam, nu in family.kernel_problems(own):
         if not member.kernel_is_proper(lam, nu):
             raise ValueError(
-                f"conjugate_loadings: the conjugate prior of {type(member).__name__} loadings has no integral at "
-                f"({lam:g}, {nu:g}): see zoo.exponential_family for where it is proper"
+                f"conjugate_loadings: the conjugate prior of {type(member).__name__} loadings has no "
+                f"integral at ({lam:g}, {nu:g}): see zoo.exponential_family for where it is proper"
             )
