@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+OLDER_RECORDS = "older than their code"  # what a test tells, and the summary shows
 MANY_MAPS = 30_000  # of the 65 530 that Linux allows a process
 
 
@@ -50,6 +51,17 @@ def pytest_collection_modifyitems(items):
         taken[test] += 1
         if taken[test] > mark.args[0]:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Name the records that are older than the code they describe, where the test that finds them has run."""
+    for report in terminalreporter.getreports("passed"):
+        for name, found in report.user_properties:
+            if name == OLDER_RECORDS:
+                older, undated = found
+                terminalreporter.section("records in tests/reference")
+                terminalreporter.line(f"{name} ({len(older)}): {', '.join(older) or 'none'}")
+                terminalreporter.line(f"without a digest of their code: {len(undated)}")
 
 
 @pytest.fixture(scope="session", autouse=True)

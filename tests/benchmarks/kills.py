@@ -8,7 +8,6 @@ them.
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.processes import LIMIT, started
+
 __all__ = ["CASES", "KILLS", "killed_and_compared"]
 
 ROOT = Path(__file__).parents[2]
 KILLS = 7  # of each case
-LIMIT = 1800  # seconds for a process to come under way
 LATEST = 1.5  # seconds after the first save at which a process is killed
 COMMAND = "python -m tests.benchmarks.kills"
 _ASCENT = {"max_iterations": 500, "tolerance": 0.0, "num_samples": 10}
@@ -139,19 +139,17 @@ def killed_and_compared(case, kills, folder, seed=0):
     halves, progress = 0, []
     for number in range(kills):
         before = _time_of(checkpoint)
-        process = _start(case, checkpoint, "--pauses", str(number))
-        try:
+        with _start(case, checkpoint, "--pauses", str(number)) as process:
             _wait_for_save(process, checkpoint, before)
             time.sleep(moments.uniform(0, LATEST))
             if process.poll() is not None:
                 raise RuntimeError(f"{case} ended before it could be killed: {process.communicate()[1]}")
-        finally:
             process.kill()
             process.communicate()
         halves += sum(path.suffix == ".tmp" for path in checkpoint.parent.iterdir())
         progress.append(_steps(checkpoint))
-    process = _start(case, checkpoint)
-    output, errors = process.communicate(timeout=LIMIT)
+    with _start(case, checkpoint) as process:
+        output, errors = process.communicate(timeout=LIMIT)
     if process.returncode:
         raise RuntimeError(f"{case}: {errors}")
     left = sorted(path.name for path in checkpoint.parent.iterdir() if path != checkpoint)
@@ -180,8 +178,7 @@ def _start(case, checkpoint, *words):
         checkpoint,
         *words,
     ]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment, cwd=ROOT, **pipes)
+    return started(command, env=environment, cwd=ROOT)
 
 
 def _time_of(path):

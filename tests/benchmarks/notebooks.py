@@ -26,7 +26,7 @@ __all__ = ["main", "run_notebook", "unannounced_warnings"]
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 QUICK = "--xla_backend_optimization_level=0"
-LONGEST = {"small": 900, "full": 7200}  # seconds for a cell, on a machine that does other things as well
+LONGEST = {"small": 1800, "full": 7200}  # seconds for a cell, on a machine that does other things as well
 
 
 def run_notebook(path, size, keep=None):

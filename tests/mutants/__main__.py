@@ -132,10 +132,12 @@ def _run(chosen, options, known, every):
 
 
 def _likely(mutant, entries):
-    """Tests that noticed other mistakes of the same file, the most often first."""
+    """The test that noticed it before, then those that noticed others of the same file most often."""
+    before = entries.get(mutant.name, {"status": None, "by": ""})
+    own = [before["by"]] if before["status"] == KILLED and "::" in before["by"] else []
     of_file = (entry for name, entry in entries.items() if name.partition(":")[0] == mutant.path)
     killers = Counter(entry["by"] for entry in of_file if entry["status"] == KILLED and "::" in entry["by"])
-    return [test for test, _ in killers.most_common(MOST_LIKELY)]
+    return own + [test for test, _ in killers.most_common(MOST_LIKELY)]
 
 
 def _write(every, entries):

@@ -70,11 +70,11 @@ class Browser:
             os.close(end)
         self._folder.cleanup()
 
-    def _next(self, seconds):
-        until = time.monotonic() + seconds
+    def _next(self):
+        until = time.monotonic() + LIMIT
         while b"\0" not in self._buffer:
             if not select.select([self._read], [], [], max(until - time.monotonic(), 0))[0]:
-                raise TimeoutError(f"the browser said nothing for {seconds} s")
+                raise TimeoutError(f"the browser said nothing for {LIMIT} s")
             found = os.read(self._read, 1 << 20)
             if not found:
                 raise ConnectionError("the browser has ended")
@@ -92,7 +92,7 @@ class Browser:
         while data:
             data = data[os.write(self._write, data) :]
         while True:
-            answer = self._next(60)
+            answer = self._next()
             if answer.get("id") == number:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
@@ -102,7 +102,7 @@ class Browser:
     def wait_for(self, method):
         """Wait until an event of this name has come."""
         while not any(event.get("method") == method for event in self.events):
-            self.events.append(self._next(60))
+            self.events.append(self._next())
 
     def open(self, path, width, *, dark=False, media="screen", scripts=True, height=None):
         """Open a page.

@@ -257,7 +257,7 @@ def test_the_next_chunk_is_read_while_one_is_worked_on():
         begun[3].set()
 
     for number in read_ahead(read, depth=1):
-        assert begun[number + 1].wait(60)
+        assert begun[number + 1].wait(LIMIT)
 
 
 def test_errors_and_leaving_early_end_the_thread():
@@ -279,7 +279,7 @@ def test_errors_and_leaving_early_end_the_thread():
 
     for _ in read_ahead(endless):
         break
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIMIT
     while reading_threads() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not reading_threads() and closed
