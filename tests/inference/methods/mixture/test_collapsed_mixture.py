@@ -28,7 +28,7 @@ from inference.methods.mixture.urn_statistics import (
 )
 from tests.inference.methods.mixture.test_gibbs_hyperparameters import FAMILIES as RANDOM
 from zoo import GaussianWishart, Mixture
-from zoo.conjugate import SharedGaussianWishart
+from zoo.conjugate import NormalGamma, SharedGaussianWishart
 
 X = np.array([[-1.3], [-0.9], [0.1], [0.4], [1.6], [2.2]])
 CHAINS, DRAWS = 60, 700
@@ -248,6 +248,34 @@ def test_weights_and_parameters_have_their_distribution_given_the_labels(weight_
     """At most eight tests at p = 1e-5 a case: a right sampler fails with probability 8e-5."""
     found = levels_of_completed(weight_prior)
     assert min(found.values()) > LEVEL, found
+
+
+def test_each_draw_has_weights_and_parameters_of_its_own_concentration_and_hyperparameters():
+    """Two draws of one cluster: the empty components tell what they were given, 50 deviations apart."""
+    components = NormalGamma(loc=dist.Normal(jnp.zeros(1), 1000.0), mean_precision=1.0, shape=50.0, rate=50.0)
+    model = Mixture(components, num_components=3, concentration=dist.Gamma(1.0, 1.0))
+    draws = {
+        "assignments": np.zeros((1, 2, len(X)), np.int32),
+        "concentration": np.array([[1e-6, 1e6]]),
+        "prior_loc": np.array([[[-1000.0], [1000.0]]]),
+    }
+    found = urn.conclude(jax.random.key(0), draws, model, (jnp.asarray(X),), True).posterior
+    weights, locs, taken = found["weights"][0], found["locs"][0], found["assignments"][0, :, 0]
+    assert weights[0].max() > 0.999 and np.abs(weights[1] - 1 / 3).max() < 0.01
+    for own, slot, loc in zip(locs, taken, (-1000, 1000), strict=True):
+        assert np.abs(np.delete(own, slot) - loc).max() < 50 and abs(own[slot, 0]) < 500
+
+
+def test_chains_that_need_fewer_slots_keep_their_partitions():
+    """Clusters of 2, 5 and 3 rows, whose order by size is a cycle of three; another chain has one."""
+    model = small("stick_breaking", 16)
+    labels = jnp.array([[0] * 2 + [1] * 5 + [2] * 3, [9] * 10])
+    states = jax.vmap(lambda own: urn._state(own, 16, model))(labels)
+    after = urn.resize(states, model, full=False)
+    assert after.counts.shape == (2, 8)
+    for own, counts, before in zip(after.labels, after.counts, labels, strict=True):
+        np.testing.assert_array_equal(np.bincount(own, minlength=8), counts)
+        np.testing.assert_array_equal(own[:, None] == own, before[:, None] == before)
 
 
 def test_weights_of_other_counts_are_found(monkeypatch):

@@ -273,6 +273,42 @@ def test_components_without_rows_are_integrated_out(family):
     assert (np.abs(of_all - theirs)[told] > 1e-3).all()
 
 
+def test_conditionals_of_columns_and_of_a_known_covariance_are_those_written_out():
+    """Three components, the last without rows: only the two with rows tell."""
+    rng = np.random.default_rng(0)
+    locs, taus = rng.normal(size=(3, 2)), rng.uniform(0.5, 2.0, (3, 2))
+    m, beta, x = np.array([0.4, -0.2]), np.array([0.7, 1.2]), np.zeros((5, 2))
+    values = {"assignments": np.array([0, 0, 1, 1, 1]), "locs": locs, "precisions": taus}
+    values |= {"prior_loc": m, "prior_mean_precision": beta, "prior_rate": np.ones(2)}
+    model, away = mixture("columns"), (locs - m)[:2]
+    prior, told = model.components, taus[:2]
+    with jax.enable_x64(True):
+        of_loc = hyper.column_locations(values, model, x)["prior_loc"]
+        of_beta = hyper.column_mean_precisions(values, model, x)["prior_mean_precision"]
+        of_rate = hyper.precision_rates(values, model, x)["prior_rate"]
+        precision = 1 / prior.loc.scale**2 + beta * told.sum(0)
+        pull = prior.loc.loc / prior.loc.scale**2 + beta * (told * locs[:2]).sum(0)
+        close = partial(np.testing.assert_allclose, rtol=1e-12)
+        close(of_loc.loc, pull / precision)
+        close(of_loc.scale, precision**-0.5)
+        close(of_beta.concentration, prior.mean_precision.concentration + 1.0)
+        close(of_beta.rate, prior.mean_precision.rate + 0.5 * (told * away**2).sum(0))
+        close(of_rate.concentration, prior.rate.concentration + 2 * prior.shape)
+        close(of_rate.rate, prior.rate.rate + told.sum(0))
+
+        model = mixture("known covariance")
+        prior, known = model.components, np.linalg.inv(model.components.covariance)
+        values = {name: values[name] for name in ("assignments", "locs", "prior_loc")}
+        values |= {"prior_mean_precision": 0.7}
+        of_loc = hyper.location(values, model, x)["prior_loc"]
+        of_beta = hyper.mean_precision(values, model, x)["prior_mean_precision"]
+        precision = np.eye(2) / 2.0 + 0.7 * 2 * known
+        close(of_loc.precision_matrix, precision)
+        close(of_loc.loc, np.linalg.solve(precision, 0.3 / 2.0 + 0.7 * known @ locs[:2].sum(0)))
+        close(of_beta.concentration, 3.0 + 2 * 2 / 2)
+        close(of_beta.rate, 4.0 + 0.5 * np.einsum("ki,ij,kj->", away, known, away))
+
+
 @pytest.mark.parametrize("family", ["Bernoulli-beta", "multinomial-Dirichlet"])
 def test_parameters_of_discrete_priors_are_drawn_by_prior_and_evidence(family):
     """Given the labels, components integrated out: differences of log densities between two vectors."""
