@@ -18,7 +18,7 @@ from inference.precision import in_precision
 from zoo.columns import read_columns
 from zoo.exponential_family import ByColumn, Categorical, Gaussian, Ordinal, as_family
 from zoo.exponential_family.cells import FamilyCells
-from zoo.exponential_family.cut_points import OrderBlocks
+from zoo.exponential_family.cut_points import OrderBlocks, starting_cut_points
 
 KINDS = ("poisson", Categorical(3), "bernoulli", Ordinal(4), "poisson", Gaussian(None), "bernoulli")
 
@@ -167,6 +167,11 @@ def _both_models(rng):
         if v != 1:
             split[f"cut_points_{v}"] = np.stack([cuts[c] for c in columns])
     return table, views, own, split
+
+
+def test_cut_points_begin_where_the_levels_of_each_column_are_equally_probable():
+    found = 1 / (1 + np.exp(-starting_cut_points((1, 3))))
+    np.testing.assert_allclose(found, [1 / 2, 1 / 4, 2 / 4, 3 / 4], rtol=1e-6)
 
 
 def test_levels_that_differ_lie_in_one_table(levels):

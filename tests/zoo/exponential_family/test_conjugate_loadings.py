@@ -132,6 +132,7 @@ def test_gaussian_loadings_of_mean_zero_are_the_normal_ones():
     ("fields", "message"),
     [
         ({"conjugate_loadings": (1.0, 0.5)}, r"Bernoulli loadings has no integral at \(1, 0.5\)"),
+        ({"conjugate_loadings": [(0.6, 1.7), (1.0, 0.5)]}, r"has no integral at \(1, 0.5\)"),
         (
             {"conjugate_loadings": (1.0, 2.0, 3.0)},
             r"or shape \(2, 2\), both for each column; got shape \(3,\)",

@@ -78,14 +78,17 @@ def test_the_leading_pairs_are_those_of_the_matrix(size, count, rank, tolerance)
 
 
 def test_the_start_of_sparse_rows_is_that_of_dense_ones():
-    """The same principal components, hence the same loadings but for their signs, wide and long tables."""
+    """The same principal components, hence the same loadings but for their signs, wide and long tables.
+
+    The long one's columns have noises of their own.
+    """
     rng = np.random.default_rng(2)
-    for shape in ((40, 200), (200, 40)):
+    for shape, groups in (((40, 200), np.zeros(200, int)), ((200, 40), np.arange(40))):
         x = np.where(rng.random(shape) < 0.3, rng.normal(size=shape) + rng.normal(size=shape[1]), 0.0)
         with in_precision("float64"):
-            rows = sparse_rows(as_rows(sp.csr_matrix(x)), None, np.zeros(shape[1], int))
+            rows = sparse_rows(as_rows(sp.csr_matrix(x)), None, groups)
             found = sparse_linear_gaussian.sparse_start(rows, 3, 0.0)
-            dense = linear_gaussian.pca_start(compress(x, np.zeros(shape[1], int), rotate=False), 3)
+            dense = linear_gaussian.pca_start(compress(x, groups, rotate=False), 3)
         own, wanted = (np.asarray(start.loadings) for start in (found, dense))
         np.testing.assert_allclose(own @ own.T, wanted @ wanted.T, atol=1e-8)
         np.testing.assert_allclose(found.noise_variance, dense.noise_variance, rtol=1e-9)

@@ -273,6 +273,11 @@ def test_components_without_rows_are_integrated_out(family):
     assert (np.abs(of_all - theirs)[told] > 1e-3).all()
 
 
+def test_locations_of_groups_are_those_of_their_columns_in_the_table():
+    places = {site: columns.tolist() for site, (_, columns) in mixture("groups").location_sites.items()}
+    assert places["prior_loc_0"] == places["locs_0"] == [0, 2]
+
+
 def test_conditionals_of_columns_and_of_a_known_covariance_are_those_written_out():
     """Three components, the last without rows: only the two with rows tell."""
     rng = np.random.default_rng(0)

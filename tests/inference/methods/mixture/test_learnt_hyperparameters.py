@@ -269,6 +269,14 @@ def test_groups_of_columns_learn_what_they_would_alone():
         for name in names:
             np.testing.assert_allclose(getattr(own, name), getattr(alone, name), rtol=1e-12)
         assert max(slope(partial(divergence, q.families[number]), own, names).values()) < 1e-7
+    hyperprior = dist.Gamma(np.full(2, 30.0), np.full(2, 3.0))
+    given = family.families[0].replaced(mean_precision=hyperprior)
+    given = family.replaced(families=(given, *family.families[1:]))
+    learn = ("families_0_mean_precision",)
+    moved = family.learnt(q, given, learn).families[0].mean_precision
+    alone = family.families[0].learnt(q.families[0], given.families[0], ("mean_precision",)).mean_precision
+    np.testing.assert_allclose(moved, alone, rtol=1e-12)  # the mode under the group's own prior
+    assert (np.abs(moved - family.learnt(q, family, learn).families[0].mean_precision) > 1.0).all()
 
 
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])

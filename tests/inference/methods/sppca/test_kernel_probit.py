@@ -138,6 +138,38 @@ def test_e_and_m_step_are_exact_for_one_output():
             assert float(jnp.abs(wrong - whole).max()) > 1e-3 * size
 
 
+def test_the_expanded_step_says_what_the_plain_one_does_of_standardised_latents_and_keeps_to_the_floor():
+    """With z = E + R z', R R' the latents' second moment about E: outputs, and phi(x) but for its mean."""
+    x, y = rows(num_rows=12)
+    model = SPPCA(2, kernel="linear", output_likelihood="probit", noise_floor=(0.9, 0.0))
+    model = model.with_sizes_from(x, y)
+    with in_precision():
+        features, y = jax.tree.map(jnp.asarray, ep.prepare(model, (x, y), None))
+
+        @jax.jit
+        def stepped(start):
+            state = ep._begin(start, model, features, y)
+            return state.moments, ep._feature_m_step(state, model, features, y)
+
+        start = ep.init(jax.random.key(0), model, features, y, strategy="random").parameters
+        moments, steps = stepped(start._replace(loadings=jnp.array([[0.7, -0.4]])))
+        expanded, plain, at_floor = steps
+        z, covariance = np.asarray(moments.mean), np.asarray(moments.covariance)
+        centre = z.mean(axis=0)
+        root = np.linalg.cholesky(covariance.mean(axis=0) + z.T @ z / 12 - np.outer(centre, centre))
+        ours = np.random.default_rng(0).normal(size=(5, 2))
+        np.testing.assert_allclose(
+            ours @ expanded.loadings.T + expanded.loc,
+            (centre + ours @ root.T) @ plain.loadings.T + plain.loc,
+            rtol=1e-10,
+        )
+        alone = np.linalg.solve(12 * root @ root.T, (z - centre).T).T
+        np.testing.assert_allclose(expanded.coefficients, alone @ root, rtol=1e-10)
+        floor = 0.9 * np.trace(features.gram) / (12 * 4)  # of four columns
+        np.testing.assert_allclose([plain.noise_variance[0], expanded.noise_variance[0]], floor, rtol=1e-12)
+        assert bool(at_floor)
+
+
 @pytest.fixture(scope="module")
 def clusters():
     """A fit with the RBF kernel."""
