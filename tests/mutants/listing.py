@@ -55,6 +55,8 @@ class Mutant:
 
     def fault_of_syntax(self) -> str | None:
         """Whether the file with the mistake is no Python, reads unknown names or means what it meant."""
+        if not self.path.endswith(".py"):  # a template
+            return None
         text = (ROOT / self.path).read_text(encoding="utf-8")
         try:
             changed = ast.parse(self.applied(text))
