@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from recording import add_part_to_record
 
 import zoo
 from inference import fit
@@ -49,7 +50,9 @@ def test_agrees_with_nuts_on_natural_parameters():
         found.append((batches.mean(0), batches.std(0, ddof=1) / np.sqrt(80)))
     (first, first_error), (second, second_error) = found
     z = np.abs(first - second) / np.hypot(first_error, second_error)
-    print(z.max())
+    command = "python -m pytest -m slow tests/inference/methods/test_random_step_hmc.py"
+    found = {"largest_z_of_20_cells": round(float(z.max()), 2), "bar": 4}
+    add_part_to_record("geweke_epca", "HMC of random steps against NUTS", command, **found)
     assert z.max() < 4
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from recording import add_part_to_record
 from scipy import stats
 
 import zoo
@@ -22,6 +23,7 @@ from zoo.exponential_family import Binomial, ByColumn, Gaussian
 
 ALGORITHM = gibbs.algorithm_of()
 ROWS, FEATURES = 5, 3
+COMMAND = "python -m pytest -m slow tests/inference/methods/epca/test_gibbs_epca.py -k 'leaves or fail'"
 CASES = {
     "bernoulli": {"family": "bernoulli", "ard": True},
     "bernoulli, joint prior": {"family": "bernoulli", "beta": 0.4, "conjugate": (0.5, 1.2)},
@@ -186,14 +188,19 @@ def joint_test(case, algorithm=ALGORITHM, num_draws=20_000):
     )
 
 
+def record(name, deviates):
+    """The largest |z|, which is returned."""
+    worst = max(deviates, key=deviates.get)
+    found = {"statistics": len(deviates), "largest_z": round(deviates[worst], 2), "of": worst}
+    add_part_to_record("geweke_epca", name, COMMAND, num_draws=20_000, num_rounds=5, **found)
+    return deviates[worst]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_the_sampler_leaves_the_joint_distribution_invariant(case):
     """Max |z| < 4 over about 60 statistics: false alarm rate about 0.4 %."""
-    deviates = largest_z(joint_test(case))
-    worst = max(deviates, key=deviates.get)
-    print(case, len(deviates), worst, deviates[worst])
-    assert deviates[worst] < 4
+    assert record(f"joint invariance, {case}", largest_z(joint_test(case))) < 4
 
 
 def _with_fixed_count(key, cells, theta):
@@ -212,8 +219,7 @@ def test_wrong_polya_gamma_variables_fail(bug, monkeypatch):
     monkeypatch.setattr(gibbs, "draw_precisions", bug)
     algorithm = Algorithm(gibbs.init, partial(gibbs._step, moves=False))
     deviates = largest_z(joint_test("binomial, joint prior", algorithm))
-    print(bug.__name__, max(deviates.values()))
-    assert max(deviates.values()) > 8
+    assert record(f"planted: {bug.__name__[1:].replace('_', ' ')}", deviates) > 8
 
 
 @pytest.mark.slow
@@ -228,7 +234,7 @@ def test_a_kernel_left_out_fails(monkeypatch):
     monkeypatch.setattr(gibbs, "cells_of", without)
     algorithm = Algorithm(gibbs.init, partial(gibbs._step, moves=True))
     deviates = largest_z(joint_test("binomial, joint prior", algorithm))
-    assert max(deviates.values()) > 8
+    assert record("planted: kernel left out", deviates) > 8
 
 
 # Fits

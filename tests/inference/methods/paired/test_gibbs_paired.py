@@ -1,8 +1,6 @@
 """Gibbs for Paired: conditionals, joint invariance of both programs, the source's errors as planted bugs."""
 
-import json
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -10,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.handlers import seed, trace
+from recording import add_part_to_record
 from scipy import stats
 
 import zoo
@@ -22,7 +21,7 @@ from inference.methods.projections import gibbs as projections
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian, Ordinal
 
-RECORD = Path(__file__).parents[3] / "reference" / "geweke_paired.json"
+COMMAND = "python -m pytest -m slow tests/inference/methods/paired/test_gibbs_paired.py"
 ROWS = 3
 PRIOR = {"loc_variance": 1.0, "ard_concentration": 3.0, "ard_rate": 3.0, "num_features": (2, 2)}
 FULL = PRIOR | {"specific": "full_covariance", "num_shared": 1, "ard": True, "covariance_scale": 3.0}
@@ -127,14 +126,19 @@ def deviates(case, algorithm=paired.ALGORITHM, num_rounds=10):
     return {name: float(stats.norm.isf(max(p, 1e-300) / 2)) for name, p in verdict.p_values.items()}
 
 
+def record(name, found):
+    """The largest |z|, which is returned, beside the figures of the other programs."""
+    worst = max(found, key=found.get)
+    told = {"statistics": len(found), "largest_z": round(found[worst], 2), "of": worst}
+    add_part_to_record("geweke_paired", name, COMMAND, num_draws=20_000, **told)
+    return found[worst]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list(MODELS))
 def test_the_samplers_leave_the_joint_distribution_invariant(case):
     """Max |z| < 4 over some hundred statistics: false alarm rate about 0.7 %."""
-    found = deviates(case)
-    worst = max(found, key=found.get)
-    print(case, len(found), worst, found[worst])
-    assert found[worst] < 4
+    assert record(f"joint invariance, {case}", deviates(case)) < 4
 
 
 # The joint prior: its normaliser is unknown, so joint draws are by rejection, the kernel being bounded
@@ -177,17 +181,6 @@ def draws_with_kernels(model, num_draws):
     return {name: np.concatenate([d[name] for d in draws])[:num_draws] for name in draws[0]}
 
 
-def record(name, found):
-    """The largest |z|, beside the figures of the other programs."""
-    known = json.loads(RECORD.read_text())
-    worst = max(found, key=found.get)
-    own = known.setdefault("joint_prior", {})
-    own["what"] = "low rank, bernoulli and binomial views, beta = 0.4: largest |z| of 20 000 draws, 5 rounds"
-    own[name] = {"statistics": len(found), "largest_z": round(found[worst], 2), "of": worst}
-    RECORD.write_text(json.dumps(known, indent=2) + "\n")
-    return found[worst]
-
-
 @pytest.fixture(scope="module")
 def kernel_deviates():
     """|z| of every statistic from 20 000 draws, the joint draws made once."""
@@ -206,7 +199,7 @@ def kernel_deviates():
 @pytest.mark.slow
 def test_the_sampler_leaves_the_joint_prior_invariant(kernel_deviates):
     """Two views with kernels of their own. Max |z| < 4 over some sixty statistics: false alarm rate 0.4 %."""
-    assert record("sampler", kernel_deviates(paired.ALGORITHM)) < 4
+    assert record("joint prior, joint invariance", kernel_deviates(paired.ALGORITHM)) < 4
 
 
 def _kernels_left_out(view):
@@ -227,7 +220,7 @@ def test_wrong_kernels_of_views_fail(bug, kernel_deviates, monkeypatch):
         lambda model: tuple(view._replace(conjugate=bug(view)) for view in views_of(model)),
     )
     found = kernel_deviates(Algorithm(projections.init, partial(projections._step, moves=True)))
-    assert record(f"planted: {bug.__name__[1:].replace('_', ' ')}", found) > 8
+    assert record(f"joint prior, planted: {bug.__name__[1:].replace('_', ' ')}", found) > 8
 
 
 class _State(NamedTuple):
@@ -316,9 +309,7 @@ def _printed_order_sweep(key, values, model, *data):
 @pytest.mark.parametrize("bug", [_elementwise_sweep, _printed_order_sweep])
 def test_the_printed_algorithm_fails(bug, case):
     found = deviates(case, _planted(bug))
-    worst = max(found, key=found.get)
-    print(bug.__name__, case, worst, found[worst])
-    assert found[worst] > 8
+    assert record(f"planted: {bug.__name__[1:].replace('_', ' ')}, {case}", found) > 8
 
 
 # Fits

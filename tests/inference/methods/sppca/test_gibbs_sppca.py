@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from numpyro.handlers import seed, trace
+from recording import add_part_to_record
 
 from inference import fit, predict
 from inference.calibration import conditional_check, geweke
@@ -15,6 +16,7 @@ from inference.precision import in_precision
 from zoo import SPPCA
 
 KINDS = ("gaussian", "binaries", "classes")
+COMMAND = "python -m pytest -m slow tests/inference/methods/sppca/test_gibbs_sppca.py -k"
 
 
 def model_of_kind(kind):
@@ -112,7 +114,15 @@ def test_the_sampler_leaves_the_joint_distribution_invariant(kind):
     verdict = geweke(
         model_of_kind(kind), algorithm_of(), 6, key=jax.random.key(11), num_draws=4000, num_rounds=5
     )
-    print(kind, verdict.statistic, verdict.threshold)
+    add_part_to_record(
+        "gibbs_sppca",
+        f"joint invariance, {kind}",
+        f"{COMMAND} 'leaves or planted'",
+        num_draws=4000,
+        num_rounds=5,
+        smallest_p_value=float(f"{min(verdict.p_values.values()):.3g}"),
+        threshold=float(f"{verdict.threshold:.3g}"),
+    )
     assert verdict.passed, verdict
 
 
@@ -122,6 +132,9 @@ def test_planted_bugs_fail(kind, bug):
     verdict = geweke(
         model_of_kind(kind), algorithm_of(bug), 6, key=jax.random.key(12), num_draws=4000, num_rounds=5
     )
+    smallest = float(f"{min(verdict.p_values.values()):.3g}")
+    planted = f"planted bug, {kind}"
+    add_part_to_record("gibbs_sppca", planted, f"{COMMAND} 'leaves or planted'", smallest_p_value=smallest)
     assert not verdict.passed
 
 
@@ -194,5 +207,14 @@ def test_gibbs_and_nuts_agree_on_invariants(kind):
         summaries.append((flat.mean((0, 1)), flat.std((0, 1)) / np.sqrt(ess), ess))
     (a, error_a, ess), (b, error_b, _) = summaries
     distance = np.abs(a - b) / np.hypot(error_a, error_b)
-    print(kind, distance.max(), ess.min(), [t.attrs["sampling_time"] for t in trees])
+    add_part_to_record(
+        "gibbs_sppca",
+        f"agreement with NUTS, {kind}",
+        f"{COMMAND} 'agree and {kind}'",
+        rows=num_rows,
+        largest_distance_in_standard_errors=round(float(distance.max()), 2),
+        bar=5,
+        smallest_ess_of_gibbs=round(float(ess.min())),
+        seconds_of_gibbs_and_nuts=[round(float(tree.attrs["sampling_time"])) for tree in trees],
+    )
     assert distance.max() < 5 and ess.min() > 400
