@@ -182,6 +182,19 @@ def test_the_schedule_is_that_of_dense_arrays():
     assert tree.attrs["heldout_perplexity"] == pytest.approx(np.exp(-score / held.sum()))
 
 
+def test_held_out_tokens_are_compared_with_the_step_before_not_with_the_best():
+    """They gain over the former step, though not over the best: b stays. Without a gain it is lowered."""
+    now, data = random_state(), blocks()
+    b, options = jnp.asarray(0.7), {"inverse_temperature_decay": 0.8, "smoothing": 0.0}
+    step = jax.jit(partial(plsi.annealed, **options), static_argnums=2)
+    for before, wanted in ((-1e6, 0.7), (-1.0, 0.7 * 0.8)):
+        state = plsi.AnnealedState(now, now, b, jnp.asarray(0.9), jnp.asarray(before), jnp.asarray(0.0))
+        after, info = step(None, state, MODEL, data, data)
+        assert -1e6 < float(info.heldout_log_likelihood) < -1.0
+        assert float(after.inverse_temperature) == pytest.approx(wanted, rel=1e-12)
+        assert float(after.best_inverse_temperature) == 0.9 and float(after.best_score) == 0.0
+
+
 def fresh_score(tree, fresh):
     """Nats per token of new tokens of the fitted documents."""
     probs = tree["posterior"].doc_topic_probs.values[0, 0] @ tree["posterior"].topic_word_probs.values[0, 0]

@@ -171,6 +171,40 @@ def test_a_document_s_cluster_is_drawn_by_the_ratio_of_partitions(model):
 
 
 @pytest.mark.parametrize("model", [PCP, STICKS], ids=["pcp", "sticks"])
+def test_a_sweep_over_documents_draws_each_by_the_ratios_of_the_joint(model):
+    """Twenty sweeps: each document to the cluster with the largest log joint plus its Gumbel noise."""
+    counts, m, rng = (
+        np.array([[2.0, 1, 1], [0, 3, 0], [1, 0, 1]]),
+        model.num_clusters,
+        np.random.default_rng(2),
+    )
+    topics, begun = rng.integers(0, 2, (20, 9)), rng.integers(0, m, (20, 3))
+    keys = jax.random.split(jax.random.key(4), 20)
+    with jax.enable_x64(True):
+        tokens = topic_tokens.tokens_of(jnp.asarray(counts), model)
+        scan = jax.jit(jax.vmap(partial(collapsed_pcp.scan_documents, tokens=tokens, model=model)))
+        found = np.asarray(scan(keys, jnp.asarray(topics), jnp.asarray(begun)))
+        noise = np.asarray(jax.vmap(lambda key: jax.random.gumbel(key, (3, m)))(keys))
+        every = np.stack(np.meshgrid(*[np.arange(m)] * 3, indexing="ij"), -1)
+        partition = jax.jit(jax.vmap(partial(collapsed_pcp.log_partition, model=model)))
+        prior = np.asarray(partition(jnp.asarray(every.reshape(-1, 3)))).reshape([m] * 3)
+    document, shares = np.asarray(tokens.document), np.asarray(model._topic_prior(), float)
+
+    def log_joint(clusters, topics):
+        by_cluster = np.zeros((m, 2))
+        np.add.at(by_cluster, (clusters[document], topics), 1)
+        return prior[tuple(clusters)] + sum(dirichlet_multinomial(row, shares) for row in by_cluster)
+
+    wanted = begun.copy()
+    for clusters, own_topics, own_noise in zip(wanted, topics, noise, strict=True):
+        for d in range(3):
+            others = [np.where(np.arange(3) == d, k, clusters) for k in range(m)]
+            clusters[d] = np.argmax([log_joint(other, own_topics) for other in others] + own_noise[d])
+    np.testing.assert_array_equal(found, wanted)
+    assert (wanted != begun).sum() > 20
+
+
+@pytest.mark.parametrize("model", [PCP, STICKS], ids=["pcp", "sticks"])
 def test_the_prior_of_blocked_parameters_is_that_of_scipy(model):
     """Weights, clusters' topic shares and topics; the decays of sticks are exponential."""
     rng = np.random.default_rng(0)
