@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from notebooks._site import audit, course, models, reference  # noqa: E402 - the root must be importable first
+from notebooks._site import audit, course, models, posteriors, reference  # noqa: E402 - the root must be importable first
 from zoo import __version__  # noqa: E402
 
 project = "Probabilistic model zoo"
@@ -71,6 +71,7 @@ def setup(app):
     models.write(built / "models")
     reference.write(built / "reference")
     audit.write(built / "audit.md")
+    posteriors.write(built / "posteriors.md")
     course.write(HERE, built / "course", Path(outputs) if outputs else None)
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
     app.connect("autodoc-skip-member", _is_of_scikit_learn)
