@@ -37,6 +37,7 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "depcam": (METHODS + "depcam",),
     "epca": CELLS,
     "figure_10": CELLS,
+    "figure_11": CELLS,
     "geweke_epca": CELLS,
     "geweke_hyperparameters": MIXTURES,
     "geweke_mixture": MIXTURES,
