@@ -1,13 +1,19 @@
 """Rows in batches against all rows at once: how soon, how much memory, and a file too large to hold.
 
 Run ``python -m tests.benchmarks.mixture_minibatch`` on a quiet machine (about half an hour); ``--cost``,
-``--batches`` and ``--file`` run one part. It writes tests/reference/mixture_minibatch.json.
+``--batches``, ``--file`` and ``--moves`` run one part. It writes tests/reference/mixture_minibatch.json.
 
-Both ways start from the same state, the one that uniform random responsibilities of 10 000 evenly spaced
-rows lead to. Full batch runs until it has converged. Batches begin, as `fit` does, by climbing the bound of
-those rows, once with merge and birth moves and once without. Counted is the time, climbing included, at which
-the passes come within 0.002 nats per row of the bound that full batch ends at; compilation is in none of the
-times.
+``--batches``: both ways start from the same state, the one that uniform random responsibilities of 10 000
+evenly spaced rows lead to. Full batch runs until it has converged. Batches begin, as `fit` does, by climbing
+the bound of those rows, once with merge and birth moves and once without. Counted is the time, climbing
+included, at which the passes come within 0.002 nats per row of the bound that full batch ends at; compilation
+is in none of the times. Full batch has no moves there, so that it shows what moves gain as much as what
+batches do.
+
+``--moves``: the fair comparison, on 200 000 rows: three ways with merge and birth moves from the same start.
+Batches, as above; full batch; and full batch from where the climb on 10 000 rows ended, which tells what of
+the gain is due to that climb and what to the batches. Processor time until each converges, and until it comes
+within 0.002 nats per row of the best bound that one of the three ends at, and of the one of full batch.
 """
 
 import argparse
@@ -23,7 +29,7 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-from tests.recording import add_to_record
+from tests.recording import add_part_to_record, add_to_record
 
 ROOT = Path(__file__).parents[2]
 NUM_ROWS, NUM_FEATURES, NUM_COMPONENTS, BATCH_ROWS = 1_000_000, 10, 50, 10_000
@@ -31,6 +37,10 @@ FILE_ROWS, FILE_PASSES = 10_000_000, 5
 STARTS = 5
 NATS_PER_ROW, SHARE_OF_TIME, MEGABYTES = 0.002, 1 / 3, 1000
 PASSES, STEPS = 60, 600  # at most
+MOVES_ROWS, MOVES_STARTS = 200_000, 3
+COMMAND = "python -m tests.benchmarks.mixture_minibatch"
+PLAIN = {"sort_sticks": True, "moves": (), "learn": ()}
+WITH_MOVES = PLAIN | {"moves": ("merge", "birth")}
 
 
 def mixture_of_gaussians(num_rows, seed=0):
@@ -74,94 +84,156 @@ class Memory:
         return (self.peak - self.before) / 1024
 
 
-def batches_against_all(seed):
-    """Both ways from one start, in this process."""
-    import jax
-    import numpy as np
+class Timed:
+    """Batches of rows that remember when each pass began, by the wall and by the processor."""
 
-    import zoo
-    from inference.driver.ascent import ascend
-    from inference.driver.checkpoint import Checkpoint
-    from inference.driver.memoised import ascend_in_batches
-    from inference.fitting.in_batches import warmed_up
-    from inference.fitting.in_memory import progress_line
-    from inference.fitting.verdict import five_small_gains
-    from inference.inputs.streams import RowStream
-    from inference.methods.mixture.vb import METHOD
-    from inference.numerics.weighted_rows import Rows
-    from inference.precision import in_precision
-    from zoo.model import in_current_precision
+    def __init__(self, x):
+        from inference.inputs.streams import RowStream
 
-    x = np.concatenate(list(mixture_of_gaussians(NUM_ROWS)))
-    model = zoo.Mixture.from_data(x, num_components=NUM_COMPONENTS)
-    plain = {"sort_sticks": True, "moves": (), "learn": ()}
-    with_moves = plain | {"moves": ("merge", "birth")}
+        class Stream(RowStream):
+            began = None
 
-    class Timed(RowStream):
-        """Remembers when each pass began."""
+            def __iter__(self):
+                if self.began is not None:
+                    self.began.append((time.perf_counter(), time.process_time()))
+                return super().__iter__()
 
-        began = None
+        self.stream = Stream(x, BATCH_ROWS)
 
-        def __iter__(self):
-            if self.began is not None:
-                self.began.append(time.perf_counter())
-            return super().__iter__()
 
-    with in_precision():
-        program = in_current_precision(model)
-        begin = in_current_precision(x[:: NUM_ROWS // BATCH_ROWS])
-        init = METHOD.build("random", **plain).init
-        shared = {
-            "keys": jax.random.key(seed)[None],
-            "variables": {},
+class Steps:
+    """In the place of a progress bar: after how many steps what processor time had been used."""
+
+    def __init__(self):
+        self.counts, self.seconds = [], []
+
+    def __call__(self, total, done):
+        return self
+
+    def __enter__(self):
+        self.began, self.done = time.process_time(), 0
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def update(self, count):
+        self.done += count
+        self.counts.append(self.done)
+        self.seconds.append(time.process_time() - self.began)
+
+    def set_postfix_str(self, text, refresh=False):
+        pass
+
+
+class Ways:
+    """The rows, and the ways to climb the bound from one start, inside `in_precision`.
+
+    Args:
+        x: the rows.
+        seed: of the start.
+    """
+
+    def __init__(self, x, seed):
+        import jax
+
+        import zoo
+        from inference.driver.checkpoint import Checkpoint
+        from inference.fitting.in_memory import progress_line
+        from inference.fitting.verdict import five_small_gains
+        from inference.methods.mixture.vb import METHOD
+        from zoo.model import in_current_precision
+
+        model = zoo.Mixture.from_data(x, num_components=NUM_COMPONENTS)
+        self.program, self.x = in_current_precision(model), x
+        self.few = in_current_precision(x[:: len(x) // BATCH_ROWS])
+        self.timed = Timed(x)
+        init = METHOD.build("random", **PLAIN).init
+        self.start = lambda key, variables, model, rows: init(key, model, rows)
+        self.keys = jax.random.key(seed)[None]
+        self.shared = {
+            "keys": self.keys,
             "num_restarts": 1,
             "tolerance": 1e-6,
             "checkpoint": Checkpoint(None, {}),
             "rule": five_small_gains,
             "open_bar": progress_line(False),
         }
-        start = lambda key, variables, model, rows: init(key, model, rows)  # noqa: E731
-        stream = Timed(x, BATCH_ROWS)
 
-        def in_batches(passes, options):
-            algorithm = METHOD.build("random", **options)
-            return ascend_in_batches(
-                METHOD.in_batches(**options),
-                start,
-                program,
-                stream,
-                put=lambda batch: Rows(*in_current_precision((batch.x, batch.weight))),
-                check=lambda batch: None,
-                start_rows=begin,
-                warm_up=partial(warmed_up, algorithm, program, begin),
-                max_iterations=passes,
-                **shared,
-            )
+    def in_batches(self, passes, options):
+        """Climb the bound of a few rows, then pass over batches."""
+        from inference.driver.memoised import ascend_in_batches
+        from inference.fitting.in_batches import warmed_up
+        from inference.methods.mixture.vb import METHOD
+        from inference.numerics.weighted_rows import Rows
+        from zoo.model import in_current_precision
 
-        def all_at_once(steps):
-            return ascend(
-                METHOD.build("random", **plain).step,
-                start,
-                program,
-                (in_current_precision(x),),
-                start_data=(begin,),
-                num_rows=NUM_ROWS,
-                max_iterations=steps,
-                must_rise=True,
-                **shared,
-            )
+        return ascend_in_batches(
+            METHOD.in_batches(**options),
+            self.start,
+            self.program,
+            self.timed.stream,
+            put=lambda batch: Rows(*in_current_precision((batch.x, batch.weight))),
+            check=lambda batch: None,
+            start_rows=self.few,
+            warm_up=partial(warmed_up, METHOD.build("random", **options), self.program, self.few),
+            max_iterations=passes,
+            variables={},
+            **self.shared,
+        )
 
-        in_batches(2, plain), in_batches(2, with_moves), all_at_once(2)  # compiles
+    def climbed(self, options):
+        """The state at the top of the bound of a few rows, with the leading axis of restarts."""
+        import jax
+
+        from inference.fitting.in_batches import warmed_up
+        from inference.methods.mixture.vb import METHOD
+
+        begun = jax.vmap(lambda key: self.start(key, {}, self.program, self.few))(self.keys)
+        return warmed_up(METHOD.build("random", **options), self.program, self.few, self.keys, begun)
+
+    def all_at_once(self, steps, options, begun=None, **changes):
+        """Full batch, from the start or from given states."""
+        from inference.driver.ascent import ascend
+        from inference.methods.mixture.vb import METHOD
+        from zoo.model import in_current_precision
+
+        algorithm = METHOD.build("random", **options)
+        return ascend(
+            algorithm.step,
+            self.start if begun is None else lambda key, state, model, rows: state,
+            self.program,
+            (in_current_precision(self.x),),
+            start_data=(self.few,),
+            num_rows=len(self.x),
+            max_iterations=steps,
+            must_rise=True,
+            improve=algorithm.improve,
+            variables={} if begun is None else begun,
+            **(self.shared | changes),
+        )
+
+
+def batches_against_all(seed):
+    """Both ways from one start, in this process."""
+    import numpy as np
+
+    from inference.precision import in_precision
+
+    with in_precision():
+        ways = Ways(np.concatenate(list(mixture_of_gaussians(NUM_ROWS))), seed)
+        ways.in_batches(2, PLAIN), ways.in_batches(2, WITH_MOVES), ways.all_at_once(2, PLAIN)  # compiles
         runs = {}
-        for name, options in {"moves": with_moves, "plain": plain}.items():
-            stream.began = []
+        for name, options in {"moves": WITH_MOVES, "plain": PLAIN}.items():
+            ways.timed.stream.began = []
             with Memory() as memory:
                 clock = time.perf_counter()
-                run = in_batches(PASSES, options)
-            ends = np.array([*stream.began[1:], time.perf_counter()]) - clock
-            runs[name] = (run.trace["objective"][0], ends, stream.began[0] - clock, memory.extra_megabytes)
+                run = ways.in_batches(PASSES, options)
+            began = [wall for wall, _ in ways.timed.stream.began]
+            ends = np.array([*began[1:], time.perf_counter()]) - clock
+            runs[name] = (run.trace["objective"][0], ends, began[0] - clock, memory.extra_megabytes)
         clock = time.perf_counter()
-        full = all_at_once(STEPS)
+        full = ways.all_at_once(STEPS, PLAIN)
         seconds = time.perf_counter() - clock
     bound = full.trace["objective"][0][-1]
     result = {
@@ -181,6 +253,48 @@ def batches_against_all(seed):
             "passes_to_come_within": int(there[0]) + 1 if there.size else None,
             "extra_megabytes": megabytes,
         }
+    return result
+
+
+def moves_against_moves(seed):
+    """Batches, full batch, and full batch after the climb on a few rows, all with moves, from one start."""
+    import numpy as np
+
+    from inference.precision import in_precision
+
+    with in_precision():
+        ways = Ways(np.concatenate(list(mixture_of_gaussians(MOVES_ROWS))), seed)
+        ways.in_batches(2, WITH_MOVES)  # compiles, as the next line does: each gain is small there
+        ways.all_at_once(12, WITH_MOVES, tolerance=1e6), ways.climbed(WITH_MOVES)
+        ways.timed.stream.began = []
+        clock = time.process_time()
+        run = ways.in_batches(PASSES, WITH_MOVES)
+        ends = np.array([*[own for _, own in ways.timed.stream.began][1:], time.process_time()]) - clock
+        climb = ways.timed.stream.began[0][1] - clock
+        paths = {"batches": (run, run.trace["objective"][0], ends)}
+        for name in ("full batch", "few rows first"):
+            clock = time.process_time()
+            begun = None if name == "full batch" else ways.climbed(WITH_MOVES)
+            before, steps = time.process_time() - clock, Steps()
+            run = ways.all_at_once(STEPS, WITH_MOVES, begun, open_bar=steps)
+            objective = run.trace["objective"][0]
+            chunk = np.searchsorted(steps.counts, np.arange(1, len(objective) + 1))
+            paths[name] = (run, objective, before + np.array(steps.seconds)[chunk])
+    best = max(objective[-1] for _, objective, _ in paths.values())
+    full = paths["full batch"][1][-1]
+    result = {"cpu_seconds_to_climb_a_few_rows": climb}
+    for name, (run, objective, seconds) in paths.items():
+        result[name] = {
+            "steps": len(objective),
+            "converged": run.converged,
+            "nats_per_row": objective[-1] / MOVES_ROWS,
+            "cpu_seconds": float(seconds[-1]),
+        }
+        for what, bound in (("the best of the three", best), ("full batch", full)):
+            there = np.flatnonzero((bound - objective) / MOVES_ROWS <= NATS_PER_ROW)
+            result[name][f"cpu_seconds_to_come_within, {what}"] = (
+                float(seconds[there[0]]) if there.size else None
+            )
     return result
 
 
@@ -254,16 +368,34 @@ def cost():
     return {"milliseconds_per_iteration": milliseconds, "slope": float(slope)}
 
 
+def moves_summary(runs):
+    """Means over starts, and processor time over that of full batch to what both come within."""
+    ways = ("batches", "full batch", "few rows first")
+    found = {}
+    for way in ways:
+        found[way] = {
+            what: sum(run[way][what] for run in runs) / len(runs) for what in ("nats_per_row", "cpu_seconds")
+        }
+        within = "cpu_seconds_to_come_within, "
+        there = [run[way][within + "the best of the three"] for run in runs]
+        found[way]["starts_that_come_within, the best of the three"] = sum(own is not None for own in there)
+        pairs = [(run[way][within + "full batch"], run["full batch"][within + "full batch"]) for run in runs]
+        shares = [own / full for own, full in pairs if own is not None]
+        found[way]["shares_of_full_batch's_time_to_its_bound"] = sorted(round(share, 3) for share in shares)
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for part in ("--cost", "--batches", "--file"):
+    for part in ("--cost", "--batches", "--file", "--moves"):
         parser.add_argument(part, action="store_true")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside:
         part, _, seed = asked.inside.partition(":")
         one = {"file": from_a_file, "cost": cost}
-        print(json.dumps(one[part]() if part in one else batches_against_all(int(seed))))
+        by_seed = {"batches": batches_against_all, "moves": moves_against_moves}
+        print(json.dumps(one[part]() if part in one else by_seed[part](int(seed))))
         return
 
     def inside(part):
@@ -274,7 +406,7 @@ def main():
         print(part, json.dumps(result), flush=True)
         return result
 
-    every = not (asked.cost or asked.batches or asked.file)
+    every = not (asked.cost or asked.batches or asked.file or asked.moves)
     record = {}
     if every or asked.cost:
         record["cost"] = inside("cost")
@@ -288,6 +420,13 @@ def main():
             shares = sorted(s / run["full_batch_seconds"] for s, run in zip(seconds, runs, strict=True))
             record["batches"][f"share_of_time_{name}"] = [str(share) for share in shares]
             record["batches"][f"median_share_{name}"] = str(shares[STARTS // 2])
+    if every or asked.moves:
+        runs = [inside(f"moves:{seed}") for seed in range(MOVES_STARTS)]
+        figures = {"rows": MOVES_ROWS, "starts": runs, "summary": moves_summary(runs)}
+        print(figures["summary"])
+        add_part_to_record("mixture_minibatch", "with_moves_both", f"{COMMAND} --moves", **figures)
+    if not record:
+        return
     record |= {
         "bars": {
             "nats_per_row": NATS_PER_ROW,
@@ -296,7 +435,7 @@ def main():
             "slope": [0.8, 1.1],
         },
     }
-    add_to_record("mixture_minibatch", "python -m tests.benchmarks.mixture_minibatch", **record)
+    add_to_record("mixture_minibatch", COMMAND, **record)
 
 
 if __name__ == "__main__":
