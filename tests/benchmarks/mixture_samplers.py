@@ -11,6 +11,8 @@ is the smallest bulk ESS per CPU second on Old Faithful, with the moves, warm-up
 ``--peer FOLDER``, a checkout of d4579d2, gives that of its sampler beside it and the ratio of geometric means
 over seeds, wanted: 5. ``sizes`` is the same rate with
 four moves and with none on several sets (Dirichlet weights): what the default of ``split_merge`` goes by.
+``attempts`` is what was tried on olive, which resists (Dirichlet weights, at most ``--limit`` seconds each):
+more moves, the collapsed sampler, and starts from k-means into 2, 6, 12 and 20 clusters.
 
 Drawn sets, 300 rows in two columns: ``separated`` (four Gaussians eight deviations apart), ``overlapping``
 (three, two deviations apart), ``heavy_tailed`` (three Student t with three degrees of freedom).
@@ -33,6 +35,18 @@ SETS = ("faithful", "toy_gaussians", "olive", "separated", "overlapping", "heavy
 LIMIT = 600.0
 MOVES = {"split_merge": 4}
 UNTIL = MOVES | {"until": "converged", "num_warmup": 1000, "num_samples": 1000, "thinning": 5}
+CLUSTERS = (2, 6, 12, 20)  # one for each chain
+ATTEMPTS = {
+    "blocked, 4 moves": {},
+    "collapsed, 20 moves": {
+        "method": "collapsed_gibbs",
+        "split_merge": 20,
+        "num_samples": 500,
+        "thinning": 1,
+    },
+    "blocked, 40 moves": {"split_merge": 40, "num_samples": 500},
+    "blocked, 4 moves, starts by k-means": {"init": "k-means"},
+}
 GUIDE = MOVES | {"num_samples": 4000, "thinning": 4}
 SIZES = (
     ("faithful", 272),
@@ -63,8 +77,8 @@ def rows_of(name, num_rows=300):
     return np.asarray(load(name)["x"], float)
 
 
-def fitted(x, weight_prior, seed, **options):
-    """A fit by the blocked sampler, and its CPU seconds."""
+def fitted(x, weight_prior, seed, method="gibbs", **options):
+    """A fit by the blocked sampler or another one, and its CPU seconds."""
     import numpyro.distributions as dist
 
     import inference
@@ -76,7 +90,7 @@ def fitted(x, weight_prior, seed, **options):
     begun = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        tree = inference.fit(model, x, method="gibbs", seed=seed, progress=False, **options)
+        tree = inference.fit(model, x, method=method, seed=seed, progress=False, **options)
     return tree, time.process_time() - begun
 
 
@@ -111,6 +125,42 @@ def of_set(name, seed=1):
         looks = {"look": int(tree.attrs["look"]), "draws per chain": int(tree["posterior"].sizes["draw"])}
         found[weight_prior] = judged(tree) | looks | {"CPU seconds": round(seconds, 1)}
         print(name, weight_prior, found[weight_prior], flush=True)
+    return found
+
+
+def kmeans_starts(x):
+    """A fit of one draw whose chains hold the labels of k-means into so many clusters each."""
+    from sklearn.cluster import KMeans
+
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    labels = [KMeans(k, random_state=0).fit_predict(z) for k in CLUSTERS]
+    tree, _ = fitted(x, "dirichlet", 1, num_warmup=0, num_samples=1)
+    held = tree["posterior"]["assignments"]
+    tree["posterior"]["assignments"] = held.copy(data=np.stack(labels)[:, None].astype(held.dtype))
+    return tree
+
+
+def attempts(limit):
+    """Each attempt on olive: the verdict, and what differs between the chains."""
+    from inference.diagnostics import invariants
+
+    x, found = rows_of("olive"), {}
+    for name, own in ATTEMPTS.items():
+        options = UNTIL | own
+        if options.get("init") == "k-means":
+            options["init"] = kmeans_starts(x)
+        tree, seconds = fitted(x, "dirichlet", 1, max_seconds=limit, **options)
+        log_joint = tree["sample_stats"]["lp"].transpose("chain", "draw")
+        clusters = invariants(tree)["num_occupied"].transpose("chain", "draw", ...)
+        found[name] = judged(tree) | {
+            "look": int(tree.attrs["look"]),
+            "draws per chain": int(tree["posterior"].sizes["draw"]),
+            "CPU seconds": round(seconds, 1),
+            "limit in seconds": limit,
+            "mean log joint by chain": np.round(log_joint.mean("draw").values, 1).tolist(),
+            "mean number of clusters by chain": np.round(clusters.mean("draw").values.ravel(), 2).tolist(),
+        }
+        print(name, found[name], flush=True)
     return found
 
 
@@ -189,12 +239,14 @@ def sizes():
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("sets", nargs="*", default=[*SETS, "readme", "rate", "sizes"])
+    parser.add_argument("sets", nargs="*", default=[*SETS, "readme", "rate", "sizes", "attempts"])
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--peer", type=Path)
+    parser.add_argument("--limit", type=float, default=LIMIT)
     given = parser.parse_args()
     for name in given.sets:
         special = {"readme": readme_line, "rate": lambda: rate(given.peer), "sizes": sizes}
+        special["attempts"] = lambda: attempts(given.limit)
         found = special[name]() if name in special else of_set(name)
         if given.record:
             from tests.recording import add_to_record

@@ -7,6 +7,9 @@ figures without it stand beside them). NUTS runs its chains one after another, w
 by side each waits for the longest tree), Gibbs side by side. The score is the median bulk ESS over 60 cells
 of Theta_S per CPU second: both use one core, and the machine was shared. It records what it finds in
 ``tests/reference/paired_mixing.json``.
+
+``--attempts`` measures the Gibbs sampler with one thing changed beside the sampler as it is, on the same
+draws of data, and records effective draws a second, without warm-up, over those of the latter.
 """
 
 import argparse
@@ -38,8 +41,11 @@ def figure_10_data(seed, family="bernoulli", scale=1.5):
     return views, shared[:, 0]
 
 
-def samplers(lengths):
-    """Of each sampler ``run(key, views)``: draws of the cells, all seconds and those of draws."""
+def samplers(lengths, gibbs=None):
+    """Of each sampler ``run(key, views)``: draws of the cells, all seconds and those of draws.
+
+    Given ``gibbs`` that algorithm alone.
+    """
     import jax
     import jax.numpy as jnp
     from numpyro.infer.util import constrain_fn
@@ -91,6 +97,8 @@ def samplers(lengths):
     def constrained(state, data):
         return constrain_fn(program, (model, *data), {}, state.z)
 
+    if gibbs is not None:
+        return {"gibbs": build(gibbs, lambda state, data: state.values, jax.vmap, lengths["gibbs"])}
     return {
         "gibbs": build(paired.ALGORITHM, lambda state, data: state.values, jax.vmap, lengths["gibbs"]),
         "nuts": build(nuts, constrained, one_after_another, lengths["nuts"]),
@@ -106,6 +114,89 @@ def score(drawn):
     return float(azs.ess(table, method="bulk")["theta"].median()), float(azs.rhat(table)["theta"].max())
 
 
+def with_blocks(*, turns=1, fresh=False):
+    """The sampler that draws rows and columns ``turns`` times for each draw of the Polya-Gamma variables.
+
+    With ``fresh`` these are drawn again between rows and columns.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from inference.algorithm import Algorithm
+    from inference.methods.projections import gibbs
+    from inference.methods.projections.quadratic_cells import draw_precisions, log_lacking
+
+    def step(key, state, model, *data):
+        values, keys = dict(state.values), jax.random.split(key, 4 * turns + 2)
+        cells = gibbs.cells_of(values, model, *data)
+
+        def augmented(key, values):
+            theta = gibbs.theta_of(values, model)
+            return values | {"cell_precisions": draw_precisions(key, cells, theta)}, log_lacking(cells, theta)
+
+        values, lacking = augmented(keys[0], values)
+        for turn in range(turns):
+            first, second, third = keys[4 * turn + 1 : 4 * turn + 4]
+            rest = cells, model, data
+            values, lacking, _ = gibbs._draw_block(first, gibbs._draw_latents, values, lacking, *rest, axis=1)
+            if fresh:
+                values, lacking = augmented(third, values)
+            values, lacking, _ = gibbs._draw_block(
+                second, gibbs._draw_columns, values, lacking, *rest, axis=0
+            )
+        del values["cell_precisions"]
+        values = gibbs.flat_moves(keys[-2:], values, model, gibbs._loading_precision(values, model))
+        return gibbs.GibbsState(values, jnp.ones(())), gibbs.GibbsInfo(jnp.zeros(()))
+
+    return Algorithm(gibbs.init, step)
+
+
+def with_one_piece():
+    """Sets the Levy proposal of the Polya-Gamma variables back to one piece, tilted at zero."""
+    from inference.numerics import polya_gamma
+
+    polya_gamma.EDGES, polya_gamma.TAILS = polya_gamma.EDGES[[0, -1]], polya_gamma.TAILS[[0, -1]]
+
+
+def attempts(lengths, draws):
+    """Ratios of effective draws a second to the sampler as it is, by attempt, one for each draw of data."""
+    import jax
+    import jax.numpy as jnp
+
+    from inference.methods.paired import gibbs as paired
+    from inference.numerics import polya_gamma
+
+    names = {
+        "as it is": lambda: paired.ALGORITHM,
+        "proposals of Polya-Gamma variables in one piece": lambda: (with_one_piece(), paired.ALGORITHM)[1],
+        "rows and columns twice for each draw of them": lambda: with_blocks(turns=2),
+        "drawn anew between rows and columns": lambda: with_blocks(fresh=True),
+        "no moves along flat directions": lambda: paired.algorithm_of(False),
+    }
+    running, found, kept = {}, {name: [] for name in names}, (polya_gamma.EDGES, polya_gamma.TAILS)
+    for number in range(-1, draws):  # the first one compiles
+        views = tuple(map(jnp.asarray, figure_10_data(max(number, 0))[0]))
+        for name, algorithm in names.items():
+            if number < 0:
+                running[name] = samplers(lengths, algorithm())["gibbs"]
+            drawn, _, alone = running[name](jax.random.key(number + 1), views)
+            polya_gamma.EDGES, polya_gamma.TAILS = kept
+            if number >= 0:
+                found[name].append((score(drawn)[0], alone))
+    table = {}
+    for name, own in found.items():
+        rates, of_first = ([ess / seconds for ess, seconds in runs] for runs in (own, found["as it is"]))
+        table[name] = {
+            "ess": [round(ess) for ess, _ in own],
+            "seconds": [round(seconds, 2) for _, seconds in own],
+            "ess_per_second_over_as_it_is": round(
+                float(np.exp(np.mean(np.log(rates) - np.log(of_first)))), 2
+            ),
+        }
+        print(name, table[name], flush=True)
+    return table
+
+
 def main():
     """Run, print, record."""
     import jax
@@ -117,9 +208,16 @@ def main():
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--gibbs", type=int, nargs=2, default=(500, 3000))
     parser.add_argument("--nuts", type=int, nargs=2, default=(500, 500))
+    parser.add_argument("--attempts", action="store_true")
     arguments = parser.parse_args()
     lengths = {"gibbs": tuple(arguments.gibbs), "nuts": tuple(arguments.nuts)}
-    rows = []
+    rows, former = [], json.loads(REFERENCE.read_text())
+    if arguments.attempts:
+        with in_precision():
+            former["attempts"] = attempts(lengths, arguments.draws)
+        former["attempts"]["command"] = "python -m tests.benchmarks.paired_mixing --attempts"
+        REFERENCE.write_text(json.dumps(former, indent=2) + "\n")
+        return
     with in_precision():
         running = samplers(lengths)
         for number in range(-1, arguments.draws):  # the first one compiles
@@ -156,6 +254,7 @@ def main():
         "machine": f"{os.cpu_count()} cores, shared; load {os.getloadavg()[0]:.1f}",
         "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "arviz-stats")},
     }
+    record |= {"attempts": former["attempts"]} if "attempts" in former else {}
     REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
 
 
