@@ -47,7 +47,7 @@ COMMAND = "python -m tests.benchmarks.topic_samplers pcp_corpus news4_stemmed"
 SMOOTHING = 0.1
 BARS = {"collapsed_gibbs": 1.5, "gibbs": 5.0}  # sweeps of tomotopy
 ESS_BAR = 1.0  # of tomotopy's effective draws by CPU second
-IN_USE = "in use: what is read twice made once, counts of four bytes, sums in pairs"
+IN_USE = "in use: read twice, made once; counts of four bytes; sums in pairs; two changes in one pass"
 TURNS = 1
 SETTINGS = {  # topics, clusters of PCP, short and long run; chains, warm-up, sweeps kept
     "pcp_corpus": (6, 5, 5, 105, 8, 500, 1500),

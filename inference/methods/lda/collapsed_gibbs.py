@@ -97,26 +97,29 @@ def scan_tokens(
     def put(counts: Array, place: Array, own: Array) -> Array:
         return jax.lax.dynamic_update_slice(counts, own[None], (place, first))
 
-    def changed(totals: Array, inverse: Array, topic: Array, by: int) -> tuple[Array, Array]:
+    def changed(totals: Array, topic: Array, by: int) -> tuple[Array, Array]:
         own = _made_once(jax.lax.dynamic_slice(totals, (topic,), (1,)) + by)  # else all are copied first
-        inverse = jnp.where(number == topic, 1 / (own + room), inverse)
-        return jax.lax.dynamic_update_slice(totals, own, (topic,)), inverse
+        return jax.lax.dynamic_update_slice(totals, own, (topic,)), 1 / (own + room)
 
     def visit(carry: tuple, token: tuple) -> tuple[tuple, Array]:
-        by_row, by_word, totals, inverse = carry
+        by_row, by_word, totals, inverse, last, of_last = carry
         row, word, old, u = token
         out = (number == old).astype(COUNT)
         own_row, own_word = at(by_row, row) - out, at(by_word, word) - out
-        totals, inverse = changed(totals, inverse, old, -1)
+        totals, of_old = changed(totals, old, -1)
+        # the change by the last token is made here: in the pass over the topics that there is anyway
+        inverse = jnp.where(number == old, of_old, jnp.where(number == last, of_last, inverse))
         weights = (own_row.astype(dtype) + prior) * (own_word.astype(dtype) + smoothing) * inverse
         new = _drawn(u, _made_once(weights), num_topics).astype(COUNT)
-        totals, inverse = changed(totals, inverse, new, 1)
+        totals, of_new = changed(totals, new, 1)
         into = (number == new).astype(COUNT)
-        return (put(by_row, row, own_row + into), put(by_word, word, own_word + into), totals, inverse), new
+        by_row, by_word = put(by_row, row, own_row + into), put(by_word, word, own_word + into)
+        return (by_row, by_word, totals, inverse, new, of_new), new
 
     totals = jnp.sum(by_word, axis=0).astype(dtype)
-    start = (by_row, by_word, totals, 1 / (totals + room))
-    (by_row, by_word, _, _), topics = jax.lax.scan(visit, start, (rows, words, topics, level))
+    inverse = 1 / (totals + room)
+    start = (by_row, by_word, totals, inverse, first, inverse[:1])
+    (by_row, by_word, *_), topics = jax.lax.scan(visit, start, (rows, words, topics, level))
     by_row, by_word = (counts[:, :num_topics].astype(dtype) for counts in (by_row, by_word))
     return topics.astype(kind), by_row, by_word
 

@@ -261,7 +261,8 @@ def test_a_collapsed_sweep_leaves_the_exact_posterior_invariant():
     """LDA: topics drawn from all 512 exactly, then swept: each pair of tokens still agrees as often.
 
     20 000 draws; the largest of 36 differences at 4.5 standard errors of a difference: 2.5e-4 false alarms.
-    Planted: a token that is not taken out of the counts, totals that do not keep up, a prior off by one.
+    Planted: a token that is not taken out of the counts, totals that do not keep up, the change by the token
+    before that is never made, a prior off by one.
     """
     counts = np.array([[2.0, 1, 1], [0, 3, 0], [1, 0, 1]])
     bugs = {
@@ -273,8 +274,11 @@ def test_a_collapsed_sweep_leaves_the_exact_posterior_invariant():
         ),
         "totals not kept": with_bug(
             collapsed_lda.scan_tokens,
-            "changed(totals, inverse, new, 1)",
-            "changed(totals, inverse, new, 2)",
+            "changed(totals, new, 1)",
+            "changed(totals, new, 2)",
+        ),
+        "last change not made": with_bug(
+            collapsed_lda.scan_tokens, "jnp.where(number == last, of_last, inverse)", "inverse"
         ),
         "prior off by one": with_bug(collapsed_lda.scan_tokens, "(dtype) + prior", "(dtype) + prior + 1"),
     }
