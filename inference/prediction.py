@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from zoo.checks import check_choice, check_flag, warn
 from zoo.dependencies import naming_versions
 from zoo.documents.bags import totals_of
 from zoo.model import Model
+from zoo.shapes import Shape
 
 __all__ = [
     "draws_without_rows",
@@ -45,6 +46,10 @@ __all__ = [
     "warn_of_impossible",
 ]
 
+_Scores = Annotated[xr.DataArray, Shape("num_observations num_scores")]
+_Predictions = Annotated[xr.DataArray, Shape("num_observations *columns", "Shaped")]
+_PerRow = Annotated[xr.DataArray, Shape("num_observations")]
+
 
 @naming_versions()
 @double_precision
@@ -55,7 +60,7 @@ def transform(
     covariance: bool = False,
     out: str | os.PathLike | None = None,
     batch_size: int | None = None,
-) -> xr.DataArray | xr.Dataset | Path:
+) -> _Scores | xr.Dataset | Path:
     """Posterior mean scores of new rows: a mixture's shares in its components, a projection's latents.
 
     From VB they are those of q. From draws they are averaged over draws that were first brought to one
@@ -135,7 +140,7 @@ def predict(
     what: str | None = None,
     out: str | os.PathLike | None = None,
     batch_size: int | None = None,
-) -> xr.DataArray | Path:
+) -> _Predictions | Path:
     """Predict the missing part of new rows.
 
     A mixture: the component with the largest share, dims (observation,). A projection: its rows with missing
@@ -225,7 +230,7 @@ def log_density(
     *new_data: Any,
     out: str | os.PathLike | None = None,
     batch_size: int | None = None,
-) -> xr.DataArray | Path:
+) -> _PerRow | Path:
     """Log posterior predictive density of each new row, in nats, local latents integrated out.
 
     From VB it is the log of the density's expectation under q: of mixtures and documents in closed form, of

@@ -17,14 +17,25 @@ import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import pytest
+import xarray as xr
 from beartype import beartype
 from beartype.roar import BeartypeCallHintViolation
+from numpyro import handlers
 
 import inference
 import zoo
+from inference import prediction
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
-from zoo.exponential_family import Bernoulli, Binomial, Exponential, GammaWithShape, Gaussian, Poisson
+from zoo.exponential_family import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Exponential,
+    GammaWithShape,
+    Gaussian,
+    Poisson,
+)
 from zoo.shapes import Rows, Shape
 
 FILES = (
@@ -33,6 +44,7 @@ FILES = (
     *(f"zoo.conjugate.{name}" for name in ("categorical_dirichlet", "multinomial_dirichlet", "product")),
     "zoo.dirichlet_process",
     "zoo.exponential_family.families",
+    "inference.prediction",
 )
 ARRAYS = jax.Array | np.ndarray  # what NumPyro hands on may be either
 #: A covariance that all components share has one evidence for all of them
@@ -51,19 +63,25 @@ MODELS = {  # model, data, method; those of the default run first
     "sppca": (zoo.SPPCA(num_latents=1), (TABLE, TABLE[:, :1] + RNG.normal(size=(20, 1))), "em"),
     "epca": (zoo.EPCA(family="bernoulli", num_latents=1), (BITS,), "map"),
     "depcam": (zoo.DEPCAM.from_data(BITS, num_components=2, num_latents=1), (BITS,), "vb"),
+    "paired": (zoo.Paired.from_data(TABLE, BITS, families=("gaussian", "bernoulli")), (TABLE, BITS), "map"),
 }
 
 
 def checked_type(annotation):
     """The annotation with jaxtyping's types in place of `Shape`; None where it has none."""
     if typing.get_origin(annotation) is typing.Annotated:
-        shape = annotation.__metadata__[0]
-        return getattr(jaxtyping, shape.kind)[ARRAYS, shape.axes] if isinstance(shape, Shape) else None
+        shape, kind = annotation.__metadata__[0], annotation.__origin__
+        if not isinstance(shape, Shape):
+            return None
+        return getattr(jaxtyping, shape.kind)[ARRAYS if kind is jax.Array else kind, shape.axes]
     parts = [checked_type(part) for part in typing.get_args(annotation)]
     if not any(parts):
         return None
-    if typing.get_origin(annotation) is tuple:
-        return tuple[tuple(own or object for own in parts)]
+    if typing.get_origin(annotation) in (tuple, list):
+        args = zip(typing.get_args(annotation), parts, strict=True)
+        return typing.get_origin(annotation)[
+            tuple(own or (... if arg is ... else object) for arg, own in args)
+        ]
     others = [part for part, own in zip(typing.get_args(annotation), parts, strict=True) if not own]
     return typing.Union[(*filter(None, parts), *others)]  # noqa: UP007 - of a list
 
@@ -191,6 +209,75 @@ def test_a_prior_of_weights_keeps_its_shapes(prior, called):
     assert len(called) >= 4
 
 
+PROPER = {"loading_prior": "gaussian"}
+LEVELS = RNG.integers(0, 3, (20, 2)).astype(float)
+NOISY = {"specific": "full_covariance", "num_shared": 1}
+CCA = ((TABLE, TABLE[:, :2]), {"families": (Gaussian(None), Gaussian(None))})
+PROJECTIONS = {  # the model, its tables, and what else its rows are asked for
+    "ppca": (zoo.PPCA.from_data(TABLE, num_latents=2, **PROPER), (TABLE,), ({},)),
+    "sppca": (
+        zoo.SPPCA.from_data(TABLE, TABLE[:, :2], num_latents=2, **PROPER),
+        (TABLE, TABLE[:, :2]),
+        ({"what": "outputs"}, {"what": "cells"}),
+    ),
+    "epca, classes": (zoo.EPCA.from_data(LEVELS, family=Categorical(3)), (LEVELS,), ({},)),
+    "paired": (*MODELS["paired"][:2], ({"what": "y_0"}, {"what": "y_1"})),
+    "sppca, probit": (
+        zoo.SPPCA.from_data(TABLE, BITS[:, :2], num_latents=2, output_likelihood="probit", **PROPER),
+        (TABLE, BITS[:, :2]),
+        ({"what": "outputs"}, {"what": "cells"}),
+    ),
+    "epca": (zoo.EPCA.from_data(BITS, family="bernoulli", num_latents=2), (BITS,), ({},)),
+    "paired, dense": (zoo.Paired.from_data(*CCA[0], **CCA[1], **NOISY), CCA[0], ({"what": "y_1"},)),
+    "paired, noisy": (
+        zoo.Paired.from_data(BITS, COUNTS, families=("bernoulli", "poisson"), **NOISY),
+        (BITS, COUNTS),
+        ({"what": "y_0"},),
+    ),
+}
+
+
+@pytest.mark.cases_by_default(4)
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_a_projection_keeps_its_shapes_at_given_values(name, called):
+    model, data, asked = PROJECTIONS[name]
+
+    def walk(*data):
+        trace = handlers.trace(handlers.seed(model, 0)).get_trace(*data)
+        drawn = {
+            site: own["value"] for site, own in trace.items() if own["type"] in ("sample", "deterministic")
+        }
+        values = {site: value for site, value in drawn.items() if site not in model.data_names}
+        views = range(len(data)) if name.startswith("paired") else ()
+        for v in views:
+            model.natural_params(v, values)
+            if model.specific == "full_covariance":
+                model.specific_covariance(v, values)
+        if views:
+            model.log_likelihood_by_part(values, *data)
+        if name.startswith("epca"):
+            model.natural_params(values)
+        if name.startswith("sppca"):
+            model.local_conditionals(values, *data)
+        dims = model.variable_dims
+        rows = {site: value for site, value in values.items() if "observation" not in dims[site]}
+        scores = [model.scores(rows, *data), model.scores(rows, *data, kind="orthonormal")]
+        own = [model.predicted(rows, *data, **options) for options in asked]
+        return scores, model.scores_covariance(rows, *data), own, model.log_likelihood(rows, *data)
+
+    scores, covariance, own, density = jax.eval_shape(walk, *map(jnp.asarray, data))
+    k = model.num_latents
+    assert [part.shape for part in scores] == 2 * [(20, k)] and covariance.shape == (20, k, k)
+    names = model.data_names
+    of = [data[names.index(model.predicted_part(options.get("what")) or names[0])] for options in asked]
+    if name.startswith("paired"):
+        of = [data[names.index(options["what"])] for options in asked]
+    assert [tuple(part.shape for part in pair) for pair in own] == [2 * (part.shape,) for part in of]
+    assert density.shape == (20,)
+    kept = {"scores", "scores_covariance", "predicted", "log_likelihood", "__call__"}
+    assert kept <= {key.partition(".")[2] for key in called}
+
+
 @pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_what_a_fit_passes_has_the_promised_shapes(name, called):
@@ -200,11 +287,19 @@ def test_what_a_fit_passes_has_the_promised_shapes(name, called):
         tree = inference.fit(
             model, *data, method=method, max_iterations=2, num_restarts=1, num_samples=3, progress=False
         )
-        inference.transform(tree, data[0])
+        scores = prediction.transform(tree, *data)
+        answered = {"transform"}
         if name != "kernelpca":
-            inference.log_density(tree, *data)
+            assert prediction.log_density(tree, *data).shape == (20,)
+            answered |= {"log_density"}
+        if model.completions() or len(model.predicted_dims) == 1:
+            what = {"what": "y_0"} if name == "paired" else {}
+            assert prediction.predict(tree, *data, **what).shape[0] == 20
+            answered |= {"predict"}
+    assert scores.shape[0] == 20 and scores.ndim == 2
     names = {key.partition(".")[2] for key in called}
-    assert {"log_likelihood", "features"} & names, names
+    assert {"log_likelihood", "features", "scores"} & names, names
+    assert answered <= {*called}, called
 
 
 @pytest.mark.parametrize(
@@ -221,6 +316,27 @@ def test_an_array_of_another_shape_is_refused(call, told, called):
     prior = component_families.priors()["GaussianWishart"]
     with pytest.raises((jaxtyping.TypeCheckError, BeartypeCallHintViolation), match=told):
         call(prior)
+
+
+def test_outputs_of_other_rows_than_the_inputs_are_refused(called):
+    model = PROJECTIONS["sppca"][0]
+    with pytest.raises((jaxtyping.TypeCheckError, BeartypeCallHintViolation), match="y"):
+        model.scores({}, jnp.ones((5, 3)), jnp.ones((4, 2)))
+
+
+def test_views_of_different_numbers_of_rows_are_refused(called):
+    model = PROJECTIONS["paired"][0]
+    with pytest.raises((jaxtyping.TypeCheckError, BeartypeCallHintViolation), match="views"):
+        model.predicted({}, jnp.ones((5, 3)), jnp.ones((4, 4)))
+
+
+def test_a_labelled_answer_of_another_shape_is_refused():
+    def one_score(tree):
+        return xr.DataArray(np.zeros(5), dims="observation")
+
+    one_score.__annotations__ = {"return": prediction.transform.__annotations__["return"]}
+    with pytest.raises(jaxtyping.TypeCheckError, match="return"):
+        enforced(one_score, set())(None)
 
 
 def test_a_result_of_another_shape_is_refused():

@@ -81,7 +81,7 @@ from zoo.exponential_family.expectations import rests_on_tail
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode, padded
 from zoo.model import TypicalCells, in_current_precision, static
-from zoo.shapes import PerRow, Rows, RowsByComponent
+from zoo.shapes import Rows, RowsByComponent
 from zoo.suitable_fields import ChoosesFamily, one_family_of_columns
 
 __all__ = ["DEPCAM", "orthonormal"]
@@ -692,7 +692,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
             local, x
         )
 
-    def log_joint_rows(self, values: Mapping[str, Array], x: Rows) -> PerRow:
+    def log_joint_rows(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
         """Log joint density of each row and label, ``log pi_k + log p(x_n | z_n = k)``.
 
         Args:
@@ -723,7 +723,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         """
         return "cells"
 
-    def predicted(self, values: Mapping[str, Array], x: Array, *, what: str = "cells") -> tuple[Array, Array]:
+    def predicted(self, values: Mapping[str, Array], x: Rows, *, what: str = "cells") -> tuple[Rows, Rows]:
         """Mean and variance of cells, averaged over the components and each one's latents.
 
         Args:

@@ -98,7 +98,7 @@ from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latent
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.model import Model, in_current_precision, static
-from zoo.shapes import PerRow, Rows
+from zoo.shapes import Covariances, PerRow, Rows, Scores, Theta, View
 from zoo.suitable_fields import ChoosesFamily
 
 __all__ = ["EPCA", "JointPriorModel"]
@@ -296,7 +296,7 @@ class JointPriorModel(ChoosesFamily, Model):
                 "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
             )
 
-    def log_likelihood(self, values: Mapping[str, Array], *data: Array) -> PerRow:
+    def log_likelihood(self, values: Mapping[str, Array], *data: View) -> PerRow:
         """Log density of each row over its observed cells, weighted as in the program.
 
         Given its latents if ``values`` has them; else (new rows) with them integrated out by Laplace's
@@ -341,7 +341,7 @@ class JointPriorModel(ChoosesFamily, Model):
             found[suffix] = tuple(part.at[classes].set(jnp.nan) for part in pair)
         return found
 
-    def scores(self, values: Mapping[str, Array], *data: Array, kind: str = "latent") -> Array:
+    def scores(self, values: Mapping[str, Array], *data: View, kind: str = "latent") -> Scores:
         """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis.
 
         Args:
@@ -505,7 +505,7 @@ class JointPriorModel(ChoosesFamily, Model):
             return None
         return self._expected(values, data, v)[2]
 
-    def scores_covariance(self, values: Mapping[str, Array], *data: Array) -> Array:
+    def scores_covariance(self, values: Mapping[str, Array], *data: View) -> Covariances:
         """Laplace's covariance of the latents of each row.
 
         Args:
@@ -729,7 +729,7 @@ class EPCA(JointPriorModel):
 
     # Closed-form companions of the program
 
-    def natural_params(self, values: Mapping[str, Array]) -> Array:
+    def natural_params(self, values: Mapping[str, Array]) -> Theta:
         """The natural parameters Theta, flat in mixed tables.
 
         Args:
@@ -767,8 +767,8 @@ class EPCA(JointPriorModel):
         return 1.0
 
     def predicted(
-        self, values: Mapping[str, Array], x: Array, *, spread: Mapping[str, Array] | None = None
-    ) -> tuple[Array, Array]:
+        self, values: Mapping[str, Array], x: Rows, *, spread: Mapping[str, Array] | None = None
+    ) -> tuple[Rows, Rows]:
         """Rows with missing cells replaced by their expectation given the observed ones, and the variance.
 
         Averaged over the posterior of the row's latents by `zoo.exponential_family.expectations`.

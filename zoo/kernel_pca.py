@@ -148,7 +148,7 @@ class KernelPCA(Model):
             return x
         return x / (self if isinstance(x, np.ndarray) else in_current_precision(self)).column_scale
 
-    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
+    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> None:
         """The NumPyro program, which cannot draw rows.
 
         Args:
@@ -178,7 +178,7 @@ class KernelPCA(Model):
             latents = numpyro.sample("latents", prior.latents_prior())
         numpyro.deterministic("explained_variances", jnp.linalg.eigvalsh(latents.T @ latents)[::-1])
         dimension, freedom = self.score_dimension(*x.shape), prior.freedom(x.shape[0])
-        return numpyro.factor("gram", gram_score(latents, noise_variance, gram, freedom, dimension))
+        numpyro.factor("gram", gram_score(latents, noise_variance, gram, freedom, dimension))
 
     def latents_prior(self) -> dist.Distribution:
         """The prior of a row of Z.

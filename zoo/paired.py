@@ -90,6 +90,7 @@ from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_varianc
 from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import in_current_precision, static
+from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, PerRow, Predicted, View
 
 __all__ = ["Paired"]
 
@@ -188,7 +189,7 @@ class Paired(JointPriorModel):
     methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1
 
-    def __call__(self, *views: Array, num_observations: int | None = None) -> tuple[Array, ...]:
+    def __call__(self, *views: View, num_observations: int | None = None) -> tuple[View, ...]:
         """The NumPyro program: with views it conditions, without them it draws rows.
 
         Args:
@@ -479,7 +480,7 @@ class Paired(JointPriorModel):
         """
         return LowRank(values["latents"], values[f"loadings_{v}"], values.get(f"loc_{v}", 0.0))
 
-    def specific_covariance(self, v: int, values: Mapping[str, Array]) -> Array:
+    def specific_covariance(self, v: int, values: Mapping[str, Array]) -> ParamCovariance:
         """The covariance Psi_v of a view.
 
         Args:
@@ -519,7 +520,7 @@ class Paired(JointPriorModel):
         unit = in_current_precision(self._units_of(v)[0]) if self.standardize else None
         return cells_of(in_current_precision(self).families[v], theta, values, f"_{v}", unit)
 
-    def kernel_of(self, v: int) -> Array:
+    def kernel_of(self, v: int) -> KernelParams:
         """The parameters lam and nu of the kernel of a view, or of each of its columns.
 
         Args:
@@ -894,7 +895,7 @@ class Paired(JointPriorModel):
 
     # Rows at given parameters: starts, densities, scores, predictions
 
-    def starting_point(self, key: Array, *views: Array) -> dict[str, Array]:
+    def starting_point(self, key: Array, *views: View) -> dict[str, Array]:
         """Starting values of all sites: means at the columns' means, small latents and loadings.
 
         Natural parameters lie inside the families' domains, which the prior alone does not see to.
@@ -931,7 +932,7 @@ class Paired(JointPriorModel):
             values["loading_precision"] = jnp.ones(self.num_latents)
         return values
 
-    def natural_params(self, v: int, values: Mapping[str, Array]) -> Array:
+    def natural_params(self, v: int, values: Mapping[str, Array]) -> NaturalParams:
         """Natural parameters Theta_v of a view, flat: drawn where they are noisy, else their mean.
 
         Args:
@@ -947,10 +948,10 @@ class Paired(JointPriorModel):
     def predicted(
         self,
         values: Mapping[str, Array],
-        *views: Array,
+        *views: View,
         what: str = "y_0",
         spread: Mapping[str, Array] | None = None,
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Predicted, Predicted]:
         """One view with missing cells at their expectation given all observed ones, and the variance.
 
         Averaged over the posterior of the row's latents by `zoo.exponential_family.expectations`.
@@ -1041,7 +1042,7 @@ class Paired(JointPriorModel):
         """True: the latents are drawn, and given them views are independent."""
         return True
 
-    def log_likelihood_by_part(self, values: Mapping[str, Array], *views: Array) -> list[Array]:
+    def log_likelihood_by_part(self, values: Mapping[str, Array], *views: View) -> list[PerRow]:
         """Log density of the rows of each view given the latents, times its weight; see `zoo.model.Model`."""
         weights = jnp.broadcast_to(in_current_precision(self.view_weights), (len(views),))
         return [weights[v] * self.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]

@@ -224,7 +224,7 @@ class PPCA(Model):
 
     # Closed-form companions of the program
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Rows) -> PerRow:
+    def log_likelihood(self, values: Mapping[str, Array], x: Rows | SparseMatrix) -> PerRow:
         """Log density of each row over its observed cells, latents integrated out.
 
         Args:
@@ -236,7 +236,9 @@ class PPCA(Model):
         """
         return rows.log_density(x, *self._parameters(values))
 
-    def local_conditionals(self, values: Mapping[str, Array], x: Rows) -> dict[str, dist.Distribution]:
+    def local_conditionals(
+        self, values: Mapping[str, Array], x: Rows | SparseMatrix
+    ) -> dict[str, dist.Distribution]:
         """The latents of each row given its observed cells and everything else."""
         return {"latents": LatentsGivenRows(x, *self._parameters(values))}
 
@@ -244,7 +246,7 @@ class PPCA(Model):
         """The latents of the rows."""
         return {"latents": values["latents"]}
 
-    def scores(self, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
+    def scores(self, values: Mapping[str, Array], x: Rows | SparseMatrix, *, kind: str = "latent") -> Scores:
         """The mean E[z | x], or coordinates of the completed row in the orthonormal basis W (W'W)^-1/2."""
         if kind == "latent":
             return rows.latents_mean(x, *self._parameters(values))
@@ -256,7 +258,7 @@ class PPCA(Model):
             return x.times(left @ right) - values["loc"] @ (left @ right)
         return (rows.completed(x, *self._parameters(values))[0] - values["loc"]) @ (left @ right)
 
-    def scores_covariance(self, values: Mapping[str, Array], x: Rows) -> Covariances:
+    def scores_covariance(self, values: Mapping[str, Array], x: Rows | SparseMatrix) -> Covariances:
         """Posterior covariance of the latents of each row."""
         loadings, _, noise_variance = self._parameters(values)
         return rows.latents_covariance(x, loadings, noise_variance)

@@ -102,7 +102,18 @@ from zoo.linear_gaussian.rows import (
 )
 from zoo.linear_gaussian.units import taken_over, units_of
 from zoo.model import Model, in_current_precision, static
-from zoo.shapes import Covariances, Outputs, PerRow, Rows
+from zoo.shapes import (
+    Covariances,
+    Loadings,
+    Outputs,
+    PerColumn,
+    PerFeature,
+    PerOutput,
+    PerRow,
+    Predicted,
+    Rows,
+    Scores,
+)
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
 from zoo.supports.in_units import InUnits
@@ -242,8 +253,8 @@ class SPPCA(Model):
     loading_sites = {"loadings_x": "_x", "loadings_y": "_y"}
 
     def __call__(
-        self, x: Array | None = None, y: Array | None = None, *, num_observations: int | None = None
-    ) -> Any:
+        self, x: Rows | None = None, y: Outputs | None = None, *, num_observations: int | None = None
+    ) -> tuple[Rows, Outputs]:
         """The NumPyro program: with ``x`` and ``y`` it conditions, with ``x`` alone it draws y given x.
 
         Without both it draws rows.
@@ -377,7 +388,7 @@ class SPPCA(Model):
             rate,
         )
 
-    def joint(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+    def joint(self, values: Mapping[str, Array]) -> tuple[Loadings, PerColumn, PerColumn]:
         """Loadings, mean and noise variance of the columns of [x, y].
 
         Args:
@@ -391,7 +402,7 @@ class SPPCA(Model):
         noises = self.noise_of_inputs(values), self.noise_of_outputs(values)
         return loadings, loc, jnp.concatenate(noises)
 
-    def noise_of_inputs(self, values: Mapping[str, Array]) -> Array:
+    def noise_of_inputs(self, values: Mapping[str, Array]) -> PerFeature:
         """Noise variance of each column of x.
 
         Args:
@@ -403,7 +414,7 @@ class SPPCA(Model):
         noise = jnp.broadcast_to(values["noise_variance_x"], values["loc_x"].shape)
         return noise * in_current_precision(self).column_scales["x"] ** 2 if self.standardize else noise
 
-    def noise_of_outputs(self, values: Mapping[str, Array]) -> Array:
+    def noise_of_outputs(self, values: Mapping[str, Array]) -> PerOutput:
         """Noise variance of each output; of probit outputs' utilities it is 1.
 
         Args:
@@ -947,7 +958,9 @@ class SPPCA(Model):
 
     # Rows at given parameters: densities, latents, outputs, missing cells
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Rows, y: Outputs | None = None) -> PerRow:
+    def log_likelihood(
+        self, values: Mapping[str, Array], x: Rows | SparseMatrix, y: Outputs | None = None
+    ) -> PerRow:
         """Log density of each row over its observed cells, latents integrated out.
 
         Args:
@@ -977,7 +990,7 @@ class SPPCA(Model):
         return rows.log_density + self.outputs_given(values, rows).log_prob(y)
 
     def local_conditionals(
-        self, values: Mapping[str, Array], x: Array, y: Array
+        self, values: Mapping[str, Array], x: Rows | SparseMatrix, y: Outputs
     ) -> dict[str, dist.Distribution]:
         """The latents of each row given its observed cells and everything else.
 
@@ -1006,8 +1019,13 @@ class SPPCA(Model):
         return {"latents": values["latents"]}
 
     def scores(
-        self, values: Mapping[str, Array], x: Array, y: Array | None = None, *, kind: str = "latent"
-    ) -> Array:
+        self,
+        values: Mapping[str, Array],
+        x: Rows | SparseMatrix,
+        y: Outputs | None = None,
+        *,
+        kind: str = "latent",
+    ) -> Scores:
         """Coordinates of rows: posterior means of latents, or in an orthonormal basis of W_x.
 
         Args:
@@ -1036,7 +1054,7 @@ class SPPCA(Model):
         return (completed - values["loc_x"]) @ basis
 
     def scores_covariance(
-        self, values: Mapping[str, Array], x: Rows, y: Outputs | None = None
+        self, values: Mapping[str, Array], x: Rows | SparseMatrix, y: Outputs | None = None
     ) -> Covariances:
         """Posterior covariance of the latents of rows.
 
@@ -1051,8 +1069,13 @@ class SPPCA(Model):
         return self._latents(values, x, y)[1]
 
     def predicted(
-        self, values: Mapping[str, Array], x: Array, y: Array | None = None, *, what: str = "outputs"
-    ) -> tuple[Array, Array]:
+        self,
+        values: Mapping[str, Array],
+        x: Rows | SparseMatrix,
+        y: Outputs | None = None,
+        *,
+        what: str = "outputs",
+    ) -> tuple[Predicted, Predicted]:
         """Mean and variance of the missing outputs or cells of rows.
 
         Args:

@@ -15,11 +15,19 @@ __all__ = [
     "Cells",
     "Covariances",
     "Features",
+    "KernelParams",
+    "Loadings",
+    "NaturalParams",
     "OneOrMore",
     "OneOrMoreStatistics",
     "Outputs",
+    "ParamCovariance",
+    "PerColumn",
     "PerComponent",
+    "PerFeature",
+    "PerOutput",
     "PerRow",
+    "Predicted",
     "RowOrRows",
     "Rows",
     "RowsByComponent",
@@ -27,6 +35,8 @@ __all__ = [
     "Scores",
     "Shape",
     "Statistics",
+    "Theta",
+    "View",
 ]
 
 
@@ -44,6 +54,16 @@ class Shape(NamedTuple):
 
 Rows = Annotated[Array, Shape("num_observations num_features")]
 Outputs = Annotated[Array, Shape("num_observations num_outputs")]
+View = Annotated[Array, Shape("num_observations _")]  # one of several tables of the same rows
+Predicted = Annotated[Array, Shape("num_observations num_predicted")]
+PerFeature = Annotated[Array, Shape("num_features")]
+PerOutput = Annotated[Array, Shape("num_outputs")]
+PerColumn = Annotated[Array, Shape("num_columns")]  # of inputs and outputs together
+Loadings = Annotated[Array, Shape("num_columns num_latents")]
+NaturalParams = Annotated[Array, Shape("num_observations num_params")]
+Theta = Annotated[Array, Shape("num_observations num_features ...")]  # one more axis for classes
+ParamCovariance = Annotated[Array, Shape("num_params num_params")]
+KernelParams = Annotated[Array, Shape("*columns 2")]
 PerRow = Annotated[Array, Shape("num_observations")]
 Scores = Annotated[Array, Shape("num_observations num_scores")]
 Covariances = Annotated[Array, Shape("num_observations num_scores num_scores")]
