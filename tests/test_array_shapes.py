@@ -209,6 +209,7 @@ def test_a_prior_of_weights_keeps_its_shapes(prior, called):
     assert len(called) >= 4
 
 
+SCORES = inference.transform.__annotations__["return"]
 PROPER = {"loading_prior": "gaussian"}
 LEVELS = RNG.integers(0, 3, (20, 2)).astype(float)
 NOISY = {"specific": "full_covariance", "num_shared": 1}
@@ -334,7 +335,7 @@ def test_a_labelled_answer_of_another_shape_is_refused():
     def one_score(tree):
         return xr.DataArray(np.zeros(5), dims="observation")
 
-    one_score.__annotations__ = {"return": prediction.transform.__annotations__["return"]}
+    one_score.__annotations__ = {"return": SCORES}
     with pytest.raises(jaxtyping.TypeCheckError, match="return"):
         enforced(one_score, set())(None)
 
