@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pages.site import QUESTIONS, clicks, faults_of, read_site
 
 import inference
 import zoo
+from notebooks._site import course
 from notebooks._site.audit import VERDICTS, read_audit, recorded
 from notebooks._site.models import PICTURES
 from notebooks._site.reference import MODULES, public_names
@@ -36,6 +38,20 @@ def test_every_page_of_the_guide_is_in_its_list_once():
     text = (NOTEBOOKS / "guide" / "index.md").read_text(encoding="utf-8")
     listed = re.search(r":maxdepth: 1\n\n(.*?)```", text, re.DOTALL)[1].split()
     assert sorted([*listed, "index"]) == [path.stem for path in sorted((NOTEBOOKS / "guide").glob("*.md"))]
+
+
+def test_every_notebook_says_its_part_of_the_course_and_can_be_downloaded(tmp_path):
+    names = sorted(path.stem for path in NOTEBOOKS.glob("*.py") if path.stem != "conf")
+    for name in names:
+        cell = {"cell_type": "markdown", "source": [f"# {name}\n", "\n", "Text; see [one](old_faithful.py)."]}
+        (tmp_path / f"{name}.ipynb").write_text(json.dumps({"cells": [cell]}), encoding="utf-8")
+    course.write(NOTEBOOKS, tmp_path / "built", tmp_path)
+    for name in names:
+        page = json.loads((tmp_path / "built" / f"{name}.ipynb").read_text(encoding="utf-8"))
+        title, _, facts, _, text = "".join(page["cells"][0]["source"]).split("\n")
+        assert title == f"# {name}" and text == "Text; see [one](old_faithful.ipynb)."
+        assert f"{{download}}`Download the notebook </{name}.ipynb>`" in facts
+        assert re.match(r"\*Part of the course: [A-Z][a-z ]+\. By the authors .*, version \d", facts)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
