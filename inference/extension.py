@@ -41,7 +41,7 @@ __all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
 def extend(
     tree: xr.DataTree, *groups: Any, seed: int | jax.Array = 0, num_samples: int = 1000
 ) -> xr.DataTree:
-    """Add groups to a fit; the given tree is not changed.
+    """Return a copy of a fit with more groups; the given tree is not changed.
 
     Args:
         tree: a fit.

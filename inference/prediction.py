@@ -537,7 +537,7 @@ def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) ->
 
 @naming_versions()
 def guide(tree: xr.DataTree) -> Callable:
-    """The variational posterior as a program of the same data, with exactly the sites of ``model.explicit``.
+    """The variational posterior as a NumPyro program with exactly the sites of ``model.explicit``.
 
     ``numpyro.infer.Predictive(guide(tree), num_samples=S)(key, x)`` draws from it,
     `inference.calibration.elbo_check` measures its bound, and

@@ -27,7 +27,7 @@
 # minute with `ZOO_NOTEBOOK_SIZE=small`. Numbers quoted in the text are those of the full size.
 #
 # Which motifs occur at which sites? The table is of rock art of the western Pacific (M. Wilson, *Picturing
-# Pacific Pre-History*, 2002): one row a site, one column a motif, 1 where it was found. We cluster the sites,
+# Pacific Pre-History*, 2002): one row per site, one column per motif, 1 where it was found. We cluster the sites,
 # hide some cells and ask for them back, choose among priors by leave-one-out cross-validation, and look at
 # what the model gets wrong. A second, short part does the same for a table of numbers of which many are
 # really missing.

@@ -193,7 +193,7 @@ def one_split(x, y, pca, principal, labelled, number):
 
 
 def compare(name, latents, num_splits):
-    """Errors of all methods over random splits, one row a split and number of latents."""
+    """Errors of all methods over random splits, one row per split and number of latents."""
     x, y = inputs_of(name)
     pca = PCA(max(latents), svd_solver="arpack", random_state=0).fit(x)
     principal, found = pca.transform(x), []
@@ -314,7 +314,7 @@ for i, (axis, (contrast, (one, other))) in enumerate(zip(axes, CONTRASTS.items()
         )
         axis.plot([away.mean()] * 2, [place - 0.35, place + 0.35], color="black")
     axis.axvline(0, color="black", lw=0.7, ls=":")
-    axis.set(title=contrast, xlabel="difference of errors, a dot a split", ylim=(len(cases) - 0.5, -0.5))
+    axis.set(title=contrast, xlabel="difference of errors, one dot per split", ylim=(len(cases) - 0.5, -0.5))
     axis.set_yticks(range(len(cases)), [f"{name}, {number}" for name, number in cases])
 plt.show()
 

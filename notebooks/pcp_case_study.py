@@ -329,7 +329,7 @@ SVM = {"C": 100.0, "dual": True, "max_iter": 2000}
 
 
 def projections(name):
-    """A row a document for each way to project."""
+    """One row per document for each way to project."""
     return {
         "pLSI": topic_shares(fitted(name, "pLSI", 10)).to_numpy(),
         "LDA": topic_shares(fitted(name, "LDA", 10)).to_numpy(),
@@ -339,7 +339,7 @@ def projections(name):
 
 
 def accuracies(projected, labels):
-    """Mean accuracy over classes, a row a repeat and number of labelled documents."""
+    """Mean accuracy over classes, one row per repeat and number of labelled documents."""
     rows = []
     for repeat in range(settings["repeats"]):
         for number in settings["labelled"]:
@@ -428,7 +428,7 @@ clustering.round(2).astype(object).fillna("")
 # %% [markdown]
 # ## 5. What reproduces, and what does not
 #
-# One line a claim of the thesis, with what was found above.
+# One line per claim of the thesis, with what was found above.
 
 # %%
 highest, most = settings["topics"][-1], settings["labelled"][-1]

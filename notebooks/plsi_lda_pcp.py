@@ -202,7 +202,7 @@ pd.DataFrame(
 
 # %% mystnb={"image": {"alt": "The words of each topic of the Federalist Papers by their probability."}}
 papers = load("federalist")
-essays = papers.frame("counts")  # one row a paper, under its number; one column a word
+essays = papers.frame("counts")  # one row per paper, under its number; one column per word
 federalist = fit(
     zoo.LDA(num_topics=8),
     essays,

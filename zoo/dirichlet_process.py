@@ -224,7 +224,7 @@ class DirichletAllocation(NamedTuple):
 
 
 class BetaDecay(dist.Distribution):
-    r"""The law of :math:`E = -\log(1 - V)` for :math:`V \sim \mathrm{Beta}(a, b)`; Exponential(b) if a is 1.
+    r"""Distribution of :math:`E = -\log(1 - V)`, :math:`V \sim \mathrm{Beta}(a, b)`: Exponential(b) if a = 1.
 
     .. math:: p(E) = \frac{(1 - e^{-E})^{a - 1} e^{-b E}}{B(a, b)}, \qquad E > 0.
 

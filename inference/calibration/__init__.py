@@ -1,4 +1,4 @@
-"""Checks of an inference method against the program that defines its model, a known posterior, and itself.
+"""Check an inference method against the program that defines its model, known posteriors, and itself.
 
 - `elbo_check`: a closed-form bound against the Monte Carlo ELBO of program and guide. It sees a wrong or a
   missing term of the bound. False alarms: 6e-5 (4 standard errors).

@@ -72,7 +72,7 @@ def relation_check(
     threshold: float | None = None,
     **options: Any,
 ) -> RelationVerdict:
-    """Whether two fits of which one follows from the other agree.
+    """Whether two fits agree, one of which follows from the other (other units, order or format).
 
     Args:
         model: a model, or a function of the data that makes it, so that priors are read off the changed data
@@ -554,7 +554,7 @@ def _in_law(
     seed: int,
     false_alarm_rate: float,
 ) -> RelationVerdict:
-    """The verdict by rank tests on one number a chain, or a run of SVI, of each invariant."""
+    """The verdict by rank tests on one number per chain, or a run of SVI, of each invariant."""
     jacobian = _log_jacobian(change)
     moved = {"mean_log_likelihood": np.mean(jacobian), ROW_LIKELIHOOD: jacobian}
     first = _numbers(make, method, change.before, options, seed, relation)

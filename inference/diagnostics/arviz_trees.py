@@ -40,7 +40,7 @@ _RENAMED = {  # dims of ArviZ's own, and of a few cells that are no rows
 def for_arviz(
     tree: xr.DataTree, *, column: str | int | None = None, parameters: bool = False, seed: int = 0
 ) -> xr.DataTree:
-    """Return a fit in the form that every function of ArviZ takes.
+    """Return a fit in the form that the functions of ArviZ take.
 
     Args:
         tree: a fit.

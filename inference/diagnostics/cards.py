@@ -62,7 +62,7 @@ class Card(NamedTuple):
 
 @naming_versions()
 def card(tree: xr.DataTree) -> Card:
-    """Return a fit in a few lines, its verdict first.
+    """Describe a fit in a few lines, the verdict first.
 
     Args:
         tree: a fit.

@@ -259,7 +259,7 @@ _MOST_CELLS = 2**26  # of all replications, 512 MiB
 
 @naming_versions()
 def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int = 0) -> PredictiveCheck:
-    """Draw the data of a fit anew and judge whether they look like the data.
+    """Draw replicated data from a fit and judge whether they look like the observed data.
 
     Replications of a point estimate vary less than they should: its parameters do not.
 

@@ -276,7 +276,7 @@ def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
 
 
 def _wide(values: pd.DataFrame, clusters: pd.Index) -> pd.DataFrame:
-    """A row a quantity of a column of the data, a column a cluster."""
+    """One row per quantity of a column of the data, one column per cluster."""
     cells = profile_cells(values)["mean"]
     places = list(dict.fromkeys(values.index.droplevel("cluster")))
     rows = {place_in_words(*place): [cells.get((k, *place), "-") for k in clusters] for place in places}
@@ -312,7 +312,7 @@ def _filled_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: in
 
 
 def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """Loadings of the columns that have the largest ones, a column a latent."""
+    """The largest loadings, one row per column of the data, one column per latent."""
     cells = profile_cells(loadings)["mean"].unstack("latent").fillna("")
     sizes = loadings["mean"].abs().groupby(level=["view", "column"]).max()
     largest = set(sizes.nlargest(_MOST_LOADINGS).index)
@@ -326,7 +326,7 @@ def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
 
 
 def _ends_text(rows: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """The rows at both ends of each latent, a line a latent."""
+    """The rows at both ends of each latent, one line per latent."""
     found = ["Rows at the low and the high end:"]
     for latent, part in rows["row"].groupby(level="latent"):
         ends = [", ".join(map(str, own)) for _, own in part.groupby(level="end", sort=False)]

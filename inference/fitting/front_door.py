@@ -64,86 +64,81 @@ def fit(
 
     Args:
         model: a model of the zoo; fields that are None are read off the data.
-        *data: the arguments of the model's program: rows that lie elsewhere (with ``batch_size``: paths of
-            files and folders, and objects of pyarrow, Zarr and Dask, as `inference.inputs.sources` lists
-            them), arrays of shape (num_observations, num_features), or
-            DataFrames, whose labels become coords and whose columns are read by what they hold: words,
-            dates, counts and ids too (`zoo.columns`); what was decided is `inference.columns_of(tree)`. None,
-            NaN, ``pandas.NA`` and the masked cells of ``numpy.ma`` are missing cells, which the model takes
-            or refuses. Rows of several parts that are tables or Series of pandas are paired by their index:
-            a part with the labels of the first in another order is put in that order, and one with other
-            labels is refused. An array has no labels: beside a table it is paired by position, and a later
-            part of pandas beside a first part that is an array must have the index 0, 1, ... (else pass
-            ``.to_numpy()``).
+        *data: the arguments of the model's program: arrays of shape (num_observations, num_features),
+            DataFrames, or, with ``batch_size``, rows stored elsewhere (paths of files and folders, objects of
+            pyarrow, Zarr and Dask; see `inference.inputs.sources`). The labels of a DataFrame become coords,
+            and its columns are read by what they hold, words, dates, counts and ids included
+            (`zoo.columns`); `inference.columns_of(tree)` tells how. None, NaN, ``pandas.NA`` and masked cells
+            of ``numpy.ma`` are missing cells, which the model takes or refuses. If several parts are tables
+            or Series of pandas, their rows are paired by index: a part with the same labels in another order
+            is reordered, one with other labels is refused. An array has no labels: beside a table it is
+            paired by position, and a pandas part after a first part that is an array must have the index
+            0, 1, ... (otherwise pass ``.to_numpy()``).
         method: one of ``model.methods``; ``"auto"``: the first that accepts this model and data (and this
             ``init``, if given).
-        seed: a whole number in [0, 2**32) or a JAX key. Same seed, machine, versions, ``chain_method`` and
-            devices: same answer, bit for bit.
+        seed: a whole number in [0, 2**32) or a JAX key. The same seed, machine, versions, ``chain_method``
+            and devices give the same answer bit for bit.
         num_chains: chains of a sampler.
         num_warmup: sweeps before draws are kept.
         num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain.
         thinning: sweeps per kept draw.
-        until: ``"converged"``: a sampler goes on until it is believed. After every ``num_samples`` draws per
-            chain, and only then, the verdict of `inference.convergence.judge` is asked of all draws so far;
-            two looks in a row that pass end the run. The attributes ``look`` and ``looks`` say at which.
-        max_sweeps: with ``until``, the most sweeps per chain, warm-up included; None: as many as 20 looks
-            need. The draws do not depend on the looks: a run that is resumed from its ``checkpoint``, or
-            with another limit, is bit for bit the run that went through.
-        max_seconds: with ``until``, the first look after so many seconds is the last; it decides nothing
-            else.
+        until: ``"converged"``: a sampler runs until its chains have converged. After every ``num_samples``
+            draws per chain the diagnostics of `inference.convergence.judge` are computed from all draws so
+            far; the run ends when they pass twice in a row. The attributes ``look`` and ``looks`` hold their
+            history.
+        max_sweeps: with ``until``, the most sweeps per chain, including warm-up; None: enough for 20 checks.
+            The draws do not depend on the checks: a run resumed from its ``checkpoint``, or with another
+            limit, has the same draws bit for bit.
+        max_seconds: with ``until``, the first check after this many seconds is the last.
         chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"`` (over devices). Several processes
-            (`inference.join_processes`) share the chains of a sampler, each running its own one after
-            another: every process passes the same data and gets all draws, those of ``"sequential"`` in one
-            process bit for bit. They share the rows of ``vb`` of `zoo.Mixture`, `zoo.LDA` and `zoo.PCP`, and
-            with ``batch_size`` those of `zoo.PPCA`: each passes its own, and a batch of ``batch_size`` rows
-            is of all of them in equal shares.
-        max_iterations: the most steps of VB, EM, MAP, or the number of steps of SVI.
+            (`inference.join_processes`) share the chains of a sampler, each running its chains one after
+            another: every process passes the same data and gets all draws, equal bit for bit to
+            ``"sequential"`` in one process. They share the rows of ``vb`` of `zoo.Mixture`, `zoo.LDA` and
+            `zoo.PCP`, and with ``batch_size`` those of `zoo.PPCA`: each process passes its own rows and
+            contributes an equal share of every batch.
+        max_iterations: the most steps of VB, EM or MAP; the number of steps of SVI.
         tolerance: gain of the objective in nats per row; five consecutive steps below it mean convergence.
             0: exactly ``max_iterations`` steps.
-        num_restarts: starts of VB, EM or MAP, run side by side; the best objective is kept. None: what model
-            and method need where that is cheap, by sizes alone (the card says it): 10 for mixtures, 5 for MAP
-            under weak priors, 2 for LDA and for PCP with more clusters than topics; otherwise, and with
-            ``init``, ``batch_size`` or several devices, 1. Of these a start that falls behind for good is
-            stopped; those that are asked for all run on.
+        num_restarts: starts of VB, EM or MAP, run side by side; the best objective is kept. None: as many as
+            model and method need, if that is cheap for tables of this size: 10 for mixtures, 5 for MAP under
+            weak priors, 2 for LDA and for PCP with more clusters than topics (the card has the limits); 1
+            otherwise, and with ``init``, ``batch_size`` or several devices. With None a start that can no
+            longer catch up is stopped early.
         init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
             of a strategy.
         sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w
-            copies in the objective and the fit, its likelihood (labels and latents summed out) to the power
-            w. Taken by ``vb`` and ``em`` of mixtures and PPCA, by ``nuts`` and ``hmc`` of both, and by
-            ``gibbs`` of mixtures as whole numbers. A Series is paired with the rows by its
-            index, as parts of the data are; a string is the name of a column of the first part, which is then
-            no data. Data-dependent default priors and the group ``log_likelihood`` are those of the rows
-            themselves.
-        batch_size: rows per batch (``vb`` of mixtures): the rows pass in batches, files
-            (`inference.inputs.sources`), memory maps and chunks (an object with ``__iter__``, or a callable
-            that makes a fresh iterator) are never held whole, and an iteration is one pass over all of them
-            (memoised variational inference, Hughes and Sudderth 2013). A start sees ``batch_size`` rows,
-            evenly spaced ones or the first ones of chunks, and VB climbs to the top of their bound (with
-            ``moves``, if asked) before the first pass; data-dependent default priors are read off at most
-            100 000 rows of a file or of chunks. Columns of a table in files are decided by all of its rows
-            (`inference.inputs.surveys`), weights are held, 8 bytes a row, and missing cells are taken where
-            the columns of a component are independent. `zoo.PPCA`, by ``closed_form``, ``em`` and ``vb``:
-            the rows are summed up in one pass to their number, mean and scatter, in memory of the square of
-            their columns, and the fit is that of all rows at once to rounding
-            (`inference.numerics.summed_rows`); a missing cell is refused. For ``vb`` of `zoo.LDA` and
-            `zoo.PCP`: documents per batch, from anything that holds counts or texts or from chunks of such,
-            by stochastic steps (`inference.methods.lda.vb`, `inference.methods.pcp.vb_batches`); the last
-            value of the trace is the bound of all documents. Other models have variables for every row among
-            those that are optimised or drawn (the latents of `zoo.EPCA`), which no sum over rows stands for:
-            they are refused.
+            copies, that is, its likelihood (labels and latents summed out) is raised to the power w. Taken by
+            ``vb`` and ``em`` of mixtures and PPCA, by ``nuts`` and ``hmc`` of both, and, as whole numbers, by
+            ``gibbs`` of mixtures. A Series is paired with the rows by its index, as parts of the data are; a
+            string names a column of the first part, which is then not modelled. Data-dependent default priors
+            and the group ``log_likelihood`` ignore the weights.
+        batch_size: rows per batch; files (`inference.inputs.sources`), memory maps and chunks (an object with
+            ``__iter__``, or a callable that makes a fresh iterator) are never held whole. ``vb`` of mixtures:
+            an iteration is one pass over all batches (memoised variational inference, Hughes and Sudderth
+            2013). VB first converges on ``batch_size`` rows (with ``moves``, if asked), evenly spaced ones or
+            the first of the chunks; data-dependent default priors are read off at most 100 000 rows of a file
+            or of chunks. The kinds of the columns of a table in files are decided from all of its rows
+            (`inference.inputs.surveys`), weights are held in memory, 8 bytes per row, and missing cells are
+            taken if the columns of a component are independent. `zoo.PPCA`, by ``closed_form``, ``em`` and
+            ``vb``: one pass computes the number, mean and scatter matrix of the rows, and the fit equals that
+            of all rows in memory to rounding (`inference.numerics.summed_rows`); a missing cell is refused.
+            ``vb`` of `zoo.LDA` and `zoo.PCP`: documents per batch, from counts, texts or chunks of them, by
+            stochastic steps (`inference.methods.lda.vb`, `inference.methods.pcp.vb_batches`); the last value
+            of the trace is the bound of all documents. Other models are refused, because they optimise or
+            sample a variable per row (such as the latents of `zoo.EPCA`).
         dtype: ``"float64"`` or ``"float32"``.
         keep: names of variables to store whatever their size (``"assignments"``, ``"log_likelihood"``).
         progress: whether to show a bar; None: on a terminal or in a notebook.
-        checkpoint: a file to save to, about every five seconds, and to resume from; the same call goes on
-            where it was cut, and another one is refused with what differs. A file that cannot be written
-            (the disk is full, the folder gone) is a warning, and the run goes on and tries again. One run at
-            a time may use the file: a second one, of another process or thread, is refused while the first
-            lives (by ``flock``; where the system has none, as on Windows, nothing is refused and the last to
-            save wins). Processes of one ``jax.distributed`` run are one: the first reads and writes.
-            Ctrl-C or SIGTERM, in the main thread, saves and returns what there is.
+        checkpoint: a file to save to, about every five seconds, and to resume from: the same call continues
+            the run, and another call is refused with what differs. If the file cannot be written (the disk is
+            full, the folder gone) a warning is given, and the run continues and tries again. Only one run at
+            a time may use the file; a second one, of another process or thread, is refused (by ``flock``; on
+            systems without it, such as Windows, the last to save wins). The processes of one
+            ``jax.distributed`` run count as one: the first reads and writes. Ctrl-C or SIGTERM, in the main
+            thread, saves the run and returns what there is.
         families: column of a DataFrame to its family or kind, such as ``{"income": "gaussian"}``, one of
-            `zoo.columns.KINDS`, in place of what `zoo.columns.read_columns` makes of it; ``"leave_out"``
-            leaves it out.
+            `zoo.columns.KINDS`, in place of what `zoo.columns.read_columns` found; ``"leave_out"`` leaves the
+            column out.
         levels: column of a DataFrame to its levels in rising order, which makes it ordered.
         id: column of a DataFrame whose cells label the rows.
         **options: options of the method.
@@ -158,11 +153,11 @@ def fit(
         ModuleNotFoundError: rows of a kind that needs an extra; the message names it.
         TypeError: an argument of the wrong kind, an option that the method does not have, more or fewer parts
             of data than the model takes, or data that are not numeric.
-        ValueError: anything else that is wrong with the call, a run among it that cannot fit into the memory
-            of this machine by the sizes of its states and draws; always before anything is compiled.
-        MemoryError: memory ran out all the same.
-        FloatingPointError: the objective, or the log joint of a chain, is not finite from the first step on;
-            or clusters lie so far from each other that sums over the rows lose their spread.
+        ValueError: anything else that is wrong with the call, including a run whose states and draws cannot
+            fit into the memory of this machine; always before anything is compiled.
+        MemoryError: memory ran out nevertheless.
+        FloatingPointError: the objective, or the log joint of a chain, is not finite from the first step;
+            or clusters lie so far apart that sums over the rows lose their spread to rounding.
 
     Example:
         >>> import numpy as np, inference, zoo

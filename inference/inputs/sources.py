@@ -337,7 +337,7 @@ def is_source(data: Any) -> bool:
 
 @naming_versions()
 def open_rows(source: Any, columns: Sequence[str] | None = None) -> Source:
-    """Open rows that lie elsewhere, to be fitted or scored in batches.
+    """Open rows stored in files, folders, Zarr or Dask, to be fitted or scored in batches.
 
     `inference.fit` and the functions of a fit open a source by themselves; this is for choosing columns.
 

@@ -4,7 +4,7 @@ The cells of a document are cut into segments of equal width, the last one fille
 a block holds the segments of some documents. A pass scans the blocks: the rows gathered for the cells of
 one block stay in the processor's cache, so that neither a documents x words nor a nonzeros x columns
 array is made. The rows of a document are fetched once a segment, sums over its cells are batched
-products, and one row a segment is added to the document's: eight times as fast as cell by cell in XLA on
+products, and one row per segment is added to the document's: eight times as fast as cell by cell in XLA on
 a CPU.
 
 A pass is a sum over blocks (`DocumentBlocks.fold`); over several devices each sums the blocks of its

@@ -127,7 +127,7 @@ def plot_methods(scores: Sequence[MethodScore]) -> Figure:
         raise ValueError("there are no scores to draw: no method took the data")
     ranked = sorted(scores, key=lambda score: _finite(score.nats_per_row))
     names = list(dict.fromkeys(score.model for score in scores))
-    columns = [("seconds", "seconds"), ("mebibytes", "MiB more")]
+    columns = [("seconds", "seconds"), ("mebibytes", "extra MiB")]
     if any(np.isfinite(score.max_psrf) for score in scores):
         columns.append(("max_psrf", "max PSRF"))
     figure = Figure(figsize=(5.0 + 2.0 * len(columns), 1.2 + 0.28 * len(ranked)), layout="constrained")

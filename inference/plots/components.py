@@ -24,7 +24,7 @@ _MOST_WRITTEN = 10  # components; above it no numbers are written into the cells
 
 @naming_versions()
 def plot_hinton(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
-    """Plot a Hinton diagram of the scales: a row a component, squares of area `|phi|`, largest first.
+    """Plot a Hinton diagram of the scales: one row per component, squares of area `|phi|`, largest first.
 
     Signs and the order of columns mean nothing, so neither is drawn; an empty place is a direction that the
     component does not use.
@@ -121,7 +121,7 @@ def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
         num_columns: panels in a line.
 
     Returns:
-        The figure, a panel a component on one scale of colours.
+        The figure, one panel per component on one scale of colours.
 
     Raises:
         ValueError: a fit of another model, or no columns.

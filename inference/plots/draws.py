@@ -92,7 +92,7 @@ def _panels(
 def plot_trace(
     tree: xr.DataTree, names: Sequence[str] | None = None, most: int = 5, *, ax: Axes | None = None
 ) -> Figure:
-    """Plot the path of invariants, a panel a quantity, a line a chain, with R-hat and ESS.
+    """Plot the path of invariants, one panel per quantity, one line per chain, with R-hat and ESS.
 
     Chains that have converged cross each other all the way and look alike.
 
@@ -128,7 +128,7 @@ def plot_trace(
 def plot_rank(
     tree: xr.DataTree, names: Sequence[str] | None = None, most: int = 5, *, ax: Axes | None = None
 ) -> Figure:
-    """Plot how the draws of each chain rank among all draws, a panel a quantity, a line a chain.
+    """Plot how the draws of each chain rank among all draws, one panel per quantity, one line per chain.
 
     Chains that agree have as many draws in each twentieth of all: their lines stay near the dashed one. A
     chain that is high on one side sits apart, one high at both ends spreads further (Vehtari, Gelman,
@@ -180,7 +180,7 @@ def plot_forest(
     *,
     ax: Axes | None = None,
 ) -> Figure:
-    """Plot intervals of invariants, a panel a variable: its middle half thick, ``prob`` of it thin.
+    """Plot intervals of invariants, one panel per variable: its middle half thick, ``prob`` of it thin.
 
     Of chains that disagree each is drawn, since an interval over all of them would describe none.
 

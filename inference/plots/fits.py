@@ -64,7 +64,7 @@ def plot_mixture(
 
 @naming_versions()
 def plot_objective(tree: xr.DataTree) -> Figure:
-    """Plot the objective and the number of occupied components by iteration, a line a restart or chain.
+    """Plot the objective and the number of occupied components by iteration, one line per restart or chain.
 
     Args:
         tree: a fit whose ``trace`` has ``objective`` (nats, higher is better).

@@ -371,11 +371,11 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
         labels: the known label of each fitted row.
 
     Returns:
-        Counts, a row a label, a column a cluster. Clusters are those of one partition, so that their numbers
-        do not matter: `inference.diagnostics.point_partition` (above 2000 rows each row's most probable
-        component, or of a sampler the draw nearest to the others,
-        `inference.convergence.partitions.central_draw`), or each document's most probable cluster; they are
-        ordered by the label that they hold most of.
+        Counts, one row per label, one column per cluster. Clusters are those of a single partition, so their
+        numbers do not matter: that of `inference.diagnostics.point_partition`, or each document's most
+        probable cluster. Above 2000 rows it is each row's most probable component, or, for a sampler, the
+        draw nearest to the others (`inference.convergence.partitions.central_draw`). Clusters are ordered by
+        their commonest label.
 
     Raises:
         ValueError: the fit has no clusters, or the labels are of other rows.

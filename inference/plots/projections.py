@@ -35,7 +35,7 @@ _MOST_BARS = 150  # rows with bars; above it they would cover each other
 
 @naming_versions()
 def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
-    """Plot mean loadings with central intervals, a panel a latent, a line a feature, views by colour.
+    """Plot mean loadings with central intervals, one panel per latent, one line per feature, views by colour.
 
     Args:
         tree: a fit of a projection with loadings.
@@ -242,7 +242,7 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
 
 @naming_versions()
 def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: int = 6) -> Figure:
-    """Plot mean loadings as images, a panel a latent, where the features are the pixels of an image.
+    """Plot mean loadings as images, one panel per latent, where the features are the pixels of an image.
 
     Args:
         tree: a fit of a projection with loadings.

@@ -42,7 +42,7 @@ def plot_clusters(
     *,
     ax: Axes | None = None,
 ) -> Figure:
-    """Plot the share of each topic in the words of each cluster: a row a cluster, a column a topic.
+    """Plot the share of each topic in the words of each cluster: one row per cluster, one column per topic.
 
     Topics are named by their top words; clusters are in falling order of weight, topics in the order in
     which the clusters use them most.
@@ -164,7 +164,7 @@ def plot_document_clusters(
 
 @naming_versions()
 def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, most: int = 20) -> Figure:
-    """Plot a panel a topic, its most probable words as bars, the largest share of tokens first.
+    """Plot one panel per topic, its most probable words as bars, the largest share of tokens first.
 
     Args:
         tree: a fit of LDA, pLSI or PCP; draws are brought to one numbering of topics first.

@@ -313,7 +313,7 @@ class _Steady(io.RawIOBase):
 
 @naming_versions()
 def load(path: str | os.PathLike) -> xr.DataTree:
-    """Read a saved fit whole and close the file.
+    """Read a saved fit into memory and close the file.
 
     Nothing of the file is run, nothing outside it is read, and it cannot make this process take much more
     memory than it has bytes.

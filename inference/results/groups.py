@@ -206,7 +206,7 @@ def stored_columns(tree: xr.DataTree, model: Model) -> tuple[Columns | None, ...
 
 @naming_versions()
 def columns_of(tree: xr.DataTree) -> pd.DataFrame:
-    """What the columns of the tables of a fit were taken to hold, and why.
+    """How the columns of the tables of a fit were read, and why.
 
     Args:
         tree: a fit.

@@ -1,4 +1,4 @@
-"""Draws of a model with a symmetry, brought to one labelling or one orientation.
+"""Align the draws of a model with a symmetry: one labelling or one orientation for all of them.
 
 ``relabel`` gives the components of all draws one numbering (``inference.symmetry.labels``);
 ``align_rotation`` and ``identify`` turn latent axes to a common or a canonical orientation

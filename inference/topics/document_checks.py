@@ -57,13 +57,13 @@ class DocumentCheck(NamedTuple):
     """Results of a posterior predictive check of documents.
 
     Attributes:
-        table: a row a statistic: ``observed``, ``replicated_lb``, ``replicated_ub``, ``p`` (the share of
+        table: one row per statistic: ``observed``, ``replicated_lb``, ``replicated_ub``, ``p`` (the share of
             replications that are larger).
-        topics: a row a topic: its ``words``, ``observed`` mutual information of words and documents in nats
-            (mean over the draws), ``replicated_lb``, ``replicated_ub``, ``p``.
-        documents: a row a document looked at: ``length``, ``distinct`` words, ``replicated`` mean of these,
+        topics: one row per topic: its ``words``, ``observed`` mutual information of words and documents in
+            nats (mean over the draws), ``replicated_lb``, ``replicated_ub``, ``p``.
+        documents: one row per document checked: ``length``, ``distinct`` words, their ``replicated`` mean,
             ``replicated_lb``, ``replicated_ub``.
-        words: a row a word: ``documents`` that hold it, ``replicated`` mean of these and ``sd``.
+        words: one row per word: number of ``documents`` with it, its ``replicated`` mean and ``sd``.
         num_draws: how many draws were replicated.
         note: a sentence on the documents and draws left out for size; empty if there are none.
     """

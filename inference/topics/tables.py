@@ -51,7 +51,7 @@ CELLS_AT_ONCE = 2**16  # of documents x words, times topics
 
 @naming_versions()
 def topic_words(tree: xr.DataTree) -> pd.DataFrame:
-    """Tabulate the word probabilities of each topic: a row a topic, a column a word.
+    """Tabulate the word probabilities of each topic: one row per topic, one column per word.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -67,7 +67,7 @@ def topic_words(tree: xr.DataTree) -> pd.DataFrame:
 
 @naming_versions()
 def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
-    """List the most probable words of each topic: a row a topic, a column a rank from 1.
+    """List the most probable words of each topic: one row per topic, one column per rank from 1.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -89,7 +89,7 @@ def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
 
 @naming_versions()
 def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
-    """Tabulate the expected topic shares of the fitted documents: a row a document, a column a topic.
+    """Tabulate the expected topic shares of the fitted documents: one row per document, one column per topic.
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
@@ -107,7 +107,7 @@ def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
 
 @naming_versions()
 def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
-    r"""Tabulate the shares of topics among the words of documents: a row a document, a column a topic.
+    r"""Tabulate the shares of topics among the words of documents: a row per document, a column per topic.
 
     The projection by which the thesis compares the models (9.3.3):
     :math:`\sum_n E[\phi_{dnk}] / N_d`, the probabilities that topic k gave the words of document d, averaged
@@ -200,7 +200,7 @@ def _tokens_by_cluster(
 
 @naming_versions()
 def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
-    """Tabulate clusters as mixtures of topics: a row a cluster, a column a topic, and their ``weight``.
+    """Tabulate clusters as mixtures of topics: a row per cluster, a column per topic, and the ``weight``.
 
     Args:
         tree: a fit of PCP.
@@ -218,7 +218,7 @@ def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
 
 @naming_versions()
 def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
-    """Tabulate the probability of each cluster for documents: a row a document, a column a cluster.
+    """Tabulate the probability of each cluster for documents: one row per document, one column per cluster.
 
     Args:
         tree: a fit of PCP.
@@ -288,7 +288,7 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
 
     Args:
         tree: a fit of LDA, pLSI or PCP.
-        reference: a fit over the same words, or its word probabilities, a row a topic.
+        reference: a fit over the same words, or its word probabilities, one row per topic.
 
     Returns:
         A new tree; root attribute ``relabelled`` describes the change.
@@ -393,7 +393,7 @@ def _centres(tree: xr.DataTree) -> np.ndarray:
 
 
 def _cluster_probs(tree: xr.DataTree, matrix: csr_matrix) -> np.ndarray:
-    """Probabilities of clusters given a document, parameters at their posterior mean, a row a document."""
+    """Probabilities of clusters given a document at posterior means of parameters, a row per document."""
     centres = np.log(np.maximum(_centres(tree) @ topic_words(tree).to_numpy(), np.finfo(float).tiny))
     weights = np.log(np.maximum(_weights(tree), np.finfo(float).tiny))
     return softmax(matrix @ centres.T + weights, axis=1)
@@ -472,7 +472,7 @@ def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.
         num_words: top words of a topic, at least 2.
 
     Returns:
-        One number a topic.
+        One number per topic.
 
     Raises:
         ValueError: another vocabulary, or too few words.

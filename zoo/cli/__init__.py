@@ -41,7 +41,7 @@ __all__ = ["main"]
 _ERRORS = (ValueError, TypeError, KeyError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
 _MOST_OF_A_VARIABLE = 4  # rows of the table of `fit`
 _INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C, or of a fit by SIGTERM
-_COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "MiB more")
+_COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB")
 _HELD = {
     "Data sets": ("shipped", "generated", "package"),
     "Data sets that you must provide, in the folder that ZOO_DATA names (zoo fit MODEL NAME says how)": (
@@ -391,7 +391,7 @@ def compare(options: argparse.Namespace) -> int:
             print("interrupted: the last fit above stopped early, and no other was made")
             return _INTERRUPTED
     print("\nnats/row: mean log density of the rows held out, higher is better; +-: its standard error")
-    print("seconds: of the fit, with compilation; MiB more: what it added to this process's memory")
+    print("seconds: of the fit, with compilation; extra MiB: memory added to this process")
     for model, method, reason in refused:
         print(f"not fitted: {model}{' by ' + method if method else ''}: {reason}")
     if not scores:

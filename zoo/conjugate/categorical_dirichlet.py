@@ -165,7 +165,7 @@ class CategoricalDirichlet(ComponentPrior):
         return _CategoricalCells(parameters["probs"])
 
     def features(self, x: RowOrRows) -> Features:
-        """``[1, one number a column and level]``: 1 where an observed cell has the level."""
+        """``[1, one number per column and level]``: 1 where an observed cell has the level."""
         x = jnp.asarray(x)
         indicators = _indicators(x, self.num_levels)
         flat = indicators.reshape(*x.shape[:-1], self.num_features * self.num_levels)

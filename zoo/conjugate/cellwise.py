@@ -333,7 +333,7 @@ def _size(value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class BernoulliBeta(Cellwise):
-    r"""Binary cells: :math:`x_j \sim \mathrm{Bernoulli}(p_{kj})`, the probabilities beta.
+    r"""Binary cells: :math:`x_j \sim \mathrm{Bernoulli}(p_{kj})`, with a beta prior.
 
     Attributes:
         concentration1: :math:`a_j > 0`, shape (num_features,), ones in prior pseudo-counts; or a ``Gamma``.
@@ -479,7 +479,7 @@ class BinomialBeta(BernoulliBeta):
 
 @dataclass(frozen=True, eq=False)
 class PoissonGamma(_GammaRates):
-    r"""Counts: :math:`x_j \sim \mathrm{Poisson}(\lambda_{kj})`, the rates gamma.
+    r"""Counts: :math:`x_j \sim \mathrm{Poisson}(\lambda_{kj})`, with a gamma prior.
 
     Attributes:
         shape: :math:`a_j > 0`, shape (num_features,), events in prior pseudo-counts.
@@ -523,7 +523,7 @@ class PoissonGamma(_GammaRates):
 
 @dataclass(frozen=True, eq=False)
 class ExponentialGamma(_GammaRates):
-    r"""Positive cells: :math:`x_j \sim \mathrm{Exponential}(\lambda_{kj})`, the rates gamma.
+    r"""Positive cells: :math:`x_j \sim \mathrm{Exponential}(\lambda_{kj})`, with a gamma prior.
 
     Attributes:
         shape: :math:`a_j > 0`, shape (num_features,), the number of cells that the prior is worth.
@@ -567,7 +567,7 @@ class ExponentialGamma(_GammaRates):
 
 @dataclass(frozen=True, eq=False)
 class GammaKnownShape(ExponentialGamma):
-    r"""Positive cells: :math:`x_j \sim \mathrm{Gamma}(s_j, \lambda_{kj})` of known shape, the rates gamma.
+    r"""Positive cells: :math:`x_j \sim \mathrm{Gamma}(s_j, \lambda_{kj})` of known shape, gamma prior.
 
     Attributes:
         shape: :math:`a_j > 0`, of the prior of the rate, shape (num_features,).

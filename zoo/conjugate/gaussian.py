@@ -838,7 +838,7 @@ class SharedGaussianWishart(GaussianWishart):
 
 @dataclass(frozen=True, eq=False)
 class GaussianKnownCovariance(_FullGaussian):
-    r"""Normal components with unknown means and a covariance that is given.
+    r"""Normal components with unknown means and known covariance.
 
     .. math::
         \mu_k \sim \mathrm{Normal}(m_0, \Sigma / \beta_0), \quad
@@ -954,7 +954,7 @@ class GaussianKnownCovariance(_FullGaussian):
 
 @dataclass(frozen=True, eq=False)
 class GaussianKnownMean(_FullGaussian):
-    r"""Normal components with one given mean and unknown precisions: a scale mixture.
+    r"""Normal components with a known common mean and unknown precisions: a scale mixture.
 
     .. math::
         \Lambda_k \sim \mathrm{Wishart}(W_0, \nu_0), \quad

@@ -73,7 +73,7 @@ class _ProductRow(dist.Distribution):
 
 @dataclass(frozen=True, eq=False)
 class Product(ComponentPrior):
-    """Groups of columns with a family each, independent given the component.
+    """Groups of columns, each with its own family, independent given the component.
 
     Attributes:
         families: one component prior per group, over its columns; one that is not filled, such as

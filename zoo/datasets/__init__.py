@@ -1,4 +1,4 @@
-"""Data sets: shipped files, seeded generators, sets of other packages, and sets that the user holds.
+"""Data sets: shipped files, seeded generators, sets of other packages, and sets that users provide.
 
 ``catalogue()`` lists them, ``load(name)`` returns the arrays. Nothing is ever downloaded. Shipped files
 lie beside this file in an installed wheel (``zoo/data``) and one level up in a clone; sets that may not be

@@ -88,7 +88,7 @@ def has_unit_noise(family: Family) -> bool:
 
 
 def as_family(family: Any) -> Family:
-    """The family, the one of that name with its defaults, or `ByColumn` of a tuple with one for each column.
+    """Return a family as it is, that of a name, or `ByColumn` of a tuple with one per column.
 
     Args:
         family: a family, its name, or a tuple of these, one for each column.

@@ -680,7 +680,7 @@ class ByColumn(Family):
         """A table from one family per column; columns with equal families share one.
 
         Args:
-            families: shape of the tuple: one entry a column, in the table's order.
+            families: shape of the tuple: one entry per column, in the table's order.
 
         Returns:
             The distinct families, and which one each column has.

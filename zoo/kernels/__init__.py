@@ -1,4 +1,4 @@
-r"""Kernels: the inner product of two rows in a feature space, and how many dimensions that space has.
+r"""Kernels: inner products of two rows in a feature space, and the dimension of that space.
 
 ===================  ====================================================  ==================================
 kernel               k(x, y)                                               dimension after centring
@@ -288,7 +288,7 @@ KERNELS: dict[str, type[Kernel]] = {
 
 
 def as_kernel(kernel: Any) -> Kernel:
-    """The kernel itself, or that of a registered name with its default parameters.
+    """Return a kernel as it is, or the kernel of a name with its default parameters.
 
     Args:
         kernel: a kernel, or one of the registered names.

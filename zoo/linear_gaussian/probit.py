@@ -451,7 +451,7 @@ def check_probit_outputs(y: np.ndarray, exclusive: bool) -> None:
         if rows.any():
             row = row_of(y, int(np.argmax(rows)))
             raise ValueError(
-                f"class labels take one column a class; {row} of y {what}: give the labels themselves, "
+                f"class labels take one column per class; {row} of y {what}: give the labels themselves, "
                 f"one a row"
             )
 

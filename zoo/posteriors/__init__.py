@@ -1,4 +1,4 @@
-"""Reference posteriors: small data, the assumptions about them, and the truth that a sampler must find.
+"""Reference posteriors: small data sets with a model and the true posterior means.
 
 Each is a file ``posteriors/<name>.json`` of the shipped data and holds names and numbers only: the fields of
 the model, the data, and the posterior mean and standard deviation of quantities that no symmetry of the model

@@ -367,7 +367,7 @@ class ClassUtilities(_Truncated):
 
     Args:
         predictor: their means, shape (num_observations, num_classes).
-        y: one column a class, NaN where missing.
+        y: one column per class, NaN where missing.
         current: the utilities that a move starts from, of the same shape.
     """
 
