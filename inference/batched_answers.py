@@ -201,7 +201,7 @@ def frame_of(values: Any, prefix: str = "", *, deviations: bool = True) -> pd.Da
         TypeError: an answer of more dims.
     """
     if isinstance(values, xr.Dataset) or values.ndim > 2:
-        raise TypeError("covariances have no place in a table: leave covariance or out out")
+        raise TypeError("a table cannot hold covariances: leave out covariance=True, or out=")
     held = values.coords.get("standard_deviation")
     plain = values.drop_vars([name for name in values.coords if name not in values.dims])
     table = plain.to_pandas()

@@ -186,7 +186,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
         rows = self._rows(X)
         if "num_parameters" not in self.tree_.attrs:
             raise ValueError(
-                f"bic and aic are of maximum likelihood, and this fit is by "
+                f"bic and aic need a fit by maximum likelihood; this one is by "
                 f"{self.tree_.attrs['method']!r}: fit "
                 "with method='em', or compare by score, which is of rows that were held out"
             )

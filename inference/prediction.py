@@ -98,7 +98,7 @@ def transform(
     if covariance and scores != "latent":
         raise ValueError(f"covariance=True goes with scores='latent'; got scores={scores!r}")
     if covariance and out is not None:
-        raise ValueError("covariance=True gives no table: leave out out, or covariance")
+        raise ValueError("covariance=True gives no table to write: leave out covariance=True, or out=")
     if is_asked_in_batches(model := model_of(tree), new_data, out, batch_size):
         ask = partial(transform, tree, scores=scores, covariance=covariance)
         return answered(ask, tree, model, new_data, out, batch_size)

@@ -40,7 +40,7 @@ def _in_rows(matrix: Any, name: str) -> Any:
             matrix.check_format(full_check=True)
         return matrix.tocsr()
     except (ValueError, IndexError, OverflowError) as error:
-        raise ValueError(f"{name} is no whole sparse matrix ({error}): make it anew") from None
+        raise ValueError(f"{name} is not a valid sparse matrix ({error}): build it again") from None
 
 
 def _are_no_counts(numbers: np.ndarray) -> np.ndarray:

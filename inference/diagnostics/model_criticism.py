@@ -345,7 +345,7 @@ def prior_sensitivity(
     """
     if kind_of(tree) != "sampling":
         raise ValueError(
-            "the prior's weight is read off draws of the posterior; method "
+            "prior sensitivity is computed from posterior draws; method "
             f"{tree.attrs['method']!r} has none: fit by a sampler, such as nuts"
         )
     doubts = []

@@ -158,7 +158,7 @@ def _of_chains(tree: xr.DataTree) -> Judgement:
     if good and not mixed.factors:
         reason += ": either the posterior holds one state, or the sampler never moved"
         advice = "fit by another method, or from other starts, and see whether that persists"
-        return Judgement(None, "Nothing moved: every draw is the same", reason, advice)
+        return Judgement(None, "The sampler did not move: all draws are the same", reason, advice)
     if good:
         advice = "use them; refit with another seed before you publish"
         return Judgement(True, "The chains agree: the draws can be trusted", reason, advice)

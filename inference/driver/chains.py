@@ -385,7 +385,7 @@ def _chunk_of(chain_method: str, num_chains: int, own: slice) -> Callable:
     if chain_method == "parallel":
         if num_chains % len(jax.devices()):
             raise ValueError(
-                f"chain_method='parallel' deals chains out to devices: num_chains must be a multiple of "
+                f"chain_method='parallel' distributes chains over devices: num_chains must be a multiple of "
                 f"{len(jax.devices())}; got {num_chains}"
             )
         return _parallel

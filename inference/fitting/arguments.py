@@ -427,7 +427,7 @@ def _check_until(settings: Mapping[str, Any]) -> None:
     needed = settings["num_warmup"] + settings["num_samples"] * settings["thinning"]
     if most < needed:
         raise ValueError(
-            f"max_sweeps must leave room for one look, after num_warmup + num_samples * thinning = {needed} "
+            f"max_sweeps must leave room for one check, after num_warmup + num_samples * thinning = {needed} "
             f"sweeps; got {most}"
         )
 
@@ -494,7 +494,7 @@ def _refuse_source(chosen: Method, name: str, model: Model, data: tuple, batch_s
             "100_000"
         )
     if len(data) != 1:
-        raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
+        raise TypeError(f"batch_size needs data of one part; got {len(data)} parts")
     if "batches" not in chosen.takes:
         raise ValueError(_no_batches(f"method {name!r} of {model_name(model)}"))
 
@@ -521,7 +521,7 @@ def _open_stream(
     """
     check_size("batch_size", batch_size)
     if len(data) != 1:
-        raise TypeError(f"batch_size goes with data of one part; got {len(data)}")
+        raise TypeError(f"batch_size needs data of one part; got {len(data)} parts")
     several = jax.process_count() > 1
     share, left = divmod(int(batch_size), jax.process_count())
     if left:
@@ -674,11 +674,11 @@ def read_init(init: Any, method: Method, settings: Settings) -> tuple[str, dict[
 
     Raises:
         TypeError: ``init`` is nothing of the kind.
-        ValueError: an unknown strategy, or a method that starts nowhere.
+        ValueError: an unknown strategy, or a method without a start.
     """
     if not isinstance(method, Iterative):
         if init is not None:
-            raise ValueError("a method that solves directly starts nowhere: leave init out")
+            raise ValueError("a method that solves directly has no start: leave init out")
         return "none", None
     if init is None:
         return method.strategies[0], None

@@ -169,8 +169,8 @@ def _values_of_rows(tree: xr.DataTree, colour_by: Any, num_rows: int) -> tuple[s
     words[pd.isna(values)] = None
     if words.nunique() > _MOST_CLASSES:
         raise ValueError(
-            f"colour_by has {words.nunique()} different values, which no reader tells apart by colour: join "
-            f"them to at most {_MOST_CLASSES} classes"
+            f"colour_by has {words.nunique()} different values, too many to tell apart by colour: merge "
+            f"them into at most {_MOST_CLASSES} classes"
         )
     return name, words.astype(object).to_numpy()
 

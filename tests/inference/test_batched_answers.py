@@ -72,7 +72,7 @@ def test_files_are_written_batch_by_batch(tree, table, tmp_path):
     for path, match in (("x.xlsx", "must end in one of .parquet"), ("no/x.csv", "does not exist")):
         with pytest.raises(ValueError, match=match):
             predict(tree, table, out=out / path)
-    with pytest.raises(ValueError, match="covariance=True gives no table"):
+    with pytest.raises(ValueError, match="covariance=True gives no table to write"):
         transform(tree, table, covariance=True, out=out / "c.csv")
     with pytest.raises(TypeError, match="the data have one part; got 2"):
         transform(tree, X, X, batch_size=10)

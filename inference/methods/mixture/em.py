@@ -180,7 +180,7 @@ def check(model: Mixture, *, variance_floor: Any) -> None:
             f"concentration it ignores; got {model.weight_prior!r}"
         )
     if model.has_random_concentration or model.components.hyperprior_sites():
-        raise ValueError("em maximises the likelihood and has no use for hyperpriors: give numbers instead")
+        raise ValueError("em maximises the likelihood and ignores hyperpriors: give numbers instead")
     check_number("variance_floor", variance_floor)
     if not 0 <= variance_floor < 1:
         raise ValueError(

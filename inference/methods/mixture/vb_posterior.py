@@ -198,7 +198,7 @@ def conclude(
     stuck = at_bound(state, model, learn)
     if stuck:
         warn(
-            f"learnt to the end of what is allowed: {', '.join(stuck)}; the bound has no optimum inside, so "
+            f"learnt up to the limit of the search: {', '.join(stuck)}; the bound has no optimum inside, so "
             f"fix it, or give the concentration or mean_precision a Gamma prior"
         )
     attrs = {"learnt_from": learnt_from(model, learn), "hyperparameters_at_bound": ", ".join(stuck)}

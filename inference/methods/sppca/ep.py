@@ -399,8 +399,8 @@ def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any,
         if model.kernel is not None:
             cure = "use fewer latents, more labels, or kernel=None with loading_prior='gaussian'"
         warn(
-            "the latents separate the outputs: with loading_prior='flat' the likelihood rises for ever as "
-            f"the loadings grow; {cure}"
+            "the latents separate the outputs: with loading_prior='flat' the likelihood grows without bound "
+            f"as the loadings grow; {cure}"
         )
     if model.kernel is not None:
         coefficients, loadings, loc, noise = state.parameters

@@ -527,7 +527,7 @@ MISTAKES = [
         "KernelPCA",
         K,
         (REAL,),
-        "starts nowhere",
+        "has no start",
         "leave init out",
         "no init",
         {"method": "closed_form", "init": "random"},

@@ -93,7 +93,7 @@ def test_hmc_is_looked_at_too():
         ({"max_sweeps": 100}, ValueError, "max_sweeps goes with until='converged'"),
         ({"max_seconds": 1.0}, ValueError, "max_seconds goes with until='converged'"),
         ({"until": "converged", "max_seconds": -1.0}, ValueError, "max_seconds must be a positive number"),
-        ({"until": "converged", "max_sweeps": 100}, ValueError, "must leave room for one look"),
+        ({"until": "converged", "max_sweeps": 100}, ValueError, "must leave room for one check"),
         ({"until": "converged", "num_chains": 1}, ValueError, "num_chains must be at least 2"),
     ],
 )

@@ -134,7 +134,7 @@ CASES = {  # those that need no compilation first
     "nothing moved": Case(
         lambda: marked(slopes(np.full((4, 200), 1.5)), converged=1),
         "open",
-        ("Nothing moved: every draw is the same", "another method"),
+        ("The sampler did not move: all draws are the same", "another method"),
         ("agree",),
     ),
     "not finite": Case(broken, "bad", ("Some draws are not finite", "in 1 draws"), UNFINISHED),

@@ -348,12 +348,12 @@ def test_the_tree_holds_the_learnt_model_and_what_was_given(tree, tmp_path):
 
 def test_hyperparameters_that_run_off_are_stopped_and_reported():
     """Two clusters of equal size send the concentration up, one sends it to nothing."""
-    with pytest.warns(UserWarning, match="learnt to the end of what is allowed: concentration"):
+    with pytest.warns(UserWarning, match="learnt up to the limit of the search: concentration"):
         equal = learnt(EQUAL, 20)
     assert "concentration" in equal.attrs["hyperparameters_at_bound"].split(", ")
     assert float(model_of(equal).concentration) == pytest.approx(1e4, rel=1e-5)
     one = EQUAL % 9.0  # the second cluster on the first
-    with pytest.warns(UserWarning, match="learnt to the end"):
+    with pytest.warns(UserWarning, match="learnt up to the limit"):
         gone = learnt(one, 40)
     assert float(model_of(gone).concentration) == pytest.approx(1e-3, rel=1e-5)
     objective = gone["trace"]["objective"].to_numpy()
@@ -402,7 +402,7 @@ def test_what_cannot_be_learnt_is_refused():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings(
-    "ignore:the truncation is too short", "ignore:learnt to the end of what is allowed"
+    "ignore:the truncation is too short", "ignore:learnt up to the limit of the search"
 )
 @pytest.mark.parametrize(
     "family",
