@@ -205,15 +205,15 @@ def _text(metavar: str, meaning: str, **settings: Any) -> dict[str, Any]:
     return {"metavar": metavar, "help": meaning} | settings
 
 
-_MODEL = {"model": _text("MODEL", "a model or a name that papers call it by, see zoo list")}
+_MODEL = {"model": _text("MODEL", "a model, or one of its aliases; see zoo list")}
 _REPEATED = {"action": "append", "default": []}
 _COLUMNS = {
-    "--x": _text("COLUMNS", "input columns: names with commas between, FIRST:LAST for a run"),
+    "--x": _text("COLUMNS", "input columns: names separated by commas, or FIRST:LAST for a range"),
     "--y": _text("COLUMNS", "output columns, in the same form"),
     "--views": _text("COLUMNS", "columns of each view, in the same form", nargs="+"),
     "--read": _text(
         "NAME=VALUE",
-        "how to read a text file that does not say so itself: separator=semicolon, decimal=comma, header=no, "
+        "how to read a text file, where it is not recognised: separator=semicolon, decimal=comma, header=no, "
         "encoding=latin-1",
         **_REPEATED,
     ),
@@ -223,7 +223,8 @@ _DATA = {"dataset": _text("DATASET", f"a name in zoo list, or {_FILES}"), **_COL
 _BATCHES = {
     "dataset": _text(
         "DATASET",
-        f"a name in zoo list, or {_FILES}; in batches also several files, a folder, .npy and .zarr arrays",
+        f"a name in zoo list, or {_FILES}; with --batch-size also several files, a folder, .npy and .zarr "
+        "arrays",
         nargs="+",
     ),
     **_COLUMNS,
@@ -238,7 +239,7 @@ _KINDS = {
     "--id": _text("COLUMN", "column that labels the rows"),
     "--standardize": {
         "action": "store_true",
-        "help": "measure each column in its standard deviation; results are in the units of the data",
+        "help": "divide each column by its standard deviation; results are in the units of the data",
     },
 }
 _PROGRESS = {
@@ -246,7 +247,7 @@ _PROGRESS = {
 }
 _FORCE = {"--force": {"action": "store_true", "help": "replace files that exist"}}
 _MODEL_OPTIONS = {
-    "--method": {"default": "auto", "help": "one of the model's methods, see zoo show (default: its first)"},
+    "--method": {"default": "auto", "help": "one of the model's methods, see zoo show (default: the first)"},
     "--set": _text("FIELD=VALUE", "a field of the model, such as num_components=20", **_REPEATED),
     "--option": _text("NAME=VALUE", "an option of the method", **_REPEATED),
 }
@@ -274,11 +275,11 @@ COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]], str]] = {
         | _BATCHES
         | _PROGRESS
         | _MODEL_OPTIONS
-        | {"--keep": _text("NAME", "keep this variable however large it is", **_REPEATED)}
+        | {"--keep": _text("NAME", "store this variable, however large it is", **_REPEATED)}
         | _fit_options()
         | _KINDS
         | {
-            "--out": _text("FILE", "where to write the fit (default: MODEL-DATASET.nc, or a free name)"),
+            "--out": _text("FILE", "where to write the fit (default: MODEL-DATASET.nc, or an unused name)"),
             "--report": _text("FILE", "also write its report, an .html or .md file"),
         }
         | _FORCE,
@@ -295,9 +296,9 @@ zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
     "predict": (
         "predict new rows with a saved fit: clusters, missing cells, outputs, or scores",
         {
-            "fit": _text("FIT", "a file that zoo fit wrote"),
+            "fit": _text("FIT", "a file written by zoo fit"),
             **_BATCHES,
-            "--batch-size": _text("VALUE", "rows that are scored and written at once", type=whole(1)),
+            "--batch-size": _text("VALUE", "rows scored and written at a time", type=whole(1)),
             "--what": _text(
                 "NAME",
                 "prediction (default), scores, log_density, or what the model predicts: classes, cells, y_1",
@@ -305,8 +306,8 @@ zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
             "--deviations": {"action": "store_true", "help": "also write standard deviations of predictions"},
             "--out": _text(
                 "FILE",
-                "a .csv, .tsv, .xlsx or .parquet file, in batches also .npy (default: FIT-DATASET.csv, or a "
-                "free name)",
+                "a .csv, .tsv, .xlsx or .parquet file, with --batch-size also .npy (default: FIT-DATASET.csv, "
+                "or an unused name)",
             ),
         }
         | _FORCE,
@@ -319,18 +320,20 @@ zoo predict mixture-rows.nc rows/*.parquet --out clusters.parquet
 """,
     ),
     "sweep": (
-        "fit a model in several sizes, score rows that were held out, and recommend a size",
+        "fit a model in several sizes, score held-out rows, and recommend a size",
         _MODEL
         | _DATA
         | {
             "--sizes": _text(
                 "SIZES",
-                "FIRST:LAST or numbers with commas, of the model's first size or of FIELD=SIZES; several "
-                "fields: every combination",
+                "FIRST:LAST or numbers separated by commas, for the model's first size or as FIELD=SIZES; "
+                "several fields: every combination",
                 action="append",
                 required=True,
             ),
-            "--folds": _text("N", "parts that the rows are dealt into (default 5)", type=whole(2), default=5),
+            "--folds": _text(
+                "N", "number of folds for cross-validation (default 5)", type=whole(2), default=5
+            ),
         }
         | _MODEL_OPTIONS
         | _fit_options(
@@ -349,12 +352,16 @@ zoo sweep depcam olive --sizes num_components=1:3 --sizes num_latents=1,2 --set 
     "report": (
         "write a report of a saved fit, or compare several",
         {
-            "fits": _text("FIT", "a file that zoo fit wrote; several of the same data: compare", nargs="+"),
+            "fits": _text(
+                "FIT", "a file written by zoo fit; several fits of the same data are compared", nargs="+"
+            ),
             "--out": _text(
                 "FILE",
                 "an .html or .md file (default: the fit's name with .html, or comparison.html)",
             ),
-            "--heldout": _text("DATASET", "several fits: score these rows too, a name in zoo list or a file"),
+            "--heldout": _text(
+                "DATASET", "with several fits: also score these rows, a name in zoo list or a file"
+            ),
             **_COLUMNS,
         }
         | _FORCE,
