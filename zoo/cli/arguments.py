@@ -306,8 +306,8 @@ zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
             "--deviations": {"action": "store_true", "help": "also write standard deviations of predictions"},
             "--out": _text(
                 "FILE",
-                "a .csv, .tsv, .xlsx or .parquet file, with --batch-size also .npy (default: FIT-DATASET.csv, "
-                "or an unused name)",
+                "a .csv, .tsv, .xlsx or .parquet file, with --batch-size also .npy (default: "
+                "FIT-DATASET.csv, or an unused name)",
             ),
         }
         | _FORCE,
