@@ -32,25 +32,24 @@ With `Categorical` cells of C classes loadings and mean have D (C - 1) rows, tho
 `Ordinal` columns have different numbers of levels their cut points lie flat, those of a column together: dim
 ``level_cut``, named ``COLUMN: LEVEL|NEXT LEVEL``.
 
-Symmetry: U R and V R with R orthogonal give the same density (rotation, signs among it), and of the two
-variances only the product matters for Theta: both sites are drawn with variance sigma_U sigma_V. Conjugate
-loadings are no longer alike in all directions: only the order of the latents is then without meaning (and
-signs where the prior is symmetric about zero), and latents have the variance sigma_U^2. What rotations leave
-alone, Theta above all, is still what chains are compared by.
+Symmetry: U R and V R with R orthogonal give the same density (rotation, including signs). Only the product
+of the two variances matters for Theta, so both sites are drawn with variance sigma_U sigma_V. With conjugate
+loadings directions are not interchangeable: only the order of the latents is arbitrary (and signs if the
+prior is symmetric about zero), and latents have variance sigma_U^2. Chains are still compared by quantities
+that rotations leave unchanged, above all Theta.
 
-Units. Gaussian cells of unknown variance under default priors are measured in one unit u, the root of the
-columns' mean variance, about ``loc_mean``, their means: the rows of V, mu - loc_mean and the deviation of the
-noise are u times those of the program above, and phi ~ InverseGamma(1, u^2). Then scores do not depend on the
-unit of the table. Priors that are given are in the units of the data as they are. Other cells have natural
-parameters without a unit, cells of known variance are in the unit of that, a mixed table has no common unit,
-and with beta > 0 the kernel's pseudo-data have theirs.
+Units. Gaussian cells of unknown variance with default priors are measured in a common unit u, the root of the
+columns' mean variance, about ``loc_mean``, the columns' means: the rows of V, mu - loc_mean and the standard
+deviation of the noise are u times those of the program above, and phi ~ InverseGamma(1, u^2). Scores then do
+not depend on the unit of the table. Priors that are given are in the units of the data. Nothing is rescaled
+for other families, whose natural parameters have no unit, for known noise variances, for mixed tables, which
+have no common unit, or for beta > 0, where the kernel's pseudo-data have units.
 
-With ``standardize`` every column of Gaussian cells of unknown variance, in mixed tables too, has a unit u_d
-of its own, its standard deviation: row d of V, mu_d - loc_mean_d and the noise's deviation are u_d times
-those of the program above. The cells then have variance u_d^2 phi, and phi ~ InverseGamma(1, 1) has no unit,
-nor have the variances of the priors, also where they are given. The fit is that of the table whose columns
-are divided by their standard deviations; loadings, means, natural parameters and predictions are in the units
-of the data.
+With ``standardize`` every column of Gaussian cells of unknown variance, in mixed tables too, has its own unit
+u_d, its standard deviation: row d of V, mu_d - loc_mean_d and the standard deviation of the noise are u_d
+times those of the program above. The cells then have variance u_d^2 phi; phi ~ InverseGamma(1, 1) and the
+variances of the priors, given or not, have no unit. The fit equals that of the table with columns divided by
+their standard deviations; loadings, means, natural parameters and predictions are in the units of the data.
 
 The latents cannot be integrated out, so they are sites whether or not the program is ``explicit``.
 

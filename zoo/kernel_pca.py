@@ -1,8 +1,8 @@
 r"""Probabilistic kernel PCA: principal components in the feature space of a kernel.
 
-Rows are mapped to a feature space and centred there; K is their centred Gram matrix, of which nothing but
-inner products is known. In the letters of Yu (2006, section 5.2) the rows of Z are coordinates in a space of
-few dimensions, and the Gram matrix is scored as one of m Gaussian columns with covariance Z Z' + s2 I::
+Rows are mapped to a feature space and centred there; K is their centred Gram matrix, and only inner products
+are known. In the letters of Yu (2006, section 5.2) the rows of Z are coordinates in a low-dimensional space,
+and the Gram matrix is scored as that of m Gaussian columns with covariance Z Z' + s2 I::
 
     z_i  ~ flat, or ~ Normal(0, tau2 I),                                  i = 1..N
     K    scored by  -(m/2) log det(Z Z' + s2 I) - tr{(Z Z' + s2 I)^-1 K} / 2
@@ -17,10 +17,10 @@ K        ``gram``                --       a factor: the Gram matrix is scored, n
 =======  ======================  =======  ================================================================
 
 The number of degrees of freedom m is N - 1, the dimension of the space that N centred rows span;
-``degrees_of_freedom=N`` is the text. With ``s2`` given and m = N the score is, up to a constant, the
-likelihood of probabilistic PCA in the feature space (5.24) with loadings W for which W'W has the eigenvalues
-of Z'Z. **No density of x is pretended**: there is none, since the map into the feature space is neither onto
-nor volume preserving, so `log_density` is not offered.
+``degrees_of_freedom=N`` is the thesis's choice. With ``s2`` given and m = N the score is, up to a constant,
+the likelihood of probabilistic PCA in the feature space (5.24) with loadings W for which W'W has the
+eigenvalues of Z'Z. **This is not a density of x**: the map into the feature space is neither onto nor volume
+preserving, so `log_density` is not offered.
 
 The maximum is known (Theorem 5.2.1): with eigenvalues :math:`\lambda_j` and eigenvectors :math:`v_j` of K,
 :math:`Z = V (\Lambda/m - s^2)_+^{1/2} R` for any rotation R. Components with :math:`\lambda_j \le m s^2`

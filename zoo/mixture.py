@@ -28,16 +28,16 @@ c_i                     ``assignments``      (N,)                0..K-1; summed 
 x_i                     ``x``                (N, D)              data
 ======================  ===================  ==================  ============================================
 
-The sites of the parameters are those of the component family (`zoo.conjugate` lists them all); the table
-names the Gaussian's and the common ones. A hyperparameter of the components that has a prior is a site too,
-such as ``prior_mean_precision``.
+The sites of the parameters depend on the component family (`zoo.conjugate` lists them all); the table names
+those of the Gaussian and of common families. A hyperparameter of the components that has a prior is a site
+too, such as ``prior_mean_precision``.
 
 Symmetries: the posterior does not change when labels are permuted (exactly so for Dirichlet weights;
 stick-breaking weights prefer some orders).
 
-Departures from the source. The last stick is fixed at 1, as the text defines it and the printed updates
-(3.12)-(3.15) do not; ``free_last_stick=True`` is the printed version. Its weights sum to less than one, so
-each row carries the factor :math:`\sum_k \pi_k` and the model has no normalised prior: it exists to
+Departures from the source. The last stick fraction is fixed at 1, as in the thesis's text but not in its
+printed updates (3.12)-(3.15); ``free_last_stick=True`` is the printed version. Its weights sum to less than
+one, so each row carries the factor :math:`\sum_k \pi_k` and the prior is not normalised; it is there to
 reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 

@@ -8,7 +8,7 @@ Generative process, in the letters of Virtanen (2010, chapter 4), views counted 
     theta_vn = V_v u_n + mu_v
     y_vnd    ~ the exponential family of view v with natural parameter theta_vnd
 
-Latents: the ``num_shared`` ones that all views see come first, then those of view 0 alone, of view 1, ...
+Latents: first the ``num_shared`` ones shared by all views, then those specific to view 0, to view 1, ...
 
 * SEPCA: all latents are shared (`Paired.sepca`).
 * EPLS: the targets y_0 see shared latents only, covariates also have specific latents (`Paired.epls`).
@@ -41,20 +41,20 @@ theta_v    ``natural_params_0``, ...   (N, D_v)       real; ``"full_covariance"`
 y_v        ``y_0``, ``y_1``, ...       (N, D_v)       data; NaN is a missing cell, a row of NaN a missing row
 =========  ==========================  =============  =====================================================
 
-Units: as of `zoo.EPCA`, each view of Gaussian cells of unknown variance in one unit u_v by default; with
-``standardize`` each of its columns in its standard deviation. With full covariances S_v is then diagonal,
-covariance_scale u_vd^2.
+Units: as in `zoo.EPCA`. By default each view of Gaussian cells of unknown variance has one unit u_v; with
+``standardize`` each of its columns is measured in its standard deviation, and with full covariances S_v is
+then diagonal, covariance_scale u_vd^2.
 
 With ``view_weights`` alpha the log density of the cells of view v is multiplied by alpha_v (26). A fixed
-prior is then 1 / alpha_v times stronger for that view: a warning says when it decides alone.
+prior is then 1 / alpha_v times stronger for that view; a warning is given if it dominates the data.
 
-Symmetry: rotation of the shared latents, and of those of each view, among themselves. Of the two variances
-only the product matters for Theta: all sites are drawn in the balanced scale. EPLS with one target column is
-the same model as SEPCA with as many latents in all: rotate until the target lies on the first axis.
+Symmetry: rotations within the shared latents and within those of each view. Only the product of the two
+variances matters for Theta, so both sites are drawn with the same variance. EPLS with one target column is
+the same model as SEPCA with the same total number of latents: rotate until the target lies on the first axis.
 
 Departures from the source. beta = 1 is for point estimates only. The kernel sees the whole Theta, mean
 included. The source's Gibbs sampler for the full-covariance model does not target its posterior; this program
-is what is meant.
+is the intended model.
 
 References: Virtanen (2010), chapters 4 and 6; Guo (2009), SEPCA; Rish et al. (2008), view weights; Bach and
 Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.

@@ -26,13 +26,13 @@ With the latents summed out a row is Normal(mu, W W' + diag(psi)) on its observe
 Symmetry: W R and R' z with R orthogonal give the same density (rotation), whatever the data. The program
 leaves W free; an ARD prior prefers orthogonal columns but not their order or signs.
 
-Departures from the sources. The mean is a parameter, where the lecture on variational PCA assumes centred
+Departures from the sources. The mean is a parameter, whereas the lecture on variational PCA assumes centred
 data. Tipping and Bishop's model has no prior: ``"flat"`` is improper, its maximum is their estimate, and the
-program cannot be drawn from without data. Bishop (1999) integrates the mean out under a broad prior; here its
-prior is centred at the columns' means, with 100 times their mean variance. Of the priors of the lecture (its
-a and b are not stated) the concentrations are 1e-3 and the rates 1e-3 times the mean variance of the columns
-(with ``"diagonal"`` the noise's times each column's own): whatever is not given is read off the data, so that
-a fit in metres and one in millimetres are the same.
+program cannot be drawn from without data. Bishop (1999) integrates the mean out under a broad prior; here the
+prior of the mean is centred at the columns' means, with 100 times their mean variance. The lecture does not
+state the a and b of its gamma priors; here the concentrations are 1e-3 and the rates 1e-3 times the mean
+variance of the columns (with ``"diagonal"``, for the noise, times that of each column). All defaults are read
+off the data, so a fit in metres equals a fit in millimetres.
 
 References: Tipping and Bishop (1999), "Probabilistic principal component analysis", JRSS B 61; Bishop (1999),
 "Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.

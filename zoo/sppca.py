@@ -20,27 +20,27 @@ x_i      ``x``                   (N, M)      data; NaN is a missing cell
 y_i      ``y``                   (N, L)      data; a row of NaN is unlabelled (S2PPCA)
 =======  ======================  ==========  ====================================================
 
-Any pattern of missing cells is honoured: a row's density is that of its observed cells. With the latents
-summed out, x is scored by its marginal and y by its conditional given the observed cells of x.
+Any pattern of missing cells is allowed: a row's density is that of its observed cells. With the latents
+integrated out, x has its marginal density and y its conditional density given the observed cells of x.
 
-With a ``kernel`` x stands for a feature vector phi(x) and W_x = Phi' B (7.17): ``coefficients`` B of shape
-(N, K) take the place of ``loadings_x``, x is centred in feature space and scored through its Gram matrix
-alone. In an infinite-dimensional space the constant (M/2) log(2 pi sx2) is left out and sx2 must be given.
+With a ``kernel`` x is replaced by a feature vector phi(x) and W_x = Phi' B (7.17): ``coefficients`` B of
+shape (N, K) replace ``loadings_x``, and x is centred in feature space and enters only through its Gram
+matrix. In an infinite-dimensional space the constant (M/2) log(2 pi sx2) is left out and sx2 must be given.
 
 A scipy sparse x (TF-IDF) stays sparse; its unstored cells are zeros, not missing ones (flat prior, ``em``).
 
-Class labels (`zoo.linear_gaussian.class_labels`) become one 0/1 column a class.
+Class labels (`zoo.linear_gaussian.class_labels`) become one 0/1 column per class.
 
 With ``output_likelihood="probit"`` outputs are 0 or 1: ``utilities`` u_i = W_y z_i + mu_y + Normal(0, I_L),
 (N, L), take the place of y_i above, an output is 1 where its utility is positive, and of classes the one
 with the largest utility occurs (`zoo.linear_gaussian.probit`). There is no ``noise_variance_y``: the
-utilities' noise is 1. ``explicit`` draws the utilities; those of missing outputs are N(0, 1) there and decide
-nothing, so that a sampler need not carry them along. Otherwise they are summed out, and the latents too where
-a row has one decision (a binary output, two classes); with several outputs or classes the latents stay in the
-program. With a kernel nothing of this changes: outputs meet x through the latents alone, whose distribution
-given x is Gaussian in feature space too. A flat prior is all that there is then (``ep``).
+utilities' noise is 1. ``explicit`` draws the utilities; those of missing outputs are N(0, 1) there and have
+no effect, so a sampler need not keep them. Otherwise they are integrated out, and so are the latents if a row
+has a single decision (a binary output, two classes); with several outputs or classes the latents stay in the
+program. All this also holds with a kernel, since outputs depend on x only through the latents, whose
+distribution given x is Gaussian in feature space too; then the prior is flat (``ep``).
 
-Rows after a fit come with or without outputs; a missing y is one whose cells are all missing. In feature
+New rows may come with or without outputs; a missing y counts as one whose cells are all missing. In feature
 space a row is its kernel values with the fitted rows, which come with the parameters as ``fitted_x`` (the
 rows themselves), ``gram_means`` (to centre kernel values) and ``gram_products`` (G B); without them the rows
 are the fitted ones. With m = E[z | observed] and V its covariance, a cell that is not observed has mean
@@ -48,11 +48,11 @@ w'm + mu and variance w'Vw plus its noise variance.
 
 Symmetry: W_x R and W_y R with R orthogonal give the same density (rotation). The program leaves W free.
 
-Departures from the source. Probit outputs are its future work. The thesis keeps mu_y at the mean of the
-labelled rows (7.7), which is the maximum of the likelihood only when every row is labelled;
-``center="joint"`` estimates it with the rest and ``center="plugin"`` is the text. Noise floors are part of
-the model: the likelihood has no maximum where outputs of deficient rank (one-of-C columns) meet as many
-latents.
+Departures from the source. Probit outputs are its future work. The thesis fixes mu_y at the mean of the
+labelled rows (7.7), which maximises the likelihood only when every row is labelled; ``center="joint"``
+estimates it with the other parameters and ``center="plugin"`` does as the thesis. Noise floors are part of
+the model: the likelihood has no maximum if there are as many latents as the rank of outputs of deficient rank
+(one-of-C columns).
 
 References: Yu, Yu, Tresp, Kriegel and Wu (2006), "Supervised probabilistic principal component analysis";
 Yu (2006), chapter 7.
