@@ -28,6 +28,7 @@ def table(tmp_path):
     return tmp_path / "*.csv"
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_rows_in_memory(tree, table):
     frame = pd.DataFrame(X, columns=list("abc"))
     for function in (transform, predict, log_density):
@@ -103,6 +104,7 @@ def test_parquet_is_read_and_written(tree, tmp_path):
     assert pd.read_parquet(tmp_path / "d.parquet").index.tolist() == named["customer_id"].tolist()
 
 
+@pytest.mark.slow
 def test_cells_and_their_deviations(tmp_path):
     """Missing cells of a projection; warnings are told with their rows, the first few of them."""
     tree = fit(zoo.PPCA(num_latents=1), X)
@@ -122,6 +124,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     "model", [zoo.LDA(num_topics=2), zoo.PCP(num_topics=2, num_clusters=2)], ids=["lda", "pcp"]
@@ -154,6 +157,7 @@ def test_a_folder_of_texts_is_fitted_and_scored_as_the_list_of_texts(model, tmp_
         transform(tree, tmp_path / "news", batch_size=15)
 
 
+@pytest.mark.slow
 def test_text_columns_and_files_of_counts(tmp_path):
     """Texts of a column by name; a table with words as columns; sparse counts in several files."""
     frame = pd.DataFrame({"number": range(40), "text": TEXTS})

@@ -107,6 +107,7 @@ def test_a_search_finds_the_number_of_latents(table):
     assert search.best_params_["num_latents"] == 1 and search.best_score_ > -20
 
 
+@pytest.mark.slow
 def test_outputs_are_predicted_in_the_shape_that_they_came_in(table):
     x, y = table
     both = SPPCARegressor(max_iter=200).fit(x, y)
@@ -181,6 +182,7 @@ def test_the_mixture_scores_and_tells_as_scikit_learns_does(clusters):
     assert list(estimator.get_feature_names_out()) == ["component0", "component1"]
 
 
+@pytest.mark.slow
 def test_samples_follow_the_fit(clusters, line):
     """Means of 400 draws within five standard errors (false alarm 2e-6 a column); other seeds, other rows."""
     estimator, x = clusters
@@ -226,6 +228,7 @@ def test_the_inverse_of_exponential_family_pca_is_a_mean(family):
     np.testing.assert_allclose(back, np.exp(theta) if family == "poisson" else theta, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_criteria_are_of_maximum_likelihood_alone(table):
     x, _ = table
     estimator = PPCAEstimator(method="vb", loading_prior="ard", settings={"num_samples": 5}, tol=1e-3)
@@ -271,6 +274,7 @@ def test_a_search_goes_over_the_new_names(table):
     assert set(search.best_params_) == {"tol", "n_init"}
 
 
+@pytest.mark.slow
 def test_the_classifier_has_latents_enough_by_default():
     """Three classes of wine: one latent told 73 per cent of them apart, three tell more than 95.
 

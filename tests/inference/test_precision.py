@@ -101,6 +101,7 @@ def _shift_changes(case):
     return trees
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", MOVED)
 def test_float32_does_not_depend_on_the_origin(name):
@@ -153,6 +154,7 @@ def test_a_table_of_whole_numbers_is_cast_exactly_and_nothing_warns():
         fit(model, whole + X[:12], method="map", max_iterations=2, dtype="float32")
 
 
+@pytest.mark.slow
 def test_gaussian_cells_of_unknown_noise_have_an_origin_of_their_own():
     """They are fitted in standard units, taken in double precision: nothing is lost, and nothing warns."""
     model = zoo.EPCA(family=Gaussian(noise_variance=None), num_latents=1)
@@ -197,6 +199,7 @@ def _largest_error(dtype, size):
     return abs(_objective(tree) - exact) / x.size
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_bounds_of_counts_are_right_up_to_the_limit(dtype, monkeypatch):
@@ -324,6 +327,7 @@ def test_default_priors_refuse_extreme_units_too(unit):
             prior.from_data(X * unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "unit"), [("float64", 1e150), ("float64", 1e-149), ("float32", 1e15)])
 def test_bounds_change_by_the_unit_alone_up_to_the_limits(dtype, unit):
     """At 1e150 and 1e-100 columns were called collinear: a product of two variances left the range."""
@@ -362,6 +366,7 @@ def _far_evidence(x, nu=4.0):
     return -n * math.log(math.pi) + gammas - math.log(n + 1.0) - (nu + n) / 2 * log_det
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "offset", "tolerance"), [("float64", 1e4, 1e-5), ("float64", 1e6, 5e-3)])
 def test_a_far_prior_is_exact_while_digits_last(dtype, offset, tolerance):
     """Rounding leaves u (m / sd)^2 of a variance uncertain, so N D / 2 times as much of the bound.
@@ -390,6 +395,7 @@ def test_a_prior_too_far_from_the_data_is_refused_with_both_numbers(dtype, offse
             fit(model, x, method=method, dtype=dtype)
 
 
+@pytest.mark.slow
 def test_clusters_too_far_apart_for_their_size_are_refused():
     """The bound of clusters 1e8 deviations apart was off by 0.02 nats, without a word."""
     groups = np.repeat([0.0, 1.0], 30)[:, None]

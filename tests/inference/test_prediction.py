@@ -94,6 +94,7 @@ def test_new_columns_are_matched_by_name_or_refused(vb_tree, two_clusters):
         inference.predict(vb_tree, two_clusters, two_clusters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TREES)
 def test_groups_on_request_leave_the_tree_alone(name, request):
     tree = request.getfixturevalue(name)
@@ -179,6 +180,7 @@ def test_new_rows_under_stick_breaking_draws(two_clusters):
     assert (labels[:35] == np.bincount(labels[:35]).argmax()).mean() > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["map", pytest.param("gibbs", marks=pytest.mark.slow)])
 def test_complete_rows_do_not_change_what_incomplete_ones_are_predicted(method):
     """Rows without a gap are not looked at: they come back as they are, whatever is beside them.

@@ -34,6 +34,7 @@ def expected_squares(with_factor):
     return np.array([np.sum(weight * value) for value in (v**2, theta[0] * theta[1])]) / np.sum(weight)
 
 
+@pytest.mark.slow
 def test_prior_with_a_factor_is_drawn_by_nuts(tree):
     """4 standard errors on two means: false alarm 1e-4; the prior without its factor must lie far away."""
     prior = extend(tree, "prior", "prior_predictive", num_samples=4000)
@@ -58,6 +59,7 @@ def test_latents_that_stay_sites_are_used_by_every_group(tree):
     assert "mean" in summary(tree).columns
 
 
+@pytest.mark.slow
 def test_a_repulsion_of_zero_is_no_factor():
     x = np.random.default_rng(0).integers(0, 2, size=(20, 3))
     model = zoo.DEPCAM(num_components=2, num_latents=1, repulsion=0.0, family="bernoulli")
@@ -66,6 +68,7 @@ def test_a_repulsion_of_zero_is_no_factor():
     assert set(prior.data_vars) >= {"bases", "scales", "offsets"} and "repulsion" not in prior
 
 
+@pytest.mark.slow
 def test_draws_too_wide_for_numbers_are_warned_of():
     """A noise variance ~ inverse gamma(a = 0.001, 0.001) is beyond 1e308 in half of its draws."""
     x = np.random.default_rng(0).normal(size=(6, 2))

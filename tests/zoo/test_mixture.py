@@ -77,6 +77,7 @@ def test_hand_written_densities_are_those_of_the_program(form):
     np.testing.assert_allclose(jax.nn.softmax(conditional(flips)), labels.probs[2], rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("form", PROPER)
 def test_prior_predictive_draws_labels_and_depends_on_the_key_only(form):
@@ -100,6 +101,7 @@ def test_prior_predictive_draws_labels_and_depends_on_the_key_only(form):
     assert np.isclose(sites["weights"]["value"].sum(), 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_potential_is_finite_and_differentiable_at_random_points(form):

@@ -32,6 +32,7 @@ def replicates(bias, count, rate, name=NAME):
         yield posterior_check(draws, name, false_alarm_rate=rate)
 
 
+@pytest.mark.slow
 def test_right_draws_pass_as_often_as_is_said():
     """At a rate of .2, so that 90 replicates show it; the bounds fail a right check in 1e-3 of cases."""
     failed = sum(not verdict for verdict in replicates(0.0, 90, 0.2))
@@ -39,6 +40,7 @@ def test_right_draws_pass_as_often_as_is_said():
     assert stats.binom.isf(0.9995, 90, 0.183) <= failed <= stats.binom.isf(0.0005, 90, 0.183)
 
 
+@pytest.mark.slow
 def test_a_tenth_of_a_standard_deviation_is_found_with_5000_effective_draws():
     """At the default rate of 1 % in the family; fails with a power of .95 in 1e-3 of cases."""
     verdicts = list(replicates(0.1, 60, 0.01))

@@ -166,6 +166,7 @@ def test_the_default_run_holds_each_relation_of_each_model_and_two_methods():
     assert min(map(len, methods.values())) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cases", [["mixture of bits", "pcp"], pytest.param(["lda"], marks=pytest.mark.slow)])
 def test_devices_make_no_difference(cases):
     """In a process of its own: how many devices there are is said before JAX computes anything."""

@@ -35,6 +35,7 @@ def saved(request, two_groups, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 def test_two_groups_are_found_and_judged(saved):
     tree = load(saved)
@@ -50,6 +51,7 @@ def test_two_groups_are_found_and_judged(saved):
     assert table.loc["sorted_weights[1]", "mean"] == pytest.approx(26 / 42, abs=0.05)  # Dirichlet(1, 1) prior
 
 
+@pytest.mark.cases_by_default(1)
 def test_relabelled_fits_are_still_fits(saved, two_groups, tmp_path):
     after = relabel(load(saved))
     locs = after["posterior"]["locs"].mean(("chain", "draw")).values
@@ -60,6 +62,7 @@ def test_relabelled_fits_are_still_fits(saved, two_groups, tmp_path):
     assert float(inside["mean"]) > float(outside["mean"]) + 3.0
 
 
+@pytest.mark.slow
 def test_the_report_of_a_fit(saved, tmp_path):
     tree = load(saved)
     text = report(tree, tmp_path / "fit.md").read_text(encoding="utf-8")

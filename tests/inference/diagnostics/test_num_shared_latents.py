@@ -37,6 +37,7 @@ def bound_of(tree):
     return float(tree["trace"]["objective"][-1])
 
 
+@pytest.mark.slow
 def test_without_shared_latents_the_program_is_that_of_each_view():
     """Density and, view by view, its parts; planted: a view's latents in the other view's place."""
     rng = np.random.default_rng(0)

@@ -30,6 +30,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(3)
 @pytest.mark.parametrize(
     "name", ["pcp", "paired", "kernelpca", *sorted({*FITS} - {"pcp", "paired", "kernelpca"})]
@@ -81,6 +82,7 @@ def two_kinds():
     return table, kind, tree, profiles(tree)
 
 
+@pytest.mark.slow
 def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds):
     table, kind, _, found = two_kinds
     assert found["clusters"]["rows"].tolist() == pytest.approx([30.0, 10.0], abs=0.5)

@@ -598,6 +598,7 @@ print({name: value.tolist() for name, value in here._values(here._loaded(here.Pa
 """
 
 
+@pytest.mark.slow
 def test_a_process_with_other_hashes_resumes_the_same_parameters(tmp_path):
     """NumPyro flattens a Beta in the order of a set: another process exchanged its two parameters."""
     mine = dist.Beta.gather_pytree_data_fields()

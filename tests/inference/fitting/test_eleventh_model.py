@@ -302,6 +302,7 @@ def by_nuts(documents, rows):
     }
 
 
+@pytest.mark.slow
 def test_the_method_registered_fits(by_em, documents, rows):
     tree, kinds = by_em["unigrams"], documents[1][:20]
     assert tree.attrs["model"] == "unigrams" and tree.attrs["method"] == "em" and tree.attrs["converged"] == 1
@@ -322,6 +323,7 @@ def trees(request):
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*has not converged")
 def test_summary_report_and_plots(trees, documents, tmp_path):
     kinds = documents[1][:20]

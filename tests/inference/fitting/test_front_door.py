@@ -136,6 +136,7 @@ def test_other_columns_than_the_prior_has_are_refused(no_compilation):
         fit(dist.Normal(0, 1), table())
 
 
+@pytest.mark.slow
 def test_data_frame_labels_become_coords(vb_tree, two_clusters):
     assert list(vb_tree["observed_data"]["feature"].to_numpy()) == ["length", "width"]
     assert list(vb_tree["posterior"]["feature_2"].to_numpy()) == ["length", "width"]
@@ -224,6 +225,7 @@ def test_a_former_fit_is_a_start(small_model, two_clusters, vb_tree, gibbs_tree)
         fit(small_model, two_clusters, method="nuts", init={"concentration": 1.0})
 
 
+@pytest.mark.slow
 def test_rows_are_left_out_when_they_are_too_many_and_kept_when_asked(small_model, two_clusters, monkeypatch):
     monkeypatch.setattr(weighted_rows, "ROW_BYTES", 1000)
     call = {"num_samples": 30, "max_iterations": 10, "tolerance": 0, "num_restarts": 1}

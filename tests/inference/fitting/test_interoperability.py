@@ -65,6 +65,7 @@ def case(request):
     return request.param, inference.extend(tree, "log_prior")
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 def test_loo_and_compare(case):
     name, tree = case

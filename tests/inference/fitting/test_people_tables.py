@@ -28,6 +28,7 @@ def fitted_customers():
     return table, group, tree
 
 
+@pytest.mark.slow
 def test_customers_are_clustered(fitted_customers, tmp_path):
     table, group, tree = fitted_customers
     assert agreement(inference.predict(tree, table), group) > 0.97
@@ -66,6 +67,7 @@ def test_new_customers_with_other_words_are_refused(fitted_customers):
     assert len(inference.predict(tree, new)) == 3
 
 
+@pytest.mark.slow
 def test_columns_may_be_named_in_a_product():
     table = customers(90)[0][["visits", "age", "income"]]
     components = Product((NormalGamma(mean_precision=0.1), PoissonGamma()), (("age", "income"), ("visits",)))
@@ -101,6 +103,7 @@ def test_a_survey_in_words_shows_its_latents():
     assert json.loads(predicted.attrs["levels"])["q1"]["never"] == 1
 
 
+@pytest.mark.slow
 def test_sales_show_their_topics():
     table, topics = sales(100)
     tree = inference.fit(zoo.LDA(num_topics=3), table, num_samples=20)
@@ -129,6 +132,7 @@ def test_from_file_to_report_without_an_option(model, table, family, tmp_path, c
     assert (tmp_path / "out.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_the_command_line_overrules_by_name(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -154,6 +158,7 @@ def test_the_command_line_overrules_by_name(tmp_path, capsys, monkeypatch):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_whole_numbers_as_outputs_are_asked_about():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 60)

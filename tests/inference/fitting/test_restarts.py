@@ -54,6 +54,7 @@ def starts_of_a_call(monkeypatch, model, *data, **settings):
     return read.value.args[0].settings.num_restarts
 
 
+@pytest.mark.slow
 def test_one_start_where_something_is_given_or_rows_pass_in_batches(
     monkeypatch, vb_tree, small_model, two_clusters
 ):
@@ -150,6 +151,7 @@ def by_need():
     return fitted(zoo.Mixture.from_data(x), x, method="vb")
 
 
+@pytest.mark.slow
 def test_starts_that_are_asked_for_run_to_their_ends(by_need):
     x = load("faithful").frame()
     asked = fitted(zoo.Mixture.from_data(x), x, method="vb", num_restarts=10)

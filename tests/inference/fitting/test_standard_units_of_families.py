@@ -109,6 +109,7 @@ FITS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "method", "options"), FITS)
 def test_the_fit_is_that_of_the_table_divided_by_hand(table, make, method, options, tmp_path):
     """Every output after conversion by hand; without ``standardize`` the same rows have another answer."""
@@ -158,6 +159,7 @@ def density(model, values, *data):
     return float(program_log_density(model, data, {}, values)[0])
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("make", [epca, paired, full, depcam])
 def test_the_program_is_that_of_standard_units(table, make):
     """Log densities of cells and parameters; a planted factor of two of the noise must show."""
@@ -335,6 +337,7 @@ def test_what_has_no_unit_is_refused_before_anything_is_compiled(table, make, me
         make(np.nan_to_num(table))
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_standardize(table, tmp_path, capsys, monkeypatch):
     """Fitted in the units of the file; the card has the field; a family without a unit is refused."""
     monkeypatch.chdir(tmp_path)

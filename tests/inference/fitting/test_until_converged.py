@@ -64,6 +64,7 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(believed, tmp_path):
     same(believed, again)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:mixture by gibbs has not converged")
 def test_limits(believed):
     """In sweeps: the most looks that they leave room for; in seconds: the look that is next."""

@@ -72,6 +72,7 @@ def number_of(cell):
     return float(cell)
 
 
+@pytest.mark.slow
 @REPEATABLE
 @given(x=arrays.arrays(arrays.scalar_dtypes(), SHAPES))
 def test_arrays_of_any_type(x):

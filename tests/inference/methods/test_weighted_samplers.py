@@ -148,6 +148,7 @@ def test_one_label_for_all_copies_is_no_power_of_the_density():
     assert 2 * logsumexp(a) > logsumexp(2 * a)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*has not converged")
 def test_labels_of_a_weighted_fit_are_of_its_rows():
     """Rows of weight zero too; from a former fit; sparse counts."""

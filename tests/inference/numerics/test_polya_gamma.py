@@ -132,6 +132,7 @@ def test_a_truncated_series_is_found():
     assert np.abs(deviates(drawn(truncated, 1.0), transform(1.0))).max() > 8
 
 
+@pytest.mark.slow
 def test_a_proposal_taken_as_it_is_is_found(monkeypatch):
     """Planted: the alternating series is not looked at."""
     accept = polya_gamma._propose_jacobi
@@ -145,6 +146,7 @@ def test_a_proposal_taken_as_it_is_is_found(monkeypatch):
     assert np.abs(deviates(draws, transform(1.0))).max() > 8
 
 
+@pytest.mark.slow
 def test_pieces_chosen_without_their_tilt_are_found(monkeypatch):
     """Planted: the pieces of the Levy proposal have the masses they have at z = 0."""
     masses = polya_gamma._levy_masses

@@ -68,6 +68,7 @@ def test_a_forest_draws_chains_apart_where_they_disagree():
     assert [label.get_text() for label in good.get_yticklabels()] == ["slope[a]", "slope[b]"]
 
 
+@pytest.mark.slow
 def test_replications_surround_data_that_the_model_fits_and_miss_data_that_it_does_not():
     tree = fitted("ppca")
     axis = plot_ppc(tree, "feature 0", num_draws=60).axes[0]

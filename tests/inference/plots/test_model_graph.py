@@ -223,6 +223,7 @@ def test_dot_draws_the_graph():
     assert draw_graph(GRAPH).axes[0].images[0].get_array().ndim == 3
 
 
+@pytest.mark.slow
 def test_views_depend_on_their_own_parameters_alone():
     """By derivatives: what the names of parameters are taken to mean where the program stacks its views."""
     _, model, data = unfitted("sppca")

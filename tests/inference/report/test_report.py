@@ -90,6 +90,7 @@ def test_the_report_shows_what_was_found(page, switched):
     assert f"{int(switched['posterior'].sizes['chain'])} chains of 250 draws" in page
 
 
+@pytest.mark.slow
 def test_markdown_has_the_same_sections_and_its_pictures_beside_it(switched, tmp_path):
     text = report(switched, tmp_path / "fit.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
@@ -151,6 +152,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_any_work(tmp_path, name
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_failed_write_leaves_no_temporary_file(switched, tmp_path, monkeypatch):
     def broken(*names):
         raise OSError("disk full")

@@ -32,6 +32,7 @@ PICTURES = {  # besides the graph of the program and the objective
 }
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("name", FITS)
 def test_the_report_is_whole(name, tmp_path, monkeypatch):
@@ -92,6 +93,7 @@ def test_a_closed_form_has_nothing_to_converge_and_no_objective_of_one_point(tmp
     assert "objective" not in {path.stem.removeprefix("fit-") for path in tmp_path.glob("*.png")}
 
 
+@pytest.mark.slow
 def test_an_estimate_has_components_and_no_posterior_of_their_number(tmp_path):
     text = report(fitted("mixture"), tmp_path / "fit.md").read_text(encoding="utf-8")
     assert "Clusters by size" in text and "a point estimate has no intervals" in text

@@ -270,6 +270,7 @@ def of_planted_models():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(7)
 @pytest.mark.parametrize("name", CASES)
 def test_the_first_screens_say_what_the_fit_deserves(name, tmp_path):

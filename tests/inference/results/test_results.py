@@ -42,6 +42,7 @@ def test_a_description_imports_nothing():
         restore("os", "{}", {})
 
 
+@pytest.mark.slow
 def test_saved_and_read_in_a_new_process(vb_tree, two_clusters, tmp_path):
     """Where ArviZ comes first: its lazy stub of NumPyro made a package lack a submodule that NUTS needs."""
     path = tmp_path / "fit.nc"
@@ -100,6 +101,7 @@ def test_arviz_reads_the_tree(few_draws):
     assert len(table) == 1
 
 
+@pytest.mark.slow
 def test_coordinates_netcdf_cannot_hold_become_text(two_clusters, small_model, tmp_path):
     import pandas as pd
 

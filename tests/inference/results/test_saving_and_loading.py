@@ -63,6 +63,7 @@ def as_xarray_writes(path, change=lambda tree: None):
     return path
 
 
+@pytest.mark.slow
 def test_everything_is_read_before_the_file_is_closed(trees, saved):
     """xarray left log_likelihood/log_likelihood in the file: it showed the numbers of the next fit there."""
     loaded = inference.load(saved)
@@ -86,6 +87,7 @@ def _limited(size, write):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("way", ["in memory", "reserved", "unreserved"])
 def test_a_full_disk_is_one_error_and_the_former_file_is_whole(trees, saved, way, monkeypatch):
     if way != "in memory":

@@ -33,6 +33,7 @@ def trees():
     }
 
 
+@pytest.mark.slow
 def test_top_words_are_the_two_kinds_of_words(trees):
     for tree in trees.values():
         table = topics.top_words(tree, 3)
@@ -111,6 +112,7 @@ def test_words_in_another_order_are_the_same_words(trees):
         topics.match_topics(one, other.rename(columns={"ball": "tree"}))
 
 
+@pytest.mark.slow
 def test_topics_take_the_numbers_of_another_fit(trees):
     """Whichever way round the reference is, shares and words follow; the density does not change."""
     for name in ("lda", "pcp", "plsi"):
@@ -306,6 +308,7 @@ def test_the_three_protocols_mean_what_they_say(trees):
         heldout(tree, new, protocol="perplexity")
 
 
+@pytest.mark.slow
 def test_a_fit_in_single_precision_is_scored_in_double(trees):
     """The likelihood of LDA once refused it: topics were float32 and the prior float64."""
     options = {"inner_steps": 30, "max_iterations": 100, "tolerance": 0, "dtype": "float32"}
@@ -375,6 +378,7 @@ def test_a_saved_fit_says_the_same_and_replicates_documents(trees, tmp_path):
     np.testing.assert_array_equal(replicated.sum("word")[0, 0], COUNTS.sum(1))
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["lda", "plsi", "pcp"])
 def test_a_report_shows_the_topics(name, tmp_path):
@@ -400,6 +404,7 @@ def test_a_document_without_words_has_token_shares(trees):
         assert found.index[-1] == "nothing" and (found.loc["nothing"] > 0).all()
 
 
+@pytest.mark.slow
 def test_a_word_that_no_topic_gives_has_density_zero():
     """pLSI without smoothing, a word that was never used: once -472.8 nats a token, without a warning."""
     table = FRAME.assign(unused=0.0)

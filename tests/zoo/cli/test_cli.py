@@ -399,6 +399,7 @@ def test_the_file_is_a_fit_that_predicts(fitted, faithful):
     assert np.isfinite(inference.log_density(tree, faithful.head())).all()
 
 
+@pytest.mark.slow
 def test_the_command_line_and_the_library_give_the_same_fit(fitted, faithful):
     import inference
     import zoo
@@ -432,6 +433,7 @@ def test_warnings_of_a_fit_are_lines_of_the_table(tmp_path, monkeypatch, capsys)
     assert "converged  NO" in out and "\nwarning    " in out and "Warning" not in out + err
 
 
+@pytest.mark.slow
 def test_a_sampler_s_table_has_ess_and_psrf(tmp_path, capsys):
     out = tmp_path / "g.nc"
     arguments = ["--method", "gibbs", "--num-warmup", "20", "--num-samples", "40", "--num-chains", "2"]
@@ -458,6 +460,7 @@ def test_a_signal_saves_what_there_is(number, tmp_path):
     assert "interrupted; what there is was saved to f.nc" in out and (tmp_path / "f.nc").stat().st_size > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["html", "md"])
 def test_report_writes_the_page(fitted, ending, tmp_path, capsys):
     out = tmp_path / f"report.{ending}"
@@ -473,6 +476,7 @@ def test_a_report_is_refused_by_the_ending_of_its_name(fitted, tmp_path, capsys)
     assert "--out takes a file ending in .html, .md" in capsys.readouterr().err and not out.exists()
 
 
+@pytest.mark.slow
 def test_compare_scores_held_out_rows(tmp_path, capsys):
     picture = tmp_path / "methods.svg"
     small = ["--num-samples", "50", "--num-warmup", "50", "--num-chains", "2", "--num-restarts", "2"]

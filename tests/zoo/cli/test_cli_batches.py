@@ -32,6 +32,7 @@ def rows(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_files_are_fitted_and_scored(rows, capsys):
     """The columns that --x names, weighted by another; what is written is what Python says."""
     files = ("rows/0.csv", "rows/1.csv")

@@ -76,6 +76,7 @@ COMMANDS = {  # command with --force, ending of what it writes, and what else of
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_force_replaces_regular_files_that_no_run_has_made(command, folder, capsys, monkeypatch):
     """All is refused before the run, even with --force."""

@@ -112,6 +112,7 @@ def test_one_cluster_for_each_document_is_lda_and_one_cluster_a_multinomial():
     np.testing.assert_allclose(clusters, stats.multinomial.logpmf(TINY, 3, centre), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_draws_have_the_lengths_that_were_asked_for():
     for model in small_models():
         values = draw(model, rows=len(COUNTS))

@@ -129,6 +129,7 @@ def climbs(tree):
     return np.nanmin(gains) > -1e-8 * np.nanmax(np.abs(objective))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("latents", ["component", pytest.param("shared", marks=pytest.mark.slow)])
 def test_no_sweep_lowers_the_objective(table, latents):
     """And bases stay orthonormal; at most 8 visits to the rows a sweep, in the median."""

@@ -103,6 +103,7 @@ def test_the_second_of_mixed_starts_is_hierarchical(monkeypatch):
         np.testing.assert_array_equal(labels(7, number=1), labels(7, "kmeans"))
 
 
+@pytest.mark.slow
 def test_a_fit_from_two_starts_keeps_the_better_of_k_means_and_halves():
     """Without repulsion signs of bases change nothing: a fit from two is no worse than from halves."""
     x = np.random.default_rng(6).integers(0, 2, size=(40, 6)).astype(float)
@@ -113,6 +114,7 @@ def test_a_fit_from_two_starts_keeps_the_better_of_k_means_and_halves():
     assert np.nanmax(both) >= np.nanmax(single) - 1e-8 * abs(np.nanmax(single))
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("strategy", STRATEGIES[:-1])
 def test_every_start_finds_two_groups_apart(strategy):
     """A missing cell among them; offsets begin at groups' means, shrunk by one row of columns' means."""

@@ -90,6 +90,7 @@ def test_em_is_multiplicative_nmf_of_the_i_divergence():
     np.testing.assert_allclose(w @ h, length * np.asarray(end.shares) @ np.asarray(end.by_word).T, atol=2e-2)
 
 
+@pytest.mark.slow
 def test_folding_in_keeps_fitted_documents_and_smoothing_keeps_new_words_possible():
     tree = fit(MODEL, COUNTS, progress=False, max_iterations=3000, tolerance=1e-9)
     shares = transform(tree, COUNTS)
@@ -201,6 +202,7 @@ def fresh_score(tree, fresh):
     return float(np.sum(fresh * np.log(np.where(fresh > 0, probs, 1.0))) / fresh.sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_the_schedule_predicts_new_tokens_better_than_em(seed, monkeypatch):
     """With more topics than there are, against EM at b = 1 from the same start.

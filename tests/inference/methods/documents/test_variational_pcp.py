@@ -239,6 +239,7 @@ def test_a_fit_drops_clusters_on_the_way(monkeypatch):
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("strategy", ["lda", "plsi"])
 def test_starts_that_project_know_the_documents(strategy):
@@ -289,6 +290,7 @@ def annealed(state, model, data, power, steps):
     return state
 
 
+@pytest.mark.slow
 def test_annealing_by_the_whole_likelihood_is_a_climb():
     """A power of 1 leaves the step's updates, the hyperparameters held; a power near 0 no cluster apart.
 
@@ -360,6 +362,7 @@ def test_the_default_start_is_random_where_there_are_too_few_topics(num_topics, 
     assert abs(words["auto"] - words[min(set(words) - {"auto"})]).max() > 0.01
 
 
+@pytest.mark.slow
 def test_more_clusters_than_topics_begin_at_random_and_at_topics_of_lda():
     """In turn, the best is kept; one start is LDA's where two are dear, and where there are topics enough."""
     model, (key, data) = model_for(3), (jax.random.key(0), corpus())

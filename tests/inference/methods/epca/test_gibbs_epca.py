@@ -240,6 +240,7 @@ def test_a_kernel_left_out_fails(monkeypatch):
 # Fits
 
 
+@pytest.mark.slow
 def test_a_fit_has_its_draws_and_their_statistics():
     model = model_of("bernoulli, joint prior")
     with pytest.warns(UserWarning, match="has not converged"):

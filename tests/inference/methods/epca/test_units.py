@@ -34,6 +34,7 @@ def fitted(family, x, **options):
 
 
 # One of the ten slowest: three fits to the end by one program, in three units.
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["exponential", pytest.param(GammaWithShape(2.0), marks=pytest.mark.slow)])
 def test_the_unit_of_the_data_changes_nothing(family):
     """Objectives differ by the Jacobians: of cells, and of loadings and means, which have the inverse unit.
@@ -62,6 +63,7 @@ def test_columns_may_have_units_of_their_own():
     assert abs(gap + (ROWS - K - 1) * np.log(units).sum()) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [1.0, 100.0, 1000.0, 1e6])
 def test_negative_binomial_counts_of_any_size_beat_the_trivial_point(mean):
     counts = np.random.default_rng(1).negative_binomial(2, 2 / (2 + mean), (ROWS, COLUMNS)) * 1.0

@@ -99,6 +99,7 @@ def test_components_below_the_noise_vanish_and_are_counted():
 # EM
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("case, acceleration", [("rbf", "none"), *((case, "px") for case in FLAT)])
 def test_em_never_falls_and_ends_at_the_closed_form(case, acceleration):
     fields = {"num_latents": 2} | FLAT[case]

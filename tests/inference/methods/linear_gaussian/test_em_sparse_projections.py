@@ -147,6 +147,7 @@ def test_all_that_is_said_of_new_rows_is_alike(dense):
     np.testing.assert_allclose(*spread, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_programs_take_sparse_rows(dense):
     values = {name: dense["posterior"][name].to_numpy()[0, 0] for name in dense["posterior"].data_vars}
     with in_precision("float64"):

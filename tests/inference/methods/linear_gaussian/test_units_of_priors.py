@@ -90,6 +90,7 @@ def compare(method, name, tolerance=1e-6):
     return one, other
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.filterwarnings("ignore:.*has not converged")
 @pytest.mark.parametrize(("method", "name"), QUICK)

@@ -75,6 +75,7 @@ def test_what_an_empty_component_is_says_nothing(weight_prior):
     assert both[0] == both[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:mixture by gibbs has not converged")
 def test_a_fit_says_so_and_has_the_same_prior_later():
     """The log joint's spread is that of a few components, not of thirty draws from the prior."""

@@ -138,6 +138,7 @@ def test_the_posterior_of_all_labels_stays_as_it_is(weight_prior, family, alpha)
     assert p_value(model, FAMILIES[family][1], seed=1) > 1e-4
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
 @pytest.mark.parametrize("error", [without_the_free_labels, without_the_prior])
 def test_a_wrong_ratio_is_seen(weight_prior, error):
@@ -181,6 +182,7 @@ def test_moves_are_made_where_they_are_asked_for():
     assert added == [split_merge.split_merge(3)]
 
 
+@pytest.mark.slow
 def test_moves_are_offered_to_someone_whose_chains_stay_apart():
     """None to whom they are made already, nor where components share a parameter."""
     x = np.random.default_rng(0).normal(size=(40, 1)) + 30 * (np.arange(40) % 4)[:, None]

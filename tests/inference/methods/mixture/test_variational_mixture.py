@@ -195,6 +195,7 @@ def test_the_guide_has_the_bound_of_any_q(form, seed):
     assert verdict.passed and verdict.standard_error <= 0.02, verdict
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     "bug", ["entropy of q(weights) dropped", "a log normaliser missing", "alpha for alpha/K"]

@@ -125,6 +125,7 @@ COUNTS = RNG.poisson(2.0, size=(12, 4)).astype(float)
 FAR = {"loadings": np.full((4, 1), 60.0), "latents": np.full((12, 1), 60.0), "loc": np.zeros(4)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [pytest.param("map", marks=pytest.mark.slow), "vb"])
 def test_a_start_without_a_finite_objective_is_an_error(method):
     with pytest.raises(FloatingPointError, match="not finite after the first step, at every restart: check"):

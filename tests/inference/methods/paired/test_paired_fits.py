@@ -62,6 +62,7 @@ def theta_of(tree):
     return np.hstack(parts)
 
 
+@pytest.mark.slow
 def test_a_fit_keeps_names_zeros_and_itself(views, ecca, tmp_path):
     assert ecca.attrs["converged"] == 1 and "best_restart" in ecca.attrs
     assert list(ecca["posterior"]["loadings_1"]["feature_1"].values) == list("uvwxyz")

@@ -248,6 +248,7 @@ def test_tipping_bishop_agrees_with_the_svd_and_survives_small_noise():
             assert found.noise_variance == pytest.approx(lengths[3:].mean(), rel=1e-9)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("case", ["tall", "wide", "at the floor"])
 def test_what_the_closed_form_knows_is_what_the_program_says(case):
     """Latents and log likelihood come with the eigenvalues; the general formulas give the same."""
