@@ -23,7 +23,7 @@ import numpy as np
 
 from inference.processes import gathered
 from inference.program_cache import compile_cache_by_environment
-from zoo.checks import check_counts, check_scale, column_moments, warn
+from zoo.checks import check_counts, check_scale, column_moments, row_blocks, warn
 from zoo.model import Model
 
 __all__ = [
@@ -226,6 +226,12 @@ def _has_one_block(request: Any) -> bool:
     return request.options.get("guide", "normal") != "normal"
 
 
+def _is_single(x: np.ndarray) -> bool:
+    """Whether single precision holds every cell as it is; the first block that it does not tells."""
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(own.astype(np.float32), own, equal_nan=True) for own in row_blocks(x))
+
+
 def _warn_of_lost_digits(request: Any, origin: tuple) -> None:
     lost = []
     for number, (x, at) in enumerate(zip(request.data, origin, strict=True)):
@@ -233,9 +239,14 @@ def _warn_of_lost_digits(request: Any, origin: tuple) -> None:
             continue
         if np.any(request.model.units.get(request.model.data_names[number], (1.0, 0.0))[1]):
             continue  # standard units are about an origin of their own
+        if _is_single(x):
+            continue
         means, deviations = column_moments(x)
+        near = deviations < LOST_SPREAD * np.abs(means)
+        if not near.any():
+            continue
         rounding = column_moments(np.abs(x.astype(np.float32) - x))[0]
-        near = (deviations < LOST_SPREAD * np.abs(means)) & (rounding > LOST_SHARE * deviations)
+        near &= rounding > LOST_SHARE * deviations
         site = request.model.data_names[number]
         labels = request.coords.get(request.model.variable_dims[site][-1])
         for column in np.flatnonzero(near):

@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
@@ -67,6 +67,7 @@ __all__ = [
     "largest_in_columns",
     "machine_memory",
     "memory_in_words",
+    "row_blocks",
     "row_of",
     "shown",
     "table_numbers",
@@ -573,6 +574,20 @@ def _refuse_cells(
         elif np.isinf(value):
             remedy = f": {_mended_infinite(x, name, misses)}"
         raise ValueError(f"{message}; {row_of(x, row)}, {column_of(x, column)} is {value:g} {count}{remedy}")
+
+
+def row_blocks(x: np.ndarray) -> Iterator[np.ndarray]:
+    """Blocks of rows that stay in the processor's cache, one after the other.
+
+    Args:
+        x: any shape but that of a single number.
+
+    Yields:
+        Views of ``x`` of some rows each, all rows in turn.
+    """
+    size = max(1, BLOCK_CELLS // max(1, math.prod(x.shape[1:])))
+    for first in range(0, len(x), size):
+        yield x[first : first + size]
 
 
 def is_finite(x: np.ndarray) -> bool:

@@ -140,6 +140,7 @@ METHOD = Ascent(
     options={"memory_size": 10},
     strategies=("random",),
     restarts=restarts,
+    passes_per_step=3,  # a gradient passes forward and back, and some steps are searched for
     build=build,
     start=start,
     conclude=conclude,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "benchmark_epca.json"
 ROWS, COLUMNS, LATENTS, ITERATIONS = 20_000, 500, 10, 10
-BARS = {"float64": 15.0, "float32": 6.0}
+BARS = dict.fromkeys(("float64", "float32"), 5.0)
 MEMORY_BAR = 4.0
 
 

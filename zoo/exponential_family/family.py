@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import as_matrix, check_cells, copy_labels
+from zoo.checks import as_matrix, check_cells, copy_labels, row_blocks
 from zoo.exponential_family.cut_points import cut_points_of_columns
 from zoo.exponential_family.expectations import expected_log_density
 from zoo.model import Assumptions, static
@@ -634,11 +634,15 @@ class Family(Assumptions):
             ValueError: a cell that is neither in the domain nor missing (NaN); the first one is named.
         """
         with np.errstate(invalid="ignore"):
-            good = self.is_cell(x)
-            if good.all():
+            if all(self._are_cells(own) for own in row_blocks(x)):
                 return
-            good = good | np.isnan(x)
+            good = self.is_cell(x) | np.isnan(x)
             check_cells(x, good, self.domain, name, "" if good.all() else _suited(x, name))
+
+    def _are_cells(self, x: np.ndarray) -> bool:
+        """Whether the family can have all of these cells, missing ones aside."""
+        good = self.is_cell(x)
+        return bool(good.all() or (good | np.isnan(x)).all())
 
 
 def _suited(x: np.ndarray, name: str) -> str:
