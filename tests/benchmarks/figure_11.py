@@ -322,8 +322,8 @@ def main():
     """Run, print, record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-sets", type=int, default=2)
-    parser.add_argument("--length", type=int, default=10_000)
-    parser.add_argument("--gibecca", type=int, default=6000)
+    parser.add_argument("--length", type=int, default=6000)
+    parser.add_argument("--gibecca", type=int, default=4000)
     asked = parser.parse_args()
     began = time.process_time()
     by_hmc, by_gibecca = Timed(chains_of_hmc, (6,)), Timed(chains_of_gibecca, (3, 4))

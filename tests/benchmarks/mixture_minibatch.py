@@ -10,7 +10,7 @@ included, at which the passes come within 0.002 nats per row of the bound that f
 is in none of the times. Full batch has no moves there, so that it shows what moves gain as much as what
 batches do.
 
-``--moves``: the fair comparison, on 200 000 rows: three ways with merge and birth moves from the same start.
+``--moves``: the fair comparison, on 100 000 rows: three ways with merge and birth moves from the same start.
 Batches, as above; full batch; and full batch from where the climb on 10 000 rows ended, which tells what of
 the gain is due to that climb and what to the batches. Processor time until each converges, and until it comes
 within 0.002 nats per row of the best bound that one of the three ends at, and of the one of full batch.
@@ -37,7 +37,7 @@ FILE_ROWS, FILE_PASSES = 10_000_000, 5
 STARTS = 5
 NATS_PER_ROW, SHARE_OF_TIME, MEGABYTES = 0.002, 1 / 3, 1000
 PASSES, STEPS = 60, 600  # at most
-MOVES_ROWS, MOVES_STARTS = 200_000, 3
+MOVES_ROWS, MOVES_STARTS = 100_000, 3
 COMMAND = "python -m tests.benchmarks.mixture_minibatch"
 PLAIN = {"sort_sticks": True, "moves": (), "learn": ()}
 WITH_MOVES = PLAIN | {"moves": ("merge", "birth")}
