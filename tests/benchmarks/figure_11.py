@@ -327,18 +327,24 @@ def main():
     asked = parser.parse_args()
     began = time.process_time()
     by_hmc, by_gibecca = Timed(chains_of_hmc, (6,)), Timed(chains_of_gibecca, (3, 4))
-    with in_precision():
-        rows = [
-            one_data_set(seed, asked.length, asked.gibecca, by_hmc, by_gibecca)
-            for seed in range(asked.data_sets)
-        ]
+    rows = []
+    for seed in range(asked.data_sets):
+        with in_precision():
+            rows.append(one_data_set(seed, asked.length, asked.gibecca, by_hmc, by_gibecca))
+        figures = figures_of(rows) | {"cpu_seconds": round(time.process_time() - began)}
+        command = f"python -m tests.benchmarks.figure_11 --data-sets {len(rows)}"
+        write_record("figure_11", command, "arviz-stats", **figures)
+    print({name: own for name, own in figures.items() if name != "runs"})
+
+
+def figures_of(rows):
+    """What is recorded of the data sets so far."""
     ends = [f"HMC, {name}, start prior" for name in ENDS]
     pairs = [tuple(reversed(ends)), *((own, "GiBECCA, printed") for own in ends)]
     pairs.append(("GiBECCA, corrected", "GiBECCA, printed"))
     sizes = [[own[name]["ess_of_second_half_per_cpu_second"] for own in rows] for name in ends]
-    figures = {
-        "data_sets": asked.data_sets,
-        "runs": rows,
+    return {
+        "data_sets": len(rows),
         "until_convergence": {
             f"{slow} over {fast}": {
                 kind: ratio_of(rows, slow, fast, f"sweeps_until_{kind}_converged")
@@ -354,10 +360,8 @@ def main():
             for name in rows[0]
             if name.startswith("HMC")
         },
-        "cpu_seconds": round(time.process_time() - began),
+        "runs": rows,
     }
-    print({name: own for name, own in figures.items() if name != "runs"})
-    write_record("figure_11", "python -m tests.benchmarks.figure_11", "arviz-stats", **figures)
 
 
 if __name__ == "__main__":
