@@ -58,12 +58,19 @@ class Case(NamedTuple):
 
 
 def fitted(case, method, options, seed):
-    """A fit of the case; that it says it has not converged is judged by its numbers, not by its warning."""
+    """A fit of the case; that it says it has not converged is judged by its numbers, not by its warning.
+
+    Raises:
+        KeyboardInterrupt: the fit was interrupted; what it has found by then is not that of the method.
+    """
     options = dict(options)
     model = options.pop("model", case.model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return fit(model, *case.data, method=method, seed=seed, progress=False, **options)
+        tree = fit(model, *case.data, method=method, seed=seed, progress=False, **options)
+    if tree.attrs["stop_reason"].startswith("interrupted"):
+        raise KeyboardInterrupt(f"{method} was interrupted: {tree.attrs['stop_reason']}")
+    return tree
 
 
 # How a posterior is enumerated

@@ -130,6 +130,14 @@ def test_a_method_that_takes_too_long_is_stopped_and_said_to_be(limit):
     assert seen == (["stopped", 3] if limit < 1 else [])
 
 
+def test_an_interrupted_fit_is_none(monkeypatch):
+    """Recorded once: SVI of a mixture whose fit was ended by SIGTERM, its bias 3 instead of 0.9."""
+    monkeypatch.setattr("inference.driver.host.Interrupt.requested", True)
+    case = ALL["lda"]()
+    with pytest.raises(KeyboardInterrupt, match="gibbs was interrupted"):
+        fitted(case, "gibbs", case.exact["gibbs"], seed=1)
+
+
 def test_another_prior_is_found():
     """A planted fault: LDA's blocked sampler with twice the smoothing of words."""
     case = ALL["lda"]()
