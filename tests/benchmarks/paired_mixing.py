@@ -254,7 +254,7 @@ def main():
         "machine": f"{os.cpu_count()} cores, shared; load {os.getloadavg()[0]:.1f}",
         "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "arviz-stats")},
     }
-    record |= {"attempts": former["attempts"]} if "attempts" in former else {}
+    record |= {name: former[name] for name in ("attempts", "finding") if name in former}
     REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
 
 
