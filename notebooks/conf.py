@@ -52,6 +52,7 @@ html_title = project
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_sidebars = {"gallery": [], "_built/audit": []}  # pages without others beside them
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,

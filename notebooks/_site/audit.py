@@ -70,7 +70,7 @@ def write(path):
         lines.append(f"| {verdict} | {sum(row['verdict'] == verdict for row in rows)} | {meaning} |")
     page = INTRODUCTION.format(counts="\n".join(lines))
     for source in dict.fromkeys(row["source"] for row in rows):
-        page += f"## {source}\n\n| number | claim | here | ours (theirs) | verdict |\n| --- | --- | --- | --- | --- |\n"
+        page += f"## {source}\n\n| number | verdict | claim | ours (theirs) | what was run |\n| --- | --- | --- | --- | --- |\n"
         page += "".join(_line(row) for row in rows if row["source"] == source) + "\n"
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(page, encoding="utf-8")
@@ -86,5 +86,5 @@ def _line(row):
     here = [row.get("ran", ""), row.get("reason", ""), *dict.fromkeys(commands)]
     here += [f"`{row['where']}`"] if "where" in row else []
     verdict = row["verdict"] if row["verdict"] == "illustration" else f"**{row['verdict']}**"
-    cells = [row["number"], row["claim"], "<br>".join(filter(None, here)), "<br>".join(values), verdict]
+    cells = [row["number"], verdict, row["claim"], "<br>".join(values), "<br>".join(filter(None, here))]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
