@@ -583,7 +583,7 @@ def row_blocks(x: np.ndarray) -> Iterator[np.ndarray]:
         x: any shape but that of a single number.
 
     Yields:
-        Views of ``x`` of some rows each, all rows in turn.
+        Views of ``x``, each of shape (some rows, *x.shape[1:]), all rows in turn.
     """
     size = max(1, BLOCK_CELLS // max(1, math.prod(x.shape[1:])))
     for first in range(0, len(x), size):
