@@ -153,7 +153,7 @@ def lacks(node):
     gives = "" if node.returns is None else ast.unparse(node.returns)
     if gives not in ("", "None") and not {"Returns", "Yields"} & set(found):
         missing.append(f"Returns: {gives}")
-    elif ARRAYS.search(gives) and not SHAPE.search("\n".join(found.get("Returns", []))):
+    elif ARRAYS.search(gives) and not SHAPE.search("\n".join(found.get("Returns", found.get("Yields", [])))):
         missing.append(f"Returns: the shape or dims of {gives}")
     return missing
 
