@@ -42,6 +42,21 @@ LIGHT = palette(STYLE.split("@media")[0])
 DARK = LIGHT | palette(STYLE.split("(prefers-color-scheme: dark)")[1].split("body")[0])
 
 
+@pytest.mark.parametrize(
+    ("good", "kind", "front", "below"),
+    [
+        (True, "good", "Good", "Good"),
+        (False, "bad", "Problem", "Problem"),
+        (None, "open", "Caution", "Note"),
+    ],
+)
+def test_a_verdict_has_its_colour_and_its_word(good, kind, front, below):
+    judgement = Judgement(good, "It is so", "a reason", "an advice")
+    page = as_html(Front("A page", judgement, {}), [Section("Part", [judgement])], {})
+    found = re.findall(r'class="verdict ([^"]*)">\s*<b class="mark">(\w+)</b>', page)
+    assert found == [(f"front {kind}", front), (kind, below)]
+
+
 def test_contrast_is_measured_as_the_guidelines_do():
     assert contrast("000000", "ffffff") == pytest.approx(21.0) and contrast("777777", "ffffff") < 4.5
 
