@@ -3,8 +3,9 @@
 ``python -m tests.pages.site SITE`` reads every page of the folder that ``sphinx-build`` wrote and prints what
 is wrong: a link that leads nowhere, something fetched from another host, a picture without words, a public
 name without an entry, a question whose answer is more than three clicks from the first page. With
-``--browser PICTURES`` Chromium opens each page at 1280 and 390 pixels, light and dark; what it logs, asks of
-other hosts or shows wider than the window is a fault, and pictures of the first screens go to that folder.
+``--browser PICTURES`` Chromium opens each page at 1280 and 390 pixels, light and dark. Errors and warnings in
+its console, requests to other hosts and what is wider than the window are faults; pictures of the first
+screens go to that folder.
 """
 
 import argparse
@@ -140,6 +141,11 @@ def faults_of(folder, names=()):
     return sorted(set(found))
 
 
+def _is_fault(said):
+    """Whether a text of the console is an error or a warning, not a note such as the theme writes."""
+    return not said.startswith(tuple(f'{{"type": "{kind}"' for kind in ("log", "info", "debug")))
+
+
 def in_browser(folder, pictures):
     """Faults that Chromium finds, page by page, in lines; pictures of the first screens on the way."""
     from pages.browser import Browser
@@ -153,7 +159,7 @@ def in_browser(folder, pictures):
                 wide = view.run("document.documentElement.scrollWidth - innerWidth")
                 label = f"{name} at {width}{', dark' if dark else ''}"
                 found += [f"{label}: {wide} pixels wider than the window"] * (wide > 0)
-                found += [f"{label}: {said}" for said in [*view.console, *view.requests]]
+                found += [f"{label}: {said}" for said in [*filter(_is_fault, view.console), *view.requests]]
                 picture = name.removesuffix(".html").replace("/", "-")
                 view.picture(pictures / f"{picture}-{width}{'-dark' * dark}.png", whole=False)
                 view.close()
