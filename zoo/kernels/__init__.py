@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.checks import check_whole, shown
+from zoo.checks import check_finite, check_whole, shown
 from zoo.model import Assumptions, in_current_precision, static
 
 __all__ = ["KERNELS", "Kernel", "Linear", "Polynomial", "Precomputed", "RBF", "as_kernel"]
@@ -180,7 +180,7 @@ class RBF(Kernel):
         """The kernel with the length scale estimated from the rows, if it is None.
 
         Raises:
-            ValueError: the rows are all equal.
+            ValueError: the rows are all equal, or a cell is missing or infinite.
         """
         if self.length_scale is not None:
             return self
@@ -189,6 +189,8 @@ class RBF(Kernel):
             total = float(np.mean(_squares(x)) - mean @ mean)
         else:
             total = float(np.var(x, axis=0).sum())
+            if not math.isfinite(total):
+                check_finite(x)
         if not total > 0:
             raise ValueError("the rows are all equal: give the RBF kernel a length_scale")
         return type(self)(math.sqrt(total))

@@ -147,6 +147,7 @@ BAD_KERNELS = {
     "kind": (lambda: as_kernel(3.0), TypeError, "kernel must be one of linear.*got float"),
     "unset": (lambda: RBF().matrix(X, X), ValueError, "length_scale is not set"),
     "equal rows": (lambda: RBF().filled(np.ones((4, 2))), ValueError, "the rows are all equal"),
+    "a missing cell": (lambda: RBF().filled(np.diag([np.nan, 1.0])), ValueError, "row 0, column 0 is nan"),
     "new rows": (
         lambda: cross_gram(Precomputed(), np.ones((2, 5)), np.eye(4)),
         ValueError,
