@@ -44,8 +44,9 @@ def for_arviz(
 
     Args:
         tree: a fit.
-        column: label of a column of the data, to which ``observed_data`` and ``posterior_predictive`` are cut
-            down; None: all. ``az.loo_pit`` and other functions of single outcomes need one.
+        column: label of the one column of the data to keep in ``observed_data`` and
+            ``posterior_predictive``; None: all. ``az.loo_pit`` and other functions of single outcomes need
+            one.
         parameters: whether ``posterior`` also has the parameters, brought to one labelling or orientation
             (`inference.symmetry`); else it has the invariants alone (`inference.diagnostics.invariants`).
         seed: of the replications and prior draws.
