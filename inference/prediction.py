@@ -195,12 +195,14 @@ def predict(
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
         variables = stored_variables(tree, model)
+        model = model.resolving(variables)
         mean, variance = _apply(method.predict or _predicted, variables, model, parts, chosen)
         if method.guide is None:
             far = _apply(_rests_on_tail, variables, model, (mean, variance, *parts), chosen)
             _warn_of_tails(far, model, variance, tree, predicted_dims[-1])
     else:
         draws = draws_without_rows(tree)
+        model = model.resolving(draws)
         mean, variance = _moments_over_draws(draws, model, parts, chosen)
         probs = _class_probs(draws, model, parts, chosen)
         if probs is not None:  # of classes, the probabilities are averaged and not their numbers

@@ -77,7 +77,7 @@ from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
 from zoo.exponential_family.cells import FamilyCells, units_of, without_units
-from zoo.exponential_family.expectations import rests_on_tail
+from zoo.exponential_family.expectations import are_steep, rests_on_tail
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode, padded
 from zoo.model import TypicalCells, in_current_precision, static
@@ -756,7 +756,21 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         values = self._without_latents(values)
         local, modes = self.local(values), self.modes(values, x)
         r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
-        return r, *local_pca.expected_cells(local, x, modes)
+        return r, *local_pca.expected_cells(local, x, modes, steep=self.has_steep_cells)
+
+    def resolving(self, variables: Mapping[str, Any]) -> Self:
+        """With finer nodes where bounded cells change steeply, see `zoo.exponential_family.expectations`.
+
+        Args:
+            variables: with bases and scales of the components, draws with any leading axes.
+
+        Returns:
+            The model.
+        """
+        if not {"bases", "scales"} <= variables.keys():
+            return self
+        loadings = np.asarray(variables["bases"]) * np.asarray(variables["scales"])[..., None, :]
+        return self.replaced(has_steep_cells=are_steep(self.family, loadings, 1.0))
 
     def rests_on_tail(
         self,

@@ -93,7 +93,14 @@ from zoo.exponential_family.conjugate_loadings import (
     check_conjugate_loadings,
     check_conjugate_pairs,
 )
-from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, rests_on_tail, with_spread
+from zoo.exponential_family.expectations import (
+    SPREAD_NODES,
+    Nodes,
+    are_steep,
+    over_latents,
+    rests_on_tail,
+    with_spread,
+)
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, RowMode, padded, row_modes
 from zoo.model import Model, in_current_precision, static
@@ -120,6 +127,11 @@ class JointPriorModel(ChoosesFamily, Model):
 
     sums_out_locals = False
     latent_site = "latents"
+
+    @property
+    def _variance(self) -> Array:
+        """Prior variance of an entry of U and of V."""
+        return balanced_variance(self.latent_variance, self.loading_variance, self.beta)
 
     @property
     def has_several_modes(self) -> bool:
@@ -462,7 +474,23 @@ class JointPriorModel(ChoosesFamily, Model):
             return mean, variance, table.family.expected_class_probs(wide, weights)
 
         num_columns = sum(table.shape[1] for table in data) * (1 if spread is None else SPREAD_NODES)
-        return over_latents(self._log_joint(values, data, spread), average, rows, modes, num_columns)
+        log_joint = self._log_joint(values, data, spread)
+        return over_latents(log_joint, average, rows, modes, num_columns, steep=self.has_steep_cells)
+
+    def resolving(self, variables: Mapping[str, Any]) -> Self:
+        """With finer nodes where bounded cells change steeply, see `zoo.exponential_family.expectations`.
+
+        Args:
+            variables: with loadings or their means, draws with any leading axes.
+
+        Returns:
+            The model.
+        """
+        for v, family in enumerate(self.cell_families):
+            for name in (f"loadings{self._suffix(v)}", f"loadings_mean{self._suffix(v)}"):
+                if name in variables and are_steep(family, variables[name], self._variance):
+                    return self.replaced(has_steep_cells=True)
+        return self
 
     def rests_on_tail(
         self,
@@ -690,7 +718,7 @@ class EPCA(JointPriorModel):
         """Prior variance of an entry of U; of V too, but where loadings have their conjugate prior."""
         if self.conjugate_loadings is not None:
             return jnp.asarray(self.latent_variance)
-        return balanced_variance(self.latent_variance, self.loading_variance, self.beta)
+        return super()._variance
 
     def _conjugate_entries(self, num_features: int) -> ConjugateLoadings:
         pairs = jnp.broadcast_to(jnp.asarray(self.conjugate_loadings), (num_features, 2))

@@ -339,6 +339,7 @@ class Model(Assumptions):
             ...
 
     draw_locals: bool = static(default=False, init=False, repr=False)
+    has_steep_cells: bool = static(default=False, init=False, repr=False)
 
     def __call__(self, *data: Any, num_observations: int | None = None) -> Any:
         """The NumPyro program of the model.
@@ -382,6 +383,17 @@ class Model(Assumptions):
     def explicit(self) -> Self:
         """The same model with its local latents drawn instead of summed out."""
         return self.replaced(draw_locals=True)
+
+    def resolving(self, variables: Mapping[str, Any]) -> Self:
+        """The same model, which integrates over latents finely enough for cells that change steeply.
+
+        Args:
+            variables: of a fit, estimates or draws with any leading axes.
+
+        Returns:
+            The model; itself where its integrals need no such care.
+        """
+        return self
 
     @property
     def prior(self) -> str:

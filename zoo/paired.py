@@ -989,7 +989,9 @@ class Paired(JointPriorModel):
             return mean, ((u - mean) * nodes.weights[:, None]).T @ (u - mean)
 
         log_joint = self._log_joint(values, views)
-        mean, covariance = over_latents(log_joint, moments, rows, modes, rows.shape[1])
+        mean, covariance = over_latents(
+            log_joint, moments, rows, modes, rows.shape[1], steep=self.has_steep_cells
+        )
 
         def at(u: Array, row: Array) -> tuple[Array, Array]:
             own = dict(values) | {"latents": u[None]}

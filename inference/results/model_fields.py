@@ -117,7 +117,8 @@ def _made(kind: type, fields: Mapping[str, Any]) -> Any:
 
 
 def _describe_fields(owner: Assumptions, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    described = {name: getattr(owner, name) for name in owner.static_names() if name != "draw_locals"}
+    given = {field.name for field in dataclasses.fields(owner) if field.init}
+    described = {name: getattr(owner, name) for name in owner.static_names() if name in given}
     for name in owner.leaf_names():
         if name not in owner.unstored:
             described[name] = _describe(getattr(owner, name), f"{prefix}{name}", arrays)

@@ -17,6 +17,12 @@ Gauss and Hermite's (40, 18, 9 and 6 a latent), beyond that 1024 quasi-random on
 and whose covariance is exactly one, so that Gaussian cells are exact with any of them. A latent on which no
 observed cell depends keeps its prior exactly.
 
+**Steep cells** (`are_steep`). Where theta's deviation is many units, a bounded mean is nearly a step along u,
+and a grid sees it as far as its nodes are apart: with one latent the error of E[m] of a Bernoulli cell is
+0.001 at a deviation of 6, 0.01 at 10 and 0.08 at 200, with four latents 0.002 at 2 and 0.2 at 200. Beyond
+`STEEP` the nodes are the quasi-random ones with few latents too, whose error is 0.001 with one latent
+and at most 0.015 with more.
+
 **Spread of the loadings** (`with_spread`). Where loadings have a distribution themselves, normal and
 independent between columns as in variational Bayes, :math:`\theta_d` given u is normal about its mean; each
 node is then replaced by eight along it.
@@ -55,6 +61,7 @@ from zoo.exponential_family.natural_params import RowMode, map_rows
 __all__ = [
     "SPREAD_NODES",
     "Nodes",
+    "are_steep",
     "expected_log_density",
     "over_latents",
     "rests_on_tail",
@@ -63,6 +70,7 @@ __all__ = [
 ]
 
 GRID = {1: 40, 2: 18, 3: 9, 4: 6}  # latents to nodes for each
+STEEP = {1: 6.0, 2: 4.0, 3: 2.5, 4: 2.0}  # latents to the deviation of theta that a grid is good for
 NUM_POINTS = 1024  # quasi-random ones, with more latents
 SPREAD_NODES = 8
 ROUNDS = 2  # of moving the normal to the moments of its nodes
@@ -86,22 +94,59 @@ class Nodes(NamedTuple):
     normal_weights: Array
 
 
+def are_steep(family: Any, loadings: Any, latent_variance: Any) -> bool:
+    """Whether a grid of nodes is too coarse for the bounded means of some cells.
+
+    Args:
+        family: of the cells.
+        loadings: of their natural parameters, shape (..., num_params, num_latents), of any number of draws.
+        latent_variance: of the prior of the latents, broadcastable to (num_latents,).
+
+    Returns:
+        Whether a column's natural parameter has a prior deviation above `STEEP`, in the median draw.
+    """
+    num_latents = np.shape(loadings)[-1]
+    if num_latents not in STEEP:
+        return False
+    own = np.asarray(loadings, float).reshape(-1, *np.shape(loadings)[-2:])
+    deviations = np.median(np.sqrt(np.sum(own**2 * np.asarray(latent_variance, float), axis=-1)), axis=0)
+    columns = np.asarray(family.param_columns(_num_columns(family, len(deviations))))
+    bounded = [group for member, group in family.column_groups(columns[-1] + 1) if _is_bounded(member)]
+    steep = deviations > STEEP[num_latents]
+    return bool(steep[np.isin(columns, np.concatenate(bounded))].any()) if bounded else False
+
+
+def _num_columns(family: Any, num_params: int) -> int:
+    """Columns of a table with so many natural parameters a row."""
+    return len(family.columns) if family.is_mixed else num_params // family.params_per_cell
+
+
+def _is_bounded(family: Any) -> bool:
+    """Whether the mean of a cell is bounded in theta: neither linear nor with a tail."""
+    one = jnp.ones(1)
+    return family.log_partition_form != "quadratic" and family.mean_square_of_means(one, one) is None
+
+
 @cache
-def unit_nodes(num_latents: int) -> tuple[np.ndarray, np.ndarray, bool]:
+def unit_nodes(num_latents: int, steep: bool = False) -> tuple[np.ndarray, np.ndarray, bool]:
     """Nodes and weights of a standard normal, mean zero and covariance one.
 
     Args:
         num_latents: K.
+        steep: whether a grid is too coarse, see `are_steep`.
 
     Returns:
         Nodes, shape (num_nodes, num_latents); weights with sum one, shape (num_nodes,); and whether the nodes
         are a grid.
     """
-    if num_latents in GRID:
+    if num_latents in GRID and not steep:
         one, weights = hermegauss(GRID[num_latents])
         grid = np.meshgrid(*[one] * num_latents, indexing="ij")
         product = np.prod(np.meshgrid(*[weights] * num_latents, indexing="ij"), axis=0).ravel()
         return np.stack([axis.ravel() for axis in grid], axis=1), product / product.sum(), True
+    if num_latents == 1:  # one in each slice of equal probability
+        points = norm.ppf((np.arange(NUM_POINTS) + 0.5) / NUM_POINTS)[:, None]
+        return points / points.std(), np.full(NUM_POINTS, 1.0 / NUM_POINTS), False
     drawn = norm.ppf(qmc.Sobol(num_latents, seed=0).random(NUM_POINTS // 2))
     points = np.concatenate([drawn, -drawn])
     if num_latents < NUM_POINTS // 2:
@@ -111,7 +156,13 @@ def unit_nodes(num_latents: int) -> tuple[np.ndarray, np.ndarray, bool]:
 
 
 def over_latents(
-    log_joint: Callable, function: Callable, rows: Array, mode: RowMode, num_columns: int
+    log_joint: Callable,
+    function: Callable,
+    rows: Array,
+    mode: RowMode,
+    num_columns: int,
+    *,
+    steep: bool = False,
 ) -> Any:
     """A function of the nodes of each row.
 
@@ -121,12 +172,13 @@ def over_latents(
         rows: shape (num_observations, ...).
         mode: of the rows.
         num_columns: for how many columns ``function`` makes an array with all nodes.
+        steep: whether a grid is too coarse, see `are_steep`.
 
     Returns:
         What ``function`` returns, with leading shape (num_observations,).
     """
     num_latents = mode.latents.shape[-1]
-    points, base, is_grid = unit_nodes(num_latents)
+    points, base, is_grid = unit_nodes(num_latents, steep)
     z, log_base = jnp.asarray(points, mode.latents.dtype), jnp.log(jnp.asarray(base, mode.latents.dtype))
 
     def one(given: tuple) -> Any:

@@ -148,7 +148,7 @@ def _log_joint(family: Family, loadings: Array, offsets: Array) -> Callable:
     return log_joint
 
 
-def expected_cells(local: LocalPCA, x: Array, modes: RowMode) -> tuple[Array, Array]:
+def expected_cells(local: LocalPCA, x: Array, modes: RowMode, *, steep: bool = False) -> tuple[Array, Array]:
     """Mean and variance of every cell under each component given the row's observed cells.
 
     Averaged over the posterior of the latents by `zoo.exponential_family.expectations`; exact for Gaussian
@@ -158,6 +158,7 @@ def expected_cells(local: LocalPCA, x: Array, modes: RowMode) -> tuple[Array, Ar
         local: the components.
         x: rows, shape (num_observations, num_features), NaN where a cell is missing.
         modes: of the rows under each component.
+        steep: whether cells change steeply with the latents.
 
     Returns:
         Two arrays of shape (num_observations, num_components, num_features).
@@ -174,7 +175,8 @@ def expected_cells(local: LocalPCA, x: Array, modes: RowMode) -> tuple[Array, Ar
             theta = nodes.latents @ loadings.T + offsets
             return local.family.expected_cells(theta, nodes.weights, nodes.normal_weights, None)
 
-        return over_latents(_log_joint(local.family, loadings, offsets), average, x, mode, x.shape[1])
+        log_joint = _log_joint(local.family, loadings, offsets)
+        return over_latents(log_joint, average, x, mode, x.shape[1], steep=steep)
 
     by_component = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), modes)
     moments = jax.lax.map(of_component, (local.loadings, local.offsets, by_component))
