@@ -221,3 +221,17 @@ def test_a_call_without_data_says_what_is_missing():
     with pytest.raises(ValueError, match="no prior to draw from"):
         mixture("free last stick")(num_observations=3)
     assert mixture("free last stick").prior == "unnormalised" and mixture("sticks").prior == "proper"
+
+
+@pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
+def test_the_density_by_cluster_with_the_weights_is_that_of_the_row(weight_prior):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 2))
+    model = Mixture.from_data(x, num_components=3, weight_prior=weight_prior)
+    with jax.enable_x64(True):
+        trace = numpyro.handlers.trace(numpyro.handlers.seed(model, 3)).get_trace(num_observations=6)
+        values = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+        by_cluster = np.asarray(model.log_density_by_cluster(values, x))
+        weighted = by_cluster + np.asarray(model.weights.log_weights(values))
+        wanted = np.asarray(model.log_likelihood(values, x))
+    np.testing.assert_allclose(np.logaddexp.reduce(weighted, axis=1), wanted, rtol=1e-10)

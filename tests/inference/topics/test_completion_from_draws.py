@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import zoo
-from inference.topics.text_heldout import _completed, split_tokens
+from inference.topics import text_heldout
+from inference.topics.text_heldout import _completed, _Scored, split_tokens
 from zoo.documents import as_counts
 
 NUM_WORDS = 5
@@ -38,3 +39,16 @@ def test_tokens_are_dealt_at_random():
     np.testing.assert_array_equal(first, again)
     away = np.abs(np.concatenate([first, other])[:, 0] - 500)
     assert (first != other).any() and 1 < away.mean() < 40 and away.max() < 90
+
+
+def test_the_standard_error_is_that_of_a_ratio(monkeypatch):
+    """Documents of different lengths: sqrt(n Var(score - mean tokens)) / tokens, by hand."""
+    scores, tokens = np.array([-10.0, -31.0, -22.0, -5.0]), np.array([4.0, 10.0, 9.0, 2.0])
+    monkeypatch.setattr(text_heldout, "_scored", lambda *_: _Scored(scores, tokens, np.array([])))
+    monkeypatch.setattr(text_heldout, "model_of", lambda tree: None)
+    monkeypatch.setattr(text_heldout, "is_asked_in_batches", lambda *_: False)
+    found = text_heldout.heldout_text(None, None, protocol="completion")
+    mean = -68.0 / 25.0
+    away = np.array([-10 - 4 * mean, -31 - 10 * mean, -22 - 9 * mean, -5 - 2 * mean])
+    assert float(found["mean"]) == mean
+    np.testing.assert_allclose(found["standard_error"], np.sqrt(4 * (away**2).sum() / 3) / 25, rtol=1e-12)

@@ -14,6 +14,7 @@ from numpyro.infer.util import log_density as joint_density
 import inference
 import zoo
 from inference import fit
+from inference.methods.kernel_pca import em
 from zoo.kernels import RBF, Polynomial
 
 
@@ -121,6 +122,16 @@ def test_em_begins_at_the_closed_form_where_its_sketch_holds_all_directions():
     best = fit(model, X)["trace"]["objective"].item()
     one = fit(model, X, method="em", max_iterations=1, tolerance=0, num_restarts=1)
     assert one["trace"]["objective"][-1].item() == pytest.approx(best, rel=1e-10)
+
+
+def test_the_noise_begins_at_what_the_sketch_leaves():
+    """Of a linear kernel of three columns the third eigenvalue, over the freedom and one direction."""
+    model = zoo.KernelPCA(num_latents=2, kernel="linear", degrees_of_freedom=40.0)
+    with jax.enable_x64(True):
+        (rows,) = em.prepare(model, (X,), None, memory="full")
+        state = em.init(jax.random.key(0), model, rows)
+    third = np.linalg.eigvalsh((X - X.mean(0)).T @ (X - X.mean(0)))[0]
+    np.testing.assert_allclose(state.noise_variance, third / 40.0, rtol=1e-8)
 
 
 def test_em_finds_components_a_million_times_weaker_than_the_first():

@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 from recording import write_record
-from scipy.special import betaln
+from scipy.special import betaln, expit
 from scipy.stats import chisquare
 
 from inference import fit
@@ -332,3 +332,26 @@ def test_the_moves_make_the_chain_mix():
     worst = max(run[q]["psrf"] for run in figures["with moves"].values() for q in quantities)
     again = max(value for run in further.values() for values in run.values() for value in values)
     assert worst < 1.05 and again < 1.05, (worst, again)
+
+
+@pytest.mark.parametrize(("first", "places"), [(0, [(0, 1), (2, 3)]), (1, [(1, 2)])])
+def test_neighbours_are_exchanged_with_the_odds_of_the_two_orders(first, places, monkeypatch):
+    """The probability that is drawn with, from the Beta integrals of both orders of all sticks."""
+    probs = []
+    monkeypatch.setattr(
+        gibbs.jax.random, "bernoulli", lambda key, p: probs.append(p) or jnp.zeros_like(p, bool)
+    )
+    sizes, order = np.array([4.0, 1.0, 0.0, 2.0]), np.array([3, 0, 1, 2])
+
+    def log_weight(order):
+        own = sizes[order]
+        return betaln(1 + own, ALPHA + own[::-1].cumsum()[::-1] - own)[:-1].sum()
+
+    with jax.enable_x64(True):
+        gibbs.exchange_neighbours(
+            None, jnp.asarray(order), jnp.asarray(sizes), ALPHA, StickBreaking(4), first
+        )
+    for (left, right), found in zip(places, np.asarray(probs[0]), strict=True):
+        other = order.copy()
+        other[[left, right]] = order[[right, left]]
+        np.testing.assert_allclose(found, expit(log_weight(other) - log_weight(order)), rtol=1e-9)
