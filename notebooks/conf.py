@@ -53,11 +53,15 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # without it the theme's script writes an error at the first visit
-html_sidebars = {"gallery": [], "_built/audit": []}  # pages without others beside them
+html_sidebars = {
+    "gallery": [],
+    "_built/audit": [],
+    "_built/posteriors": [],
+}  # pages without others beside them
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
-    "secondary_sidebar_items": {"**": ["page-toc"], "guide/which_model": []},  # a wide picture
+    "header_links_before_dropdown": 7,
+    "secondary_sidebar_items": {"**": ["page-toc"], "guide/which_model": [], "_built/posteriors": []},  # wide
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
