@@ -148,3 +148,17 @@ def test_a_row_of_the_audit_says_where_its_verdict_comes_from(row):
 def test_a_number_that_no_record_has_is_refused():
     with pytest.raises(KeyError):
         recorded({"record": "mixture_toy_bound.json", "path": ["median"]})
+
+
+@pytest.mark.parametrize(
+    ("output", "undrawn"),
+    [
+        ("", ["fit()\nplots.plot_mixture(tree);"]),
+        ('<div class="cell_output"><img src="a.png" alt="rows"/></div>', []),
+    ],
+)
+def test_a_plot_without_a_picture_is_found(output, undrawn):
+    """A semicolon once kept every picture of the gallery from its page."""
+    code = '<div class="cell_input"><div><pre>fit()\n<span>plots</span>.plot_mixture(tree);</pre></div></div>'
+    page = SitePage(f'<div class="cell">{code}{output}</div><p>plots.plot_trace(draws)</p>')
+    assert page.undrawn == undrawn

@@ -31,6 +31,9 @@ kernelspec:
 EXAMPLE = """## An example
 
 ```{{code-cell}} python
+---
+tags: [remove-stderr]
+---
 {code}
 print(profile_text(tree))
 ```
@@ -42,7 +45,7 @@ mystnb:
     alt: "{alt}"
 ---
 from inference import plots
-{picture};
+{picture}
 ```
 
 """

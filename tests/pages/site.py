@@ -1,14 +1,15 @@
 """The built documentation, read as a stranger would: links, pictures, names, and ten questions.
 
 ``python -m tests.pages.site SITE`` reads every page of the folder that ``sphinx-build`` wrote and prints what
-is wrong: a link that leads nowhere, something fetched from another host, a picture without words, a public
-name without an entry, a question whose answer is more than three clicks from the first page. With
-``--browser PICTURES`` Chromium opens each page at 1280 and 390 pixels, light and dark. Errors and warnings in
-its console, requests to other hosts and what is wider than the window are faults; pictures of the first
-screens go to that folder.
+is wrong: a link that leads nowhere, something fetched from another host, a picture without words, a plot
+without a picture, a public name without an entry, a question whose answer is more than three clicks from the
+first page. With ``--browser PICTURES`` Chromium opens each page at 1280 and 390 pixels, light and dark.
+Errors and warnings in its console, requests to other hosts and what is wider than the window are faults;
+pictures of the first screens go to that folder.
 """
 
 import argparse
+import re
 import sys
 from collections import deque
 from html.parser import HTMLParser
@@ -16,6 +17,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 __all__ = ["QUESTIONS", "SitePage", "clicks", "faults_of", "main", "read_site"]
+
+_DRAWS = re.compile(r"^(inference\.)?plots\.plot_\w+\(.*\);?\s*\Z", re.MULTILINE)
 
 #: What a stranger asks, and words that the page with the answer holds.
 QUESTIONS = {
@@ -42,15 +45,20 @@ class SitePage(HTMLParser):
         targets: all ids.
         wordless: pictures without words.
         text: its words, white space folded.
+        undrawn: executed code that ends in a plot and has no picture below it.
     """
 
     def __init__(self, text):
         super().__init__()
         self.links, self.assets, self.targets, self.wordless, words = [], [], set(), [], []
         self._words, self._silent = words, 0
+        self._depth, self._code_until, self._cells = 0, None, []
         self.feed(text)
         self.close()
         self.text = " ".join("".join(words).split())
+        self.undrawn = [
+            code.strip() for code, pictures in self._cells if not pictures and _DRAWS.search(code)
+        ]
 
     def handle_starttag(self, tag, attrs):
         attrs = dict(attrs)
@@ -61,6 +69,14 @@ class SitePage(HTMLParser):
             self.assets.append(attrs["src"])
         if tag == "link" and attrs.get("href") and "search" not in attrs.get("rel", ""):
             self.assets.append(attrs["href"])
+        if tag == "div":
+            self._depth += 1
+            classes = (attrs.get("class") or "").split()
+            if "cell_input" in classes:
+                self._cells.append(["", 0])
+                self._code_until = self._depth
+        if tag in ("img", "svg", "object") and self._cells:
+            self._cells[-1][1] += 1
         if tag == "img":  # where nobody gave words the page repeats the address
             words = (attrs.get("alt") or "").strip()
             if not words or words.rpartition("/")[2] == (attrs.get("src") or "").rpartition("/")[2]:
@@ -69,8 +85,14 @@ class SitePage(HTMLParser):
 
     def handle_endtag(self, tag):
         self._silent -= tag in ("script", "style")
+        if tag == "div":
+            if self._code_until == self._depth:
+                self._code_until = None
+            self._depth -= 1
 
     def handle_data(self, data):
+        if self._code_until is not None:
+            self._cells[-1][0] += data
         if not self._silent:
             self._words.append(data)
 
@@ -123,6 +145,7 @@ def faults_of(folder, names=()):
     found, anchors = [], {name: page.targets for name, page in pages.items()}
     for name, page in pages.items():
         found += [f"{name}: a picture without words: {source}" for source in page.wordless]
+        found += [f"{name}: no picture below {code.splitlines()[-1]}" for code in page.undrawn]
         for link in page.links + page.assets:
             place = _place(name, link)
             if place is None:
