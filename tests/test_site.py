@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages.site import QUESTIONS, clicks, faults_of, read_site
+from pages.site import QUESTIONS, SitePage, clicks, faults_of, read_site
 
 import inference
 import zoo
