@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from inference.diagnostics.comparison import MethodScore
-from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, legend_of, literal
+from inference.plots.palette import COLOURS, MARKERS, ShownFigure, figure_with_axes, legend_of, literal
 from zoo.dependencies import naming_versions
 
 __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
@@ -130,7 +130,7 @@ def plot_methods(scores: Sequence[MethodScore]) -> Figure:
     columns = [("seconds", "seconds"), ("mebibytes", "extra MiB")]
     if any(np.isfinite(score.max_psrf) for score in scores):
         columns.append(("max_psrf", "max PSRF"))
-    figure = Figure(figsize=(5.0 + 2.0 * len(columns), 1.2 + 0.28 * len(ranked)), layout="constrained")
+    figure = ShownFigure(figsize=(5.0 + 2.0 * len(columns), 1.2 + 0.28 * len(ranked)), layout="constrained")
     widths = (2, *[1 for _ in columns])
     panels = figure.subplots(1, len(widths), sharey=True, width_ratios=widths)
     least = _least_shown([_finite(score.nats_per_row) for score in ranked])

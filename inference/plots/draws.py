@@ -19,7 +19,15 @@ from inference.convergence.r_hat import effective_sample_size, is_constant, psrf
 from inference.diagnostics.profile_parts import Asked
 from inference.diagnostics.projection_profiles import projection_tables
 from inference.extension import extend
-from inference.plots.palette import COLOURS, LINES, figure_with_axes, figure_with_grid, legend_of, literal
+from inference.plots.palette import (
+    COLOURS,
+    LINES,
+    ShownFigure,
+    figure_with_axes,
+    figure_with_grid,
+    legend_of,
+    literal,
+)
 from inference.results.files import model_of
 from inference.results.groups import group_of, thinned
 from zoo.checks import check_size
@@ -221,7 +229,9 @@ def plot_forest(
             shown += 1
     heights = [len(own) for own in groups.values()]
     if ax is None:
-        figure = Figure(figsize=(7.0, 0.8 + 0.24 * sum(heights) + 0.42 * len(heights)), layout="constrained")
+        figure = ShownFigure(
+            figsize=(7.0, 0.8 + 0.24 * sum(heights) + 0.42 * len(heights)), layout="constrained"
+        )
         panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=[h + 0.6 for h in heights])[
             :, 0
         ]

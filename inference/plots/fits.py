@@ -12,7 +12,7 @@ from inference.convergence.identifiable import draws_of, kind_of, scalars
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.convergence.r_hat import psrf_path
 from inference.plots.mixtures import draw_mixture
-from inference.plots.palette import COLOURS, LINES, figure_with_axes, legend_of, literal
+from inference.plots.palette import COLOURS, LINES, ShownFigure, figure_with_axes, legend_of, literal
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from zoo.checks import check_size
@@ -57,7 +57,7 @@ def plot_mixture(
     if not 0 < content < 1:
         raise ValueError(f"content must lie between 0 and 1; got {content}")
     check_size("num_draws", num_draws, 0)
-    figure = Figure(figsize=(8.0, 5.6), layout="constrained") if ax is None else ax.figure
+    figure = ShownFigure(figsize=(8.0, 5.6), layout="constrained") if ax is None else ax.figure
     draw_mixture(figure, tree, features, num_draws, content, ax=ax)
     return figure
 
@@ -84,7 +84,7 @@ def plot_objective(tree: xr.DataTree) -> Figure:
     trace = tree["trace"].to_dataset()
     counted = model_of(tree).occupied_site
     panels = ["objective"] + ([counted] if counted in trace else [])
-    figure = Figure(figsize=(8.0, 2.6 + 1.5 * len(panels)), layout="constrained")
+    figure = ShownFigure(figsize=(8.0, 2.6 + 1.5 * len(panels)), layout="constrained")
     ratios = [2, 1][: len(panels)]
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
     for axis, name in zip(axes, panels, strict=True):

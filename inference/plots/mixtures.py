@@ -22,7 +22,16 @@ from scipy.stats import chi2
 
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.convergence.partitions import central_draw, point_partition
-from inference.plots.palette import COLOURS, LINES, MARKERS, figure_with_axes, legend_of, literal, shade_cells
+from inference.plots.palette import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    ShownFigure,
+    figure_with_axes,
+    legend_of,
+    literal,
+    shade_cells,
+)
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
@@ -339,7 +348,7 @@ def plot_dirichlet_process(
         raise ValueError("concentrations is empty: give at least one")
     check_seed("seed", seed)
     base = dist.Normal(0.0, 1.0) if base is None else base
-    figure = Figure(figsize=(8.0, 2.3 * len(concentrations) + 0.6), layout="constrained")
+    figure = ShownFigure(figsize=(8.0, 2.3 * len(concentrations) + 0.6), layout="constrained")
     panels = figure.subplots(len(concentrations), 1, sharex=True, squeeze=False)[:, 0]
     for number, (axes, alpha) in enumerate(zip(panels, concentrations, strict=True)):
         key = jax.random.fold_in(jax.random.key(seed), number)

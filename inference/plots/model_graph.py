@@ -27,6 +27,7 @@ from matplotlib.path import Path
 from numpyro.infer.inspect import generate_graph_specification, get_model_relations, render_graph
 from scipy.optimize import minimize
 
+from inference.plots.palette import ShownFigure
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import restored_data
@@ -207,7 +208,7 @@ def _drawn_by_numpyro(graph: Graph) -> Figure:
     drawing = render_graph(specification, render_distributions=True)
     drawing.attr(dpi="200")
     pixels = imread(io.BytesIO(drawing.pipe(format="png")))
-    figure = Figure(figsize=(pixels.shape[1] / 200, pixels.shape[0] / 200), layout="constrained")
+    figure = ShownFigure(figsize=(pixels.shape[1] / 200, pixels.shape[0] / 200), layout="constrained")
     axis = figure.subplots()
     axis.imshow(pixels)
     axis.set_axis_off()
@@ -220,7 +221,7 @@ def _drawn_in_layers(graph: Graph) -> Figure:
     left, right = _sides(layout)
     lowest = min(y for _, y in at.values()) - _BOX[1] / 2 - _LABEL
     left, right, low, high = left - 0.03, right + 0.03, lowest - 0.03, _BOX[1] / 2 + _LABEL + 0.03
-    figure = Figure(figsize=(_INCHES * (right - left), _INCHES * (high - low)), layout="constrained")
+    figure = ShownFigure(figsize=(_INCHES * (right - left), _INCHES * (high - low)), layout="constrained")
     axis = figure.subplots()
     for plate, frame in layout.frames.items():
         _draw_plate(axis, plate, frame)

@@ -1,5 +1,6 @@
-"""Empty figures, and colours, markers and lines that colour-blind readers can tell apart (Okabe and Ito)."""
+"""Figures that notebooks show, and colours, markers and lines for colour-blind readers (Okabe and Ito)."""
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ __all__ = [
     "COLOURS",
     "LINES",
     "MARKERS",
+    "ShownFigure",
     "figure_with_axes",
     "figure_with_grid",
     "legend_of",
@@ -23,6 +25,18 @@ __all__ = [
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
+
+
+class ShownFigure(Figure):
+    """A figure that a notebook shows as a picture where it is the value of a cell.
+
+    IPython knows how to draw Matplotlib's own figures only once pyplot is loaded, which these do without.
+    """
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", bbox_inches="tight")
+        return buffer.getvalue()
 
 
 def literal(name: object) -> str:
@@ -37,7 +51,7 @@ def figure_with_axes(width: float, height: float, ax: Axes | None = None) -> tup
     """Return an empty figure of that size in inches and its only axes, or given axes and their figure."""
     if ax is not None:
         return ax.figure, ax
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = ShownFigure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
@@ -85,7 +99,7 @@ def figure_with_grid(
     width = min(num_columns, count)
     height = -(-count // width)
     size = (margin[0] + panel[0] * width, margin[1] + panel[1] * height)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = ShownFigure(figsize=size, layout="constrained")
     grid = figure.subplots(height, width, squeeze=False, **shared).ravel()
     for axes in grid[count:]:
         axes.remove()

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from inference.diagnostics.profile_parts import MOST_DRAWS
-from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, literal
+from inference.plots.palette import COLOURS, ShownFigure, figure_with_axes, figure_with_grid, literal
 from inference.results.groups import thinned
 from inference.symmetry.topics import align_topics
 from inference.topics.document_checks import DocumentCheck
@@ -94,7 +94,7 @@ def plot_document_check(check: DocumentCheck) -> Figure:
     Returns:
         The figure, two panels.
     """
-    figure = Figure(figsize=(8.4, 3.9), layout="constrained")
+    figure = ShownFigure(figsize=(8.4, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
     found = check.documents
     inside = found["distinct"].between(found["replicated_lb"], found["replicated_ub"])

@@ -1,5 +1,8 @@
 """Pictures: what is drawn, that it is labelled, and that nothing of pyplot's state is touched."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -253,3 +256,18 @@ def test_the_style_of_the_course_has_the_colours_of_the_palette():
         assert shown == {"left": True, "bottom": True, "top": False, "right": False}
         assert type(figure.get_layout_engine()).__name__ == "ConstrainedLayoutEngine"
         plt.close(figure)
+
+
+def test_a_notebook_shows_a_figure_without_pyplot():
+    """IPython draws Matplotlib's own figures only once pyplot is loaded; in a process without it."""
+    code = (
+        "import sys\n"
+        "from IPython.core.formatters import DisplayFormatter\n"
+        "from inference.plots.palette import figure_with_axes\n"
+        "figure, _ = figure_with_axes(3.0, 2.0)\n"
+        "data, _ = DisplayFormatter(active_types=['text/plain', 'image/png']).format(figure)\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+        "print(data['image/png'][:4])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == repr(b"\x89PNG")
