@@ -495,3 +495,18 @@ def test_log_hyperpriors_of_columns_add_up():
     state = SimpleNamespace(prior=given.replaced(mean_precision=jnp.asarray(values)))
     expected = (2 * np.log(3.0) + np.log(values) - 3.0 * values).sum()
     np.testing.assert_allclose(hyper.log_hyperprior(state, model), expected, rtol=1e-12)
+
+
+def test_the_bound_has_the_log_hyperprior_with_its_sign(monkeypatch):
+    """Added once: with 3.5 nats in its place the bound is 3.5 nats higher than with none."""
+    model = Mixture(prior(), num_components=4)
+    with jax.enable_x64(True):
+        r = jax.nn.softmax(jnp.asarray(np.random.default_rng(0).normal(size=(len(X), 4))), axis=1)
+        statistics = r.T @ model.components.features(X)
+        state = posterior.from_statistics(statistics, jnp.asarray(1.0), model)
+
+        def bound(nats):
+            monkeypatch.setattr(vb, "log_hyperprior", lambda *_: nats)
+            return float(vb.bound(state, statistics, 0.0, model))
+
+        assert bound(3.5) - bound(0.0) == pytest.approx(3.5, abs=1e-9)
