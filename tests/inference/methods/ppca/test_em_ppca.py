@@ -14,7 +14,7 @@ import inference
 import zoo
 from inference.diagnostics import summary
 from inference.methods.ppca import em as em_ppca
-from inference.methods.ppca.closed_form import tipping_bishop
+from inference.methods.ppca.closed_form import num_free_parameters, tipping_bishop
 
 CLOSE = 1e-9
 
@@ -264,3 +264,13 @@ def test_what_the_closed_form_knows_is_what_the_program_says(case):
     )
     total = float(np.sum(np.asarray(inference.log_density(tree, x))))
     np.testing.assert_allclose(tree.attrs["log_likelihood"], total, rtol=1e-11)
+
+
+def test_free_parameters_are_counted_without_the_rotation_and_bic_weighs_them_by_the_rows():
+    """Of five columns and two latents 10 loadings less one angle, five means, one noise or five."""
+    assert num_free_parameters(zoo.PPCA(num_latents=2), 5) == 10 - 1 + 5 + 1
+    assert num_free_parameters(zoo.PPCA(num_latents=3, noise="diagonal"), 5) == 15 - 3 + 5 + 5
+    x = np.random.default_rng(0).normal(size=(30, 5))
+    tree = inference.fit(zoo.PPCA(num_latents=2), x)
+    log_likelihood = tree["trace"]["objective"].to_numpy().ravel()[-1]
+    assert tree.attrs["bic"] == pytest.approx(15 * np.log(30) - 2 * log_likelihood, rel=1e-9)
