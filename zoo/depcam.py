@@ -744,7 +744,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
 
     def typical_cells(self, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
         """Mean and deviation of a cell of each component, averaged over the prior of its latents."""
-        means, variances = local_pca.cells_of_prior(self.local(values))
+        means, variances = local_pca.cells_of_prior(self.local(values), steep=self.has_steep_cells)
         deviations = jnp.sqrt(variances)
         return tuple(
             TypicalCells(family.mean_is, columns, means[:, columns], deviations[:, columns])

@@ -234,7 +234,9 @@ def _cells(
     share = by_draw if len(by_draw) == draws[next(iter(draws))].shape[1] else by_draw.mean(0)[None]
     held = np.where(share > 0, 1.0, np.nan)[..., None]  # a cluster without rows is a draw from the prior
     values_of, apart = [], {int(k): [] for k in kept}
-    for part, (values, spread) in zip(parts, over_draws(_arrays, draws, model, ()), strict=True):
+    for part, (values, spread) in zip(
+        parts, over_draws(_arrays, draws, model.resolving(draws), ()), strict=True
+    ):
         values = np.asarray(values)[0]  # (draws, clusters, columns)
         spread = None if spread is None else np.asarray(spread)[0]
         total = np.einsum("sk,skf->sf", np.broadcast_to(share, values.shape[:2]), values)[:, None]

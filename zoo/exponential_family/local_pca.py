@@ -183,20 +183,21 @@ def expected_cells(local: LocalPCA, x: Array, modes: RowMode, *, steep: bool = F
     return tuple(jnp.moveaxis(part, 0, 1) for part in moments)
 
 
-def cells_of_prior(local: LocalPCA) -> tuple[Array, Array]:
+def cells_of_prior(local: LocalPCA, *, steep: bool = False) -> tuple[Array, Array]:
     """Mean and variance of every cell under each component where no cell of its row is known.
 
     As `expected_cells` of rows without an observed cell, whose latents have their prior: no mode is searched.
 
     Args:
         local: the components.
+        steep: whether cells change steeply with the latents.
 
     Returns:
         Two arrays of shape (num_components, num_features).
     """
     if local.family.log_partition_form == "quadratic":
         return local.offsets, jnp.sum(local.loadings**2, axis=-1) + local.family.variance(local.offsets)
-    points, weights, _ = unit_nodes(local.loadings.shape[-1])
+    points, weights, _ = unit_nodes(local.loadings.shape[-1], steep)
     points, weights = (jnp.asarray(part, local.loadings.dtype) for part in (points, weights))
 
     def of_component(pair: tuple) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """Cells that change steeply with the latents, whose mean between the nodes of a grid would be lost."""
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -69,3 +70,17 @@ def test_a_prediction_sees_a_step_that_a_fit_has_found():
     found = inference.predict(tree, gap).to_numpy()[:, 4]
     np.testing.assert_allclose(found, exact, atol=0.005)
     assert inference.model_of(tree).resolving(point).has_steep_cells
+
+
+def test_typical_cells_of_a_cluster_see_steps_too():
+    """A component of DEPCAM whose bits are steps of its latent in many places, by quadrature."""
+    offsets = np.linspace(-150.0, 150.0, 61)
+    values = {"bases": np.ones((1, 61, 1)), "scales": np.full((1, 1), 100.0), "offsets": offsets[None]}
+    model = zoo.DEPCAM(family="bernoulli", num_components=1, num_latents=1, num_features=61).resolving(values)
+    assert model.has_steep_cells
+    exact = NORMAL @ expit(100.0 * FINE[:, None] + offsets)
+    with jax.enable_x64(True):
+        models = model, model.replaced(has_steep_cells=False)
+        fine, coarse = (np.asarray(own.typical_cells(values)[0].values)[0] for own in models)
+    np.testing.assert_allclose(fine, exact, atol=0.002)
+    assert np.abs(coarse - exact).max() > 0.05  # planted: the grid for all
