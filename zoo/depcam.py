@@ -59,7 +59,6 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -76,7 +75,7 @@ from zoo.columns import Columns
 from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
-from zoo.exponential_family.cells import FamilyCells, units_of, without_units
+from zoo.exponential_family.cells import FamilyCells, standard_normals, units_of, without_units
 from zoo.exponential_family.expectations import are_steep, rests_on_tail
 from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
 from zoo.exponential_family.natural_params import RowMode, padded
@@ -636,7 +635,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         variance = jnp.mean(jnp.nanvar(x, axis=0))
         unit = jnp.where(variance > 0, jnp.sqrt(variance), 1.0) if family.learns_noise else 1.0
         sizes = self.num_components, x.shape[1], self.num_latents
-        carriers, offsets, latents = _normals(key, sizes, sizes[:2], self.latents_shape(x.shape[0]))
+        carriers, offsets, latents = standard_normals(key, sizes, sizes[:2], self.latents_shape(x.shape[0]))
         values = {
             "carriers": orthonormal(carriers),
             "scales": scale * unit * jnp.ones((sizes[0], sizes[2])),
@@ -800,13 +799,6 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         r, means, variances = self._expected(values, x)
         far = rests_on_tail(means, self.family.mean_square_of_means(means, variances))
         return (variance != 0) & ~(jnp.einsum("nk,nkf->nf", r, means * far) <= 0.5 * mean)
-
-
-def _normals(key: Array, *shapes: tuple[int, ...]) -> list[Array]:
-    """Standard normal arrays of these shapes, drawn in one call, whose program is soon compiled."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    parts = jnp.split(jax.random.normal(key, (int(ends[-1]),)), ends[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def orthonormal(carriers: Array) -> Array:

@@ -64,7 +64,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -80,6 +79,7 @@ from zoo.exponential_family.cells import (
     has_units,
     measured_columns,
     sample_view_parameters,
+    standard_normals,
     starting_sizes,
     starting_view_parameters,
     units_of,
@@ -842,18 +842,19 @@ class EPCA(JointPriorModel):
         if self.standardize and self.units:
             return self.started_in_standard_units(key, x)
         family = in_current_precision(self).family
-        first, second = jax.random.split(key)
         size = family.num_params(x.shape[1])
+        shapes = (size, self.num_latents), (x.shape[0], self.num_latents)
+        loadings, latents = standard_normals(key, *shapes)
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
         values = starting_view_parameters(family, x)
-        loadings = scale * jax.random.normal(first, (size, self.num_latents))
+        loadings *= scale
         if self._is_negative:
             unit = in_current_precision(self).natural_unit
             unit = None if unit is None else jnp.broadcast_to(unit, (size,))
             loadings *= starting_sizes(family, values["loc"], unit, x.shape[1])[:, None]
         values |= {
             "loadings": loadings,
-            "latents": scale * jax.random.normal(second, (x.shape[0], self.num_latents)),
+            "latents": scale * latents,
         }
         if self.ard:
             values["loading_precision"] = jnp.ones(self.num_latents)

@@ -78,6 +78,7 @@ from zoo.exponential_family.cells import (
     cells_of,
     has_units,
     sample_view_parameters,
+    standard_normals,
     starting_sizes,
     starting_view_parameters,
     units_of,
@@ -910,20 +911,21 @@ class Paired(JointPriorModel):
         if self.standardize and self.units:
             return self.started_in_standard_units(key, *views)
         model = in_current_precision(self)
-        keys = jax.random.split(key, len(views) + 1)
+        sizes = [family.num_params(y.shape[1]) for family, y in zip(model.families, views, strict=True)]
+        shapes = [(size, self.num_latents) for size in (views[0].shape[0], *sizes)]
+        latents, *loadings = standard_normals(key, *shapes)
         negative = any(family.theta_is_negative for family in self.families)
         scale = START_SCALE * (0.1 if negative else 1.0)
-        latents = scale * jax.random.normal(keys[0], (views[0].shape[0], self.num_latents))
-        values = {"latents": latents}
+        values = {"latents": scale * latents}
         is_full = self.specific == "full_covariance"
         for v, (family, y) in enumerate(zip(model.families, views, strict=True)):
-            size = family.num_params(y.shape[1])
+            size = sizes[v]
             free = jnp.zeros(self.num_latents).at[jnp.asarray(self.latents_of(v))].set(1.0)
-            values[f"loadings_{v}"] = scale * free * jax.random.normal(keys[v + 1], (size, self.num_latents))
+            values[f"loadings_{v}"] = scale * free * loadings[v]
             values |= starting_view_parameters(family, y, f"_{v}", not is_full)
             if negative and f"loc_{v}" in values:
-                sizes = starting_sizes(family, values[f"loc_{v}"], self._unit_of(v, size), y.shape[1])
-                values[f"loadings_{v}"] *= sizes[:, None]
+                started = starting_sizes(family, values[f"loc_{v}"], self._unit_of(v, size), y.shape[1])
+                values[f"loadings_{v}"] *= started[:, None]
             if is_full:
                 values[f"specific_precision_{v}"] = jnp.eye(size) / model.covariance_scale
             if is_full and not self.has_dense_rows(v):

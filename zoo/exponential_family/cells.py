@@ -6,6 +6,7 @@ columns; ``noise_variance`` of a Gaussian of unknown variance. With `Categorical
 for each natural parameter.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "measured_columns",
     "sample_view_parameters",
     "starting_sizes",
+    "standard_normals",
     "starting_view_parameters",
     "units_of",
     "units_of_columns",
@@ -169,6 +171,13 @@ def sample_view_parameters(
         prior = dist.InverseGamma(1.0, 1.0 if jnp.ndim(unit) else jnp.asarray(unit, float) ** 2)
         values["noise_variance"] = numpyro.sample(f"noise_variance{suffix}", prior)
     return {f"{name}{suffix}": value for name, value in values.items()}
+
+
+def standard_normals(key: Array, *shapes: tuple[int, ...]) -> list[Array]:
+    """Standard normal arrays of these shapes, drawn in one call, whose program is soon compiled."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = jnp.split(jax.random.normal(key, (int(ends[-1]),)), ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def starting_view_parameters(
