@@ -25,7 +25,8 @@ and at most 0.015 with more.
 
 **Spread of the loadings** (`with_spread`). Where loadings have a distribution themselves, normal and
 independent between columns as in variational Bayes, :math:`\theta_d` given u is normal about its mean; each
-node is then replaced by eight along it.
+node is then replaced by sixteen along it. The error of E[m] of a Bernoulli cell is 0.0006 where that normal
+has a deviation of 3, 0.003 at 4 and 0.013 at 6.
 
 Accuracy, as the tests hold it on drawn data against quadrature over the exact posterior: with one latent,
 relative errors of expectations below 2e-3 and of deviations below 5e-3 for every family. With more latents
@@ -72,7 +73,7 @@ __all__ = [
 GRID = {1: 40, 2: 18, 3: 9, 4: 6}  # latents to nodes for each
 STEEP = {1: 6.0, 2: 4.0, 3: 2.5, 4: 2.0}  # latents to the deviation of theta that a grid is good for
 NUM_POINTS = 1024  # quasi-random ones, with more latents
-SPREAD_NODES = 8
+SPREAD_NODES = 16
 ROUNDS = 2  # of moving the normal to the moments of its nodes
 MOST = 4.0  # factor by which a round may change a variance
 TAIL_SHARE = 0.1  # of an expectation, from beyond three deviations of the latents
