@@ -261,13 +261,16 @@ def gain_and_covariance(loadings: np.ndarray, noise_variance: np.ndarray) -> tup
 
 
 def _basis(centred: np.ndarray, observed: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
-    """Orthonormal directions that span the centred rows of a group with more columns than rows, else None."""
+    """Orthonormal directions that span the centred rows of a group with more columns than rows, else None.
+
+    Of the weights it matters only which are zero.
+    """
     seen = observed[:, 0]
     if centred.shape[1] <= seen.sum() or (observed != seen[:, None]).any():
         return None
-    own = centred[seen] * np.sqrt(weight[seen])[:, None]
-    left, lengths, directions = np.linalg.svd(own, full_matrices=False)
-    kept = lengths > lengths[0] * 1e-13 * max(own.shape)
+    own = centred[seen & (weight > 0)]
+    _, lengths, directions = np.linalg.svd(own, full_matrices=False)
+    kept = lengths > lengths.max(initial=0.0) * 1e-13 * max(own.shape)
     return np.ascontiguousarray(directions[kept].T)
 
 

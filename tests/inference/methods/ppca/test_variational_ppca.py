@@ -141,6 +141,26 @@ def test_tree_has_draws_of_q_and_their_scores(ard_tree, holes, x):
     assert np.isfinite(inference.log_density(ard_tree, holes)).all()
 
 
+def test_unseen_cells_vary_with_the_mean_of_the_noise_under_q(ard_tree):
+    """The noise's inverse gamma has mean rate / (concentration - 1), and none at a concentration of one.
+
+    In a row of which nothing is known the latents have their prior, whatever the noise.
+    """
+    nothing = np.full((1, 5), np.nan)
+
+    def variances(concentration, rate):
+        tree = ard_tree.copy()
+        stored = ard_tree["variational"].to_dataset()
+        noise = {"noise_precision_concentration": concentration, "noise_precision_rate": rate}
+        like = {name: stored[name] * 0.0 + value for name, value in noise.items()}
+        tree["variational"] = stored.assign(like)
+        return inference.predict(tree, nothing)["standard_deviation"].to_numpy()[0] ** 2
+
+    gain = variances(3.5, 4.0) - variances(3.5, 1.5)
+    np.testing.assert_allclose(gain, np.full(5, 2.5 / 2.5), rtol=1e-9)
+    assert np.isposinf(variances(1.0, 1.0)).all()
+
+
 @pytest.mark.slow
 def test_a_fit_goes_on_from_where_it_was(ard_tree, holes):
     """Started from its own q the bound begins where it ended."""

@@ -173,6 +173,25 @@ def test_the_m_step_is_stationary_under_priors():
         np.testing.assert_allclose(part, 0.0, atol=1e-8)
 
 
+def test_the_floor_of_the_noise_is_a_share_of_the_columns_variance():
+    """In any unit of x: a floor above what the latents leave is taken as it is."""
+    x, y = rows_of("binaries", 18)
+    floors = []
+    for unit in (1.0, 10.0):
+        model = SPPCA(2, output_likelihood="probit", noise_floor=(0.9, 0.0)).with_sizes_from(unit * x, y)
+        rows = ep_sppca.prepare(model, (unit * x, y), None)
+        with in_precision():
+            from zoo.model import in_current_precision
+
+            inner, rows = in_current_precision(model), in_current_precision(rows)
+            state = ep_sppca.init(jax.random.key(0), inner, *rows)
+            new, at_floor = ep_sppca._m_step(state, inner, *rows)
+        assert at_floor
+        floors.append(new.noise_variance.item())
+    variance = np.nanvar(x, axis=0).mean()
+    np.testing.assert_allclose(floors, [0.9 * variance, 90.0 * variance], rtol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["binaries", "classes"])
 def test_several_outputs_are_close_to_the_integral(kind):
