@@ -151,7 +151,7 @@ def test_a_row_or_column_is_kept_with_the_probability_of_what_the_substitutes_la
     with in_precision():
         values = jax.tree.map(jnp.asarray, values_of(model, x))
         size = len(values[sites[0]])
-        stretch = jnp.linspace(2.0, 12.0, size)
+        stretch = jnp.linspace(4.0, 24.0, size)
         proposal = {
             name: values[name] * stretch.reshape(-1, *[1] * (values[name].ndim - 1)) for name in sites
         }
