@@ -14,6 +14,7 @@ import zoo
 from inference import fit
 from inference.calibration import elbo_check
 from inference.convergence.identifiable import invariants
+from inference.methods import units
 from inference.precision import in_precision
 
 SCALES = np.array([1e-3, 1.0, 50.0, 1e3])
@@ -97,6 +98,29 @@ def test_ppca(table, method, fields, tmp_path):
     back = inference.load(tmp_path / "fit.nc")
     np.testing.assert_allclose(inference.log_density(back, table), inference.log_density(tree, table))
     assert inference.model_of(back).standardize
+
+
+def test_a_method_s_own_completion_is_turned_back_and_known_cells_stay(table):
+    """By hand: the method sees standard units, and what it says of them is given in those of the data."""
+    model = zoo.PPCA(num_latents=1, standardize=True).with_sizes_from(table)
+    scale, shift = model.units["x"]
+    asked = []
+
+    def predict(stored, model, x):
+        asked.append(np.asarray(x))
+        return jnp.full(x.shape, 0.5), jnp.full(x.shape, 2.0)
+
+    with in_precision():
+        mean, variance = units._predicted(predict, {}, model, jnp.asarray(table))
+        mean, variance = np.asarray(mean), np.asarray(variance)
+    np.testing.assert_allclose(asked[0], (table - shift) / scale, rtol=1e-12)
+    lost = np.isnan(table)
+    assert lost.any()
+    np.testing.assert_allclose(
+        mean[lost], np.broadcast_to(0.5 * scale + shift, table.shape)[lost], rtol=1e-12
+    )
+    np.testing.assert_array_equal(mean[~lost], table[~lost])
+    np.testing.assert_allclose(variance, np.broadcast_to(2.0 * np.asarray(scale) ** 2, table.shape))
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from zoo.kernels.gram import (
     cross_gram,
     extended_centring,
     feature_rows,
+    given_latents,
     gram_matrix,
 )
 
@@ -226,3 +227,15 @@ def test_feature_rows_of_a_linear_kernel_are_those_of_the_factor_model():
     np.testing.assert_allclose(rows.covariance, inverse, rtol=1e-9)
     expected = stats.multivariate_normal.logpdf(NEW, np.zeros(3), covariance)
     np.testing.assert_allclose(rows.log_density, expected, rtol=1e-9)
+
+
+def test_rows_given_their_latents_have_the_density_of_the_factor_model():
+    """With k(x, y) = x'y: Normal(W z, noise) of the centred rows, by SciPy's density."""
+    rng = np.random.default_rng(3)
+    coefficients, noise, z = rng.normal(size=(11, 2)) / 5, 0.7, rng.normal(size=(11, 2))
+    loadings = X.T @ coefficients
+    with jax.enable_x64(True):
+        given = z, X @ X.T, (X**2).sum(axis=1), coefficients
+        found = np.asarray(given_latents(*map(jnp.asarray, given), jnp.asarray(noise), 3.0))
+    expected = stats.norm.logpdf(X, z @ loadings.T, np.sqrt(noise)).sum(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
