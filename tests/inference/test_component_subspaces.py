@@ -114,6 +114,8 @@ def test_angular_range_is_that_over_all_signs():
     tree, _ = estimate()
     found = component_similarity(tree)
     bases = tree["posterior"]["bases"].values[0, 0][np.argsort(-estimate()[1].sum(0))]
+    sums = bases.sum(-1)
+    np.testing.assert_allclose(found["angular"], np.exp(RHO * (sums @ sums.T - LATENTS)), rtol=1e-12)
     values = []
     for flips in product([-1.0, 1.0], repeat=COMPONENTS * LATENTS):
         sums = (bases * np.reshape(flips, (COMPONENTS, 1, LATENTS))).sum(-1)

@@ -14,6 +14,7 @@ import zoo
 from inference.calibration import elbo_check
 from inference.numerics.programs import latent_names
 from inference.symmetry import relabel
+from zoo.exponential_family import Categorical
 
 TREES = ["vb_tree", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gibbs_tree", "nuts_tree"))]
 
@@ -231,3 +232,21 @@ def test_cells_and_reconstructions_from_draws_of_depcam():
     np.testing.assert_array_equal(cells.to_numpy()[~lacks], gaps[~lacks])
     np.testing.assert_allclose(cells.to_numpy()[lacks], whole.to_numpy()[lacks], rtol=1e-6)
     assert (whole.standard_deviation > 0).all() and ((cells.standard_deviation > 0) == lacks).all()
+
+
+def test_a_draw_predicts_classes_as_the_same_estimate_does():
+    """Of draws the probabilities are averaged; of a single draw that is what the estimate says."""
+    x = np.random.default_rng(0).integers(0, 3, (12, 3)).astype(float)
+    model = zoo.EPCA(family=Categorical(3), num_latents=1)
+    by_map = inference.fit(model, x, method="map")
+    drawn = by_map.copy()
+    drawn.attrs["method"] = "nuts"
+    new = x[:4].copy()
+    new[0, 1] = new[3, 0] = np.nan
+    own, other = (inference.predict(tree, new) for tree in (drawn, by_map))
+    np.testing.assert_array_equal(own, other)
+    np.testing.assert_allclose(own.standard_deviation, other.standard_deviation, rtol=1e-6)
+    lost = np.isnan(new)
+    assert set(own.to_numpy()[lost]) <= {0.0, 1.0, 2.0}
+    deviation = own.standard_deviation.to_numpy()[lost]
+    assert (deviation > 0.05).all() and (deviation <= 0.5).all()  # of a top probability of at least 1/3

@@ -18,6 +18,7 @@ from planted import (
 )
 
 from inference import diagnostics
+from inference.convergence import identifiable
 from inference.diagnostics import (
     co_clustering,
     compare,
@@ -74,6 +75,19 @@ def test_invariants_of_a_mixture_by_hand(switched):
         i, j = map(int, name.split("~"))
         assert float(found["pair_together"].sel(pair=name)[chain, draw]) == (z[i] == z[j])
     assert ((found["pair_together"].mean(("chain", "draw")) - 0.5).__abs__() <= 0.45).all()
+
+
+def test_pairs_are_neighbours_along_the_first_component_wherever_the_rows_are(straight):
+    """Every fourth of 41 rows in a line of slope -1 that lie far from the origin along the other diagonal."""
+    rng = np.random.default_rng(0)
+    place = rng.permutation(41)
+    x = 1000.0 + (place - 20.0)[:, None] * [1.0, -1.0] + 1e-3 * rng.normal(size=(41, 2))
+    tree = straight.copy()
+    tree["observed_data"] = xr.Dataset({"x": (("observation", "feature"), x)})
+    pairs = place[identifiable._representative_pairs(tree)]
+    line = np.arange(4, 40, 4)
+    expected = np.stack([line[:-1], line[1:]], axis=1)
+    assert np.array_equal(pairs, expected) or np.array_equal(pairs, 40 - expected)
 
 
 def test_invariants_of_a_projection_are_those_of_the_draws_before_they_were_turned():
