@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from numpyro.infer.util import log_density as program_log_density
+from scipy import stats
 
 import inference
 import zoo
@@ -181,6 +182,33 @@ def test_sppca(table, outputs, method, fields):
         lost = (np.isfinite(table) * np.log(s)).sum(1) + (np.isfinite(outputs) * np.log(t)).sum(1)
         own, hand = (a["log_likelihood"]["log_likelihood"] for a in (tree, plain))
         np.testing.assert_allclose(own + lost, hand, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("noise", ["shared", "per_output"])
+def test_the_noise_of_sppca_is_in_standard_units_of_each_column(table, outputs, noise):
+    """Rows of inputs and outputs against SciPy's normal density of the standardised ones."""
+    x, y = np.delete(table, 3, axis=0)[:5], outputs[-5:]
+    model = zoo.SPPCA(num_latents=1, standardize=True, output_noise=noise).with_sizes_from(table, outputs)
+    rng = np.random.default_rng(4)
+    scales = np.concatenate([np.nanstd(table, axis=0), np.nanstd(outputs, axis=0)])
+    loadings, loc = scales[:, None] * rng.normal(size=(6, 1)), np.nanmean(table) * rng.normal(size=6)
+    own = np.array([0.3] * 4 + ([0.6, 0.6] if noise == "shared" else [0.6, 1.1]))
+    values = {
+        "loadings_x": loadings[:4],
+        "loadings_y": loadings[4:],
+        "loc_x": loc[:4],
+        "loc_y": loc[4:],
+        "noise_variance_x": np.array(0.3),
+        "noise_variance_y": np.array(0.6) if noise == "shared" else own[4:],
+    }
+    with in_precision():
+        found = model.log_likelihood(jax.tree.map(jnp.asarray, values), jnp.asarray(x), jnp.asarray(y))
+        found = np.asarray(found)
+    standard = loadings / scales[:, None]
+    covariance = standard @ standard.T + np.diag(own)
+    z = (np.concatenate([x, y], axis=1) - loc) / scales
+    expected = stats.multivariate_normal.logpdf(z, np.zeros(6), covariance) - np.log(scales).sum()
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 @pytest.mark.slow
