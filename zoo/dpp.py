@@ -36,6 +36,7 @@ from jax import Array
 from numpyro.distributions.util import validate_sample
 
 from zoo.checks import check_choice, check_size
+from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import check_gram
 
 __all__ = [
@@ -337,7 +338,7 @@ def _draw_eigenvectors(key: Array, log_values: Array, table: Array) -> Array:
 
 
 def _in_shape(draw: Any, key: Array, sample_shape: tuple[int, ...]) -> Array:
-    drawn = jax.lax.map(draw, jax.random.split(key, int(np.prod(sample_shape))), batch_size=1024)
+    drawn = map_in_blocks(draw, jax.random.split(key, int(np.prod(sample_shape))), 1024)
     return drawn.reshape(*sample_shape, -1)
 
 

@@ -89,6 +89,7 @@ from zoo.exponential_family.cells import (
 from zoo.exponential_family.expectations import Nodes, over_latents
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, padded
+from zoo.in_blocks import map_in_blocks
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import in_current_precision, static
 from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, PerRow, Predicted, View
@@ -1012,7 +1013,7 @@ class Paired(JointPriorModel):
                 variance += jnp.where(jnp.isnan(row), own, 0.0)
             return filled, variance
 
-        return jax.lax.map(one, (mean, covariance, views[v]), batch_size=min(256, len(rows)))
+        return map_in_blocks(one, (mean, covariance, views[v]), 256)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
         """The quantities that `inference.predict` returns: each view.

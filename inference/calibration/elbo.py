@@ -33,6 +33,7 @@ from inference.numerics.programs import (
 )
 from inference.precision import double_precision
 from zoo.dependencies import naming_versions
+from zoo.in_blocks import map_in_blocks
 
 __all__ = ["elbo_check"]
 
@@ -125,7 +126,7 @@ def _matching_form(model: Callable, guide: Callable, data: tuple) -> Callable:
 
 
 def _particles(keys: jax.Array, program: Callable, guide: Callable, data: tuple, block_size: int) -> tuple:
-    return jax.lax.map(lambda key: _particle(key, program, guide, data), keys, batch_size=block_size)
+    return map_in_blocks(lambda key: _particle(key, program, guide, data), keys, block_size)
 
 
 def _particle(key: jax.Array, program: Callable, guide: Callable, data: tuple) -> tuple:

@@ -37,6 +37,7 @@ from inference.numerics.programs import (
 )
 from inference.precision import double_precision
 from zoo.dependencies import naming_versions
+from zoo.in_blocks import map_in_blocks
 
 __all__ = ["geweke", "joint_functionals", "summarise"]
 
@@ -166,7 +167,7 @@ def _move(
         (state, data), _ = jax.lax.scan(one_round, carry, jax.random.split(key, num_rounds))
         return {**state.values, **dict(zip(names, data, strict=True))}
 
-    return jax.lax.map(replicate, (keys, start), batch_size=block_size)
+    return map_in_blocks(replicate, (keys, start), block_size)
 
 
 def _all_finite(values: Mapping[str, jax.Array]) -> bool:
@@ -225,7 +226,7 @@ def summarise(
         def functionals(values: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
             return joint_functionals(values, sites, program, data_names)
 
-    return jax.lax.map(functionals, joint, batch_size=block_size)
+    return map_in_blocks(functionals, joint, block_size)
 
 
 def _summaries(value: Any, kind: str) -> dict[str, jax.Array]:

@@ -29,6 +29,7 @@ from inference.methods.nuts_hmc import given_sites, program
 from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names, sample_locals
 from zoo.checks import check_choice, check_positive, check_whole
+from zoo.in_blocks import map_in_blocks
 from zoo.model import in_current_precision
 
 __all__ = ["METHOD"]
@@ -131,7 +132,7 @@ def _conclude(
     def one(key: Array) -> Array:
         return -_OrderedELBO().loss(key, params, program, svi.guide, model, *data)
 
-    values = jax.lax.map(one, jax.random.split(bound_key, FINAL_PARTICLES), batch_size=16)
+    values = map_in_blocks(one, jax.random.split(bound_key, FINAL_PARTICLES), 16)
     return params, draws, jnp.mean(values), jnp.std(values) / jnp.sqrt(FINAL_PARTICLES)
 
 

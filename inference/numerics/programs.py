@@ -23,6 +23,7 @@ from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from inference.numerics.compiled import compiled
+from zoo.in_blocks import map_in_blocks
 
 __all__ = [
     "Site",
@@ -195,7 +196,7 @@ def joint_draws(
         trace = handlers.trace(handlers.seed(program, key)).get_trace(num_observations=num_observations)
         return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
 
-    return jax.lax.map(draw, keys, batch_size=block_size)
+    return map_in_blocks(draw, keys, block_size)
 
 
 def redraw_data(
@@ -324,7 +325,7 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: t
     def one(values: Any) -> Any:
         return function(model, values, *data)
 
-    return _by_draw(lambda flat: jax.lax.map(one, flat, batch_size=8), draws)
+    return _by_draw(lambda flat: map_in_blocks(one, flat, 8), draws)
 
 
 def _by_draw(run: Callable, draws: Mapping[str, Any]) -> Any:

@@ -38,6 +38,7 @@ from zoo.checks import check_choice, check_seed
 from zoo.dependencies import naming_versions
 from zoo.documents.bags import ClusteredBags, log_coefficients
 from zoo.documents.topic_model import dirichlet_of
+from zoo.in_blocks import map_in_blocks
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
@@ -222,7 +223,7 @@ def _completed(draws: Mapping[str, Array], model: Model, given: SparseCounts, sc
         def prob(cell: tuple) -> Array:
             return jnp.sum(shares[cell[0]] * by_word[cell[1]])
 
-        return total + jax.lax.map(prob, (scored.document, scored.word), batch_size=CELLS), None
+        return total + map_in_blocks(prob, (scored.document, scored.word), CELLS), None
 
     count = jax.tree.leaves(draws)[0].shape[0]
     total = jax.lax.scan(add, jnp.zeros(scored.num_nonzeros), draws)[0] / count

@@ -57,7 +57,8 @@ from jax import Array
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.stats import norm, qmc
 
-from zoo.exponential_family.natural_params import RowMode, map_rows
+from zoo.exponential_family.natural_params import RowMode
+from zoo.in_blocks import map_in_blocks
 
 __all__ = [
     "SPREAD_NODES",
@@ -206,7 +207,7 @@ def over_latents(
         return function(Nodes(u, weights, jnp.exp(log_base)), row)
 
     size = BLOCK_NODES // (len(points) * max(num_columns, num_latents))
-    return map_rows(one, (rows, mode.latents, mode.covariance), size)
+    return map_in_blocks(one, (rows, mode.latents, mode.covariance), size)
 
 
 def with_spread(theta: Array, variance: Array | None, nodes: Nodes) -> tuple[Array, Array, Array | None]:

@@ -34,7 +34,9 @@ from jax import Array
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform, biject_to
 
-__all__ = ["LowRank", "PadZeros", "RowMode", "ZeroElsewhere", "map_rows", "padded", "row_modes"]
+from zoo.in_blocks import map_in_blocks
+
+__all__ = ["LowRank", "PadZeros", "RowMode", "ZeroElsewhere", "padded", "row_modes"]
 
 
 BLOCK_CELLS = 2**17  # 1 MiB in float64
@@ -469,31 +471,4 @@ def row_modes(log_joint: Callable, rows: Array, num_latents: int, starts: Callab
             jnp.where(found, log_integral, jnp.nan),
         )
 
-    return map_rows(one, rows, 256)
-
-
-def map_rows(function: Callable, rows: Any, size: int) -> Any:
-    """A function of one row, of all rows, so many at a time.
-
-    The last block is filled up with copies of the first row, so that the function is compiled once.
-
-    Args:
-        function: of a pytree with the row's arrays.
-        rows: pytree of arrays, leading shape (num_observations,).
-        size: rows of a block.
-
-    Returns:
-        What the function returns, with leading shape (num_observations,).
-    """
-    num_rows = jax.tree.leaves(rows)[0].shape[0]
-    size = max(1, min(size, num_rows))
-    count = -(-num_rows // size)
-    if count <= 1:
-        return jax.vmap(function)(rows)
-
-    def blocks(leaf: Array) -> Array:
-        extra = jnp.broadcast_to(leaf[:1], (count * size - num_rows, *leaf.shape[1:]))
-        return jnp.concatenate([leaf, extra]).reshape(count, size, *leaf.shape[1:])
-
-    found = jax.lax.map(jax.vmap(function), jax.tree.map(blocks, rows))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:num_rows], found)
+    return map_in_blocks(one, rows, 256)

@@ -47,6 +47,7 @@ from jax import Array
 from jax.scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from zoo.checks import column_of, row_of
+from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import FeatureRows
 from zoo.linear_gaussian.rows import (
     latents_covariance,
@@ -131,7 +132,7 @@ class _ProbitOutputsGivenRows(_ZeroOrOne):
             mean, spread, _ = decisions(y, predictor, covariance, self.exclusive)
             return log_orthant(mean, spread)
 
-        return jax.lax.map(one, (value, self.predictor, self.covariance), batch_size=64)
+        return map_in_blocks(one, (value, self.predictor, self.covariance), BLOCK_ROWS)
 
     def _utilities(self, key: Array, sample_shape: tuple[int, ...]) -> Array:
         spread = self.covariance + jnp.eye(self.predictor.shape[-1])
@@ -316,7 +317,7 @@ class ProbitRows:
             gain = jnp.linalg.solve(spread, contrast @ w @ s).T
             return m + gain @ (cut.mean - centre), s + gain @ (cut.covariance - spread) @ gain.T
 
-        return jax.lax.map(one, (y, mean, covariance), batch_size=BLOCK_ROWS)
+        return map_in_blocks(one, (y, mean, covariance), BLOCK_ROWS)
 
     def log_likelihood(self, x: Array, y: Array | None) -> Array:
         """Log p(x), or log p(x, y), of each row over its observed cells.
@@ -361,7 +362,7 @@ class ProbitRows:
             return jnp.minimum(jnp.exp(logs - log_probability(outputs)), 1.0)
 
         rows = (known, given.predictor, given.covariance)
-        shares = jax.lax.map(one, rows, batch_size=BLOCK_ROWS)
+        shares = map_in_blocks(one, rows, BLOCK_ROWS)
         return jnp.where(jnp.isnan(known), shares, known)
 
     def _inputs(self) -> tuple[Array, Array, Array]:

@@ -41,6 +41,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
+from zoo.in_blocks import map_in_blocks
 from zoo.sparse import SparseMatrix
 
 __all__ = [
@@ -117,7 +118,7 @@ def latents_covariance(x: Array, loadings: Array, noise_variance: Array) -> Arra
     def one(observed: Array) -> Array:
         return cho_solve((_factor(observed, loadings, per_column), True), identity)
 
-    return jax.lax.map(one, jnp.asarray(~jnp.isnan(x), loadings.dtype), batch_size=BLOCK_ROWS)
+    return map_in_blocks(one, jnp.asarray(~jnp.isnan(x), loadings.dtype), BLOCK_ROWS)
 
 
 def shared_latents_covariance(loadings: Array, noise_variance: Array) -> Array:
@@ -158,7 +159,7 @@ def completed(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> t
         return jnp.sum(solve_triangular(factor, loadings.T, lower=True) ** 2, axis=0) + per_column
 
     observed = jnp.asarray(~missing, loadings.dtype)
-    return filled, jnp.where(missing, jax.lax.map(spread, observed, batch_size=BLOCK_ROWS), 0.0)
+    return filled, jnp.where(missing, map_in_blocks(spread, observed, BLOCK_ROWS), 0.0)
 
 
 class LatentsGivenRows(dist.Distribution):
@@ -469,7 +470,7 @@ def _by_completeness(
         residual = jnp.where(observed, x - loc, 0.0)
         weights = observed.astype(residual.dtype)
         rows = residual, weights
-        return jax.lax.map(lambda row: one_row(*row, loadings, per_column), rows, batch_size=BLOCK_ROWS)
+        return map_in_blocks(lambda row: one_row(*row, loadings, per_column), rows, BLOCK_ROWS)
 
     def whole(x: Array) -> Array:
         # a hole cannot be here; zeros keep gradients of the branch not taken finite

@@ -92,6 +92,7 @@ from inference.methods.mixture.vb_posterior import (
 )
 from inference.numerics.weighted_rows import Rows, RowShards, sum_over_rows, unweighted, weight_of
 from zoo.checks import check_flag, check_names
+from zoo.in_blocks import map_in_blocks
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
@@ -451,13 +452,12 @@ def _gains_with_entropy_held(
         both = evidence((statistics[first] + statistics[second])[None])[0]
         return both + nothing - own[first] - own[second] + weights(merged) - weights(statistics[:, 0])
 
-    batch = {"batch_size": min(256, pairs[0].shape[0])}
     if current.components.couples_components:
         here = bound(updated(state, statistics, model), statistics, entropy, model)
-        return jax.lax.map(by_whole_bound, pairs, **batch) - here
+        return map_in_blocks(by_whole_bound, pairs, 256) - here
     evidence = current.components.log_evidence
     own, nothing = evidence(statistics), evidence(jnp.zeros_like(statistics[:1]))[0]
-    return jax.lax.map(by_parts, pairs, **batch)
+    return map_in_blocks(by_parts, pairs, 256)
 
 
 def _merged(statistics: Array, first: Array, second: Array) -> Array:

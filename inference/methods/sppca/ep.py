@@ -66,6 +66,7 @@ from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
 from inference.methods.sppca.kernel_em import FeatureData
 from zoo.checks import check_choice, warn
+from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import feature_rows
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
 from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
@@ -209,7 +210,7 @@ def _cut_moments(mean: Array, covariance: Array, w: Array, loc: Array, model: SP
             log_evidence=cut.log_probability,
         )
 
-    return jax.lax.map(one, (y, mean, covariance), batch_size=BLOCK_ROWS)
+    return map_in_blocks(one, (y, mean, covariance), BLOCK_ROWS)
 
 
 def _values(parameters: Parameters, model: SPPCA) -> dict[str, Array]:

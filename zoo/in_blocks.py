@@ -1,0 +1,38 @@
+"""A function of one row, draw or key, of all of them, so many at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+__all__ = ["map_in_blocks"]
+
+
+def map_in_blocks(function: Callable, elements: Any, size: int) -> Any:
+    """``function(element)`` of each element, stacked; at most ``size`` of them are held at a time.
+
+    The blocks are as equal as they can be, and the last is filled up with copies of the first element: the
+    function is compiled once. (`jax.lax.map` compiles it once more for what a ``batch_size`` leaves over.)
+
+    Args:
+        function: of a pytree with one element's arrays.
+        elements: pytree of arrays, leading shape (num_elements,).
+        size: the most elements in a block.
+
+    Returns:
+        What the function returns, with leading shape (num_elements,).
+    """
+    number = jax.tree.leaves(elements)[0].shape[0]
+    count = -(-number // max(1, size))
+    if count <= 1:
+        return jax.vmap(function)(elements)
+    size = -(-number // count)
+
+    def blocks(leaf: Array) -> Array:
+        extra = jnp.broadcast_to(leaf[:1], (count * size - number, *leaf.shape[1:]))
+        return jnp.concatenate([leaf, extra]).reshape(count, size, *leaf.shape[1:])
+
+    found = jax.lax.map(jax.vmap(function), jax.tree.map(blocks, elements))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:number], found)
