@@ -196,6 +196,7 @@ class _by_hand:  # noqa: N801 - a context
 # The same answer
 
 
+@pytest.mark.slow
 def test_two_processes_find_what_one_does(tmp_path):
     """Rows with weights, cut unevenly; the other models and batches are slow."""
     assert_near(found_by(2, tmp_path, "mixture")["mixture"], shared_fits.found_in("mixture"), "mixture")

@@ -108,6 +108,7 @@ def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds
     assert first["column"].tolist() == ["age", "age"] and first["difference"][0] < 0 < first["difference"][1]
 
 
+@pytest.mark.slow
 def test_dates_are_printed_as_dates_and_their_widths_in_days(two_kinds):
     """Days since the first stay numbers in the tables and in the tree; what a person reads has dates."""
     table, kind, tree, found = two_kinds

@@ -137,6 +137,7 @@ def words_of(model, x, **call):
     return Bar.words
 
 
+@pytest.mark.slow
 def test_the_progress_line_says_phase_and_agreement():
     words = words_of(mixture(), BITS, **RUN | {"num_samples": 10}, max_sweeps=40 + 3 * 20)
     assert "largest R-hat at 30 draws" in words[-1] and "divergences" not in words[-1]

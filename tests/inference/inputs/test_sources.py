@@ -128,6 +128,7 @@ def test_columns_are_decided_by_all_rows(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.concat(list(encoded)), whole)
 
 
+@pytest.mark.slow
 def test_a_mixed_table_with_weights_by_column(tmp_path):
     """Families by column, missing cells and weights: as of the table in memory, in batches too."""
     table = mixed(200).drop(columns="row")

@@ -129,6 +129,7 @@ def test_a_fit_without_the_needed_group(tree, group, use, message):
         use(without(tree, group))
 
 
+@pytest.mark.slow
 def test_a_report_does_without_the_data(vb_tree, tmp_path):
     path = report(without(vb_tree, "observed_data", "log_likelihood"), tmp_path / "fit.html")
     assert "does not hold its data" in path.read_text(encoding="utf-8")

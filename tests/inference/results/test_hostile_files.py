@@ -129,6 +129,7 @@ def test_a_whole_file_is_equal_and_a_secret_is_seen(whole, reader, tmp_path):
     assert fault_of("hostile", "fit", found | {"seconds": 1.0, "bytes": 2**31}) == "took 2147 MB"
 
 
+@pytest.mark.slow
 def test_a_heap_of_zeros_is_refused_before_hdf5_goes_round_in_it(whole, tmp_path):
     """HDF5 does not come back from it."""
     content = bytearray(whole["fit"].read_bytes())

@@ -45,6 +45,7 @@ def test_top_words_are_the_two_kinds_of_words(trees):
         topics.top_words(trees["lda"], 0)
 
 
+@pytest.mark.slow
 def test_invariants_of_topics_do_not_know_their_order(trees):
     """Word probabilities by hand, and the same to the last digit when topics and clusters change places."""
     for name, tree in trees.items():

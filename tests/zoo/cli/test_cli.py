@@ -411,6 +411,7 @@ def test_the_command_line_and_the_library_give_the_same_fit(fitted, faithful):
     xr.testing.assert_allclose(saved["posterior"].to_dataset(), tree["posterior"].to_dataset(), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_warnings_of_a_fit_are_lines_of_the_table(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert (

@@ -87,6 +87,7 @@ def test_mistakes_are_one_line(rows, capsys, words, told):
     assert not list(rows.glob("*.nc"))
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_leaves_no_file(rows, capsys):
     np.save("x.npy", X)
     assert main(["fit", "mixture", "x.npy", *FIT, "--out", "f.nc"]) == 0

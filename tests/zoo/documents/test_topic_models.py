@@ -175,6 +175,7 @@ def _enumerated(counts, topics, prior):
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_importance_sampling_is_unbiased_and_knows_its_error():
     """300 runs of 100 draws for five documents of up to six tokens, against the sum over all their topics.
 
@@ -201,6 +202,7 @@ def test_importance_sampling_is_unbiased_and_knows_its_error():
     assert not passes(_enumerated(counts, topics, 1.5 * prior))
 
 
+@pytest.mark.slow
 def test_documents_score_the_same_in_any_company():
     """Other order, a document without words, a word that nobody uses: shares and densities to rounding."""
     topics, prior = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.2, 0.3])

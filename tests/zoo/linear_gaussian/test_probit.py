@@ -273,6 +273,7 @@ def test_errors_say_what_is_wrong_and_where():
     assert SPPCA(**probit).auto_method() == "ep" and SPPCA().auto_method() == "em"
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("kind", ["binary", "two"])
 def test_latents_given_decisions_are_drawn_from_their_density(kind):

@@ -146,6 +146,7 @@ def test_no_sweep_lowers_the_objective(table, latents):
     assert ((filled >= 0) & (filled <= 1)).all()
 
 
+@pytest.mark.slow
 def test_scales_drift_at_zero_sparsity_and_a_warning_says_so(table):
     """The objective climbs for ever: further sweeps from where the first stopped make the scales larger."""
     model = zoo.DEPCAM(latents="component", repulsion=1.0, sparsity=0.0, **SIZES)

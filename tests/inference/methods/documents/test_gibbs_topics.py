@@ -378,6 +378,7 @@ def trees():
     }
 
 
+@pytest.mark.slow
 def test_samplers_agree_on_what_no_label_can_change(trees):
     """Mean log likelihood of the corpus, at 4 standard errors by ESS; shares of topics sum to one."""
     from arviz_stats.base import array_stats
@@ -391,6 +392,7 @@ def test_samplers_agree_on_what_no_label_can_change(trees):
     assert abs(means[0] - means[1]) < 4 * np.hypot(*errors), (means, errors)
 
 
+@pytest.mark.slow
 def test_new_documents_from_draws(trees):
     """Topics are brought to one numbering before shares are averaged."""
     shares = transform(trees["collapsed_gibbs"], COUNTS[:4])

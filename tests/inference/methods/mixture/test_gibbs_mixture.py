@@ -204,6 +204,7 @@ def test_a_planted_bug_fails_the_conditional_check(bug):
 # --- the whole sweep
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_a_short_invariance_test_passes(weight_prior):

@@ -303,6 +303,7 @@ def test_the_m_step_of_the_concentration_is_a_stationary_point(weight_prior, hyp
 # Fits
 
 
+@pytest.mark.slow
 def test_the_bound_with_learnt_hyperparameters_rises_and_is_the_elbo(tree):
     objective = tree["trace"]["objective"].to_numpy()
     assert np.min(np.diff(objective) / np.abs(objective[:-1])) > -1e-12

@@ -151,6 +151,7 @@ def test_sides_without_their_probability_are_seen(monkeypatch):
     assert p_value(mixture("dirichlet"), X, seed=3) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
 def test_a_launch_from_a_sample_of_the_rows_leaves_the_posterior_as_it_is(weight_prior, monkeypatch):
@@ -202,6 +203,7 @@ def with_random_concentration(weight_prior, shape):
     return mixture(weight_prior, concentration=dist.Gamma(shape, 1.0), num_components=3)
 
 
+@pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("shape", [0.5, 2.0])
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])

@@ -81,6 +81,7 @@ def test_weighted_rows_are_repeated_ones(other):
     assert abs(bounds("weights", other)[-1] / bounds(other)[-1] - 1) > 1e-2  # the weights count
 
 
+@pytest.mark.cases_by_default(3)
 @pytest.mark.parametrize("other", ["weights", "missing", "sticks", "hyperparameters", "float32"])
 def test_the_first_of_several_starts_is_the_start_alone(other):
     tree = tree_of("restarts", other)
@@ -91,6 +92,7 @@ def test_the_first_of_several_starts_is_the_start_alone(other):
     assert np.ptp(each[0]) > 1e-3  # they start apart
 
 
+@pytest.mark.cases_by_default(3)
 @pytest.mark.parametrize(
     "features",
     [

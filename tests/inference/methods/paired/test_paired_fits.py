@@ -211,6 +211,7 @@ def with_posterior(tree, posterior):
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=tree.attrs)} | groups | {"posterior": posterior})
 
 
+@pytest.mark.slow
 def test_components_see_through_rotations_signs_and_order(ecca):
     """Draws that differ by rotations alone have one decomposition; the product is kept exactly."""
     tree = spun(ecca)
