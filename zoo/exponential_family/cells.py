@@ -174,7 +174,15 @@ def sample_view_parameters(
 
 
 def standard_normals(key: Array, *shapes: tuple[int, ...]) -> list[Array]:
-    """Standard normal arrays of these shapes, drawn in one call, whose program is soon compiled."""
+    """Standard normal arrays, drawn in one call, whose program is soon compiled.
+
+    Args:
+        key: a JAX key.
+        *shapes: of the arrays.
+
+    Returns:
+        One array of each shape.
+    """
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     parts = jnp.split(jax.random.normal(key, (int(ends[-1]),)), ends[:-1])
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
