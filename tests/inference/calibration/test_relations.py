@@ -34,7 +34,7 @@ NAMES = ("columns_renamed", "frame", "nested_list")
 DEFAULT = {
     "mixture": {"vb": (*ORDER, *UNITS, "fitted_rows")},
     "mixture of bits": {"vb": (*MARKS, "batches")},
-    "mixture of documents": {"em": (*ORDER, "sparse", "row_doubled")},
+    "mixture of documents": {"em": (*ORDER, "sparse", "row_doubled", "float32")},
     "ppca": {
         "closed_form": (*ORDER, *UNITS, "float32", "fitted_rows", "batches"),
         "em": (*ORDER, *UNITS, *MARKS, "sparse", "row_doubled"),
@@ -59,12 +59,14 @@ DEFAULT = {
         "closed_form": (*ORDER, *UNITS, *MARKS, "views_exchanged", "float32", "fitted_rows"),
         "vb": (*ORDER, *UNITS, *MARKS),
     },
+    "paired with full covariances": {"vb": ("rescaled", "other_units")},
     "depcam of unknown noise": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows", "float32")},
+    "depcam": {"map": NAMES},
     "lda": {
         "vb": (*ORDER, *UNITS, *WORDS, "float32", "fitted_rows"),
         "gibbs": NAMES,
     },
-    "plsi": {"em": (*ORDER, *UNITS, *WORDS, "fitted_rows", "float32")},
+    "plsi": {"em": (*ORDER, *UNITS, *WORDS, "fitted_rows", "float32"), "svi": NAMES},
     "pcp": {
         "vb": (*ORDER, *UNITS, *WORDS, "float32", "fitted_rows"),
         "gibbs": NAMES,
@@ -77,7 +79,6 @@ SLOW = {
         "em": ORDER,
     },
     "mixture of bits": {"vb": ("row_doubled", "float32")},
-    "mixture of documents": {"em": ("float32",)},
     "paired": {"map": (*ORDER, *MARKS, "views_exchanged")},
     "lda": {"gibbs": ("sparse",)},
     "pcp": {"gibbs": ("sparse",)},
@@ -85,10 +86,9 @@ SLOW = {
         "map": (*ORDER, *UNITS, *MARKS, "fitted_rows"),
         "gibbs": NAMES,
     },
-    "depcam": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows"), "map": NAMES},
+    "depcam": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
     "depcam of unknown noise": {"vb": (*ORDER, *UNITS, *MARKS)},
-    "plsi": {"hmc": NAMES, "svi": NAMES},
-    "paired with full covariances": {"vb": ("rescaled", "other_units")},
+    "plsi": {"hmc": NAMES},
     "ppca with priors": {"vb": (*ORDER, *UNITS)},
     "sppca with priors": {"vb": (*ORDER, *UNITS)},
 }
