@@ -339,3 +339,27 @@ def test_fields_outside_their_domain(fields, error):
 
 def test_registered_under_the_papers_names():
     assert zoo.canonical_name("s2ppca") == zoo.canonical_name("MORP") == "sppca" and zoo.SPPCA is SPPCA
+
+
+def test_two_classes_with_one_utility_share_the_probability():
+    """By hand: Phi of the utility's mean given the inputs over its deviation, and what is left."""
+    rng = np.random.default_rng(5)
+    fields = {"num_features": 3, "num_outputs": 1, "classes": ("a", "b"), "label_coding": "reduced"}
+    model = SPPCA(num_latents=2, output_likelihood="probit", **fields)
+    values = {
+        "loadings_x": rng.normal(size=(3, 2)),
+        "loadings_y": rng.normal(size=(1, 2)),
+        "loc_x": rng.normal(size=3),
+        "loc_y": np.array([0.4]),
+        "noise_variance_x": np.array(0.5),
+    }
+    x = rng.normal(size=(4, 3))
+    with in_precision():
+        found, _ = model.predicted(jax.tree.map(jnp.asarray, values), jnp.asarray(x), what="classes")
+        found = np.asarray(found)
+    w, v = values["loadings_x"], values["loadings_y"]
+    spread = np.linalg.inv(np.eye(2) + w.T @ w / 0.5)
+    mean = (x - values["loc_x"]) @ w @ spread / 0.5
+    one = scipy.stats.norm.cdf((0.4 + mean @ v[0]) / np.sqrt(1.0 + v[0] @ spread @ v[0]))
+    np.testing.assert_allclose(found[:, 0], one, rtol=1e-6)
+    np.testing.assert_allclose(found[:, 1], 1.0 - one, rtol=1e-6)
