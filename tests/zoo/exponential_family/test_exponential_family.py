@@ -63,6 +63,24 @@ def _expit(t):
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_the_expected_base_measure_is_the_sum_over_observed_cells(name):
+    """By SciPy at theta: the log density less theta times the cell and the log-partition."""
+    family, theta, x, reference = CASES[name]
+    theta, x = np.array(theta), np.array(x)
+    table = np.stack([x, x[::-1], [np.nan, x[0]]])
+    of_cell = dict(zip(x, reference(x, theta), strict=True))
+    with in_precision():
+        a, phi = np.asarray(family.log_partition(jnp.asarray(theta))), float(family.dispersion)
+        rest = {cell: of_cell[cell] - (cell * t - g) / phi for cell, t, g in zip(x, theta, a, strict=True)}
+        expected = sum(rest[cell] for cell in table[~np.isnan(table)])
+        found = float(family.expected_base_measure(jnp.asarray(table), 9.0, 9.0))
+        assert found == pytest.approx(expected, rel=1e-10)
+        if name == "gaussian":  # of unknown variance, the expectations are those that are given
+            found = Gaussian(None).expected_base_measure(jnp.asarray(table), 1 / phi, np.log(phi))
+            assert float(found) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_density_mean_and_variance(name):
     """The mean and variance are derivatives of the log-partition, by differences and by JAX."""
     family, theta, x, reference = CASES[name]
