@@ -6,7 +6,7 @@ import numpy as np
 import numpyro
 import pytest
 from numpyro.infer.util import log_density as program_log_density
-from scipy import stats
+from scipy import special, stats
 
 import zoo
 from inference.precision import in_precision
@@ -125,6 +125,39 @@ def test_full_covariance_is_the_model_of_gibecca():
     probs = 1 / (1 + np.exp(-values["natural_params_0"]))
     expected += np.where(np.isnan(views[0]), 0, stats.bernoulli.logpmf(np.nan_to_num(views[0]), probs)).sum()
     np.testing.assert_allclose(log_joint(model, values, views), expected, rtol=1e-10)
+
+
+def test_bits_with_a_full_covariance_are_predicted_through_their_noisy_parameters():
+    """One bit of a row of two views is known; the others by quadrature over pairs of natural parameters."""
+    rng = np.random.default_rng(7)
+    views = tuple(rng.integers(0, 2, (9, 2)).astype(float) for _ in range(2))
+    fields = {"families": ("bernoulli", "bernoulli"), "num_shared": 1, "specific": "full_covariance"}
+    model = zoo.Paired.from_data(*views, **fields)
+    values, covariance = {"latents": np.zeros((1, 1))}, np.zeros((4, 4))
+    for v in range(2):
+        values[f"loadings_{v}"] = np.array([[1.5], [-1.0]]) * (1.0 + 0.5 * v)
+        values[f"loc_{v}"] = np.array([0.3, -0.4])
+        values[f"specific_precision_{v}"] = np.array([[1.0, 0.4], [0.4, 0.8]])
+        own = slice(2 * v, 2 * v + 2)
+        covariance[own, own] = np.linalg.inv(values[f"specific_precision_{v}"])
+    w = np.concatenate([values["loadings_0"], values["loadings_1"]])
+    covariance += w @ w.T
+    loc = np.concatenate([values["loc_0"], values["loc_1"]])
+    rows = np.array([[1.0, np.nan]]), np.full((1, 2), np.nan)
+    with in_precision():
+        given = jax.tree.map(jnp.asarray, values)
+        found = [model.predicted(given, *map(jnp.asarray, rows), what=f"y_{v}")[0] for v in range(2)]
+        found = np.concatenate([np.asarray(part)[0] for part in found])
+    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    a, b = np.meshgrid(points, points, indexing="ij")
+    weights = np.outer(weights, weights) / weights.sum() ** 2
+    known = special.expit(loc[0] + np.sqrt(covariance[0, 0]) * a)
+    for d in (1, 2, 3):
+        factor = np.linalg.cholesky(covariance[np.ix_([0, d], [0, d])])
+        other = special.expit(loc[d] + factor[1, 0] * a + factor[1, 1] * b)
+        assert abs(found[d] - (weights * known * other).sum() / (weights * known).sum()) < 5e-3
+        assert abs(found[d] - (weights * other).sum()) > 0.02  # and not what nothing known would give
+    assert found[0] == 1.0
 
 
 def test_padding_moves_free_columns_only():
