@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.infer.util import log_density as program_log_density
-from scipy import integrate, stats
+from scipy import integrate, linalg, stats
 
 import zoo
 from inference.precision import in_precision
@@ -181,3 +181,16 @@ def test_data_outside_the_domain_are_errors():
     with pytest.raises(ValueError, match="x must hold 0 or 1; row 0, column 0 is 2"):
         zoo.EPCA(num_latents=2).check(x + 2)
     assert isinstance(zoo.EPCA(family=Gaussian(None)).family, Gaussian)
+
+
+def test_orthonormal_scores_are_those_of_loadings_in_standard_units():
+    """The latents times the root of L'L, by SciPy, with L the loadings over each column's deviation."""
+    x = cells("gaussian") * [1.0, 10.0, 100.0, 1000.0]
+    model = zoo.EPCA.from_data(x, family=Gaussian(None), num_latents=2, standardize=True)
+    values = start(model, x)
+    with in_precision():
+        given, table = jax.tree.map(jnp.asarray, values), jnp.asarray(x)
+        latent, found = (np.asarray(model.scores(given, table, kind=k)) for k in ("latent", "orthonormal"))
+    standard = values["loadings"] / np.nanstd(x, axis=0)[:, None]
+    np.testing.assert_allclose(found, latent @ linalg.sqrtm(standard.T @ standard), rtol=1e-7)
+    assert np.abs(found - latent @ linalg.sqrtm(values["loadings"].T @ values["loadings"])).max() > 1e-3
