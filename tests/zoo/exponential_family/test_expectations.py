@@ -286,7 +286,6 @@ def test_rows_without_an_answer_are_named():
         inference.transform(tree, x[:2])
 
 
-@pytest.mark.slow
 def test_latents_inside_the_domain_are_found_from_means_outside_it():
     """Draws of a sampler may have a mean at theta > 0, and rows whose latents make up for it."""
     values = {"loadings": np.array([[1.0], [1.5]]), "loc": np.array([0.2, -0.5])}
