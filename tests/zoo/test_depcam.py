@@ -164,6 +164,16 @@ def test_bases_are_orthonormal_whatever_the_carrier():
         np.testing.assert_allclose(orthonormal(bases), bases, atol=1e-14)
 
 
+def test_loading_norms_are_the_traces_of_the_products_largest_first():
+    model = zoo.DEPCAM(family="bernoulli", num_components=3, num_latents=2, num_features=4)
+    with in_precision():
+        sites = numpyro.handlers.trace(numpyro.handlers.seed(model, 0)).get_trace(num_observations=5)
+        values = {name: np.asarray(site["value"]) for name, site in sites.items()}
+    w = values["bases"] * values["scales"][:, None]
+    traces = np.einsum("kfi,kfi->k", w, w)
+    np.testing.assert_allclose(values["loading_norms"], np.sort(traces)[::-1], rtol=1e-10)
+
+
 def test_zero_repulsion_draws_from_the_prior_and_dirichlet_process_weights():
     model = zoo.DEPCAM(
         num_features=5,
