@@ -165,7 +165,7 @@ def test_bases_are_orthonormal_whatever_the_carrier():
 
 
 def test_loading_norms_are_the_traces_of_the_products_largest_first():
-    model = zoo.DEPCAM(family="bernoulli", num_components=3, num_latents=2, num_features=4)
+    model = zoo.DEPCAM(family="bernoulli", num_components=3, num_latents=2, num_features=4, repulsion=0)
     with in_precision():
         sites = numpyro.handlers.trace(numpyro.handlers.seed(model, 0)).get_trace(num_observations=5)
         values = {name: np.asarray(site["value"]) for name, site in sites.items()}
