@@ -169,7 +169,9 @@ def attempts(lengths, draws):
     names = {
         "as it is": lambda: paired.ALGORITHM,
         "proposals of Polya-Gamma variables in one piece": lambda: (with_one_piece(), paired.ALGORITHM)[1],
-        "rows and columns twice for each draw of them": lambda: with_blocks(turns=2),
+        "rows and columns once for each draw of them": with_blocks,
+        "twice": lambda: with_blocks(turns=2),
+        "four times": lambda: with_blocks(turns=4),
         "drawn anew between rows and columns": lambda: with_blocks(fresh=True),
         "no moves along flat directions": lambda: paired.algorithm_of(False),
     }
