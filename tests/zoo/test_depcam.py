@@ -174,6 +174,47 @@ def test_loading_norms_are_the_traces_of_the_products_largest_first():
     np.testing.assert_allclose(values["loading_norms"], np.sort(traces)[::-1], rtol=1e-10)
 
 
+def test_missing_numbers_are_those_of_a_mixture_of_conditional_normals():
+    """By NumPy and SciPy: shares given the cells that are seen, then the moments of a mixture."""
+    rng = np.random.default_rng(8)
+    model = zoo.DEPCAM(family=Gaussian(0.5), num_components=2, num_latents=1, num_features=3)
+    values = {
+        "carriers": rng.normal(size=(2, 3, 1)),
+        "scales": np.array([[1.5], [0.8]]),
+        "offsets": rng.normal(size=(2, 3)),
+        "weights": np.array([0.3, 0.7]),
+    }
+    with in_precision():
+        values["bases"] = np.asarray(orthonormal(jnp.asarray(values["carriers"])))
+    row, seen = np.array([0.4, np.nan, -0.3]), np.array([0, 2])
+    shares, means, variances = [], [], []
+    for k in range(2):
+        w = values["bases"][k] * values["scales"][k]
+        covariance, loc = w @ w.T + 0.5 * np.eye(3), values["offsets"][k]
+        part = covariance[np.ix_(seen, seen)]
+        density = stats.multivariate_normal.pdf(row[seen], loc[seen], part)
+        shares.append(values["weights"][k] * density)
+        gain = np.linalg.solve(part, covariance[seen, 1])
+        means.append(loc[1] + gain @ (row[seen] - loc[seen]))
+        variances.append(covariance[1, 1] - gain @ covariance[seen, 1])
+    r = np.array(shares) / np.sum(shares)
+    mean = r @ means
+    variance = r @ (np.array(variances) + (np.array(means) - mean) ** 2)
+    with in_precision():
+        found = model.predicted(jax.tree.map(jnp.asarray, values), jnp.asarray(row[None]), what="cells")
+        found = [np.asarray(part)[0] for part in found]
+    np.testing.assert_allclose(found[0], [0.4, mean, -0.3], rtol=1e-9)
+    np.testing.assert_allclose(found[1], [0.0, variance, 0.0], rtol=1e-9)
+
+
+def test_a_start_is_in_the_unit_of_the_data():
+    x = cells("gaussian")
+    model = zoo.DEPCAM(family=Gaussian(None), num_components=2, num_latents=1, scale_prior="ard")
+    one, other = (start(model.with_sizes_from(own), own) for own in (x, 10.0 * x))
+    for name, power in {"scales": 1, "scales_precision": -2, "noise_variance": 2, "offsets": 1}.items():
+        np.testing.assert_allclose(other[name], one[name] * 10.0**power, rtol=1e-9)
+
+
 def test_zero_repulsion_draws_from_the_prior_and_dirichlet_process_weights():
     model = zoo.DEPCAM(
         num_features=5,

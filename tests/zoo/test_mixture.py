@@ -12,7 +12,7 @@ from numpyro.infer.util import log_density
 
 from inference.numerics.programs import latent_names, log_prior
 from zoo.conjugate import GaussianWishart
-from zoo.mixture import Mixture
+from zoo.mixture import Mixture, _rows_held
 
 COMPONENTS = GaussianWishart(
     loc=[0.0, 1.0], mean_precision=0.5, scale_matrix=np.eye(2) / 3, degrees_of_freedom=3.0
@@ -235,3 +235,10 @@ def test_the_density_by_cluster_with_the_weights_is_that_of_the_row(weight_prior
         weighted = by_cluster + np.asarray(model.weights.log_weights(values))
         wanted = np.asarray(model.log_likelihood(values, x))
     np.testing.assert_allclose(np.logaddexp.reduce(weighted, axis=1), wanted, rtol=1e-10)
+
+
+def test_rows_of_components_are_counted_draw_by_draw():
+    labels = np.random.default_rng(0).integers(0, 4, (2, 3, 7))
+    counts = _rows_held(labels, 5)
+    for chain, draw in np.ndindex(2, 3):
+        np.testing.assert_array_equal(counts[chain, draw], np.bincount(labels[chain, draw], minlength=5))
