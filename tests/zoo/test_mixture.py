@@ -242,3 +242,9 @@ def test_rows_of_components_are_counted_draw_by_draw():
     counts = _rows_held(labels, 5)
     for chain, draw in np.ndindex(2, 3):
         np.testing.assert_array_equal(counts[chain, draw], np.bincount(labels[chain, draw], minlength=5))
+
+
+def test_rates_of_counts_have_the_columns_means_and_half_an_event_where_there_is_none():
+    x = np.array([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0], [7.0, 0.0]])
+    components = Mixture.suitable_fields([x])["components"]
+    np.testing.assert_allclose(np.ravel(components.rate), [1 / 4, 1 / 0.125])
