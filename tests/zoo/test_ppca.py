@@ -11,6 +11,7 @@ from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 
 import zoo
+from inference.precision import in_precision
 from zoo.linear_gaussian import LatentsGivenRows
 
 
@@ -167,3 +168,32 @@ def test_too_few_rows_and_other_columns():
     zoo.PPCA.from_data(scipy.sparse.csr_matrix(np.eye(6))).check(scipy.sparse.csr_matrix(np.eye(6)))
     with pytest.raises(ValueError, match="column 1 of x is constant"):
         zoo.PPCA().check(scipy.sparse.csr_matrix(np.diag([1.0, 0, 1, 1, 1])))
+
+
+@pytest.mark.parametrize("loading_prior", ["gaussian", "ard"])
+def test_joint_density_under_priors_is_the_one_on_paper(loading_prior):
+    """By SciPy, with no variance of one: loadings, mean, precisions, noise and rows with a missing cell."""
+    rng = np.random.default_rng(6)
+    fields = {"loading_variance": 0.3, "loc_mean": np.array([1.0, -2.0, 0.5]), "loc_variance": 2.5}
+    fields |= {"noise_concentration": 3.0, "noise_rate": 1.7, "ard_concentration": 1.4, "ard_rate": 0.6}
+    model = zoo.PPCA(num_latents=2, num_features=3, loading_prior=loading_prior, **fields)
+    x = rng.normal(size=(4, 3))
+    x[1, 2] = np.nan
+    w, loc, noise, precision = rng.normal(size=(3, 2)), rng.normal(size=3), 0.7, np.array([0.5, 2.0])
+    values = {"loadings": w, "loc": loc, "noise_variance": np.array(noise)}
+    deviation = np.sqrt(0.3)
+    expected = stats.norm.logpdf(loc, fields["loc_mean"], np.sqrt(2.5)).sum()
+    expected += stats.invgamma.logpdf(noise, 3.0, scale=1.7)
+    if loading_prior == "ard":
+        values["loading_precision"] = precision
+        expected += stats.gamma.logpdf(precision, 1.4, scale=1 / 0.6).sum()
+        deviation = precision**-0.5
+    expected += stats.norm.logpdf(w, 0.0, deviation).sum()
+    covariance = w @ w.T + noise * np.eye(3)
+    for row in x:
+        seen = ~np.isnan(row)
+        expected += stats.multivariate_normal.logpdf(row[seen], loc[seen], covariance[np.ix_(seen, seen)])
+    with in_precision():
+        found = program_log_density(model, (jnp.asarray(x),), {}, jax.tree.map(jnp.asarray, values))[0]
+        found = float(found)
+    assert found == pytest.approx(expected, rel=1e-9)
