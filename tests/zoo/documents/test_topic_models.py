@@ -11,7 +11,7 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 from scipy import sparse as scipy_sparse
 from scipy import stats
-from scipy.special import gammaln
+from scipy.special import digamma, gammaln, logsumexp
 from text_cases import COUNTS, WORDS, small_models, sparse
 
 import zoo
@@ -110,6 +110,37 @@ def test_one_cluster_for_each_document_is_lda_and_one_cluster_a_multinomial():
     centre = values["doc_topic_probs"][0] @ values["topic_word_probs"]
     np.testing.assert_allclose(clusters[0], documents[0], rtol=1e-10)
     np.testing.assert_allclose(clusters, stats.multinomial.logpmf(TINY, 3, centre), rtol=1e-10)
+
+
+@pytest.mark.parametrize("sticks", [False, True])
+def test_a_new_document_s_part_of_the_bound_of_pcp_is_its_formula(sticks):
+    """Log of the sum over clusters of exp(E log weight + counts times logs of the mixed words), by NumPy."""
+    rng = np.random.default_rng(3)
+    model = tiny("pcp", num_clusters=3, weight_prior="stick_breaking" if sticks else "dirichlet")
+
+    def expected_log(a):
+        return digamma(a) - digamma(a.sum(axis=-1, keepdims=True))
+
+    stored = {
+        "topic_word_concentration": rng.gamma(2.0, size=(2, 3)),
+        "cluster_topic_concentration": rng.gamma(2.0, size=(3, 2)),
+    }
+    if sticks:
+        a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"] = rng.gamma(
+            2.0, size=(2, 2)
+        )
+        log_v, log_rest = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
+        log_weights = np.append(log_v, 0.0) + np.append(0.0, np.cumsum(log_rest))
+    else:
+        stored["cluster_weights_concentration"] = rng.gamma(2.0, size=3)
+        log_weights = expected_log(stored["cluster_weights_concentration"])
+    words = np.exp(expected_log(stored["cluster_topic_concentration"])) @ np.exp(
+        expected_log(stored["topic_word_concentration"])
+    )
+    expected = logsumexp(TINY @ np.log(words).T + log_weights, axis=1)
+    with in_precision():
+        found = model.document_bounds(jax.tree.map(jnp.asarray, stored), sparse(TINY))
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-9)
 
 
 @pytest.mark.slow
