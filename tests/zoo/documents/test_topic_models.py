@@ -143,6 +143,46 @@ def test_a_new_document_s_part_of_the_bound_of_pcp_is_its_formula(sticks):
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-9)
 
 
+def test_a_new_document_s_part_of_the_bound_of_lda_and_its_shares_by_mean_field():
+    """Coordinate ascent in NumPy: the bound's terms with q of the topics held, the shares with the topics."""
+    prior, model = np.array([0.4, 0.9]), tiny("lda", topic_prior=(0.4, 0.9))
+    q = np.array([[2.0, 0.5, 1.0], [0.3, 1.5, 2.5]])
+
+    def expected_log(a):
+        return digamma(a) - digamma(a.sum(axis=-1, keepdims=True))
+
+    def settled(row, by_topic):
+        gamma = prior + row.sum() / 2
+        for _ in range(3000):
+            phi = np.exp(expected_log(gamma))[:, None] * by_topic
+            gamma = prior + (phi / phi.sum(axis=0)) @ row
+        return gamma
+
+    bounds, shares = [], []
+    probs = q / q.sum(axis=1, keepdims=True)
+    for row in TINY:
+        gamma, by_topic = settled(row, np.exp(expected_log(q))), np.exp(expected_log(q))
+        words = row @ np.log((np.exp(expected_log(gamma))[:, None] * by_topic).sum(axis=0))
+        divergence = gammaln(gamma.sum()) - gammaln(gamma).sum() - gammaln(prior.sum()) + gammaln(prior).sum()
+        bounds.append(words - divergence - (gamma - prior) @ expected_log(gamma))
+        gamma = settled(row, probs)
+        shares.append(gamma / gamma.sum())
+    with in_precision():
+        counts = sparse(TINY)
+        found = model.document_bounds({"topic_word_concentration": jnp.asarray(q)}, counts)
+        np.testing.assert_allclose(np.asarray(found), bounds, rtol=1e-6)
+        found = model.scores({"topic_word_probs": jnp.asarray(probs)}, counts)
+        np.testing.assert_allclose(np.asarray(found), shares, rtol=1e-4)
+
+
+def test_a_document_with_a_word_that_no_topic_gives_is_impossible_to_plsi():
+    topics = np.array([[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]])
+    model = zoo.PLSI(num_topics=2, num_words=3)
+    with in_precision():
+        found = model.log_likelihood({"topic_word_probs": jnp.asarray(topics)}, sparse(TINY))
+    assert np.isfinite(found[0]) and np.isneginf(found[1])
+
+
 @pytest.mark.slow
 def test_draws_have_the_lengths_that_were_asked_for():
     for model in small_models():
