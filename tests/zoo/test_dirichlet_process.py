@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax.scipy.special import gammaln
@@ -83,6 +84,16 @@ def test_the_decay_of_a_stick_is_minus_the_log_of_what_a_beta_variable_leaves():
     np.testing.assert_allclose(law.mean, mean, rtol=1e-7)
     draws = -np.expm1(-np.asarray(law.sample(jax.random.key(0), (5000,))))
     assert stats.kstest(draws, stats.beta(a, b).cdf).pvalue > 1e-5  # the rate of false alarms
+
+
+def test_the_program_of_sticks_has_the_fractions_and_weights_of_its_decays():
+    program = numpyro.handlers.seed(lambda: StickBreaking(4).sample(jnp.asarray(1.5)), 0)
+    sites = numpyro.handlers.trace(program).get_trace()
+    names = ("stick_decays", "stick_fractions", "weights")
+    decays, fractions, weights = (np.asarray(sites[name]["value"]) for name in names)
+    np.testing.assert_allclose(fractions, 1 - np.exp(-decays), rtol=1e-12)
+    left = np.append(1.0, np.cumprod(1 - fractions))
+    np.testing.assert_allclose(weights, np.append(fractions, 1.0) * left, rtol=1e-12)
 
 
 def test_weights_of_empty_components_are_integrated_out():
