@@ -10,6 +10,7 @@ import pytest
 import zoo
 from inference import fit, guide, log_density, model_of, predict, transform
 from inference.calibration import elbo_check
+from inference.methods.projections import vb_factors
 from inference.methods.projections.vb_factors import expected_exponential
 from inference.numerics import polya_gamma
 from inference.precision import in_precision
@@ -198,3 +199,56 @@ def test_families_without_a_bound_say_why():
         fit(zoo.EPCA(family="exponential"), x, method="vb")
     with pytest.raises(ValueError, match="vb has no closed bound for Categorical cells"):
         fit(zoo.EPCA(family="categorical"), np.arange(24).reshape(6, 4) % 2, method="vb")
+
+
+def test_a_factor_without_counts_goes_to_its_normal_in_one_step():
+    """Where no cell is Poisson the objective is quadratic: the whole step is best."""
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(3, 3))
+    precision, linear = half @ half.T + np.eye(3), rng.normal(size=3)
+
+    def height(mean, covariance):
+        return 0.0 * jnp.sum(mean) + 0.0 * jnp.sum(covariance)
+
+    with in_precision():
+        rest = height, jnp.asarray(linear), jnp.asarray(precision)
+        mean, covariance = vb_factors._ascend(jnp.asarray(3.0 * rng.normal(size=3)), 2.0 * jnp.eye(3), *rest)
+        again = vb_factors._ascend(mean, covariance, *rest)
+    np.testing.assert_allclose(mean, np.linalg.solve(precision, linear), rtol=1e-9)
+    np.testing.assert_allclose(covariance, np.linalg.inv(precision), rtol=1e-9)
+    for one, other in zip(again, (mean, covariance), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.2, 3.0])
+def test_a_step_of_a_factor_of_counts_does_not_lower_its_objective(scale):
+    """By NumPy, one Poisson cell, from starts near and far: E log p(x) and prior and entropy."""
+    precision, linear = np.diag([1.0, 2.0]), np.array([3.0, 0.0])
+    v = np.array([0.8, -0.5])
+
+    def objective(mean, covariance):
+        rate = np.exp(v @ mean + v @ covariance @ v / 2)
+        square = np.sum((covariance + np.outer(mean, mean)) * precision)
+        return linear @ mean - rate - square / 2 + np.linalg.slogdet(covariance)[1] / 2
+
+    with in_precision():
+        u = jnp.asarray(v)
+        rest = (
+            lambda mean, covariance: -jnp.exp(u @ mean + u @ covariance @ u / 2),
+            jnp.asarray(linear),
+            jnp.asarray(precision),
+        )
+        now = jnp.asarray(scale * np.array([1.0, -1.0])), scale * jnp.eye(2)
+        heights = [objective(*map(np.asarray, now))]
+        for _ in range(8):
+            now = vb_factors._ascend(*now, *rest)
+            heights.append(objective(*map(np.asarray, now)))
+    assert (np.diff(heights) >= -1e-9).all() and heights[-1] > heights[0]
+    grid = [objective(np.asarray(now[0]) + step, np.asarray(now[1])) for step in 0.05 * unit_vectors()]
+    assert max(grid) < heights[-1] + 1e-4  # and it is at the top
+
+
+def unit_vectors():
+    """Unit vectors in the plane."""
+    angles = np.linspace(0, 2 * np.pi, 16)
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
