@@ -11,8 +11,8 @@ variables of logistic cells (`inference.methods.projections.quadratic_cells`; Ga
 * the precision of each latent's loadings (``ard=True``), gamma, and unknown noise variances, inverse gamma.
 
 The Polya-Gamma variables take most of a sweep's time, so rows and columns are drawn `TURNS` times for each
-draw of them: on binary views of 50 rows and 20 columns 1.5 times as many effective draws by CPU second as with
-one turn, 1.15 and 1.09 times as many as with two and four
+draw of them: on binary views of 50 rows and 20 columns 1.5 times as many effective draws by CPU second as
+with one turn, 1.15 and 1.09 times as many as with two and four
 (``python -m tests.benchmarks.paired_mixing --attempts``).
 
 Then, unless ``moves=False``, latents and means are shifted and every latent rescaled along directions in
