@@ -207,6 +207,20 @@ def test_missing_numbers_are_those_of_a_mixture_of_conditional_normals():
     np.testing.assert_allclose(found[1], [0.0, variance, 0.0], rtol=1e-9)
 
 
+def test_counts_are_in_the_tail_where_their_component_s_latents_are_wide():
+    """Means of counts: a wide loading makes the mean of one column rest on the tail, narrow ones do not."""
+    model = zoo.DEPCAM(family="poisson", num_components=2, num_latents=1, num_features=2)
+    carriers = np.array([[[1.0], [0.0]], [[0.0], [1.0]]])
+    values = {"carriers": carriers, "bases": carriers, "scales": np.array([[4.0], [0.1]])}
+    values |= {"offsets": np.zeros((2, 2)), "weights": np.array([0.5, 0.5])}
+    nothing = np.full((1, 2), np.nan)
+    with in_precision():
+        given, x = jax.tree.map(jnp.asarray, values), jnp.asarray(nothing)
+        mean, variance = model.predicted(given, x, what="cells")
+        far = np.asarray(model.rests_on_tail(given, mean, variance, x))
+    np.testing.assert_array_equal(far, [[True, False]])
+
+
 def test_a_start_is_in_the_unit_of_the_data():
     x = cells("gaussian")
     model = zoo.DEPCAM(family=Gaussian(None), num_components=2, num_latents=1, scale_prior="ard")
