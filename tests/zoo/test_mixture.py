@@ -248,3 +248,13 @@ def test_rates_of_counts_have_the_columns_means_and_half_an_event_where_there_is
     x = np.array([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0], [7.0, 0.0]])
     components = Mixture.suitable_fields([x])["components"]
     np.testing.assert_allclose(np.ravel(components.rate), [1 / 4, 1 / 0.125])
+
+
+def test_the_prior_s_terms_of_components_with_rows_are_summed_over_their_parameters():
+    model = Mixture.from_data(np.random.default_rng(0).normal(size=(6, 2)), num_components=3)
+    density = model.prior_of_occupied({"assignments": np.array([0, 2, 2, 0, 0, 2])}, None)
+    terms = np.arange(12.0).reshape(3, 2, 2)
+    assert float(density("precisions", jnp.asarray(terms))) == terms[[0, 2]].sum()
+    assert float(density("locs", jnp.asarray(terms[:, 0]))) == terms[[0, 2], 0].sum()
+    assert float(density("concentration", jnp.asarray(terms[0]))) == terms[0].sum()  # of no component
+    assert model.prior_of_occupied({}, None) is None
