@@ -296,3 +296,27 @@ def test_families_without_the_augmentation_are_refused():
         fit(zoo.EPCA(family="poisson"), x, method="gibbs")
     with pytest.raises(TypeError, match="moves must be True or False"):
         fit(zoo.EPCA(), x, method="gibbs", moves="all")
+
+
+def test_every_turn_starts_where_the_last_one_ended(monkeypatch):
+    """Turns that add what they are handed and double it: 1 + 2 + 4 of it, not 3, after three."""
+    model = model_of("bernoulli, joint prior")
+    x = data_of(model)
+    seen = []
+
+    def turn(key, values, lacking, *rest):
+        seen.append(sorted(values))
+        return values | {"latents": values["latents"] + lacking[0, 0]}, 2.0 * lacking, 0.5
+
+    monkeypatch.setattr(gibbs, "_turn", turn)
+    monkeypatch.setattr(gibbs, "TURNS", 3)
+    with in_precision():
+        values = jax.tree.map(jnp.asarray, values_of(model, x))
+        cells = gibbs.cells_of(values, model, jnp.asarray(x))
+        given = np.asarray(log_lacking(cells, gibbs.theta_of(values, model)))[0, 0]
+        state = gibbs.GibbsState(values, jnp.ones(()))
+        new = gibbs.algorithm_of(False).step(jax.random.key(0), state, model, jnp.asarray(x))[0]
+        new = jax.tree.map(np.asarray, new)
+    assert given != 0 and len(seen) == 1 and "cell_precisions" in seen[0]
+    np.testing.assert_allclose(new.values["latents"] - np.asarray(values["latents"]), 7 * given, rtol=1e-9)
+    assert sorted(new.values) == sorted(values) and new.acceptance_rate == 0.5
