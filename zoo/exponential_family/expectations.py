@@ -25,8 +25,8 @@ and at most 0.015 with more.
 
 **Spread of the loadings** (`with_spread`). Where loadings have a distribution themselves, normal and
 independent between columns as in variational Bayes, :math:`\theta_d` given u is normal about its mean; each
-node is then replaced by sixteen along it. The error of E[m] of a Bernoulli cell is 0.0006 where that normal
-has a deviation of 3, 0.003 at 4 and 0.013 at 6.
+node is then replaced by sixteen along it. The error of E[m] of a Bernoulli cell is at most 0.0006 where that
+normal has a standard deviation of 3, 0.003 at 4, 0.013 at 6 and 0.04 at 10.
 
 Accuracy, as the tests hold it on drawn data against quadrature over the exact posterior: with one latent,
 relative errors of expectations below 2e-3 and of deviations below 5e-3 for every family. With more latents
