@@ -1,4 +1,7 @@
-"""A function of all elements, so many at a time."""
+"""A function applied to all elements, block by block."""
+
+import ast
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -45,3 +48,18 @@ def test_keys_are_elements_too():
     keys = jax.random.split(jax.random.key(0), 11)
     found = map_in_blocks(lambda key: jax.random.normal(key, (3,)), keys, 4)
     np.testing.assert_array_equal(found, jax.vmap(lambda key: jax.random.normal(key, (3,)))(keys))
+
+
+def test_nothing_else_is_mapped_in_batches():
+    """Where `jax.lax.map` has a ``batch_size`` the remainder is compiled apart: no module asks for one."""
+    root = Path(__file__).parents[2]
+    found = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for package in ("zoo", "inference")
+        for path in sorted((root / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("jax.lax.map", "lax.map")
+        and any(keyword.arg in ("batch_size", None) for keyword in node.keywords)
+    ]
+    assert found == []
