@@ -29,8 +29,8 @@ __all__ = [
     "has_units",
     "measured_columns",
     "sample_view_parameters",
-    "starting_sizes",
     "standard_normals",
+    "starting_sizes",
     "starting_view_parameters",
     "units_of",
     "units_of_columns",
@@ -174,7 +174,7 @@ def sample_view_parameters(
 
 
 def standard_normals(key: Array, *shapes: tuple[int, ...]) -> list[Array]:
-    """Standard normal arrays, drawn in one call, whose program is soon compiled.
+    """Draw standard normal arrays in a single call, which compiles faster than one call for each.
 
     Args:
         key: a JAX key.

@@ -1,4 +1,4 @@
-"""A function of one row, draw or key, of all of them, so many at a time."""
+"""Apply a function of one row, draw or key to all of them, block by block."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,18 +11,18 @@ __all__ = ["map_in_blocks"]
 
 
 def map_in_blocks(function: Callable, elements: Any, size: int) -> Any:
-    """``function(element)`` of each element, stacked; at most ``size`` of them are held at a time.
+    """Return ``function(element)`` of every element, stacked, computed at most ``size`` elements at a time.
 
-    The blocks are as equal as they can be, and the last is filled up with copies of the first element: the
-    function is compiled once. (`jax.lax.map` compiles it once more for what a ``batch_size`` leaves over.)
+    Blocks have equal sizes, and the last is padded with copies of the first element, so that the function is
+    compiled once. (`jax.lax.map` with a ``batch_size`` compiles it again for the remainder.)
 
     Args:
-        function: of a pytree with one element's arrays.
+        function: takes one element, a pytree of arrays.
         elements: pytree of arrays, leading shape (num_elements,).
         size: the most elements in a block.
 
     Returns:
-        What the function returns, with leading shape (num_elements,).
+        What the function returns, each array with leading shape (num_elements,).
     """
     number = jax.tree.leaves(elements)[0].shape[0]
     count = -(-number // max(1, size))
