@@ -9,8 +9,8 @@ call, with its restarts, is printed beside. Written to tests/reference/benchmark
 
 The bar of ``cold`` is not met: of the 4.1 s that it allows, the fifty iterations take 2.5 s and what else a
 warm call does 0.5 s, which leaves 1.2 s for tracing and compilation; they take 4.5 s. CPU seconds of
-compilation alone, of XLA for one core, single runs on a busy machine, where all is a quarter longer: the loop 2.1
-(compiled apart, its pass over rows takes 0.6, coefficients, posterior and bound 0.6; the rest is the
+compilation alone, of XLA for one core, single runs on a busy machine, where all is a quarter longer: the
+loop 2.1 (compiled apart, its pass over rows takes 0.6, coefficients, posterior and bound 0.6; the rest is the
 driver's), the start 0.9, draws from q 0.5, responsibilities 0.5, covariances of draws 0.3; tracing and
 lowering 0.8. The loop's 100 kernels are an LLVM module each; what one costs was not taken apart further.
 Fewer instructions (loop 3128 to 2204: Cholesky in the place of LU, shorter log-gamma functions, the verdict

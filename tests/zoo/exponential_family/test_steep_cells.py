@@ -48,7 +48,9 @@ def test_the_grid_alone_loses_a_step():
     assert worst > 0.05
 
 
-@pytest.mark.parametrize(("deviation", "most"), [(1.0, 1e-5), (3.0, 1e-3), (4.0, 4e-3), (6.0, 0.02), (10.0, 0.042)])
+@pytest.mark.parametrize(
+    ("deviation", "most"), [(1.0, 1e-5), (3.0, 1e-3), (4.0, 4e-3), (6.0, 0.02), (10.0, 0.042)]
+)
 def test_uncertain_loadings_are_averaged_over_as_quadrature_does(deviation, most):
     """At 3 and 6 eight nodes were wrong by 0.006 and 0.04, which must fail."""
     nodes = Nodes(jnp.zeros((1, 1)), jnp.ones(1), None)
