@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 SHORT = {"num_warmup": 40, "num_samples": 60, "num_chains": 2}
 
 
-# One of the ten slowest: bit for bit, by both drivers; later tests of the file share the programs.
+# Costly: bit for bit, by both drivers; later tests of the file share the programs.
 @pytest.mark.cases_by_default(2)
 @pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
 @pytest.mark.parametrize(

@@ -394,7 +394,7 @@ def test_a_basis_of_its_own_stays():
         assert np.abs(stiefel_gradient(bases, bases)).max() < 1e-12  # scaling is not along the manifold
 
 
-# One of the ten slowest: a run and its steps one by one, two large programs.
+# Costly: a run and its steps one by one, two large programs.
 def test_sweeps_with_labels_held_are_steps_of_the_same_program(table):
     """Neither recorded nor judged; the run is that of single steps. Planted: a start that holds no labels."""
     model = zoo.DEPCAM.from_data(table, **SIZES)

@@ -257,6 +257,7 @@ def test_a_topic_is_drawn_by_its_share_wherever_it_is(num_topics):
         assert (drawn(wrong) != expected).any()
 
 
+# One of the ten slowest: sweeps from the exact posterior by enumeration, the proof of the collapsed sampler.
 def test_a_collapsed_sweep_leaves_the_exact_posterior_invariant():
     """LDA: topics drawn from all 512 exactly, then swept: each pair of tokens still agrees as often.
 

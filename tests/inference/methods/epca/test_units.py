@@ -33,7 +33,6 @@ def fitted(family, x, **options):
     return tree
 
 
-# One of the ten slowest: three fits to the end by one program, in three units.
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["exponential", pytest.param(GammaWithShape(2.0), marks=pytest.mark.slow)])
 def test_the_unit_of_the_data_changes_nothing(family):

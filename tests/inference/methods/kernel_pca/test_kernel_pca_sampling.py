@@ -44,7 +44,6 @@ def standard_errors(tree, freedom):
     return abs(float(table["mean"]) - mean) / (deviation / np.sqrt(float(table["ess_bulk"])))
 
 
-# One of the ten slowest: NUTS end to end, the only exact proof of it in this run.
 @pytest.mark.slow
 def test_nuts_has_the_mean_of_quadrature(nuts):
     """Within 4.5 Monte Carlo standard errors: a false alarm in 150 000; one more degree of freedom fails."""

@@ -125,6 +125,7 @@ def sampler_with(bug):
 # --- every block against the log joint of the program
 
 
+# One of the ten slowest: a program a block, and nothing else proves the sampler's blocks.
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("prior", [pytest.param("1-D, 0.5, 5", marks=pytest.mark.slow), "2-D, 0.01, 2"])
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
@@ -277,6 +278,7 @@ SMALL_PRIORS = [
 ]
 
 
+# One of the ten slowest: a long chain; two planted mistakes are noticed here first.
 @pytest.mark.parametrize(("prior", "dtype"), SMALL_PRIORS)
 def test_rows_that_say_nothing_leave_the_concentration_at_its_prior(prior, dtype):
     """Sticks; false alarm rate 1e-4. Planted: sticks held as 1 - V, rounded, as NumPyro's Beta draws are.

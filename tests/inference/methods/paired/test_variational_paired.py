@@ -133,7 +133,7 @@ def test_the_bound_never_falls(case, paired_vb_fits):
     assert objective[-1] > objective[0] + 0.1
 
 
-# One of the ten slowest: the fit of two views; no other proof has the whole bound.
+# Costly: the fit of two views; no other proof has the whole bound.
 @pytest.mark.parametrize("case", EACH)
 def test_the_bound_is_that_of_program_and_guide(case, paired_vb_fits):
     """4 standard errors of 4000 particles: false alarm rate 6e-5."""

@@ -69,7 +69,7 @@ def binary():
     return fit(model, x, y, tolerance=1e-9, max_iterations=3000), x, y
 
 
-# One of the ten slowest: a fit to its last digit, the only proof that EP's M-step is exact.
+# Costly: a fit to its last digit, the only proof that EP's M-step is exact.
 def test_one_output_is_exact_em(binary):
     """The objective never falls, is the likelihood of the fit, and the gradient at the end vanishes."""
     tree, x, y = binary
