@@ -238,7 +238,7 @@ PROJECTIONS = {  # the model, its tables, and what else its rows are asked for
 }
 
 
-@pytest.mark.cases_by_default(4)
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", PROJECTIONS)
 def test_a_projection_keeps_its_shapes_at_given_values(name, called):
     model, data, asked = PROJECTIONS[name]

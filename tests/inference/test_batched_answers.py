@@ -43,6 +43,7 @@ def test_answers_are_those_of_the_rows_in_memory(tree, table):
     np.testing.assert_allclose(shares, transform(tree, X), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_held_out_rows_in_batches(tree, table):
     whole, found = heldout(tree, pd.DataFrame(X, columns=list("abc"))), heldout(tree, table, batch_size=64)
     for name in ("mean", "standard_error", "num_rows"):

@@ -91,6 +91,7 @@ def test_only_the_first_process_prints(tmp_path, capfd):
     assert len(capfd.readouterr().out.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_ends_the_others_and_its_words_are_shown(tmp_path, capfd):
     assert launch.main(["2", script(tmp_path, ONE_FAILS), f"{tmp_path}/waited"]) == 3
     assert not (tmp_path / "waited").exists()
@@ -99,6 +100,7 @@ def test_a_process_that_fails_ends_the_others_and_its_words_are_shown(tmp_path, 
     assert line.startswith("inference.launch: process 1 of 2 ended with status 3, and the others were ended")
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ends_the_others_with_one_line(tmp_path, capfd):
     assert launch.main(["2", script(tmp_path, ONE_IS_KILLED)]) == 128 + signal.SIGKILL
     (line,) = capfd.readouterr().err.splitlines()

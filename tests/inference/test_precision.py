@@ -119,6 +119,7 @@ def test_float32_does_not_depend_on_the_origin_by_any_method(name):
         assert abs(objective - at_home) < _rounding(at_home)
 
 
+@pytest.mark.slow
 def test_rows_that_stay_lose_their_digits(monkeypatch):
     """The planted fault: the same test fails where nothing is moved, and a warning names the columns."""
     monkeypatch.setattr(zoo.Mixture, "origin", lambda self, x, always=False: (None,))

@@ -127,6 +127,7 @@ def test_unknown_groups_are_refused(vb_tree):
         inference.extend(vb_tree)
 
 
+@pytest.mark.slow
 def test_the_guide_is_a_program_with_the_sites_of_the_model(vb_tree, small_model, two_clusters):
     guide, x = inference.guide(vb_tree), two_clusters.to_numpy()
     assert set(latent_names(guide, x)) == set(latent_names(small_model.explicit, x))

@@ -89,8 +89,8 @@ class Claim(NamedTuple):
 
     Attributes:
         paper: the claim, with its place.
-        here: the result; its figures are in ``tests/reference/README.md`` or in CHANGELOG.md.
-        record: file in ``tests/reference`` with the figures; empty where a test or the changelog has them.
+        here: the result; figures are in ``README.md`` or ``changes_in_detail.md`` of ``tests/reference``.
+        record: file in ``tests/reference`` with the figures; empty where a test or these pages have them.
     """
 
     paper: str

@@ -287,6 +287,7 @@ def test_elbo_check_refuses_another_shape():
         elbo_check(NormalMean(), guide, 0.0, (X,), key=KEY, num_particles=10)
 
 
+@pytest.mark.slow
 def test_elbo_check_refuses_labels_that_other_sites_depend_on():
     q = random_mean_field(0)
 
@@ -430,6 +431,7 @@ def test_geweke_refuses_a_state_without_values():
         geweke(ThreeNormals(), algorithm, 5, key=KEY, num_draws=100)
 
 
+@pytest.mark.slow
 def test_geweke_fails_a_sampler_that_gives_nan():
     def step(key, state, model, x):
         state, info = sampler().step(key, state, model, x)
@@ -498,6 +500,7 @@ def exact_fit(scale):
     return fit
 
 
+@pytest.mark.slow
 def test_sbc_passes_the_exact_posterior_and_fails_one_too_narrow(monkeypatch):
     def run(scale):
         monkeypatch.setattr(sys.modules[sbc.__module__], "fit", exact_fit(scale))  # the face hides the module

@@ -51,7 +51,7 @@ def test_two_groups_are_found_and_judged(saved):
     assert table.loc["sorted_weights[1]", "mean"] == pytest.approx(26 / 42, abs=0.05)  # Dirichlet(1, 1) prior
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 def test_relabelled_fits_are_still_fits(saved, two_groups, tmp_path):
     after = relabel(load(saved))
     locs = after["posterior"]["locs"].mean(("chain", "draw")).values
@@ -71,6 +71,7 @@ def test_the_report_of_a_fit(saved, tmp_path):
     assert plot_objective(tree).axes
 
 
+@pytest.mark.cases_by_default(1)
 def test_the_recipe_in_the_report_makes_the_same_fit(saved):
     names = {}
     with warnings.catch_warnings():

@@ -259,6 +259,7 @@ def test_standardised_columns_count_alike():
     assert "standardize" not in even.attrs["note"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*has not converged")
 def test_pairs_tell_shared_latents_from_those_of_one_view():
     model = zoo.Paired.ecca(("gaussian", "gaussian"), 1, (1, 0))

@@ -165,6 +165,7 @@ def test_ctrl_c_in_warm_up_returns_the_state_reached(small_model, two_clusters, 
     assert tree["posterior"].sizes["draw"] == 1 and np.isfinite(tree["posterior"]["locs"]).all()
 
 
+@pytest.mark.slow
 def test_zero_tolerance_runs_exactly_the_iterations_asked_for(small_model, two_clusters):
     tree = fit(small_model, two_clusters, tolerance=0, max_iterations=77, num_samples=2, num_restarts=1)
     assert tree.attrs["num_iterations"] == 77 and tree["trace"].sizes["iteration"] == 77

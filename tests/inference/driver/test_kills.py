@@ -9,7 +9,7 @@ from tests.benchmarks.kills import CASES, COMMAND, KILLS, killed_and_compared
 
 
 # One of the ten slowest: several processes that import everything; the run is really killed.
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_killed_twice_and_resumed_is_the_run_that_went_through(case, tmp_path):
     """The processes have other hashes each, and one of them ends the run and compares."""

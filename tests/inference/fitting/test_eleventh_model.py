@@ -353,6 +353,7 @@ def test_chains_are_judged_by_invariants(by_nuts):
     assert "singular_values[1]" in summary(by_nuts["ridgepca"]).index
 
 
+@pytest.mark.slow
 def test_new_rows(trees, documents, rows):
     shares = inference.transform(trees["unigrams"], documents[0][20:])
     assert shares.dims == ("document", "topic")

@@ -249,6 +249,7 @@ def test_rows_are_left_out_when_they_are_too_many_and_kept_when_asked(small_mode
         inference.extend(kept, "observed_data", two_clusters[:9])
 
 
+@pytest.mark.slow
 def test_what_takes_more_passes_than_the_fit_is_made_on_demand(small_model, two_clusters, monkeypatch):
     """By sizes alone: rows times draws times components, unless the fit passed over the rows as often."""
     sizes = 60 * small_model.num_components

@@ -76,6 +76,7 @@ def test_loo_and_compare(case):
     np.testing.assert_allclose(table["elpd"].to_numpy(float), loo.elpd)
 
 
+@pytest.mark.slow
 def test_sensitivity_to_the_prior(case):
     """The log prior is that of the draws: scaled by a power, it must matter to the parameters it is of."""
     name, tree = case

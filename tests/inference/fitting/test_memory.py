@@ -68,6 +68,7 @@ def test_starts_in_batches_are_refused_before_they_are_compiled(monkeypatch):
         )
 
 
+@pytest.mark.slow
 def test_so_many_starts_are_refused_before_they_are_numbered(monkeypatch):
     monkeypatch.setattr(memory, "machine_memory", lambda: 32 * 2.0**30)
     model, data, call, *_ = TOO_LARGE["starts of which each has a number"]

@@ -189,6 +189,7 @@ def test_not_sure_exactly_where_starts_within_two_nats_disagree(objective, occup
     assert not unsure or "occupy 3, 4" in text.replace("3 and 4", "3, 4")
 
 
+@pytest.mark.slow
 def test_the_table_tells_how_the_starts_ended(by_need):
     told = spread_of_starts(by_need)
     assert told in summary(by_need).attrs["note"] and "10 starts: best" in told

@@ -159,7 +159,7 @@ def density(model, values, *data):
     return float(program_log_density(model, data, {}, values)[0])
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [epca, paired, full, depcam])
 def test_the_program_is_that_of_standard_units(table, make):
     """Log densities of cells and parameters; a planted factor of two of the noise must show."""
@@ -237,6 +237,7 @@ def standardized(table):
     )
 
 
+@pytest.mark.slow
 def test_profiles_and_invariants_are_in_units_of_the_data(standardized, table):
     tree, plain = standardized
     s = np.nanstd(table, axis=0)

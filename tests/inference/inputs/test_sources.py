@@ -43,6 +43,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_files_give_the_fit_of_the_array(held, folder, tmp_path):
     parts = [tmp_path / "x0.npy", tmp_path / "x1.npy"]
     np.save(parts[0], X[:130])

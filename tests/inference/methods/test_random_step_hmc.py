@@ -24,6 +24,7 @@ def draws(method, x, **settings):
         return fit(zoo.EPCA.from_data(x, **MODEL), x, method=method, **settings)
 
 
+@pytest.mark.slow
 def test_steps_vary_about_an_adapted_mean():
     """A fixed step gives one trajectory length, a random one many: the distances moved spread far more."""
     settings = {"num_chains": 1, "num_warmup": 100, "num_samples": 150, "num_steps": 2, "seed": 1}

@@ -45,6 +45,7 @@ def test_samplers_agree_with_the_reference(name, method):
     assert len(verdict.z) >= len(posteriors.load(name).reference) / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "method"),
     marked(
@@ -115,6 +116,7 @@ def test_the_table_has_a_row_for_every_method_of_every_posterior():
             assert f"{why} |" in page
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("limit", [0.2, 60.0])
 def test_a_method_that_takes_too_long_is_stopped_and_said_to_be(limit):
     seen, ended = [], threading.Event()

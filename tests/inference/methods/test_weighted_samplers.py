@@ -47,6 +47,7 @@ def programs():
     }
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", programs())
 def test_the_program_of_weighted_rows_is_that_of_their_copies(name):
     """At a draw of the parameters; fractional weights by linearity, and a weight left out is seen."""
@@ -127,6 +128,7 @@ def _z(tree, truth):
     return (batches.mean(-1) - truth) / (batches.std(-1, ddof=1) / np.sqrt(batches.shape[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gibbs", pytest.param("nuts", marks=pytest.mark.slow)])
 def test_the_posterior_of_weighted_rows_is_that_by_enumeration(method):
     """All labels of seven copies. Two z of 80 batch means each below 4.5: a false alarm in 30 000 runs.

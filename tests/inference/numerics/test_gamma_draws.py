@@ -80,6 +80,7 @@ def test_dirichlet_and_nothing_positive():
     assert odd[0] == -np.inf and np.isnan(odd[1:3]).all() and np.isfinite(odd[3])
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("family", [dist.Dirichlet, dist.Beta, dist.Gamma])
 def test_drawn_values_have_a_density(family):
     """Shapes of 1e-4 have logs near -1e4, beyond the smallest number: as NumPyro, none is 0, 1 or inf."""

@@ -228,6 +228,7 @@ def test_rows_are_coloured_by_a_column_or_by_given_values():
         plots.plot_biplot(tree, colour_by=[f"row {n}" for n in range(24)])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_names_that_look_like_formulas_are_drawn_as_they_are():
     table = pd.DataFrame(BITS, columns=["$x_{1$", "$\\alpha$", "a_b^c", "100%"])

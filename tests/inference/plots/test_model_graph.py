@@ -252,6 +252,7 @@ def test_without_data_it_says_why_there_is_no_graph():
         graph_of(xr.DataTree())
 
 
+@pytest.mark.slow
 def test_a_graph_can_be_drawn_twice_in_one_process():
     """JAX remembered NumPyro's first trace of Paired and could not compare it with the second."""
     tree, model, _ = unfitted("paired")

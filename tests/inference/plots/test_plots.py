@@ -37,6 +37,7 @@ def switched():
 ALL = (plot_mixture, plot_objective, plot_co_clustering, plot_psrf_path)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("plot", ALL)
 def test_a_figure_with_labelled_axes_that_pyplot_does_not_know(plot, switched, tmp_path):
     import matplotlib.pyplot as plt
@@ -258,6 +259,7 @@ def test_the_style_of_the_course_has_the_colours_of_the_palette():
         plt.close(figure)
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_a_figure_without_pyplot():
     """IPython draws Matplotlib's own figures only once pyplot is loaded; in a process without it."""
     code = (

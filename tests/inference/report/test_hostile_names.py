@@ -100,7 +100,7 @@ MAKERS = {
 
 
 @pytest.mark.filterwarnings("ignore")  # of letters that fonts lack
-@pytest.mark.cases_by_default(2)
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["ppca", "lda", *(name for name in FITS if name not in ("ppca", "lda"))])
 def test_a_report_has_the_elements_that_it_has_with_plain_names(name, tmp_path, monkeypatch):
     monkeypatch.setattr("inference.report.page.to_png", lambda figure: PNG)

@@ -115,7 +115,7 @@ def _of(section, kind):
     return [block for block in section.blocks if isinstance(block, kind)]
 
 
-@pytest.mark.cases_by_default(2)
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["ppca", "sppca", "paired", "mixture", "epca", "depcam"])
 def test_estimates_are_replicated_at_the_estimate(name):
     """Every table of every model: seven statistics a column or more, and all values are numbers."""

@@ -56,6 +56,7 @@ def test_a_file_of_something_else(saved):
         inference.load(saved)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     ("version", "is_read"), [("0.0.9", True), ("0.1.7", True), ("0.2.0", False), ("1.0", False), ("?", True)]
 )

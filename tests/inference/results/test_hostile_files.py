@@ -44,6 +44,9 @@ HANDFUL = {
     "parquet": ["a footer of 2 GB"],
 }  # fmt: skip
 
+#: The two that take most of the time are left to the slow tests.
+SOONER = [pytest.param(kind, marks=pytest.mark.slow if kind in ("fit", "npz") else ()) for kind in KINDS]
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
@@ -69,7 +72,7 @@ def made(kind, content, folder, names, number, seed=0):
         yield "hostile", name, path
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOONER)
 def test_a_handful_is_refused_in_one_line_or_read_as_it_was_saved(kind, whole, reader, tmp_path):
     content = whole[kind].read_bytes()
     faults, refused = [], 0

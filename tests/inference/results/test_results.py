@@ -70,6 +70,7 @@ def test_saved_and_read_in_a_new_process(vb_tree, two_clusters, tmp_path):
     assert run.stdout.split() == [float(v).hex() for v in here], run.stderr[-500:]
 
 
+@pytest.mark.slow
 def test_every_group_survives_saving(few_draws, tmp_path):
     inference.save(few_draws, tmp_path / "fit.nc")
     again = inference.load(tmp_path / "fit.nc")
@@ -79,6 +80,7 @@ def test_every_group_survives_saving(few_draws, tmp_path):
     assert all(type(value) in (str, int, float) for value in again.attrs.values())
 
 
+@pytest.mark.slow
 def test_files_that_are_no_fits_get_one_clear_message(tmp_path, vb_tree):
     with pytest.raises(FileNotFoundError, match="there is no file"):
         inference.load(tmp_path / "none.nc")

@@ -87,7 +87,7 @@ def _limited(size, write):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["in memory", "reserved", "unreserved"])
 def test_a_full_disk_is_one_error_and_the_former_file_is_whole(trees, saved, way, monkeypatch):
     if way != "in memory":
@@ -283,6 +283,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_checksum_covers(saved, change):
     with pytest.raises(ValueError, match="was changed since it was saved"):

@@ -64,6 +64,7 @@ def checks():
         }
 
 
+@pytest.mark.slow
 def test_documents_of_the_model_look_like_the_model(checks):
     """Four statistics and three topics, each false alarm 2 % at most: 14 % in all, at a fixed seed."""
     check = checks["true"]
@@ -86,6 +87,7 @@ def test_bursty_documents_are_noticed(checks):
     assert (check.topics["observed"] > check.topics["replicated_ub"]).all()
 
 
+@pytest.mark.slow
 def test_a_topic_that_mixes_two_is_named_and_the_other_is_not():
     """Topics 0 and 1 made one, in the proportions in which they were used: its words depend on documents."""
     counts, shares, topics = corpus()
@@ -148,6 +150,7 @@ def test_the_share_of_larger_replications_counts_ties_half():
     np.testing.assert_allclose(table["replicated_ub"], [3.5, 1.0])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the learnt word_smoothing")
 def test_replications_are_those_of_the_program():
     """PCP, whose clusters are drawn anew: mean counts of words and spread over documents, by the program.

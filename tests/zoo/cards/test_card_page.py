@@ -252,7 +252,7 @@ def test_formulas_are_readable_in_a_terminal(formula, text):
 
 # papers
 
-PAGES = ("tests/reference/README.md", "CHANGELOG.md")
+PAGES = ("tests/reference/README.md", "tests/reference/changes_in_detail.md")
 
 
 def leaves(content):

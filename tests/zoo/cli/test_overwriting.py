@@ -94,6 +94,7 @@ def test_force_replaces_regular_files_that_no_run_has_made(command, folder, caps
         assert capsys.readouterr().err.count("\n") == 2 and state(folder) == before
 
 
+@pytest.mark.slow
 def test_a_fit_replaces_a_fit_and_nothing_else_and_says_so_before_the_run(folder, capsys, monkeypatch):
     """`save` refused it when hours had been spent."""
     monkeypatch.setattr("inference.fitting.front_door.plan", lambda request: pytest.fail("a fit was begun"))

@@ -60,7 +60,7 @@ def normals_of(components, values):
     return list(zip(locs, np.asarray(with_covariances["covariances"]), strict=True))
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FULL)
 def test_observed_cells_have_their_marginal_density(name):
     x = table()

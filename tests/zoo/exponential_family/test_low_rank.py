@@ -34,6 +34,7 @@ def test_blocks_change_nothing(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_rows_that_count_alike_and_lanes_that_do_not(monkeypatch):
     """A total's gradient is had with its value, another pass is made where weights differ, lane by lane.
 

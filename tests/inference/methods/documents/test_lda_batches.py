@@ -149,6 +149,7 @@ def test_what_does_not_suit_is_refused(data, options, error, message):
         fit(MODEL, data, **own)
 
 
+@pytest.mark.slow
 def test_words_keep_their_names_and_empty_documents_are_named():
     import pandas as pd
 

@@ -32,6 +32,7 @@ def blocks(counts, **layout):
     return jax.tree.map(jnp.asarray, cut(sparse(counts), **layout))
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.usefixtures("in_double")
 @pytest.mark.parametrize(
     ("strategy", "point", "fields"),
@@ -58,6 +59,7 @@ def test_a_first_batch_of_all_documents_is_a_step(strategy, point, fields):
     np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_double")
 def test_the_sums_of_a_batch_are_those_of_the_corpus_on_average():
     """All 15 batches of two of six documents, one of them empty; not weighted by its share it is far off."""
@@ -107,6 +109,7 @@ def test_the_bound_is_nearly_that_of_all_documents_at_once(tree):
     )  # it is the bound that VB climbs
 
 
+@pytest.mark.slow
 def test_how_chunks_are_cut_does_not_matter_and_a_cut_run_goes_on(tmp_path, monkeypatch):
     """Bit for bit the run that was not cut; of documents in chunks nothing per document is kept."""
     monkeypatch.setattr("inference.driver.checkpoint.SECONDS_BETWEEN_SAVES", 0.0)

@@ -165,6 +165,7 @@ def test_the_guide_has_the_bound(tree):
         guide(tree)(sparse(COUNTS[:5]))
 
 
+@pytest.mark.slow
 def test_new_documents_have_the_shares_of_fitted_ones(tree):
     shares = transform(tree, COUNTS)
     fitted = tree["variational"].doc_topic_concentration.values
@@ -209,6 +210,7 @@ def test_a_learnt_prior_that_outweighs_the_documents_is_warned_of():
         fit(zoo.LDA(num_topics=3), apart, **call)
 
 
+@pytest.mark.slow
 def test_a_learnt_smoothing_that_outweighs_the_topics_is_warned_of():
     """Counts without structure: the bound rises with the smoothing, to 3388 once without a word."""
     flat = np.random.default_rng(0).poisson(1.0, (20, 6)) + 1.0

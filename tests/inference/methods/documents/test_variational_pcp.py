@@ -330,6 +330,7 @@ def starts_of_four_topics():
         return begin(jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_powers_grow_from_two_words_to_the_whole_likelihood(starts_of_four_topics):
     begun = starts_of_four_topics["annealed"]
     first = 2 / COUNTS.sum(axis=1).mean()

@@ -24,6 +24,7 @@ def gaussian():
     return 1.0 + 2 * rng.normal(size=(30, 2)) @ rng.normal(size=(2, 5)) + 0.5 * rng.normal(size=(30, 5))
 
 
+@pytest.mark.slow
 def test_gaussian_cells_have_the_nuclear_norm_solution(gaussian):
     """With beta = 0 the penalty is the nuclear norm of U V' over sigma_U sigma_V, whatever the two are alone.
 
@@ -65,6 +66,7 @@ def test_binary_table_with_holes_is_fitted_imputed_and_kept(tmp_path):
     assert float(further["trace"]["objective"][0]) > float(np.nanmax(tree["trace"]["objective"])) - 1e-6
 
 
+@pytest.mark.slow
 def test_negative_natural_parameters_are_kept_inside():
     x = np.random.default_rng(2).exponential(size=(20, 4))
     tree = fit(zoo.EPCA(family="exponential", num_latents=1), x, method="map")

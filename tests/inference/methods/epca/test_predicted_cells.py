@@ -8,6 +8,7 @@ from inference import fit, predict
 from zoo.exponential_family import Gaussian
 
 
+@pytest.mark.slow
 def test_the_deviation_holds_the_latents_spread():
     """A row without a cell: the noise and v'v; it was the noise alone."""
     rng = np.random.default_rng(0)

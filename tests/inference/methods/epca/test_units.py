@@ -55,6 +55,7 @@ def test_the_unit_of_the_data_changes_nothing(family):
         )
 
 
+@pytest.mark.slow
 def test_columns_may_have_units_of_their_own():
     units = 10.0 ** np.arange(-3, 3)
     tree, one = fitted("exponential", X * units), fitted("exponential", X)

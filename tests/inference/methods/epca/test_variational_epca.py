@@ -176,6 +176,7 @@ def test_expected_exponential_by_quadrature_and_where_it_does_not_exist():
         assert np.isfinite(value(4.99)) and value(5.01) == np.inf  # 1 - S A = 0 at 5
 
 
+@pytest.mark.slow
 def test_new_rows_and_draws(epca_vb_fits):
     tree, x = epca_vb_fits("bernoulli"), data_of("bernoulli")
     assert tree["posterior"]["latents"].dims == ("chain", "draw", "observation", "latent")
@@ -201,6 +202,7 @@ def test_families_without_a_bound_say_why():
         fit(zoo.EPCA(family="categorical"), np.arange(24).reshape(6, 4) % 2, method="vb")
 
 
+@pytest.mark.slow
 def test_a_factor_without_counts_goes_to_its_normal_in_one_step():
     """Where no cell is Poisson the objective is quadratic: the whole step is best."""
     rng = np.random.default_rng(0)

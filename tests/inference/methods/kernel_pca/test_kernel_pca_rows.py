@@ -19,6 +19,7 @@ def largest_angle(a, b):
 # Rows added
 
 
+@pytest.mark.slow
 def test_new_rows_are_taken_up_and_end_where_all_rows_together_do():
     """Algorithm 5.2, corrected: points of the third cluster in two instalments, from either start."""
     tree = fit(zoo.KernelPCA(**TOY), clusters(0), method="em")
@@ -47,6 +48,7 @@ def explicit_span(old, new, num_latents):
     return d[:num_latents] ** 2, basis @ vt[:num_latents].T, both.mean(axis=0)
 
 
+@pytest.mark.slow
 def test_online_is_pca_in_the_span_of_old_loadings_and_new_rows():
     """Where feature space has columns all is known: eigenvalues, scores, K Z, the next addition."""
     rng = np.random.default_rng(8)
@@ -252,6 +254,7 @@ def test_fitted_rows_as_new_rows_far_from_zero(kernel, offset):
     )
 
 
+@pytest.mark.slow
 def test_a_linear_kernel_goes_on_online_far_from_zero():
     model, settings = zoo.KernelPCA(num_latents=2, kernel="linear"), {"max_iterations": 200, "method": "em"}
     first, last = fit(model, X[:20], **settings), fit(model, X[:20] + 1e6, **settings)

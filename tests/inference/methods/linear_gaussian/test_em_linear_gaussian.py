@@ -251,7 +251,7 @@ def test_pca_start_is_the_answer_where_it_can_be():
     assert float(start[-1]) == pytest.approx(float(random[-1]), rel=1e-9)
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("acceleration", linear_gaussian.ACCELERATIONS)
 def test_the_first_step_of_an_unseen_start_is_its_e_step(acceleration):
     """And nothing else: not a sweep, nor SQUAREM's leap; a start that is seen is swept."""

@@ -124,6 +124,7 @@ def test_other_sweeps_are_those_of_the_dense_em(options):
     np.testing.assert_allclose(both[1], both[0], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_new_rows_are_judged_alike_sparse_or_dense(dense):
     """Parameters are the same here: what is compared is the arithmetic."""
     x, y = toy(seed=1)
@@ -155,6 +156,7 @@ def test_programs_take_sparse_rows(dense):
     assert both[0] == pytest.approx(both[1], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["isotropic", pytest.param("diagonal", marks=pytest.mark.slow)])
 def test_sparse_ppca_is_the_dense_one(noise):
     model = PPCA(num_latents=K, noise=noise)

@@ -150,6 +150,7 @@ def test_a_fit_that_goes_on_keeps_the_prior_that_was_read_off():
             np.testing.assert_array_equal(getattr(again, name), getattr(former, name))
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["sppca", "probit", "ard", "flat"])
 def test_unconstrained_coordinates_have_no_unit(name):
     """The same point in two units has the same coordinates: of NUTS, HMC, SVI and L-BFGS."""

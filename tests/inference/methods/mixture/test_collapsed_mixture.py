@@ -380,7 +380,7 @@ def deviation_with_beta(swept, of, num_sweeps=700):
     return np.abs((means.mean(axis=0) - expected_with_beta(of)) / error).max()
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SharedGaussianWishart, GaussianWishart])
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
 def test_partitions_and_a_hyperparameter_against_their_enumeration(weight_prior, kind):
@@ -407,6 +407,7 @@ def test_hyperparameters_that_read_old_parameters_are_not_the_enumeration(monkey
     assert deviation_with_beta(tied("dirichlet"), tied("dirichlet")) > 8
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["BernoulliBeta", "Product", "CategoricalDirichlet", "LogNormalGamma"])
 def test_generic_statistics_are_the_predictives(name):
     components, x = priors()[name], rows(name, 8)

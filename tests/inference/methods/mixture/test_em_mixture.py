@@ -122,6 +122,7 @@ def test_one_component_is_the_closed_form_and_bic_is_by_hand():
     np.testing.assert_allclose(tree.attrs["aic"], -2 * density.sum() + 10, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_fit_is_a_point_estimate_that_predicts(two_clusters):
     model = Mixture.from_data(two_clusters, num_components=2)
     tree = fit(model, two_clusters, method="em", num_restarts=5, init="kmeans")
@@ -199,6 +200,7 @@ def test_an_ascent_with_a_component_at_the_floor_climbs_in_any_unit():
     np.testing.assert_allclose(other + 20 * 4 * np.log(1000.0), one, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_singular_components_are_held_and_reported():
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=(12, 2)), np.full((3, 2), 9.0)])
@@ -282,6 +284,7 @@ def test_equal_to_scikit_learn_from_the_same_start(name):
     np.testing.assert_allclose(log_density(tree, x), peer.score_samples(x), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_sparse_rows_are_the_dense_ones():
     import scipy.sparse
 
@@ -293,6 +296,7 @@ def test_sparse_rows_are_the_dense_ones():
     np.testing.assert_allclose(dense["trace"]["objective"], sparse["trace"]["objective"], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_picture_draws_bound_and_likelihood_together(two_clusters):
     tree = fit(Mixture.from_data(two_clusters, num_components=2), two_clusters, method="em", num_restarts=2)
     axis = plot_em(tree, 8).axes[0]

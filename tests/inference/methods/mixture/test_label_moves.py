@@ -180,6 +180,7 @@ def test_the_allocation_is_the_programs_with_the_sticks_integrated_out(free_last
 # --- the move
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("free_last_stick", [False, True])
 @pytest.mark.parametrize("move", [label_moves.reorder_components, only_neighbours])
 def test_the_move_keeps_the_exact_law(move, free_last_stick):
@@ -191,6 +192,7 @@ def test_a_planted_bug_leaves_the_exact_law(bug):
     assert p_value_after(bug, False, seed=3) < 1e-10
 
 
+@pytest.mark.slow
 def test_the_move_reaches_every_order_from_any():
     orders, law = exact_law(False)
     start = np.tile(labels_of((0.0, 0.0, 2.0, 3.0)), (NUM_MOVES, 1))

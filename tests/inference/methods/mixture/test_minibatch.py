@@ -139,6 +139,7 @@ def test_the_rows_of_a_start_have_their_weights(x, model, monkeypatch):
     np.testing.assert_array_equal(seen[0].weight, weight[chosen])
 
 
+@pytest.mark.slow
 def test_nothing_per_row_is_kept_of_many_rows(x, model, monkeypatch, tmp_path):
     call = {"batch_size": BATCH, "max_iterations": 6, "tolerance": 0, "num_samples": 5}
     small = fit(model, x, **call)

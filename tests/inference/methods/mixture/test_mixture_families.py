@@ -33,6 +33,7 @@ def values_of(name, model, x):
         return gibbs.ALGORITHM.init(jax.random.key(0), model, jnp.asarray(x)).values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(EVERY_RUN))
 def test_summed_out_program_is_the_explicit_one_summed(name):
     """With a missing cell where the family takes them: NumPyro must not take NaN to be out of the support."""

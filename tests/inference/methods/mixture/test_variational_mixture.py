@@ -374,6 +374,7 @@ def bound_given(q, state, model):
     return about + concentration.concentration_terms(q, model.concentration)
 
 
+@pytest.mark.slow
 def test_blocks_of_rows_add_up_to_the_whole():
     x = np.random.default_rng(3).normal(size=(5000, 2))  # three blocks, the last one padded
     model = Mixture.from_data(x, num_components=3)

@@ -239,6 +239,7 @@ def test_components_see_through_rotations_signs_and_order(ecca):
         np.testing.assert_allclose(*products, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_signs_of_one_side_alone_break_the_product(ecca):
     """The planted bug: turning the sign of U without V, as two separate clusterings can (section 6.2.2)."""
     found = components(ecca)

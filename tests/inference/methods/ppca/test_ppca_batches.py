@@ -49,7 +49,7 @@ def test_few_rows_stay_as_they_are_and_constant_columns_constant():
     assert (held[:, 2] == 0.1).all()
 
 
-@pytest.mark.cases_by_default(2)
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", CALLS)
 def test_the_fit_is_that_of_all_rows(name, tmp_path):
     """Objective, parameters and BIC to rounding, from a file; nothing per row is kept."""

@@ -223,6 +223,7 @@ def _density_of_draw(guide, model, x, key):
     return model.log_likelihood(values, jnp.asarray(x))
 
 
+@pytest.mark.slow
 def test_density_of_new_rows_has_no_random_part_and_no_orientation(ard_tree):
     """Two fits that differ in their draws alone, and q turned by a rotation of all latents."""
     density = inference.log_density(ard_tree, NEW).values
