@@ -9,6 +9,7 @@ improved R-hat"). The numbers are computed by ArviZ. Draws that are independent 
 have nothing to forget: they are refused.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -232,11 +233,21 @@ def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Judgement:
     )
     if largest < R_HAT_WANTED and mixed.sizes[least] > mixed.needed:
         return Judgement(True, figures, largest)
-    advice = "raise num_warmup and num_samples" if mixed.apart else "raise num_samples or thinning"
+    advice = _longer(tree, bool(mixed.apart))
     if largest > APART:
         advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
     failed = f"{len(mixed.apart)} invariants fail on R-hat and {len(mixed.slow)} on ESS"
     return Judgement(False, f"{failed}: {figures}. Next: {advice}", largest)
+
+
+def _longer(tree: xr.DataTree, are_apart: bool) -> str:
+    """What makes the run longer: the limit at which it ended, where it was to run until it had converged."""
+    if "looks" not in tree.attrs:
+        return "raise num_warmup and num_samples" if are_apart else "raise num_samples or thinning"
+    options = json.loads(tree.attrs["options"])
+    next_look = tree.attrs["num_iterations"] + options["num_samples"] * options["thinning"]
+    limit = "max_sweeps" if next_look > options["max_sweeps"] else "max_seconds"
+    return f"raise {limit} (the run ended at {options[limit]:g}, look {tree.attrs['look']})"
 
 
 def why_no_psrf(tree: xr.DataTree) -> str:

@@ -64,6 +64,16 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(believed, tmp_path):
     same(believed, again)
 
 
+@pytest.mark.parametrize(
+    ("limit", "remedy"),
+    [({"max_sweeps": 70}, r"raise max_sweeps \(the run ended at 70, look 1\)"),
+     ({"max_seconds": 1e-9}, r"raise max_seconds \(the run ended at 1e-09, look 1\)")],
+)  # fmt: skip
+def test_the_remedy_is_the_limit_that_ended_the_run(limit, remedy):
+    with pytest.warns(UserWarning, match=remedy):
+        fit(mixture(), BITS, **RUN | {"num_samples": 10}, until="converged", **limit)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:mixture by gibbs has not converged")
 def test_limits(believed):
