@@ -64,7 +64,6 @@ __all__ = ["PPCA"]
 LOADING_PRIORS = ("flat", "gaussian", "ard")
 NOISES = ("isotropic", "diagonal")
 BROAD = 100.0  # variance of the mean's prior, in mean variances of the columns
-NARROW = 1e-3  # rate of the priors of noise and relevance, likewise
 PRIOR_FIELDS = ("column_scale", "loading_variance", "ard_rate", "loc_mean", "loc_variance", "noise_rate")
 
 
@@ -81,15 +80,16 @@ class PPCA(Model):
         loading_variance: v_w of the Gaussian prior, squared units of the data; None: the mean variance of the
             columns.
         ard_concentration: a0 > 0 of the precisions' prior.
-        ard_rate: b0 > 0, squared units of the data; None: 1e-3 times the mean variance of the columns.
+        ard_rate: b0 > 0, squared units of the data; None: ``ard_concentration`` times the mean variance of
+            the columns, so that the prior mean of a precision is the inverse of that variance.
         loc_mean: m, prior mean of the mean, shape (num_features,); None: the columns' means. Not used where
             flat.
         loc_variance: v_mu, its prior variance; None: 100 times the mean variance of the columns. Not used
             where flat.
         noise_concentration: a > 0 of the noise variance's prior. Not used where flat.
         noise_rate: b > 0, squared units of the data, shape () or, with ``"diagonal"``, (num_features,); None:
-            1e-3 times the mean variance of the columns, or with ``"diagonal"`` the variance of each. Not used
-            where flat.
+            ``noise_concentration`` times the mean variance of the columns, or with ``"diagonal"`` the variance
+            of each. Not used where flat.
         standardize: whether each column is measured in its standard deviation s_d: for columns in different
             units. The rows of W and the noise's standard deviation are then s_d times those of this program,
             ``noise_variance`` and all variances and rates above are in units of s_d^2, and everything else
@@ -299,10 +299,11 @@ class PPCA(Model):
             scale = float(variances.mean())
             read |= {
                 "loading_variance": scale,
-                "ard_rate": NARROW * scale,
+                "ard_rate": overrides.get("ard_concentration", cls.ard_concentration) * scale,
                 "loc_mean": np.nanmean(x, axis=0),
                 "loc_variance": BROAD * scale,
-                "noise_rate": NARROW * (variances if overrides.get("noise") == "diagonal" else scale),
+                "noise_rate": overrides.get("noise_concentration", cls.noise_concentration)
+                * (variances if overrides.get("noise") == "diagonal" else scale),
             }
             if "column_scale" in read:
                 read["loc_mean"] = read["loc_mean"] * read["column_scale"]

@@ -125,7 +125,6 @@ LOADING_PRIORS = ("flat", "gaussian")
 OUTPUT_LIKELIHOODS = ("gaussian", "probit")
 OUTPUT_NOISES = ("shared", "per_output")
 BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
-NARROW = 1e-3  # rate of the noise variances' prior, likewise
 PRIOR_FIELDS = (
     "column_scale_x", "column_scale_y", "loading_variance", "loc_mean", "loc_variance", "noise_rate",
 )  # fmt: skip
@@ -177,7 +176,7 @@ class SPPCA(Model):
         loc_variance: of every mean, shape () or (2,); None: 100 times the mean variance of the columns.
         noise_concentration: of the noise variances' prior.
         noise_rate: of the noise variances' prior, shape (), (2,) or, with ``"per_output"``, (1 + L,); None:
-            1e-3 times the mean variance of the columns, or the variance of each output.
+            ``noise_concentration`` times the mean variance of the columns, or the variance of each output.
         noise_variance_x: None: estimated. A number: given, which an infinite-dimensional kernel needs.
         standardize: whether each column of x, and of y where it holds real numbers, is measured in its
             standard deviation s_d: for columns in different units. The rows of the loadings, the spread of
@@ -663,7 +662,7 @@ class SPPCA(Model):
             "loading_variance": scales,
             "loc_mean": np.concatenate([means, y_means]),
             "loc_variance": BROAD * scales,
-            "noise_rate": NARROW * rates,
+            "noise_rate": self.noise_concentration * rates,
         }
 
     def continuing(self, former: Self) -> Self:

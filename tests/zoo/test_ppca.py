@@ -64,6 +64,20 @@ def test_explicit_program_minus_the_latents_is_the_marginal_one(loading_prior):
     assert float(explicit - conditional.log_prob(latents).sum()) == pytest.approx(float(marginal), rel=1e-11)
 
 
+@pytest.mark.parametrize("concentration", [1e-3, 4.0])
+def test_default_rates_are_of_the_variances_whatever_the_concentration(concentration):
+    """The prior mean of a precision, concentration over rate, is one over the variance of the data."""
+    x, _ = _case("diagonal")
+    variances = np.nanvar(x, axis=0)
+    fields = {"num_latents": 2, "loading_prior": "ard"}
+    fields |= {"noise_concentration": concentration, "ard_concentration": concentration}
+    model = zoo.PPCA.from_data(x, **fields)
+    np.testing.assert_allclose(concentration / model.noise_rate, 1 / variances.mean())
+    np.testing.assert_allclose(concentration / model.ard_rate, 1 / variances.mean())
+    of_each = zoo.PPCA.from_data(x, noise="diagonal", **fields)
+    np.testing.assert_allclose(concentration / of_each.noise_rate, 1 / variances)
+
+
 def test_priors_are_those_of_the_docstring():
     """Sum of scipy's densities of every parameter; the inverse gamma is of the variance."""
     x, values = _case("diagonal")

@@ -93,6 +93,16 @@ def test_latents_drawn_and_summed_out_are_one_model():
     np.testing.assert_allclose(drawn - posterior, dense(values, x, y).sum(), rtol=1e-11)
 
 
+def test_default_noise_rates_are_of_the_variances_whatever_the_concentration():
+    x, y = rows()
+    for concentration in (1e-3, 4.0):
+        model = SPPCA.from_data(
+            x, y, num_latents=K, loading_prior="gaussian", noise_concentration=concentration
+        )
+        variances = [np.nanvar(part, axis=0).mean() for part in (x, y)]
+        np.testing.assert_allclose(concentration / model.noise_rate, np.reciprocal(variances))
+
+
 def test_gaussian_prior_is_proper_and_is_added():
     values, (x, y) = parameters(), rows()
     model = SPPCA.from_data(x, y, num_latents=K, loading_prior="gaussian", noise_rate=0.5)

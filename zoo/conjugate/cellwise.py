@@ -257,7 +257,7 @@ class _GammaRates(Cellwise):
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """A prior of shape one whose rate follows from the column's mean, unless fields are given.
+        """A prior of shape one, unless one is given, whose rate gives the cells the mean of their column.
 
         Args:
             x: data that the family can have and NaN, shape (num_observations, num_features).
@@ -270,19 +270,17 @@ class _GammaRates(Cellwise):
             ValueError: a column whose mean is not positive, and no ``rate`` given.
         """
         x, means = column_means(x)
-        if "rate" not in overrides:
-            if not np.all(means > 0):
-                place = int(np.argmin(means))
-                raise ValueError(
-                    f"{column_of(x, place)} of x has mean {means.min():g}: leave it out, "
-                    f"{without_columns(x, np.flatnonzero(means <= 0))}, or give rate"
-                )
-            overrides = {"rate": cls._rate_for(means)} | overrides
-        return cls(**broadcast_fields({"shape": 1.0} | overrides, cls.column_fields, len(means)))
+        if "rate" not in overrides and not np.all(means > 0):
+            place = int(np.argmin(means))
+            raise ValueError(
+                f"{column_of(x, place)} of x has mean {means.min():g}: leave it out, "
+                f"{without_columns(x, np.flatnonzero(means <= 0))}, or give rate"
+            )
+        made = cls(**broadcast_fields({"shape": 1.0, "rate": 1.0} | overrides, cls.column_fields, len(means)))
+        return made if "rate" in overrides else made.replaced(rate=made._rate_for(means))
 
-    @staticmethod
-    def _rate_for(means: np.ndarray) -> np.ndarray:
-        """The rate of a prior that is worth one row with these means of columns."""
+    def _rate_for(self, means: np.ndarray) -> np.ndarray:
+        """The rate with which a prior of this shape gives cells these means of columns."""
         raise NotImplementedError
 
     def units_of_sites(self) -> Units:
@@ -490,9 +488,8 @@ class PoissonGamma(_GammaRates):
     has_counts = True
     mean_is = "rate"
 
-    @staticmethod
-    def _rate_for(means: np.ndarray) -> np.ndarray:
-        return 1.0 / means
+    def _rate_for(self, means: np.ndarray) -> np.ndarray:
+        return self.shape / means
 
     def _check_domain(self, x: np.ndarray) -> None:
         whole = (x >= 0) & (x == np.round(x))
@@ -547,9 +544,8 @@ class ExponentialGamma(_GammaRates):
         """The shape of the joint likelihood of ``count`` cells, or any number of a cell times its shape."""
         return count
 
-    @staticmethod
-    def _rate_for(means: np.ndarray) -> np.ndarray:
-        return means
+    def _rate_for(self, means: np.ndarray) -> np.ndarray:
+        return self.shape * means
 
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         return dist.Exponential(parameters["rates"])
@@ -590,10 +586,10 @@ class GammaKnownShape(ExponentialGamma):
         """
         if "known_shape" not in overrides:
             raise ValueError("GammaKnownShape needs known_shape=, a number or one per column")
-        if "rate" not in overrides:
-            means = column_means(x)[1]
-            overrides = overrides | {"rate": means / np.asarray(overrides["known_shape"], np.float64)}
         return super().from_data(x, **overrides)
+
+    def _rate_for(self, means: np.ndarray) -> np.ndarray:
+        return self.shape * means / self.known_shape
 
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, x > 0, "positive numbers (or NaN where a cell is missing)")

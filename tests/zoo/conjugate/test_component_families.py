@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 
 from zoo import conjugate
@@ -274,3 +275,55 @@ def test_default_priors_fit_their_data(name):
     components.check(x)
     assert components.num_features == x.shape[1]
     assert np.isfinite(evidence(components, x))
+
+
+def by_scipy(name, values):
+    """The cells of each component, shape (num_components, num_features), by SciPy."""
+    own = {site: np.asarray(value) for site, value in values.items()}
+    if "precisions" in own:
+        deviations = (
+            np.broadcast_to(own["precisions"].reshape(len(own["locs"]), -1), own["locs"].shape) ** -0.5
+        )
+    return {
+        "BernoulliBeta": lambda: scipy.stats.bernoulli(own["probs"]),
+        "BinomialBeta": lambda: scipy.stats.binom([4, 6], own["probs"]),
+        "PoissonGamma": lambda: scipy.stats.poisson(own["rates"]),
+        "ExponentialGamma": lambda: scipy.stats.expon(scale=1 / own["rates"]),
+        "GammaKnownShape": lambda: scipy.stats.gamma([1.7, 0.6], scale=1 / own["rates"]),
+        "NormalGamma": lambda: scipy.stats.norm(own["locs"], deviations),
+        "SphericalNormalGamma": lambda: scipy.stats.norm(own["locs"], deviations),
+        "LogNormalGamma": lambda: scipy.stats.lognorm(deviations, scale=np.exp(own["locs"])),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", [name for name in CELLWISE if name != "CategoricalDirichlet"])
+def test_cells_are_those_of_scipy(name):
+    """Log densities on features, and the mean and deviation of typical cells."""
+    components, x = priors()[name], rows(name, 6)
+    values = draw(components, 3, jax.random.key(2))
+    cells = by_scipy(name, values)
+    log_prob = cells.logpmf if isinstance(cells.dist, scipy.stats.rv_discrete) else cells.logpdf
+    expected = log_prob(x[:, None]).sum(axis=-1)
+    np.testing.assert_allclose(
+        components.features(x) @ components.coefficients(values).T, expected, rtol=1e-9
+    )
+    (typical,) = components.typical_cells(values)
+    np.testing.assert_allclose(typical.values, cells.mean(), rtol=1e-9)
+    np.testing.assert_allclose(typical.spread, cells.std(), rtol=1e-9)
+
+
+def test_default_rates_give_cells_the_mean_of_their_column():
+    """Also beside a shape that is given: a prior worth more rows is as far from the data as one worth less."""
+    x = rows("GammaKnownShape", 20)
+    for shape in (1.0, 3.0):
+        exponential = conjugate.ExponentialGamma.from_data(x, shape=shape)
+        gamma = conjugate.GammaKnownShape.from_data(x, shape=shape, known_shape=2.0)
+        poisson = conjugate.PoissonGamma.from_data(np.round(x + 1), shape=shape)
+        np.testing.assert_allclose(exponential.rate / exponential.shape, x.mean(axis=0))
+        np.testing.assert_allclose(2.0 * gamma.rate / gamma.shape, x.mean(axis=0))
+        np.testing.assert_allclose(poisson.shape / poisson.rate, np.round(x + 1).mean(axis=0))
+    given = conjugate.PoissonGamma.from_data(np.round(x + 1), shape=3.0, rate=0.5)
+    np.testing.assert_array_equal(given.rate, 0.5)
+    for shape, worth in ((0.5, 0.01), (2.0, 0.3)):
+        normal = conjugate.NormalGamma.from_data(x, shape=shape, mean_precision=worth)
+        np.testing.assert_allclose(normal.rate, shape * worth * x.var(axis=0, ddof=1))

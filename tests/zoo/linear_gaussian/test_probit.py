@@ -256,7 +256,9 @@ def test_outputs_drawn_without_their_latents_have_the_probability_of_an_orthant(
     spread = values["loadings_y"] @ cov @ values["loadings_y"].T + np.eye(2)
     with in_precision():
         rows = ProbitRows(jax.tree.map(jnp.asarray, values), False)
-        drawn = np.asarray(rows.outputs_given_inputs(jnp.asarray(x)).sample(jax.random.key(0), (10_000,)))[:, 0]
+        drawn = np.asarray(rows.outputs_given_inputs(jnp.asarray(x)).sample(jax.random.key(0), (10_000,)))[
+            :, 0
+        ]
     for answers in np.ndindex(2, 2):
         sign = 2 * np.array(answers) - 1
         share = scipy.stats.multivariate_normal(np.zeros(2), spread * np.outer(sign, sign)).cdf(sign * centre)

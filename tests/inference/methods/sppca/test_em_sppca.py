@@ -1,5 +1,7 @@
 """EM and closed form of SPPCA and S2PPCA: the theorem, the thesis's sweep, speed, gradients, floors."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from supervised_toys import angle, best, scaled_loadings, toy
 
 from inference import fit, log_density, predict, transform
-from inference.methods.sppca.closed_form import dual_scores, loadings_given_noise
+from inference.methods.sppca.closed_form import dual_scores, loadings_given_noise, warn_of_floors
 from inference.precision import in_precision
 from inference.symmetry import identify
 from zoo import SPPCA
@@ -251,6 +253,23 @@ def test_with_unlabelled_rows_there_are_local_maxima():
 
 
 # Warnings and errors
+
+
+def test_a_noise_variance_at_its_floor_is_told_from_one_above():
+    """Held to rounding, of x and of y; a thousandth above it is none."""
+    x, y, _ = toy(0)
+    model = MODEL.encoded(x, y)[0]
+    floors = {
+        "noise_variance_x": model.noise_floor[0] * x.var(axis=0).mean(),
+        "noise_variance_y": model.noise_floor[1] * y.var(axis=0).mean(),
+    }
+    above = {name: np.asarray(1.001 * floor) for name, floor in floors.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_floors(above, model, y, x.var(axis=0).mean())
+    for name, floor in floors.items():
+        with pytest.warns(UserWarning, match=f"{name} is at its floor"):
+            warn_of_floors(above | {name: np.asarray((1 + 1e-12) * floor)}, model, y, x.var(axis=0).mean())
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from supervised_toys import angle, toy
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
 from inference.methods.sppca.projections import (
+    _singular,
     blended_gram,
     kernel_cca,
     morp_dual,
@@ -75,6 +76,27 @@ def test_algorithm_6_1_as_printed_is_pca(weight):
     assert angle(printed_morp(x, blend, 3, 0.0).weights, pca) < 1e-7
     ours = angle(morp_primal(x, blend, 3, 0.0).weights, pca)
     assert ours < 1e-7 if weight == 0 else ours > 0.01
+
+
+def test_the_printed_algorithm_solves_its_problem_with_a_ridge():
+    """X'X w = l (X' K^+ X + g I) w by scipy, with a ridge as large as the rest."""
+    x, y = centred()
+    blend = np.asarray(blend_of(x, y, 0.5)) + np.eye(len(x))
+    q = x.T @ np.linalg.inv(blend) @ x
+    ridge = np.trace(q) / len(q)
+    found = printed_morp(x, blend, 3, ridge)
+    values, vectors = scipy.linalg.eigh(x.T @ x, q + ridge * np.eye(len(q)))
+    np.testing.assert_allclose(found.eigenvalues, values[::-1][:3], rtol=1e-8)
+    np.testing.assert_allclose(np.abs(found.weights), np.abs(vectors[:, ::-1][:, :3]), rtol=1e-6, atol=1e-9)
+
+
+def test_a_direction_shorter_than_the_rounding_of_its_columns_has_no_rank():
+    """Two columns that differ by 1e-4 of their length: the root of the summed rounding decides."""
+    rng = np.random.default_rng(0)
+    one, other = np.linalg.qr(rng.normal(size=(30, 2)))[0].T
+    x = 3.0 * np.stack([one, one + 1e-4 * other], axis=1)  # singular values of unit columns: 1.4 and 7e-5
+    for rounding, rank in ((1e-12, 2), (9e-8, 1)):  # errors of 5e-7 and 1.4e-4
+        assert np.sum(_singular(x, rounding)[1] > 0) == rank
 
 
 def test_weight_zero_is_pca_with_its_scores():
