@@ -88,8 +88,8 @@ class PPCA(Model):
             where flat.
         noise_concentration: a > 0 of the noise variance's prior. Not used where flat.
         noise_rate: b > 0, squared units of the data, shape () or, with ``"diagonal"``, (num_features,); None:
-            ``noise_concentration`` times the mean variance of the columns, or with ``"diagonal"`` the variance
-            of each. Not used where flat.
+            ``noise_concentration`` times the mean variance of the columns, or with ``"diagonal"`` that of
+            each. Not used where flat.
         standardize: whether each column is measured in its standard deviation s_d: for columns in different
             units. The rows of W and the noise's standard deviation are then s_d times those of this program,
             ``noise_variance`` and all variances and rates above are in units of s_d^2, and everything else

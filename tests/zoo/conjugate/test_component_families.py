@@ -281,9 +281,8 @@ def by_scipy(name, values):
     """The cells of each component, shape (num_components, num_features), by SciPy."""
     own = {site: np.asarray(value) for site, value in values.items()}
     if "precisions" in own:
-        deviations = (
-            np.broadcast_to(own["precisions"].reshape(len(own["locs"]), -1), own["locs"].shape) ** -0.5
-        )
+        by_column = own["precisions"].reshape(len(own["locs"]), -1)
+        deviations = np.broadcast_to(by_column, own["locs"].shape) ** -0.5
     return {
         "BernoulliBeta": lambda: scipy.stats.bernoulli(own["probs"]),
         "BinomialBeta": lambda: scipy.stats.binom([4, 6], own["probs"]),
@@ -313,7 +312,7 @@ def test_cells_are_those_of_scipy(name):
 
 
 def test_default_rates_give_cells_the_mean_of_their_column():
-    """Also beside a shape that is given: a prior worth more rows is as far from the data as one worth less."""
+    """Also beside a shape that is given: a prior worth more rows has the mean of one worth less."""
     x = rows("GammaKnownShape", 20)
     for shape in (1.0, 3.0):
         exponential = conjugate.ExponentialGamma.from_data(x, shape=shape)

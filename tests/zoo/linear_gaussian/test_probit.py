@@ -247,7 +247,7 @@ def test_prior_draws_of_the_explicit_program_obey_the_probabilities(kind):
 
 
 def test_outputs_drawn_without_their_latents_have_the_probability_of_an_orthant():
-    """Two outputs of one row, 10 000 draws: each pair of answers within 5 standard errors, false alarm 3e-6."""
+    """10 000 draws: each pair of answers within 5 standard errors; false alarm below 3e-6."""
     model, values, _ = case("binaries")
     x = np.array([[0.5, -1.0, np.nan]])
     w, noise = values["loadings_x"][:2], 0.4
@@ -256,9 +256,8 @@ def test_outputs_drawn_without_their_latents_have_the_probability_of_an_orthant(
     spread = values["loadings_y"] @ cov @ values["loadings_y"].T + np.eye(2)
     with in_precision():
         rows = ProbitRows(jax.tree.map(jnp.asarray, values), False)
-        drawn = np.asarray(rows.outputs_given_inputs(jnp.asarray(x)).sample(jax.random.key(0), (10_000,)))[
-            :, 0
-        ]
+        outputs = rows.outputs_given_inputs(jnp.asarray(x))
+        drawn = np.asarray(outputs.sample(jax.random.key(0), (10_000,)))[:, 0]
     for answers in np.ndindex(2, 2):
         sign = 2 * np.array(answers) - 1
         share = scipy.stats.multivariate_normal(np.zeros(2), spread * np.outer(sign, sign)).cdf(sign * centre)

@@ -135,6 +135,19 @@ def test_the_noise_begins_at_what_the_sketch_leaves():
     np.testing.assert_allclose(state.noise_variance, lengths[:2].sum() / (40.0 * 2), rtol=1e-8)
 
 
+def test_a_random_start_has_half_of_the_variance():
+    """The other half is noise, over the dimensions of the kernel's space."""
+    model = zoo.KernelPCA(num_latents=2, kernel="linear", degrees_of_freedom=40.0)
+    with jax.enable_x64(True):
+        (rows,) = em.prepare(model, (X,), None, memory="full")
+        state = em.init(jax.random.key(0), model, rows, strategy="random")
+        signal = np.trace(rows.inner(state.directions, state.products))
+        np.testing.assert_allclose(state.products, rows.product(state.directions), rtol=1e-9)
+    whole = ((X - X.mean(0)) ** 2).sum() / 40.0
+    np.testing.assert_allclose(signal, 0.5 * whole, rtol=1e-9)
+    np.testing.assert_allclose(state.noise_variance, 0.5 * whole / X.shape[1], rtol=1e-9)
+
+
 def test_em_finds_components_a_million_times_weaker_than_the_first():
     """Columns in units 1e-3 to 1e3: from noise like the first column's, weak components never came back."""
     rng = np.random.default_rng(0)

@@ -1,10 +1,14 @@
 """SPPCA in feature space: the linear kernel is the primal model, others separate what is not linear."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from supervised_toys import best, toy
 
 from inference import extend, fit, load, log_density, predict, save, transform
+from inference.methods.sppca.kernel_em import FeatureData, first_coefficients
+from inference.precision import in_precision
 from zoo import SPPCA
 from zoo.kernels import RBF
 
@@ -135,3 +139,24 @@ def test_an_offset_of_the_data_moves_no_prediction(kernel, offset):
     np.testing.assert_allclose(
         transform(far, x + offset, y + offset), far["variational"]["latents"], atol=atol
     )
+
+
+def test_starts_share_the_variance_between_directions_and_noise():
+    """Of a linear kernel of four columns: at random half is noise; at the components what they leave."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 4)) * np.array([3.0, 2.0, 1.0, 0.5])
+    x = x - x.mean(axis=0)
+    gram = x @ x.T
+    whole, lengths = (x**2).sum() / 20, np.linalg.eigvalsh(x.T @ x)[::-1] / 20
+    model = SPPCA(num_latents=2, kernel="linear", feature_dimension=4)
+    with in_precision():
+        empty = jnp.zeros((20, 0))
+        data = FeatureData(jnp.asarray(gram), jnp.zeros(20), empty, empty, jnp.zeros(0), jnp.zeros(0))
+        drawn, noise = first_coefficients(jax.random.key(0), model, data, "random")
+        led, left = first_coefficients(jax.random.key(0), model, data, "pca")
+    drawn, led = np.asarray(drawn), np.asarray(led)
+    np.testing.assert_allclose(np.sum(drawn * (gram @ drawn), axis=0), 0.25 * whole, rtol=1e-9)
+    np.testing.assert_allclose(drawn.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(noise, 0.5 * whole / 4, rtol=1e-9)
+    np.testing.assert_allclose(np.sum(led * (gram @ led), axis=0), lengths[:2], rtol=1e-9)
+    np.testing.assert_allclose(left, lengths[2:].sum() / 4, rtol=1e-9)
