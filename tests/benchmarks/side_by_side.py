@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.recording import add_to_record
 
-NAMES = ("kernel_pca", "ppca", "epca_map", "sppca_sparse", "depcam", "mixture", "topics")
+NAMES = ("kernel_pca", "ppca", "epca_map", "sppca_sparse", "depcam", "mixture")
 LAST_LINES = 20  # of what is printed
 
 
