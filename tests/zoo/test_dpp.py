@@ -119,6 +119,17 @@ def test_greedy_subset_takes_the_best_item_each_time(kernel):
         rest = [i for i in range(5) if i not in chosen]
         chosen.append(max(rest, key=lambda i: np.linalg.det(kernel[np.ix_([*chosen, i], [*chosen, i])])))
     assert greedy_subset(kernel, 4) == chosen
+    large = 30.0 * kernel + np.diag(np.arange(5.0))  # gains far from one
+    in_turn = [np.linalg.det(large[np.ix_(own, own)]) for own in combinations(range(5), 2)]
+    first = greedy_subset(large, 5)
+    for k in range(1, 5):
+        best = max(
+            np.linalg.det(large[np.ix_([*first[:k], i], [*first[:k], i])])
+            for i in range(5)
+            if i not in first[:k]
+        )
+        np.testing.assert_allclose(np.linalg.det(large[np.ix_(first[: k + 1], first[: k + 1])]), best)
+    assert max(in_turn) > 0
     free = greedy_subset(kernel)
     grown = [np.linalg.det(kernel[np.ix_(free[:k], free[:k])]) for k in range(1, len(free) + 1)]
     assert np.all(np.diff([1.0, *grown]) > 0)

@@ -2,6 +2,7 @@
 
 import warnings
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -548,3 +549,12 @@ def test_what_is_not_a_fit_is_refused():
 
 def test_public_names_exist():
     assert all(callable(getattr(diagnostics, name)) for name in diagnostics.__all__)
+
+
+def test_loadings_in_standard_units_are_divided_by_the_deviations():
+    """Of the table whose columns the model measures in units of their own; the other stays."""
+    model = SimpleNamespace(noise_factors={"_x": np.array([4.0, 9.0])})
+    loadings = {"_x": np.ones((2, 3, 2, 1)), "_y": np.ones((2, 3, 2, 1))}
+    found = identifiable.in_standard_units(model, loadings)
+    np.testing.assert_allclose(found["_x"][..., 0], np.broadcast_to([1 / 2, 1 / 3], (2, 3, 2)))
+    np.testing.assert_array_equal(found["_y"], loadings["_y"])

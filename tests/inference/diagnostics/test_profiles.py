@@ -12,6 +12,7 @@ from report_cases import FITS, ROWS, fitted
 import inference
 import zoo
 from inference.diagnostics import occupied, profile_cells, profile_text, profiles, summary
+from inference.diagnostics.cluster_profiles import _unit
 from inference.diagnostics.profile_parts import intervals
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
@@ -307,3 +308,30 @@ def test_arguments_are_checked():
         profiles(fitted("ppca"), num_rows=0)
     with pytest.raises(TypeError, match="DataTree"):
         profiles(xr.Dataset())
+
+
+def test_effects_are_in_deviations_within_clusters():
+    """Of numbers the root of the mean variance within; of an indicator that of its mean probability."""
+    share = np.array([[0.2, 0.3, 0.5]])
+    values = np.array([[[0.1, 0.9], [0.5, 0.2], [0.6, 0.4]]])
+    spread = np.array([[[1.0, 2.0], [3.0, np.nan], [0.5, 4.0]]])
+    within = np.sqrt([[0.2 * 1 + 0.3 * 9 + 0.5 * 0.25, 0.2 * 4 + 0.5 * 16]])
+    np.testing.assert_allclose(_unit(values, spread, share)[0], within)
+    mean = np.array([[0.2 * 0.1 + 0.3 * 0.5 + 0.5 * 0.6, 0.2 * 0.9 + 0.3 * 0.2 + 0.5 * 0.4]])
+    np.testing.assert_allclose(_unit(values, None, share)[0], np.sqrt(mean * (1 - mean)))
+
+
+def test_others_are_the_other_clusters_by_their_shares():
+    """By EM, one estimate: means and shares of rows as the fit has them."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=(30, 2)) + centre for centre in ([0, 0], [9, 0], [0, 20])])[:75]
+    model = zoo.Mixture(zoo.GaussianWishart.from_data(x), num_components=3)
+    tree = inference.fit(model, x, method="em", num_restarts=1, init="kmeans")
+    table = profiles(tree)["cluster_values"]
+    means = tree["variational"]["locs"].values
+    share = tree["variational"]["responsibilities"].values.mean(axis=0)
+    for cluster in range(3):
+        own = table.loc[cluster]
+        k = np.argmin(np.abs(means - own["mean"].to_numpy()).sum(axis=1))
+        rest = [j for j in range(3) if j != k]
+        np.testing.assert_allclose(own["others"], share[rest] @ means[rest] / share[rest].sum(), rtol=1e-6)

@@ -72,3 +72,15 @@ def test_steps_stay_inside_a_domain_and_lanes_are_alone():
             lanes = step(lanes)
         np.testing.assert_allclose(lanes.point, 1, atol=1e-6)
         np.testing.assert_allclose(lanes.point, [state.point for state in alone], atol=1e-8)
+
+
+def test_a_direction_that_climbs_is_replaced_by_the_gradients_and_the_search_wants_a_decrease():
+    """A negative diagonal points uphill; the first trial along the gradient ends as high as it began."""
+    with in_precision():
+        loss = lambda x: jnp.sum(x**2)  # noqa: E731
+        state = lbfgs_step(lbfgs_init(jnp.array([0.3]), 8), loss)
+        turned = lbfgs_step(state._replace(scale=-state.scale), loss)
+        assert float(turned.value) < 0.99 * float(state.value)
+        level = lbfgs_step(lbfgs_init(jnp.array([0.5 - 1e-9]), 8), loss)
+        level = lbfgs_step(level._replace(scale=-level.scale), loss)
+        assert float(level.value) < 0.99 * 0.25

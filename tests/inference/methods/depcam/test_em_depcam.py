@@ -1,5 +1,7 @@
 """EM of repulsive mixtures of PCAs: objective, gradients, monotone sweeps, simpler models inside."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -459,3 +461,99 @@ def test_signs_are_fair_and_independent():
     assert found.shape == (4096, 5, 1, 8) and set(np.unique(found)) == {-1.0, 1.0}
     flat = found.reshape(4096, 40)[:, [0, 31, 32, 39]] > 0
     assert stats.chisquare(np.bincount(flat @ [1, 2, 4, 8], minlength=16)).pvalue > 1e-5
+
+
+# Single steps by hand
+
+
+def test_scales_make_the_best_step_of_their_model():
+    """The proximal step is the best of g d - c d^2 / (2 step) - sparsity |s + d| among 40 001 scales."""
+    model = zoo.DEPCAM(num_features=3, num_components=1, num_latents=3, sparsity=0.8, scale_prior="laplace")
+    gradient, curvature, scales = (
+        np.array([2.0, -0.3, 0.1]),
+        np.array([1.5, 2.0, 4.0]),
+        np.array([0.4, 0.1, -0.02]),
+    )
+    with in_precision():
+        sums = SimpleNamespace(
+            loadings=jnp.diag(jnp.asarray(gradient))[None], moments=jnp.diag(jnp.asarray(curvature))[None]
+        )
+        values = {"scales": jnp.asarray(scales)[None], "bases": jnp.eye(3)[None]}
+        for step in (1.0, 0.25):
+            now = SimpleNamespace(sums=sums)
+            found = np.asarray(moved_scales(jnp.asarray(step), values, model, now)["scales"])[0]
+            tried = np.linspace(-2.0, 2.0, 40_001)[:, None]
+            away = tried - scales
+            height = gradient * away - curvature * away**2 / (2 * step) - 0.8 * np.abs(tried)
+            np.testing.assert_allclose(found, tried[height.argmax(axis=0), 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_a_column_is_dead_by_its_share_of_the_variance(factor):
+    """Mean curvature over the component's rows times the squared scale, beside a column far from it."""
+    rows, curvature = np.array([40.0, 5.0]), np.array([0.25, 0.1])
+    small = np.sqrt(factor * em.DEAD / curvature)
+    responsibilities = np.repeat(np.eye(2), rows.astype(int), axis=0)
+    heights = jnp.asarray((rows * curvature)[:, None] * np.ones((2, 3)))
+    with in_precision():
+        now = SimpleNamespace(
+            responsibilities=jnp.asarray(responsibilities), sums=SimpleNamespace(offsets_curvature=heights)
+        )
+        values = {
+            "scales": jnp.asarray(np.stack([[3.0, 3.0], small], axis=1)),
+            "bases": jnp.eye(3)[None, :, :2],
+        }
+        values["bases"] = jnp.repeat(values["bases"], 2, axis=0)
+        column, weak = em.dead_columns(values, now)
+    np.testing.assert_array_equal(weak, [[False, factor < 1]] * 2)
+    np.testing.assert_array_equal(column, weak)
+
+
+def test_a_raised_column_has_the_scale_of_the_data():
+    """Gaussian rows along one direction: in units a thousand times larger it is raised a thousand times."""
+    rng = np.random.default_rng(0)
+    x = np.outer(2.0 * rng.normal(size=60), [0.6, 0.8, 0.0]) + 0.3 * rng.normal(size=(60, 3))
+    raised_to = []
+    for unit in (1.0, 1e3):
+        model = zoo.DEPCAM(
+            family=Gaussian(noise_variance=(0.3 * unit) ** 2),
+            num_features=3,
+            num_components=1,
+            num_latents=1,
+            sparsity=0.0,
+        )
+        with in_precision():
+            values = {
+                "bases": jnp.eye(3)[None, :, 2:],
+                "scales": jnp.zeros((1, 1)),
+                "offsets": jnp.zeros((1, 3)),
+                "weights": jnp.ones(1),
+            }
+            everything = jnp.ones((1, 1), bool)
+            lift = em.lift_of(values, model, jnp.asarray(unit * x), jnp.ones((60, 1)), everything, everything)
+            assert bool(lift.moves.all())
+            np.testing.assert_allclose(np.abs(lift.bases[0, :, 0]), [0.6, 0.8, 0.0], atol=0.05)
+            raised_to.append(float(lift.scales[0]) / unit)
+    np.testing.assert_allclose(raised_to[1], raised_to[0], rtol=1e-9)
+    assert 1.0 < raised_to[0] < 3.5  # the deviation is two, on a grid of a quarter of a power of ten
+
+
+def test_shared_latents_of_a_raised_column_are_at_their_best():
+    """The mode of -y^2 / 2 + sum_k r_k (s_k f_k y - s_k^2 h_k y^2 / 2), by a grid."""
+    rng = np.random.default_rng(0)
+    r, force, stiff = rng.dirichlet(np.ones(2), 4), rng.normal(size=(4, 2)), rng.uniform(0.5, 2.0, (4, 2))
+    scales, best = np.array([1.3, 0.4]), 0.5
+    model = zoo.DEPCAM(num_features=3, num_components=2, num_latents=1, latents="shared")
+    with in_precision():
+        values = {"latents": jnp.zeros((4, 1)), "scales": jnp.zeros((2, 1)), "bases": jnp.zeros((2, 3, 1))}
+        moves = jnp.ones((2, 1), bool)
+        lift = em.Lift(moves, moves, values["bases"], *map(jnp.asarray, (scales, force, stiff)))
+        now = SimpleNamespace(responsibilities=jnp.asarray(r))
+        found = np.asarray(
+            em.raised(jnp.asarray(best), values, model, now, lift, jnp.zeros((4, 3)))["latents"]
+        )
+    tried, s = np.linspace(-3.0, 3.0, 60_001)[:, None, None], best * scales
+    height = -0.5 * tried[..., 0] ** 2 + (r * (s * force * tried - 0.5 * s**2 * stiff * tried**2)).sum(
+        axis=-1
+    )
+    np.testing.assert_allclose(found[:, 0], tried[height.argmax(axis=0), 0, 0], atol=1e-4)

@@ -40,7 +40,6 @@ def test_spectral_labels_find_rings_that_k_means_cuts(num_rows):
             assert agreement(kmeans, truth) < 0.8
 
 
-@pytest.mark.slow
 def test_leading_singular_vectors_are_those_of_the_dense_affinity(monkeypatch):
     """Rows of the embedding that k-means is given, against NumPy on the N x N matrix of all rows."""
     x = np.random.default_rng(1).normal(size=(40, 3))

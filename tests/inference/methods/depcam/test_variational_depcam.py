@@ -4,12 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpyro.handlers import seed, trace
 from scipy import stats
 
 import inference
 import zoo
 from inference import fit
 from inference.calibration import elbo_check
+from inference.methods.depcam import vb
 from inference.methods.depcam.em import evaluate, rows_of, update_latents
 from inference.methods.depcam.vb import _draws
 from inference.precision import in_precision
@@ -210,3 +212,22 @@ def test_latents_without_spread_in_a_direction_are_drawn():
     drawn = _draws(jax.random.key(0), 50, stored, zoo.DEPCAM(num_components=1, num_latents=2))["latents"]
     np.testing.assert_allclose(drawn[..., 0], drawn[..., 1], atol=1e-7)
     assert np.isfinite(drawn).all() and drawn.std() > 0.5
+
+
+def test_a_point_of_sticks_has_the_density_of_their_decays(table):
+    """Equal weights are fractions of 1/4, 1/3 and 1/2; of their decays E = -log(1 - V), log |dV/dE| = -E."""
+    model = zoo.DEPCAM.from_data(table, weight_prior="stick_breaking", num_components=4, num_latents=1)
+    with in_precision():
+        values = at_random(model, table)
+        fractions = np.array([1 / 4, 1 / 3, 1 / 2])
+        values |= {"stick_fractions": jnp.asarray(fractions), "weights": jnp.full(4, 0.25)}
+        stored = values | {
+            "responsibilities": jnp.full((len(table), 4), 0.25),
+            "latents_loc": jnp.zeros((len(table), 4, 1)),
+            "latents_covariance": jnp.ones((len(table), 4, 1, 1)),
+        }
+        sites = trace(seed(vb.guide, 0)).get_trace(stored, model, jnp.asarray(table))
+        decays = sites["stick_decays"]
+        np.testing.assert_allclose(decays["value"], -np.log1p(-fractions))
+        density = float(decays["fn"].log_prob(decays["value"]))
+    np.testing.assert_allclose(density, np.log1p(-fractions).sum())

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import digamma
 from text_cases import COUNTS, lda_bound, random_corpus, sparse
 
 import zoo
@@ -73,6 +74,20 @@ def test_the_bound_is_the_sum_over_tokens():
     for size in (15, 40, 4096):
         found = vb.bound(state, blocks(block_cells=size))
         np.testing.assert_allclose(found, by_hand(state), rtol=1e-10)
+
+
+def test_the_share_of_tokens_that_moved_is_that_of_the_last_pass():
+    """Passes by hand with SciPy's digamma: the sum of absolute changes over documents, topics and tokens."""
+    prior = np.array([0.2, 0.5, 1.1])
+    by_word = np.random.default_rng(0).uniform(0.1, 1.0, (COUNTS.shape[1], 3))
+    gamma = prior + COUNTS.sum(axis=1, keepdims=True) / 3
+    for _ in range(3):
+        before, shares = gamma, np.exp(digamma(gamma))
+        gamma = prior + shares * ((COUNTS / (shares @ by_word.T)) @ by_word)
+    for size in (15, 4096):
+        found = vb.local_step(blocks(block_cells=size), jnp.asarray(by_word), jnp.asarray(prior), 3)
+        np.testing.assert_allclose(found.doc_concentration, gamma, rtol=1e-9)
+        np.testing.assert_allclose(found.moved, np.abs(gamma - before).sum() / COUNTS.sum(), rtol=1e-8)
 
 
 def test_documents_that_are_carried_over_never_let_the_bound_fall():

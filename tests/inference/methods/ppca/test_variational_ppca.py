@@ -14,7 +14,7 @@ import zoo
 from inference.calibration import elbo_check
 from inference.diagnostics import summary
 from inference.methods.linear_gaussian import vb as linear_gaussian_vb
-from inference.methods.linear_gaussian.vb import log_predictive
+from inference.methods.linear_gaussian.vb import latents_of, log_predictive
 from inference.methods.ppca.closed_form import tipping_bishop
 from inference.precision import in_precision
 
@@ -313,6 +313,40 @@ def test_density_equals_quadrature_however_far_a_row_is(shared, concentration, m
             planted.setattr(linear_gaussian_vb, "FAR", np.inf)
             worst = max(worst, np.abs(found() - want).max())
     assert worst > 0.3
+
+
+def test_density_of_ordinary_rows_equals_quadrature():
+    """Two rows inside, one with a hole, columns of two noise groups; a rate far from one."""
+    rng, d, group = np.random.default_rng(1), 3, np.array([0, 1, 1])
+    loadings, loc, parts = rng.normal(size=(d, 1)), rng.normal(size=d), rng.normal(size=(d, 2, 2))
+    covariance = 0.02 * (parts @ parts.transpose(0, 2, 1) + 0.2 * np.eye(2))
+    e, f = np.array([6.0, 9.0]), np.array([2.4, 1.3])
+    rows = loc + np.stack([loadings[:, 0], -0.5 * loadings[:, 0] + 0.2])
+    want = [by_quadrature(row, loadings, loc, covariance, e, f, group) for row in rows]
+    with in_precision():
+        q = map(jnp.asarray, (rows, loadings, loc, covariance, e, f))
+        found = np.asarray(log_predictive(*q, group))
+    np.testing.assert_allclose(found, want, atol=0.01)
+
+
+def test_latents_under_q_count_the_spread_of_the_loadings():
+    """Precision I + sum of E[tau] E[w w'] over observed columns, and a mean by solving with it."""
+    rng, d, k = np.random.default_rng(2), 4, 2
+    loadings, loc, precision = rng.normal(size=(d, k)), rng.normal(size=d), rng.uniform(0.5, 2.0, d)
+    parts = rng.normal(size=(d, k + 1, k + 1))
+    covariance = parts @ parts.transpose(0, 2, 1)
+    x = rng.normal(size=(5, d))
+    x[1, 2] = x[3, 0] = np.nan
+    with in_precision():
+        means, spreads = latents_of(*map(jnp.asarray, (x, loadings, loc, covariance, precision)))
+        means, spreads = np.asarray(means), np.asarray(spreads)
+    for row, mean, spread in zip(x, means, spreads, strict=True):
+        whole, target = np.eye(k), np.zeros(k)
+        for own in np.flatnonzero(~np.isnan(row)):
+            whole += precision[own] * (np.outer(loadings[own], loadings[own]) + covariance[own, :k, :k])
+            target += precision[own] * ((row[own] - loc[own]) * loadings[own] - covariance[own, :k, k])
+        np.testing.assert_allclose(np.linalg.inv(spread), whole, rtol=1e-9)
+        np.testing.assert_allclose(mean, np.linalg.solve(whole, target), rtol=1e-9)
 
 
 @pytest.mark.slow

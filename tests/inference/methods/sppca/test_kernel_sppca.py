@@ -7,7 +7,7 @@ import pytest
 from supervised_toys import best, toy
 
 from inference import extend, fit, load, log_density, predict, save, transform
-from inference.methods.sppca.kernel_em import FeatureData, first_coefficients
+from inference.methods.sppca.kernel_em import FeatureData, concluded_in_features, first_coefficients
 from inference.precision import in_precision
 from zoo import SPPCA
 from zoo.kernels import RBF
@@ -160,3 +160,23 @@ def test_starts_share_the_variance_between_directions_and_noise():
     np.testing.assert_allclose(noise, 0.5 * whole / 4, rtol=1e-9)
     np.testing.assert_allclose(np.sum(led * (gram @ led), axis=0), lengths[:2], rtol=1e-9)
     np.testing.assert_allclose(left, lengths[2:].sum() / 4, rtol=1e-9)
+
+
+def test_each_latent_without_a_part_in_x_is_counted():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(20, 4)), rng.normal(size=(20, 1))
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    model = SPPCA(num_latents=3, kernel="linear", feature_dimension=4, noise_variance_x=0.5, num_outputs=1)
+    with in_precision():
+        data = FeatureData(
+            jnp.asarray(x @ x.T), jnp.zeros(20), jnp.asarray(y), jnp.ones((20, 1)), 0.0, y.var(axis=0)
+        )
+        values = {
+            "coefficients": jnp.asarray(rng.normal(size=(20, 3))).at[:, 1].set(0.0),
+            "loadings_y": jnp.array([[1.0, 0.0, 1.0]]),
+            "loc_y": jnp.zeros(1),
+            "noise_variance_x": jnp.asarray(0.5),
+            "noise_variance_y": jnp.asarray(0.8),
+        }
+        with pytest.warns(UserWarning, match="em: 1 of 3 latents have no part in x"):
+            concluded_in_features(values, jnp.zeros((20, 3)), jnp.zeros((20, 3, 3)), model, data, y)
