@@ -30,9 +30,9 @@ Departures from the sources. The mean is a parameter, whereas the lecture on var
 data. Tipping and Bishop's model has no prior: ``"flat"`` is improper, its maximum is their estimate, and the
 program cannot be drawn from without data. Bishop (1999) integrates the mean out under a broad prior; here the
 prior of the mean is centred at the columns' means, with 100 times their mean variance. The lecture does not
-state the a and b of its gamma priors; here the concentrations are 1e-3 and the rates 1e-3 times the mean
-variance of the columns (with ``"diagonal"``, for the noise, times that of each column). All defaults are read
-off the data, so a fit in metres equals a fit in millimetres.
+state the a and b of its gamma priors; here the concentrations are 1e-3 unless given, and the rates as many
+times the mean variance of the columns (with ``"diagonal"``, for the noise, that of each column). All defaults
+are read off the data, so a fit in metres equals a fit in millimetres.
 
 References: Tipping and Bishop (1999), "Probabilistic principal component analysis", JRSS B 61; Bishop (1999),
 "Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
