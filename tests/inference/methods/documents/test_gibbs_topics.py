@@ -423,3 +423,12 @@ def test_tokens_are_the_cells_of_the_counts():
 def test_starts_that_do_not_suit_are_refused(method):
     with pytest.raises(ValueError, match="topic_word_probs"):
         fit(zoo.LDA(num_topics=2), COUNTS, method=method, init={"weights": np.ones(2)}, progress=False)
+
+
+def test_chains_start_from_distributions():
+    """Topics and shares of the blocked sampler's start add up to one; topics of two chains differ."""
+    model = zoo.LDA(num_topics=3, num_words=COUNTS.shape[1])
+    one, other = (blocked_lda.init(jax.random.key(own), model, jnp.asarray(COUNTS)).values for own in (0, 1))
+    for value in one.values():
+        np.testing.assert_allclose(value.sum(axis=-1), 1.0, rtol=1e-6)
+    assert (one["topic_word_probs"] != other["topic_word_probs"]).any()

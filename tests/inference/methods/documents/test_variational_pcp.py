@@ -99,6 +99,14 @@ def best_clusters(state):
     return special.softmax(COUNTS @ np.log(centres).T + special.digamma(weights), axis=1)
 
 
+def test_random_topics_of_tokens_share_out_every_token():
+    """By documents and by words the topics add up to the counts, half of the tokens each on average."""
+    found = mean_field._random_topics(jax.random.key(0), cut(sparse(), CACHED_NUMBERS), 2)
+    np.testing.assert_allclose(found.by_document.sum(axis=1), COUNTS.sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(found.by_word.sum(axis=1), COUNTS.sum(axis=0), rtol=1e-9)
+    assert (found.by_document > 0).all()
+
+
 def test_the_bound_is_the_sum_over_tokens_and_at_least_mean_field():
     """Bar 2: 1e-10 against a brute-force sum, and the better of the two families at equal global factors."""
     model = model_for(concentration=1.7)

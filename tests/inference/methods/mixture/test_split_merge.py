@@ -261,3 +261,8 @@ def test_labels_are_drawn_with_their_probabilities():
     assert found[1] == found[4] == 0
     kept = law > 0
     assert chisquare(found[kept], 50_000 * law[kept] / law.sum()).pvalue > 1e-4
+
+
+def test_the_logarithm_of_a_probability_is_that_of_jax():
+    x = jnp.linspace(-40.0, 40.0, 33)
+    np.testing.assert_allclose(split_merge.log_sigmoid(x), jax.nn.log_sigmoid(x), rtol=1e-6)

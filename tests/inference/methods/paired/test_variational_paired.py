@@ -1,5 +1,7 @@
 """VB for paired views: the bound against the program, its rise, EPCA as a special case, what is refused."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import zoo
 from inference import extend, fit, guide, load, log_density, predict, save, transform
 from inference.calibration import elbo_check
+from inference.methods.paired.full_covariance_vb import _ridge
 from zoo.exponential_family import Binomial, Gaussian
 
 ROWS = 12
@@ -232,3 +235,12 @@ def test_what_vb_cannot_do_is_said():
         fit(zoo.Paired(("bernoulli", "exponential")), ones, ones, method="vb")
     with pytest.raises(ValueError, match="vb has no closed bound for Categorical cells"):
         fit(zoo.Paired(("categorical", "bernoulli")), np.arange(24).reshape(6, 4) % 2, ones, method="vb")
+
+
+def test_a_ridge_of_full_covariances_is_the_prior_precision_of_loadings():
+    """Latents of variance 2 and loadings of 3 have the root of 6 each, over relevances of 3 / 2 and 5 / 4."""
+    fields = {"ard": True, "specific": "full_covariance", "latent_variance": 2.0, "loading_variance": 3.0}
+    model = zoo.Paired(("bernoulli", "bernoulli"), num_shared=2, **fields)
+    state = SimpleNamespace(relevance=(jnp.array([3.0, 5.0]), jnp.array([2.0, 4.0])))
+    expected = [1.5 / 6**0.5, 1.25 / 6**0.5, 1 / float(model.loc_variance)]
+    np.testing.assert_allclose(_ridge(state, model), expected, rtol=1e-6)
