@@ -16,7 +16,7 @@ from inference import fit
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
 from inference.methods.projections import gibbs
-from inference.methods.projections.quadratic_cells import QuadraticCells, log_lacking
+from inference.methods.projections.quadratic_cells import FIXED_PRECISION, QuadraticCells, log_lacking
 from inference.numerics import polya_gamma
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, ByColumn, Gaussian
@@ -320,3 +320,16 @@ def test_every_turn_starts_where_the_last_one_ended(monkeypatch):
     assert given != 0 and len(seen) == 1 and "cell_precisions" in seen[0]
     np.testing.assert_allclose(new.values["latents"] - np.asarray(values["latents"]), 7 * given, rtol=1e-9)
     assert sorted(new.values) == sorted(values) and new.acceptance_rate == 0.5
+
+
+def test_what_the_substitutes_of_small_fractions_lack():
+    """cosh(theta / 2)^-f over exp(-f omega theta^2 / 2), omega fixed, by hand; whole counts lack nothing."""
+    theta, count = np.array([[-3.0, 0.5, 4.0]]), np.array([[0.2, 3.1, 2.0]])
+    with in_precision():
+        cells = QuadraticCells(*(jnp.zeros((1, 3)),) * len(QuadraticCells._fields))._replace(
+            count=jnp.asarray(count)
+        )
+        found = np.asarray(log_lacking(cells, jnp.asarray(theta)))
+    fraction = np.array([[0.2, 0.1, 0.0]])
+    by_hand = fraction * (FIXED_PRECISION * theta**2 / 2 - np.log(np.cosh(theta / 2)))
+    np.testing.assert_allclose(found, by_hand, rtol=1e-9, atol=1e-15)
