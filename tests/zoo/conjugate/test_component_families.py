@@ -8,7 +8,7 @@ import scipy.stats
 from component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 
 from zoo import conjugate
-from zoo.conjugate.component_prior import ConjugatePredictive
+from zoo.conjugate.component_prior import BRACKETS, ConjugatePredictive, within_scale
 
 
 @pytest.fixture(autouse=True)
@@ -306,6 +306,10 @@ def test_cells_are_those_of_scipy(name):
     np.testing.assert_allclose(
         components.features(x) @ components.coefficients(values).T, expected, rtol=1e-9
     )
+    np.testing.assert_allclose(components.likelihood(values).log_prob(x[:, None]), expected, rtol=1e-9)
+    labels = np.arange(6) % 3
+    of_own = components.likelihood_of(values, jnp.asarray(labels)).log_prob(x)
+    np.testing.assert_allclose(of_own, expected[np.arange(6), labels], rtol=1e-9)
     (typical,) = components.typical_cells(values)
     np.testing.assert_allclose(typical.values, cells.mean(), rtol=1e-9)
     np.testing.assert_allclose(typical.spread, cells.std(), rtol=1e-9)
@@ -326,3 +330,53 @@ def test_default_rates_give_cells_the_mean_of_their_column():
     for shape, worth in ((0.5, 0.01), (2.0, 0.3)):
         normal = conjugate.NormalGamma.from_data(x, shape=shape, mean_precision=worth)
         np.testing.assert_allclose(normal.rate, shape * worth * x.var(axis=0, ddof=1))
+
+
+def test_rows_of_counts_are_those_of_scipy():
+    """Whatever the total of a row, by parameters and on features."""
+    components, x = priors()["MultinomialDirichlet"], rows("MultinomialDirichlet", 6)
+    values = draw(components, 3, jax.random.key(2))
+    (probs,) = (np.asarray(value) for value in values.values())
+    expected = np.array([[scipy.stats.multinomial(row.sum(), p).logpmf(row) for p in probs] for row in x])
+    np.testing.assert_allclose(components.likelihood(values).log_prob(x[:, None]), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        components.features(x) @ components.coefficients(values).T, expected, rtol=1e-9
+    )
+
+
+def test_a_scale_matrix_is_brought_into_its_bracket():
+    """Relative to a reference that is not diagonal: by generalised eigenvalues, which SciPy finds anew."""
+    low, high = BRACKETS["scale_matrix"]
+    reference, turn = matrix(3, 1), np.linalg.qr(np.random.default_rng(2).normal(size=(3, 3)))[0]
+    root = np.linalg.cholesky(reference) @ turn
+    outside = (root * np.array([low / 10, 1.0, high * 10])) @ root.T
+    found = np.asarray(within_scale(jnp.asarray(outside), jnp.asarray(reference)))
+    np.testing.assert_allclose(found, found.T)
+    clipped = (root * np.array([low, 1.0, high])) @ root.T
+    np.testing.assert_allclose(found, clipped, rtol=1e-6)
+    inside = (root * np.array([0.5, 1.0, 2.0])) @ root.T
+    np.testing.assert_allclose(within_scale(jnp.asarray(inside), jnp.asarray(reference)), inside, rtol=1e-12)
+
+
+FREE = {  # of three components, by counting
+    "GaussianWishart": 3 * (2 + 3),
+    "SharedGaussianWishart": 3 * 2 + 3,
+    "GaussianKnownCovariance": 3 * 2,
+    "GaussianKnownMean": 3 * 3,
+    "NormalGamma": 3 * 4,
+    "SphericalNormalGamma": 3 * 3,
+    "BernoulliBeta": 3 * 3,
+    "BinomialBeta": 3 * 2,
+    "PoissonGamma": 3 * 2,
+    "ExponentialGamma": 3 * 2,
+    "GammaKnownShape": 3 * 2,
+    "LogNormalGamma": 3 * 4,
+    "CategoricalDirichlet": 3 * 2 * 2,
+    "MultinomialDirichlet": 3 * 2,
+    "Product": 3 * (2 + 3 + 1 + 1),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_free_parameters_of_three_components(name):
+    assert priors()[name].num_free_parameters(3) == FREE[name]
