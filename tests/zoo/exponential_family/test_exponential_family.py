@@ -258,3 +258,10 @@ def test_another_family_is_looked_for_where_a_cell_is_refused_alone(monkeypatch)
     assert not looked
     with pytest.raises(ValueError, match="family='poisson'"):
         Bernoulli().check(np.array([[0.0, np.nan], [1.0, 2.0]]))
+
+
+def test_the_kernel_of_a_negative_binomial_is_that_of_a_beta_distribution():
+    """Proper where both numbers of Beta(lam, r nu + 1) are positive, with r = 4 and nu about -1 / 4."""
+    family = NegativeBinomial(4.0)
+    assert family.kernel_is_proper(1.0, -0.2) and not family.kernel_is_proper(1.0, -0.3)
+    assert not family.kernel_is_proper(0.0, 1.0)
