@@ -17,6 +17,7 @@ import os
 import threading
 import time
 
+import jax
 import matplotlib
 import numpy as np
 from matplotlib.colors import LogNorm
@@ -94,6 +95,7 @@ def measured(name, method):
             "threshold": round(verdict.threshold, 2),
             "of": max(verdict.z, key=lambda quantity: abs(verdict.z[quantity])),
         }
+    jax.clear_caches()  # each program holds memory maps, of which a process has 65 530
     return own
 
 
