@@ -1,5 +1,7 @@
 """VB for EPCA: the bound against the programs, its rise, expectations by quadrature, what is refused."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ import zoo
 from inference import fit, guide, log_density, model_of, predict, transform
 from inference.calibration import elbo_check
 from inference.methods.projections import vb_factors
-from inference.methods.projections.vb_factors import expected_exponential
+from inference.methods.projections.vb_factors import _relevance, expected_exponential
 from inference.numerics import polya_gamma
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
@@ -254,3 +256,18 @@ def unit_vectors():
     """Unit vectors in the plane."""
     angles = np.linspace(0, 2 * np.pi, 16)
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def test_relevances_count_the_cells_and_the_expected_squares_of_their_loadings():
+    """Of three columns, one without a loading of the second latent; over the variance of the latents."""
+    rng = np.random.default_rng(0)
+    columns, parts = rng.normal(size=(3, 3)), rng.normal(size=(3, 3, 3))
+    covariance = parts @ parts.transpose(0, 2, 1)
+    seen = np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    model = zoo.EPCA(num_latents=2, ard=True, ard_concentration=1.5, ard_rate=0.7)
+    state = SimpleNamespace(columns=jnp.asarray(columns), columns_covariance=jnp.asarray(covariance))
+    state._replace = lambda relevance: relevance
+    found = _relevance(state, model, SimpleNamespace(seen=jnp.asarray(seen), variance=2.0))
+    squares = columns**2 + np.diagonal(covariance, axis1=1, axis2=2)
+    expected = [[1.5 + 3 / 2, 1.5 + 2 / 2], 0.7 + squares[:, :2].sum(axis=0) / 4]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
