@@ -27,6 +27,7 @@ __all__ = ["main"]
 LOOPBACK = "127.0.0.1"
 SECONDS_TO_END = 2.0  # for the others to notice; a process may be killed at any time, checkpoints stay whole
 LAST_LINES = 30  # of the errors of a failed process that are shown
+_ONE_AT_A_TIME = threading.Lock()  # lines of several processes are written one after another
 PASSED_ON = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -41,18 +42,19 @@ class _Process:
 
     def __init__(self, number: int, command: list[str], environment: dict[str, str], shows: bool) -> None:
         self.number, self.last = number, deque[str](maxlen=LAST_LINES)
-        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        if shows:
-            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        streams = {} if number == 0 else {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        if shows:  # lines of process 0 too, or its parts of a line stand among theirs; it keeps its errors
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT if number else None}
+            environment = environment | {"PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
             process_group=0,  # Ctrl-C reaches it once, through `_passing_on`
-            **(streams if number else {}),
+            **streams,
         )
         self.reader = None
-        if number:
+        if streams:
             lines = self.process.stdout if shows else self.process.stderr
             self.reader = threading.Thread(target=self._read, args=(lines, shows), daemon=True)
             self.reader.start()
@@ -62,7 +64,9 @@ class _Process:
             for line in lines:
                 text = f"[{self.number}] {line.decode(errors='replace').rstrip()}"
                 if shows:
-                    print(text, flush=True)
+                    whole = text if self.number else line.decode(errors="replace").rstrip()
+                    with _ONE_AT_A_TIME:
+                        print(whole, flush=True)
                 else:
                     self.last.append(text)
 

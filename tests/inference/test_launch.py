@@ -86,6 +86,23 @@ def test_each_process_is_told_of_the_others(tmp_path, capfd):
         assert address == bound == lines["0"].split()[0] and (count, first, second) == ("3", "--all", "own")
 
 
+IN_PIECES = """
+import os, time
+for own in range(20):
+    for piece in ("a", "b", "c", "\\n"):
+        os.write(1, (os.environ["JAX_PROCESS_ID"] + piece).encode())
+        time.sleep(0.002)
+"""
+
+
+def test_lines_of_several_processes_stay_whole(tmp_path, capfd):
+    """Also where each writes its lines in pieces, as print does without a buffer."""
+    assert launch.main(["--all", "3", script(tmp_path, IN_PIECES)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    whole = {"0": "0a0b0c0", "1": "[1] 1a1b1c1", "2": "[2] 2a2b2c2"}
+    assert sorted(lines) == sorted(line for line in whole.values() for _ in range(20))
+
+
 def test_only_the_first_process_prints(tmp_path, capfd):
     assert launch.main(["2", script(tmp_path, TELLING)]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 1
