@@ -286,6 +286,8 @@ class PPCA(Model):
             ValueError: sparse rows, and a prior of the loadings.
         """
         x = as_rows(x)
+        given = {name: value for name, value in overrides.items() if value is not None}
+        model = cls(**given)  # checks the fields that numbers follow from
         read: dict[str, Any] = {"num_features": x.shape[1]}
         if overrides.get("standardize", False):
             scale = checks.column_scale(x, overrides.get("column_scale"))
@@ -299,15 +301,14 @@ class PPCA(Model):
             scale = float(variances.mean())
             read |= {
                 "loading_variance": scale,
-                "ard_rate": overrides.get("ard_concentration", cls.ard_concentration) * scale,
+                "ard_rate": model.ard_concentration * scale,
                 "loc_mean": np.nanmean(x, axis=0),
                 "loc_variance": BROAD * scale,
-                "noise_rate": overrides.get("noise_concentration", cls.noise_concentration)
+                "noise_rate": model.noise_concentration
                 * (variances if overrides.get("noise") == "diagonal" else scale),
             }
             if "column_scale" in read:
                 read["loc_mean"] = read["loc_mean"] * read["column_scale"]
-        given = {name: value for name, value in overrides.items() if value is not None}
         return cls(**(read | given))
 
     def continuing(self, former: Self) -> Self:

@@ -78,6 +78,19 @@ def test_default_rates_are_of_the_variances_whatever_the_concentration(concentra
     np.testing.assert_allclose(concentration / of_each.noise_rate, 1 / variances)
 
 
+@pytest.mark.parametrize("name", ["noise_concentration", "ard_concentration"])
+def test_a_concentration_that_is_no_number_is_named_before_anything_follows_from_it(name):
+    """None is the default, as of every field that the data may fill in."""
+    x, _ = _case()
+    fields = {"num_latents": 2, "loading_prior": "ard"}
+    for wrong in ("x", [1.0, 2.0], -1.0):
+        with pytest.raises((TypeError, ValueError), match=f"^{name} must be a"):
+            zoo.PPCA.from_data(x, **fields, **{name: wrong})
+    default, none = zoo.PPCA.from_data(x, **fields), zoo.PPCA.from_data(x, **fields, **{name: None})
+    np.testing.assert_array_equal(none.noise_rate, default.noise_rate)
+    np.testing.assert_array_equal(none.ard_rate, default.ard_rate)
+
+
 def test_priors_are_those_of_the_docstring():
     """Sum of scipy's densities of every parameter; the inverse gamma is of the variance."""
     x, values = _case("diagonal")
