@@ -43,7 +43,7 @@ class _Process:
     def __init__(self, number: int, command: list[str], environment: dict[str, str], shows: bool) -> None:
         self.number, self.last = number, deque[str](maxlen=LAST_LINES)
         streams = {} if number == 0 else {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        if shows:  # lines of process 0 too, or its parts of a line stand among theirs; it keeps its errors
+        if shows:  # whole lines, of process 0 too: without a buffer print writes them in pieces
             streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT if number else None}
             environment = environment | {"PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
@@ -62,11 +62,11 @@ class _Process:
     def _read(self, lines: IO[bytes], shows: bool) -> None:
         with lines:
             for line in lines:
-                text = f"[{self.number}] {line.decode(errors='replace').rstrip()}"
+                label = f"[{self.number}] " if self.number else ""
+                text = label + line.decode(errors="replace").rstrip()
                 if shows:
-                    whole = text if self.number else line.decode(errors="replace").rstrip()
                     with _ONE_AT_A_TIME:
-                        print(whole, flush=True)
+                        print(text, flush=True)
                 else:
                     self.last.append(text)
 

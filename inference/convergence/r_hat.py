@@ -242,12 +242,13 @@ def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Judgement:
 
 def _longer(tree: xr.DataTree, are_apart: bool) -> str:
     """What makes the run longer: the limit at which it ended, where it was to run until it had converged."""
-    if "looks" not in tree.attrs:
-        return "raise num_warmup and num_samples" if are_apart else "raise num_samples or thinning"
-    options = json.loads(tree.attrs["options"])
-    next_look = tree.attrs["num_iterations"] + options["num_samples"] * options["thinning"]
-    limit = "max_sweeps" if next_look > options["max_sweeps"] else "max_seconds"
-    return f"raise {limit} (the run ended at {options[limit]:g}, look {tree.attrs['look']})"
+    if "looks" in tree.attrs and tree.attrs["stop_reason"] == "completed":
+        options = json.loads(tree.attrs["options"])
+        next_look = tree.attrs["num_iterations"] + options["num_samples"] * options["thinning"]
+        limit = "max_sweeps" if next_look > options["max_sweeps"] else "max_seconds"
+        if options[limit] is not None:  # else it had converged, and these are other draws than it judged
+            return f"raise {limit} (the run ended at {options[limit]:g}, look {tree.attrs['look']})"
+    return "raise num_warmup and num_samples" if are_apart else "raise num_samples or thinning"
 
 
 def why_no_psrf(tree: xr.DataTree) -> str:

@@ -59,6 +59,8 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(believed, tmp_path):
         cut = fit(mixture(), BITS, **call)
     assert 1 <= cut.attrs["look"] < believed.attrs["look"]
     assert cut["posterior"].sizes["draw"] % 60 > 0
+    said = judge(cut)[1]  # Ctrl-C ended it, and no limit in seconds was given
+    assert "raise num_" in said and "max_" not in said
     again = fit(mixture(), BITS, **call, max_sweeps=40 + 18 * 120)
     assert again.attrs["looks"] == believed.attrs["looks"]
     same(believed, again)
