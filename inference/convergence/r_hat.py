@@ -241,7 +241,7 @@ def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Judgement:
 
 
 def _longer(tree: xr.DataTree, are_apart: bool) -> str:
-    """What makes the run longer: the limit at which it ended, where it was to run until it had converged."""
+    """Advice on lengthening the run: which limit to raise, if it was to run until it had converged."""
     if "looks" in tree.attrs and tree.attrs["stop_reason"] == "completed":
         options = json.loads(tree.attrs["options"])
         next_look = tree.attrs["num_iterations"] + options["num_samples"] * options["thinning"]
