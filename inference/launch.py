@@ -2,9 +2,9 @@
 
 It starts the processes on this machine, tells each where process 0 listens (a free port of the loopback
 interface) in the environment variables that `inference.join_processes` reads, shows what process 0 prints,
-passes signals on, and ends all when one fails. With ``--all`` every process's lines are shown whole, and Python
-does not buffer its output (``PYTHONUNBUFFERED=1``). Everything else is the script's and the engine's, so that the
-same script runs under Slurm or on several hosts (notebooks/guide/several_machines.md).
+passes signals on, and ends all when one fails. With ``--all`` every process's lines are shown whole, and
+Python does not buffer its output (``PYTHONUNBUFFERED=1``). Everything else is the script's and the engine's,
+so that the same script runs under Slurm or on several hosts (notebooks/guide/several_machines.md).
 """
 
 import argparse
