@@ -574,6 +574,8 @@ class SPPCA(Model):
             return f"no: method {method!r} needs every cell of x"
         if self.kernel is not None and name == "sparse":
             return "no: a kernel takes dense rows, or their Gram matrix"
+        if name == "sparse":  # the outputs of sparse rows start from sweeps of their own
+            return "same where it ends"
         has_inputs = self.kernel is None or self.kernel.linear_scale is not None  # with a density
         if name in ("rescaled", "other_units") and not has_inputs:
             return "same, density of y alone"

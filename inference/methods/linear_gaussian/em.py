@@ -131,6 +131,7 @@ class Moments(NamedTuple):
         total_second: the sum of E[z z'] over all rows, shape (num_latents, num_latents).
         total_first: the sum of E[z] over all rows, shape (num_latents,).
         log_likelihood: of all observed cells, nats.
+        latents: E[z] of each row where x is sparse, shape (num_observations, num_latents); else None.
     """
 
     second: Array
@@ -138,6 +139,7 @@ class Moments(NamedTuple):
     total_second: Array
     total_first: Array
     log_likelihood: Array
+    latents: Array | None = None
 
 
 def moments_of(parameters: Parameters, rows: CompressedRows) -> Moments:
@@ -371,8 +373,10 @@ def begin(
 ) -> LinearGaussianState:
     """The state at given parameters, whose moments ``e_step(parameters, rows)`` computes."""
     moments = e_step(parameters, rows)
-    objective = moments.log_likelihood + log_prior(parameters, rows, prior)
-    return LinearGaussianState(parameters, moments, objective, jnp.zeros(rows.num_groups, bool))
+    objective = moments.log_likelihood
+    if prior is not None:
+        objective = objective + log_prior(parameters, rows, prior)
+    return LinearGaussianState(parameters, moments, objective, np.zeros(rows.num_groups, bool))
 
 
 def unseen(parameters: Parameters, rows: CompressedRows) -> LinearGaussianState:
@@ -559,11 +563,11 @@ def _norm(tree: Parameters) -> Array:
 
 def _regression(second: Array, target: Array, column_class: Array) -> Array:
     """Regression coefficients of each column, (D, size), from second moments by class and cross moments."""
-    if second.shape[0] == 1:
-        return cho_solve((jnp.linalg.cholesky(second[0]), True), target.T).T
     identity = jnp.broadcast_to(jnp.eye(second.shape[1]), second.shape)
     factor = jnp.linalg.cholesky(second)
     inverse = jax.vmap(lambda lower, right: cho_solve((lower, True), right))(factor, identity)
+    if second.shape[0] == 1:
+        return target @ inverse[0]
     return jnp.einsum("di,dij->dj", target, inverse[column_class])
 
 

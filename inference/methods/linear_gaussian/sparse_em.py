@@ -22,7 +22,8 @@ noise above a millionth of the variance the log likelihood keeps nine of them.
 
 The start has the principal components of x from block Lanczos iteration on the centred matrix as an operator,
 started from the same vectors every time: a product with ten columns costs twice what one with a single column
-does, of which ARPACK takes more than a hundred.
+does, of which ARPACK takes more than a hundred. The outputs get their loadings from sweeps with those of x
+held, which need no product with x but one, on the rows that have outputs.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.sparse import csr_array
 
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import (
@@ -49,7 +51,6 @@ __all__ = [
     "begin_with",
     "first_parameters",
     "leading_pairs",
-    "sparse_latents",
     "sparse_moments",
     "sparse_start",
     "sweep",
@@ -60,7 +61,8 @@ START_TOLERANCE = 1e-3  # of the first components, relative to their eigenvalues
 BLOCK_WIDTH = 10  # columns of a product: one with ten costs twice what one with a single column does
 BASIS_SIZE = 5  # columns of the basis for each component
 MOST_STEPS = 200
-ROUNDING = 1e-13
+OUTPUT_SWEEPS = 5  # of the outputs alone at the start; each gains ten times less than the one before
+ROUNDING = 500.0  # in units of the precision's epsilon
 
 
 def sparse_moments(parameters: Parameters, rows: SparseRows) -> Moments:
@@ -78,12 +80,8 @@ def sparse_moments(parameters: Parameters, rows: SparseRows) -> Moments:
         total_second=everything[:-1, :-1],
         total_first=total_first,
         log_likelihood=np.asarray(-0.5 * deviance, mean.dtype),
+        latents=mean,
     )
-
-
-def sparse_latents(parameters: Parameters, rows: SparseRows) -> np.ndarray:
-    """E[z] of each row given its observed cells, shape (num_observations, num_latents)."""
-    return _posterior(parameters, rows)[0]
 
 
 def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, float, np.ndarray]:
@@ -99,31 +97,49 @@ def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, fl
     from_x = scaled_x.T @ loadings[:num_inputs]
     squares = np.asarray(rows.blocks[0].squares) + num_rows * shift**2  # x sums to zero about its centre
     deviance = float((squares / psi_x).sum()) + num_rows * float(np.log(2 * np.pi * psi_x).sum())
-    sums = []
-    for pattern in rows.patterns:
-        seen, total = pattern.observed, np.zeros((len(from_x) + 1,) * 2, mean.dtype)
+    sums, waiting = np.empty((len(rows.patterns), len(from_x) + 1, len(from_x) + 1), mean.dtype), []
+    order, whole = _order_of(rows)
+    for number in order:
+        pattern, total = rows.patterns[number], sums[number]
+        seen, total[:] = pattern.observed, 0.0
         precision = from_x + (scaled_y * seen[:, None]).T @ w_y + np.eye(len(from_x), dtype=mean.dtype)
         factor = np.linalg.cholesky(precision)
         half = np.linalg.inv(factor)
         inverse = half.T @ half
-        for block in _blocks(pattern.count):
-            members = block if isinstance(pattern.members, slice) else pattern.members[block]
-            own = mean[members]
+        is_whole = number == whole or isinstance(pattern.members, slice)
+        for block in _blocks(num_rows if is_whole else pattern.count):
+            members = block if is_whole else pattern.members[block]
+            own = mean[members] if is_whole else mean.take(members, axis=0, mode="clip")
             if seen.any():
                 residual = rows.y[members] - seen * loc_y
-                own = own + residual @ scaled_y
+                own += residual @ scaled_y
                 deviance += float(((residual**2).sum(axis=0) / psi_y).sum())
             latents = own @ inverse
             deviance -= float(np.vdot(own, latents))
-            mean[members] = latents
             total[:-1, :-1] += latents.T @ latents
             total[:-1, -1] += latents.sum(axis=0)
+            if whole is None or is_whole:
+                mean[members] = latents
+            else:
+                mean[members] = 0.0
+                waiting.append((members, latents))
         total[-1] = np.append(total[:-1, -1], pattern.count)
         total[:-1, :-1] += pattern.count * inverse
         log_det = 2 * float(np.log(np.diag(factor)).sum()) + float(seen @ np.log(2 * np.pi * psi_y))
         deviance += pattern.count * log_det
-        sums.append(total)
-    return mean, deviance, np.stack(sums)
+    for members, latents in waiting:
+        mean[members] = latents
+    return mean, deviance, sums
+
+
+def _order_of(rows: SparseRows) -> tuple[list[int], int | None]:
+    """The patterns, and which is read from all rows, those of others zero: without outputs, of most rows.
+
+    It comes last. To pick its rows out and put them back takes longer than the arithmetic does.
+    """
+    without = (k for k, own in enumerate(rows.patterns) if not own.observed.any())
+    whole = next((k for k in without if 2 * rows.patterns[k].count > len(rows.y)), None)
+    return sorted(range(len(rows.patterns)), key=lambda number: number == whole), whole
 
 
 def _blocks(size: int) -> Iterator[slice]:
@@ -172,7 +188,7 @@ def _swept(
 def _sweep(
     parameters: Parameters, moments: Moments, rows: SparseRows, prior: None, **keywords: object
 ) -> tuple[Parameters, Array]:
-    return _swept(parameters, moments, rows.blocks, **keywords)
+    return _swept(parameters, moments._replace(latents=None), rows.blocks, **keywords)
 
 
 def sweep(
@@ -213,7 +229,7 @@ def first_parameters(
 
 
 def sparse_start(rows: SparseRows, num_latents: int, tolerance: float = START_TOLERANCE) -> Parameters:
-    """Starting parameters from principal components of sparse x, with loadings of zero for the outputs.
+    """Starting parameters from principal components of sparse x, the outputs' given these.
 
     Args:
         rows: the data.
@@ -230,17 +246,66 @@ def sparse_start(rows: SparseRows, num_latents: int, tolerance: float = START_TO
     lengths = np.sqrt(np.maximum(values - noise, 0.01 * values + 1e-6))
     dtype = rows.y.dtype
     loadings = np.zeros((num_columns, num_latents), dtype)
-    loadings[:num_inputs] = scale[:, None] * directions * lengths
+    of_x = loadings[:num_inputs]
+    of_x[:] = directions
+    of_x *= lengths
+    of_x *= scale[:, None]
     first_noise = np.where(np.arange(len(variance)) < num_groups, noise * variance, variance).astype(dtype)
-    return Parameters(loadings, np.zeros(num_columns, dtype), first_noise)
+    return _with_outputs(Parameters(loadings, np.zeros(num_columns, dtype), first_noise), rows)
+
+
+def _with_outputs(parameters: Parameters, rows: SparseRows) -> Parameters:
+    """Loadings, means and noise of the outputs by expectation maximisation with those of x held, in place."""
+    num_inputs, k = rows.x.shape[1], parameters.loadings.shape[1]
+    loadings, loc, noise = parameters
+    w, means, group = loadings[num_inputs:], loc[num_inputs:], rows.group[num_inputs:]  # views of the outputs
+    scaled = loadings[:num_inputs] / noise[rows.group[:num_inputs], None]
+    from_all = np.eye(k) + scaled.T @ loadings[:num_inputs]
+    shift = rows.original_centre[:num_inputs] @ scaled
+    labelled = [own for own in rows.patterns if own.observed.any()]
+    from_x = [_times(rows.x, own.members, scaled) - shift for own in labelled]
+    lowest = 1e-3 * np.asarray(rows.group_variance, np.float64)
+    for _ in range(OUTPUT_SWEEPS if labelled else 0):
+        second, cross = np.zeros((len(group), k + 1, k + 1)), np.zeros((len(group), k + 1))
+        squares, cells = np.zeros(len(group)), np.zeros(len(group))
+        for pattern, own in zip(labelled, from_x, strict=True):
+            seen, y = pattern.observed, rows.y[pattern.members]
+            precision = from_all + (w * (seen / noise[group])[:, None]).T @ w
+            covariance = np.linalg.inv(precision)
+            latents = (own + ((y - seen * means) / noise[group]) @ w) @ covariance
+            latents = np.column_stack([latents, np.ones(len(y))])
+            products = latents.T @ latents
+            products[:k, :k] += len(y) * covariance
+            second += seen[:, None, None] * products
+            cross += y.T @ latents
+            squares += np.sum(y**2, axis=0)
+            cells += seen * len(y)
+        found = np.linalg.solve(second, cross[..., None])[..., 0]
+        w[:], means[:] = found[:, :k], found[:, k]
+        left, number = (
+            np.bincount(group, own, len(noise)) for own in (squares - np.sum(found * cross, axis=1), cells)
+        )
+        has_outputs = number > 0
+        noise[has_outputs] = np.maximum(left[has_outputs] / number[has_outputs], lowest[has_outputs])
+    return Parameters(loadings, loc, noise)
+
+
+def _times(x: csr_array, members: np.ndarray | slice, by_column: np.ndarray) -> np.ndarray:
+    """The product of some rows of a sparse matrix, or of all, with a dense matrix."""
+    if isinstance(members, slice):
+        return x @ by_column
+    return np.concatenate([x[members[block]] @ by_column for block in _blocks(len(members))])
 
 
 def _leading(
     rows: SparseRows, scale: np.ndarray, count: int, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The leading eigenpairs of the scatter of the centred and scaled columns of x."""
-    x, inverse = rows.x, 1 / scale[:, None]
-    centre = rows.original_centre[: x.shape[1]] * inverse[:, 0]
+    dtype = np.float32 if tolerance > 0 else np.float64
+    x = rows.x
+    x = type(x)((x.data.astype(dtype, copy=False), x.indices, x.indptr), shape=x.shape)
+    inverse = (1 / scale[:, None]).astype(dtype)
+    centre = rows.original_centre[: x.shape[1]].astype(dtype) * inverse[:, 0]
 
     def scores(directions: np.ndarray) -> np.ndarray:
         return x @ (inverse * directions) - centre @ directions
@@ -249,13 +314,20 @@ def _leading(
         return inverse * (x.T @ of_rows) - np.outer(centre, of_rows.sum(axis=0))
 
     if x.shape[0] > x.shape[1]:
-        return leading_pairs(lambda block: loadings(scores(block)), x.shape[1], count, tolerance)
-    values, vectors = leading_pairs(lambda block: scores(loadings(block)), x.shape[0], count, tolerance)
-    return values, np.linalg.qr(loadings(vectors))[0]
+        return leading_pairs(lambda block: loadings(scores(block)), x.shape[1], count, tolerance, dtype)
+    values, vectors = leading_pairs(
+        lambda block: scores(loadings(block)), x.shape[0], count, tolerance, dtype
+    )
+    return values, _orthonormal(loadings(vectors))[0]
 
 
 def leading_pairs(
-    times: Callable, size: int, count: int, tolerance: float, most_steps: int = MOST_STEPS
+    times: Callable,
+    size: int,
+    count: int,
+    tolerance: float,
+    dtype: type = np.float64,
+    most_steps: int = MOST_STEPS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of a positive semidefinite matrix, in falling order, and their vectors.
 
@@ -268,6 +340,7 @@ def leading_pairs(
         size: its number of rows.
         count: how many pairs, at most ``size``.
         tolerance: a residual's length, as a share of its eigenvalue, below which a pair is done; 0: rounding.
+        dtype: precision of the vectors.
         most_steps: after so many steps the pairs are returned as they are.
 
     Returns:
@@ -276,10 +349,11 @@ def leading_pairs(
     width = max(1, min(BLOCK_WIDTH, count))
     most = max(BASIS_SIZE * count, count + 4 * width)
     if size <= most:
-        values, vectors = np.linalg.eigh(times(np.eye(size)))
+        values, vectors = np.linalg.eigh(times(np.eye(size, dtype=dtype)))
         return values[::-1][:count], vectors[:, ::-1][:, :count]
-    basis, projected, held = np.empty((size, most), order="F"), np.zeros((most, most)), 0
-    block = np.linalg.qr(np.random.default_rng(0).standard_normal((size, width)))[0]
+    basis, projected, held = np.empty((size, most), dtype, order="F"), np.zeros((most, most)), 0
+    block = np.linalg.qr(np.random.default_rng(0).standard_normal((size, width)).astype(dtype))[0]
+    rounding = ROUNDING * np.finfo(dtype).eps
     for _ in range(most_steps):
         if held + width > most:
             basis[:, : count + width] = basis[:, :held] @ vectors[:, : count + width]
@@ -290,12 +364,35 @@ def leading_pairs(
         own, image = basis[:, :held], times(block)
         shares = own.T @ image
         projected[:held, new], projected[new, :held] = shares, shares.T
-        block, rest = np.linalg.qr(image - own @ shares)
+        block, rest = _orthonormal(image - own @ shares)
         values, vectors = np.linalg.eigh(projected[:held, :held])
         values, vectors = values[::-1], vectors[:, ::-1]
         residuals = np.linalg.norm(rest @ vectors[new, :count], axis=0)
-        done = residuals <= tolerance * values[:count] + ROUNDING * values[0]
+        done = residuals <= tolerance * values[:count] + rounding * values[0]
         if held >= count and done.all():
             break
-        block = np.linalg.qr(block - own @ (own.T @ block))[0]
-    return values[:count], basis[:, : len(vectors)] @ vectors[:, :count]
+        overlap = own.T @ block
+        block -= own @ overlap
+        if np.abs(overlap).max() > np.sqrt(np.finfo(dtype).eps):  # else its columns are orthonormal still
+            block = _orthonormal(block)[0]
+    return values[:count], basis[:, : len(vectors)] @ vectors[:, :count].astype(dtype)
+
+
+def _orthonormal(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Q and R of a tall block, that of single precision from Cholesky factors of its products in double.
+
+    Five times as quick as Householder's reflections with twenty columns; the second turn mends what rounding
+    leaves of the first (Yamamoto et al. 2015, "Roundoff error analysis of the CholeskyQR2 algorithm",
+    Electronic Transactions on Numerical Analysis 44).
+    """
+    if block.dtype == np.float64:
+        return np.linalg.qr(block)
+    q, upper = block, np.eye(block.shape[1])
+    for _ in range(2):
+        own = q.astype(np.float64)
+        try:
+            factor = np.linalg.cholesky(own.T @ own).T
+        except np.linalg.LinAlgError:  # columns that depend on each other
+            return np.linalg.qr(block)
+        q, upper = (own @ np.linalg.inv(factor)).astype(block.dtype), factor @ upper
+    return q, upper

@@ -147,9 +147,7 @@ def conclude(
         values = turned(values)[0]
         precision = linear_gaussian.expected_precision(values["loadings"], prior_of(model, rows))
         values["loading_precision"] = np.asarray(precision)
-    latents = None
-    if isinstance(rows, SparseRows):
-        latents = sparse_linear_gaussian.sparse_latents(parameters, rows)
+    latents = state.moments.latents
     return point_outcome(
         values,
         model,
@@ -157,7 +155,7 @@ def conclude(
         held=np.flatnonzero(np.asarray(state.at_floor)),
         noise_floor=noise_floor,
         log_likelihood=float(state.moments.log_likelihood),
-        latents=latents,
+        latents=None if latents is None else np.asarray(latents),
     )
 
 

@@ -102,6 +102,7 @@ def concluded(
     data: tuple,
     attrs: Mapping[str, Any] | None = None,
     latents: np.ndarray | None = None,
+    variance_x: float | None = None,
 ) -> Outcome:
     """Conclude a point estimate: one draw of one chain and the posterior of the latents.
 
@@ -112,6 +113,7 @@ def concluded(
         attrs: further root attributes.
         latents: E[z] of the rows, where they are known already (sparse x); their covariance, one for each row
             unless all have the same outputs, is then left out.
+        variance_x: mean variance of the columns of x, where it is known already.
 
     Warns:
         UserWarning: a noise variance is at its floor, or nothing but the floor may bound the likelihood.
@@ -126,10 +128,10 @@ def concluded(
     else:
         values, turn = _turned(dict(values), model)
         latents = {"latents": latents @ np.asarray(turn)} if wanted[0] else {}
-    variance_x = None
-    if model.noise_variance_x is None:
-        sparse = isinstance(x, SparseMatrix)
-        variance_x = float((x.column_moments()[1] if sparse else np.nanvar(np.asarray(x), axis=0)).mean())
+    if model.noise_variance_x is not None:
+        variance_x = None
+    elif variance_x is None:
+        variance_x = float(np.nanvar(np.asarray(x), axis=0).mean())
     warn_of_floors(values, model, np.asarray(y), variance_x)
     lead = as_one_draw(values)
     return Outcome(posterior=lead, variational=values | latents, attrs=attrs or {}, is_point=True)

@@ -134,15 +134,16 @@ def step(
     """Run one sweep; the key is ignored."""
     if model.kernel is not None:
         return kernel_sppca.step(key, state, model, *data, acceleration=acceleration)
-    rows = data[-1]
-    floor = jnp.asarray(model.noise_floor)
+    rows, floor = data[-1], model.noise_floor
+    if not isinstance(rows, SparseRows):  # whose sweeps are not compiled as a whole
+        floor = jnp.asarray(floor)
     return sparse_linear_gaussian.sweep(
         state,
         rows,
         prior_of(model, rows),
         acceleration=acceleration,
         center=model.center,
-        floor=jnp.concatenate([floor[:1], jnp.repeat(floor[1:], rows.num_groups - 1)]),
+        floor=floor[np.minimum(np.arange(rows.num_groups), 1)],
         fixed_noise=_given_noise(model, rows),
     )
 
@@ -205,15 +206,16 @@ def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **o
     """Conclude with the estimate and the posterior of the latents."""
     if model.kernel is not None:
         return kernel_sppca.conclude(key, state, model, data)
-    rows, latents = data[-1], None
+    rows, known = data[-1], {}
     parameters = to_numpy(state.parameters)
     loadings, loc = linear_gaussian_rows.expanded(*parameters[:2], rows)
     noise = parameters.noise_variance
     noise_y = noise[1:] if model.output_noise == "per_output" else noise[1]
     values = by_site(loadings, loc, model) | {"noise_variance_x": noise[0], "noise_variance_y": noise_y}
     if isinstance(rows, SparseRows):
-        latents = sparse_linear_gaussian.sparse_latents(parameters, rows)
-    return concluded(values, model, data[:2], latents=latents)
+        known["latents"] = np.asarray(state.moments.latents)
+        known["variance_x"] = float(rows.group_variance[0])
+    return concluded(values, model, data[:2], **known)
 
 
 METHOD = Ascent(

@@ -218,7 +218,8 @@ def test_weights_are_copies():
     start = Parameters(jnp.asarray(np.random.default_rng(1).normal(size=(15, 3))), jnp.zeros(15), jnp.ones(2))
     of = jax.jit(moments_of)
     weighed, plain = (of(start, compress(rows, GROUPS)) for rows in (Rows(x, weight), copied))
-    for ours, theirs in zip(weighed[1:], plain[1:], strict=True):
+    assert weighed.latents is None and plain.latents is None  # of sparse rows alone
+    for ours, theirs in zip(weighed[1:5], plain[1:5], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-9)
     first, other = (pca_start(compress(rows, GROUPS), 3) for rows in (Rows(x, weight), copied))
     np.testing.assert_allclose(first.noise_variance, other.noise_variance, rtol=1e-8)

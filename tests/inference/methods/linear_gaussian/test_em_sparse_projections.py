@@ -30,7 +30,7 @@ def toy(num_rows=90, num_features=24, seed=0):
     x = 2.0 + z @ rng.normal(size=(K, num_features)) + 0.5 * rng.normal(size=(num_rows, num_features))
     x = np.where(rng.random(x.shape) < 0.3, x, 0.0)
     y = z @ rng.normal(size=(K, 3)) + 0.4 * rng.normal(size=(num_rows, 3))
-    y[num_rows // 2 :] = np.nan
+    y[2 * num_rows // 5 :] = np.nan
     y[:4, 1], y[4, :2] = np.nan, np.nan
     return x, y
 
@@ -75,6 +75,111 @@ def test_the_leading_pairs_are_those_of_the_matrix(size, count, rank, tolerance)
     assert (residuals <= tolerance * values + 1e-11).all()
     np.testing.assert_allclose(values, exact, rtol=tolerance, atol=1e-11)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(count), atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [30, 3])
+def test_the_leading_pairs_in_single_precision_are_as_good_as_asked_for(rank):
+    """A wanted residual of a thousandth; of low rank, where blocks have columns that depend on each other."""
+    rng = np.random.default_rng(1)
+    factor = np.linalg.qr(rng.normal(size=(400, rank)))[0] * np.linspace(10, 1, rank)
+    matrix = (factor @ factor.T).astype(np.float32)
+    values, vectors = sparse_linear_gaussian.leading_pairs(
+        lambda block: matrix @ block, 400, 5, 1e-3, np.float32
+    )
+    assert vectors.dtype == np.float32
+    residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
+    assert (residuals <= 1.1e-3 * values + 1e-4 * values[0]).all()
+    exact = np.linalg.eigvalsh(factor @ factor.T)[::-1][:5]
+    np.testing.assert_allclose(values, exact, rtol=1e-3, atol=1e-4 * exact[0])
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(5), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_is_made_orthonormal_whatever_its_condition(dtype):
+    """Columns that nearly depend on each other, and some that do."""
+    rng = np.random.default_rng(0)
+    block = rng.normal(size=(500, 6)) @ np.diag([1, 1e-1, 1e-2, 1e-3, 1, 1])
+    dependent = block.copy()
+    dependent[:, 5] = dependent[:, 4]
+    for own in (block, dependent):
+        own = own.astype(dtype)
+        q, r = sparse_linear_gaussian._orthonormal(own)
+        eps = np.finfo(dtype).eps
+        np.testing.assert_allclose(q.T @ q, np.eye(6), atol=50 * eps)
+        np.testing.assert_allclose(q @ r, own, atol=50 * eps)
+        assert q.dtype == dtype
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 1.0])
+def test_the_moments_of_sparse_rows_are_those_of_dense_ones(share):
+    """Sums, latents and log likelihood, whether most rows lack all outputs, as many as not, few, or none."""
+    x, y = toy()
+    y[:] = np.random.default_rng(5).normal(size=y.shape)
+    y[int(share * len(y)) :] = np.nan
+    y[:4, 1] = np.nan
+    groups = np.concatenate([np.zeros(24, int), [1, 2, 3]])
+    rng = np.random.default_rng(3)
+    with in_precision("float64"):
+        rows = sparse_rows(as_rows(sp.csr_matrix(x)), y, groups)
+        dense = compress(np.concatenate([x, y], axis=1), groups, rotate=False)
+        start = linear_gaussian.Parameters(
+            rng.normal(size=(27, K)), rng.normal(size=27), np.array([0.5, 0.3, 0.7, 1.1])
+        )
+        found = sparse_linear_gaussian.sparse_moments(start, rows)
+        wanted = linear_gaussian.moments_of(start, dense)
+        known = np.isfinite(y)
+        centred = np.concatenate([x, y], axis=1) - np.asarray(dense.original_centre) - start.loc
+        for n in (0, 5, 20, 80):  # by hand
+            seen = np.concatenate([np.ones(24, bool), known[n]])
+            w, psi = start.loadings[seen], start.noise_variance[groups[seen]]
+            precision = np.eye(K) + (w.T / psi) @ w
+            own = np.linalg.solve(precision, (w.T / psi) @ centred[n, seen])
+            np.testing.assert_allclose(found.latents[n], own, rtol=1e-9)
+    np.testing.assert_allclose(np.concatenate(found.cross), wanted.cross, atol=1e-9)
+    np.testing.assert_allclose(found.total_second, wanted.total_second, rtol=1e-10)
+    np.testing.assert_allclose(found.total_first, wanted.total_first, atol=1e-10)
+    np.testing.assert_allclose(found.log_likelihood, wanted.log_likelihood, rtol=1e-12)
+
+
+@pytest.mark.parametrize("groups", [(1, 1, 1), (1, 2, 3)])
+def test_the_start_has_the_outputs_best_parameters_given_those_of_the_inputs(groups, monkeypatch):
+    """The gradient of the program's density vanishes in the outputs' parameters, and those of x are PCA's.
+
+    Each sweep more does not lower the density.
+    """
+    x, y = toy()
+    group = np.concatenate([np.zeros(24, int), groups])
+    filled = np.concatenate([x, np.nan_to_num(y)], axis=1)
+    seen = np.concatenate([np.ones_like(x, bool), np.isfinite(y)], axis=1)
+
+    def density(parameters, centre):
+        def of_row(row, mask):
+            w = jax.numpy.where(mask[:, None], parameters.loadings, 0.0)
+            noise = jax.numpy.where(mask, parameters.noise_variance[group], 1.0)
+            away = jax.numpy.where(mask, row - centre - parameters.loc, 0.0)
+            covariance = w @ w.T + jax.numpy.diag(noise)
+            return -0.5 * (
+                jax.numpy.linalg.slogdet(covariance)[1] + away @ jax.numpy.linalg.solve(covariance, away)
+            )
+
+        return jax.vmap(of_row)(filled, seen).sum()
+
+    with in_precision("float64"):
+        rows = sparse_rows(as_rows(sp.csr_matrix(x)), y, group)
+        value_and_grad = jax.jit(jax.value_and_grad(density))
+        found, starts = [], {}
+        for number in (0, 1, 2, 5, 400):
+            monkeypatch.setattr(sparse_linear_gaussian, "OUTPUT_SWEEPS", number)
+            start = starts[number] = sparse_linear_gaussian.sparse_start(rows, K)
+            value, gradient = value_and_grad(start, rows.original_centre)
+            found.append(float(value))
+    np.testing.assert_array_equal(starts[400].loadings[:24], starts[0].loadings[:24])
+    np.testing.assert_array_equal(starts[400].loc[:24], 0.0)
+    assert starts[400].noise_variance[0] == starts[0].noise_variance[0]
+    assert (np.diff(found) > 0).all()
+    np.testing.assert_allclose(gradient.loadings[24:], 0.0, atol=1e-6)
+    np.testing.assert_allclose(gradient.loc[24:], 0.0, atol=1e-6)
+    np.testing.assert_allclose(gradient.noise_variance[1:], 0.0, atol=1e-6)
 
 
 def test_the_start_of_sparse_rows_is_that_of_dense_ones():
@@ -324,7 +429,6 @@ def test_the_recorded_benchmark_meets_its_bars(benchmark):
 
 
 @pytest.mark.bookkeeping
-@pytest.mark.xfail(strict=True, reason="eleven sweeps of two products and a start by Lanczos make 2.6")
 def test_a_fit_takes_twice_as_long_as_scikit_learns_sparse_pca_at_most(benchmark):
     ratios = benchmark["ratios"]
     assert max(ratios["fit to scikit-learn"], ratios["fit to scikit-learn, CPU"]) <= benchmark["bars"]["fit"]
