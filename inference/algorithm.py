@@ -71,6 +71,9 @@ class Algorithm(NamedTuple):
             of one of several restarts, which need not all start alike; number 0 starts as ``init`` does.
         settling_steps: ascent only, optional: ``settling_steps(states)``, how many steps of each fresh start
             (leading axis) come before the first that is recorded and judged; the state knows that they do.
+        loops: sampler only: whether a step is a loop over cells that reads and writes tables, as a collapsed
+            sweep over tokens. On a processor vectorised chains take such steps in turn: under ``jax.vmap``
+            each turn of the loop gathers and scatters, which costs five times as much.
     """
 
     init: Callable
@@ -80,6 +83,7 @@ class Algorithm(NamedTuple):
     slot_axes: tuple[tuple[str, int], ...] = ()
     numbered_init: Callable | None = None
     settling_steps: Callable | None = None
+    loops: bool = False
 
 
 class Memoised(NamedTuple):
@@ -373,7 +377,7 @@ class AscentSettings:
         num_samples: independent draws from q, as one chain.
         max_iterations: the most steps.
         tolerance: gain in nats per row below which a step is small.
-        num_restarts: starts that run side by side.
+        num_restarts: starts that are run.
         drops_starts: whether one that falls behind for good is stopped; never where the call says how many.
     """
 

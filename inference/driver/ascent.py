@@ -81,8 +81,8 @@ def ascend(
 ) -> AscentRun:
     """Repeat a step on every restart until its objective stops rising; keep the restart that rose highest.
 
-    Compiled restarts step side by side; with ``may_drop``, and no ``improve``, one that falls behind for good
-    is stopped (`inference.driver.progress.left_behind`).
+    Compiled restarts take each step together; with ``may_drop``, and no ``improve``, one that falls behind
+    for good is stopped (`inference.driver.progress.left_behind`).
 
     Args:
         step: the step to repeat, of an `Algorithm`.
@@ -92,7 +92,7 @@ def ascend(
         keys: of the restarts, shape (num_restarts,).
         variables: what the starts are given, leaves with a leading axis over restarts.
         num_rows: what the tolerance is multiplied by.
-        num_restarts: how many starts are run side by side.
+        num_restarts: how many starts are run.
         max_iterations: the most steps a restart takes.
         tolerance: gain in nats per row below which a step is small; 0: none is.
         must_rise: whether a fall of the objective by more than rounding is an error.
@@ -237,7 +237,7 @@ def _ascend_chunk(
     def _runs(at: Progress) -> Array:
         return (at.status == RUNNING) & (at.iteration < max_iterations)
 
-    many = jax.vmap(advance) if keys.shape[0] > 1 else _alone(advance)
+    many = jax.vmap(advance) if _side_by_side() else _in_turn(advance, lambda own: _runs(own.progress))
     shapes = jax.eval_shape(many, restarts, keys)[1]
     buffers = jax.tree.map(lambda s: jnp.zeros((*s.shape, CHUNK_CAPACITY), s.dtype), shapes)
 
@@ -262,10 +262,26 @@ def _ascend_chunk(
     return jax.lax.while_loop(running, body, (restarts, buffers, jnp.zeros((), int)))[:2]
 
 
-def _alone(advance: Callable) -> Callable:
-    """``jax.vmap`` of a single restart, without batched products, which cost more; branches stay branches."""
+def _side_by_side() -> bool:
+    """Whether an accelerator steps all restarts at once; a processor takes them in turn."""
+    return jax.default_backend() != "cpu"
+
+
+def _in_turn(advance: Callable, runs: Callable) -> Callable:
+    """``jax.vmap`` as a loop over restarts: one that has stopped costs nothing, and branches stay branches.
+
+    On a processor batched products cost more than one after another, and under ``jax.vmap`` each restart
+    takes both branches of a condition and as many turns of a loop as the slowest.
+    """
+
+    def one(restart: _Restarts, key: Array) -> tuple[_Restarts, Any]:
+        shapes = jax.eval_shape(advance, restart, key)[1]
+        nothing = jax.tree.map(lambda own: jnp.zeros(own.shape, own.dtype), shapes)
+        return jax.lax.cond(runs(restart), advance, lambda restart, _: (restart, nothing), restart, key)
 
     def many(restarts: _Restarts, keys: Array) -> tuple[_Restarts, Any]:
+        if keys.shape[0] > 1:
+            return jax.lax.map(lambda own: one(*own), (restarts, keys))
         restart, info = advance(jax.tree.map(lambda leaf: leaf[0], restarts), keys[0])
         return jax.tree.map(lambda leaf: leaf[None], (restart, info))
 

@@ -61,6 +61,7 @@ def sample(
     max_seconds: float | None = None,
     look: Callable | None = None,
     status: Callable | None = None,
+    loops: bool = False,
 ) -> ChainsRun:
     """Run chains of a sampler: warm-up, then ``num_samples * thinning`` sweeps, every ``thinning``-th kept.
 
@@ -89,6 +90,7 @@ def sample(
         look: ``look(draws, trace, num_sweeps) -> (passed, largest R-hat)`` of the draws so far, after every
             ``num_samples`` of them; None: ``num_samples`` draws are made and not looked at.
         status: ``status(draws, log_joint)``, a few words on the draws so far for the progress line.
+        loops: of an `Algorithm`: whether vectorised chains take their steps in turn on a processor.
 
     Raises:
         FloatingPointError: the log joint is not finite, and no chunk of draws was finished before.
@@ -114,7 +116,7 @@ def sample(
     capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, block)))
     own = share_of(num_chains)  # all of them where there is one process
     several = own != slice(0, num_chains)
-    run_chunk = _chunk_of(chain_method, num_chains, own)
+    run_chunk = _chunk_of(chain_method, num_chains, own, loops)
     chunk, reason, longest = ChunkLength(), "completed", CHUNK_CAPACITY
 
     def draws_of_all(count: int) -> Any:
@@ -381,7 +383,7 @@ def _parallel(functions: tuple, states: Any, keys: Array, *rest: Any) -> Any:
     )(states, keys, *rest)
 
 
-def _chunk_of(chain_method: str, num_chains: int, own: slice) -> Callable:
+def _chunk_of(chain_method: str, num_chains: int, own: slice, loops: bool) -> Callable:
     if chain_method == "parallel":
         if num_chains % len(jax.devices()):
             raise ValueError(
@@ -389,7 +391,8 @@ def _chunk_of(chain_method: str, num_chains: int, own: slice) -> Callable:
                 f"{len(jax.devices())}; got {num_chains}"
             )
         return _parallel
-    return {"vectorized": _vectorized, "sequential": _sequential}[chain_method]
+    in_turn = chain_method == "sequential" or (loops and jax.default_backend() == "cpu")
+    return _sequential if in_turn else _vectorized
 
 
 def _restored_draws(shapes: Any, num_samples: int, stored: dict | None) -> Any:

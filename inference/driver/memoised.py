@@ -82,7 +82,7 @@ def ascend_in_batches(
         warm_up: ``warm_up(keys, states) -> states`` of all restarts, once, before the first pass.
         keys: of the restarts, shape (num_restarts,).
         variables: what the starts are given.
-        num_restarts: how many starts are run side by side.
+        num_restarts: how many starts are run.
         max_iterations: the most passes.
         tolerance: gain in nats per row below which a pass is small; 0: none is.
         rule: whether a restart goes on after a pass, see `inference.driver.progress`.

@@ -207,6 +207,7 @@ class SamplerPlan(_WholePlan[Sampler, SamplerSettings]):
             **settings.of_the_loop,
             look=look if settings.until else None,
             status=_agreement,
+            loops=self.algorithm.loops,
         )
         return concluded(run)
 

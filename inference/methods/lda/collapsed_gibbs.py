@@ -230,4 +230,4 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
     return Outcome(posterior=posterior, sample_stats={"lp": draws["lp"]})
 
 
-METHOD = topic_sampler(Algorithm(init, step), start, conclude, lambda keep_rows: position)
+METHOD = topic_sampler(Algorithm(init, step, loops=True), start, conclude, lambda keep_rows: position)

@@ -203,4 +203,4 @@ def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens)
     return map_draws(one, key, draws)
 
 
-METHOD = topic_sampler(Algorithm(init, step), start, conclude, lambda keep_rows: position)
+METHOD = topic_sampler(Algorithm(init, step, loops=True), start, conclude, lambda keep_rows: position)

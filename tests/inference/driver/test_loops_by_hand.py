@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from inference.algorithm import NaturalGradient
+from inference.driver import ascent
 from inference.driver.ascent import _ascend_chunk, _ascend_chunk_on_host, _Restarts
 from inference.driver.chains import _believed, sample
 from inference.driver.checkpoint import Checkpoint
@@ -22,9 +23,11 @@ class _Info(NamedTuple):
     objective: Any
 
 
-@pytest.mark.parametrize("chunk", [_ascend_chunk, _ascend_chunk_on_host])
-def test_each_step_has_the_key_of_its_iteration_and_none_follows_the_last(chunk):
+@pytest.mark.parametrize("way", ["in turn", "side by side", "on the host"])
+def test_each_step_has_the_key_of_its_iteration_and_none_follows_the_last(way, monkeypatch):
     """Two restarts that have taken none and three of five steps, in a chunk that has room for ten."""
+    chunk = _ascend_chunk_on_host if way == "on the host" else _ascend_chunk
+    monkeypatch.setattr(ascent, "_side_by_side", lambda: way == "side by side")  # as on an accelerator
 
     def step(key, state, model):
         total, number = state
@@ -39,6 +42,33 @@ def test_each_step_has_the_key_of_its_iteration_and_none_follows_the_last(chunk)
         np.testing.assert_allclose(found.state[0][restart], np.sum(drawn), rtol=1e-6)
         np.testing.assert_array_equal(infos.objective[restart][: 5 - first], np.arange(first + 1.0, 6))
     assert found.progress.iteration.tolist() == [5, 5] and found.progress.status.tolist() == [RUNNING] * 2
+
+
+def test_restarts_in_turn_take_no_step_once_stopped_and_one_branch_of_a_condition():
+    """Three restarts, of which one has stopped, count their own steps and the dear branch's.
+
+    Under `jax.vmap` every lane would take both branches in every step, eight and eight.
+    """
+    counts = {"step": [], "dear": []}
+
+    def step(key, state, model):
+        jax.debug.callback(lambda own: counts["step"].append(int(own)), state[0])
+
+        def dear(number):
+            jax.debug.callback(lambda own: counts["dear"].append(int(own)), state[0])
+            return number + 1.0
+
+        number = jax.lax.cond(state[1] == 2.0 * state[0], dear, lambda number: number + 1.0, state[1])
+        return (state[0], number), _Info(number)
+
+    progress = new_progress(3)._replace(status=np.array([RUNNING, CONVERGED, RUNNING]))
+    restarts = _Restarts((jnp.arange(3), jnp.zeros(3)), progress)
+    functions, keys = (step, five_small_gains, False), jax.random.split(jax.random.key(0), 3)
+    found, _ = _ascend_chunk(functions, restarts, keys, (10, 6, -np.inf, 1e-8, CONVERGED), None, ())
+    jax.effects_barrier()
+    assert found.state[1].tolist() == [6, 0, 6]
+    assert sorted(counts["step"]) == [0] * 6 + [2] * 6
+    assert sorted(counts["dear"]) == [0, 2]  # at their first and at their fifth step
 
 
 @pytest.mark.parametrize("numbers", [np, jnp])
