@@ -109,6 +109,19 @@ def test_k_means_into_fewer_clusters():
     assert len(set(two[:20])) == len(set(two[20:])) == 1 and two[0] != two[-1]
 
 
+def test_seeds_of_k_means_lie_in_all_clusters():
+    """Six clusters much farther apart than they are wide, on one side of the origin: a seed falls in each.
+
+    A row of a cluster that has a seed is drawn with a probability of 1e-6 at most: 2e-3 false alarms.
+    """
+    rng = np.random.default_rng(0)
+    centres = 0.02 * np.array([[1, 1], [1, 6], [6, 1], [6, 6], [3, 10], [10, 3]])
+    z = jnp.asarray(np.repeat(centres, 10, axis=0) + 1e-6 * rng.normal(size=(60, 2)))
+    for key in range(20):
+        labels = np.asarray(kmeans_labels(jax.random.key(key), z, 6)).reshape(6, 10)
+        assert (labels == labels[:, :1]).all() and len(set(labels[:, 0])) == 6
+
+
 def progress_of(objective, iteration, status):
     count = len(objective)
     return Progress(

@@ -9,7 +9,7 @@ from text_cases import WORDS, sparse
 
 import zoo
 from inference import extend, fit, load, log_density, save, topics
-from inference.diagnostics import heldout, invariants, summary
+from inference.diagnostics import heldout, invariants, profiles, summary
 from inference.plots import plot_clusters, plot_document_clusters
 from inference.report import report
 from inference.topics.tables import NORMALISERS, coherence, normalised_mutual_information
@@ -62,6 +62,21 @@ def test_invariants_of_topics_do_not_know_their_order(trees):
         other = tree.copy()
         other["posterior"] = xr.DataTree(draws.isel(turned))
         np.testing.assert_allclose(invariants(other)["word_probs"], found, rtol=1e-12)
+
+
+def test_each_word_of_a_profile_has_its_own_probability_and_lift(trees):
+    """In falling order; the mean over draws, beside the word's share of all tokens."""
+    tree = trees["lda"]
+    table = profiles(tree, num_words=6)["topic_words"].reset_index()
+    mean = tree["posterior"]["topic_word_probs"].mean(("chain", "draw")).transpose("topic", "word").to_numpy()
+    share = COUNTS.sum(axis=0) / COUNTS.sum()
+    assert len(table) == 12
+    for topic, own in table.groupby("topic"):
+        order = np.argsort(-mean[topic])
+        assert own["word"].tolist() == [WORDS[w] for w in order]
+        np.testing.assert_allclose(own["mean"], mean[topic][order], rtol=1e-9)
+        np.testing.assert_allclose(own["lift"], (mean[topic] / share)[order], rtol=1e-9)
+        assert ((own["lb"] <= own["mean"]) & (own["mean"] <= own["ub"])).all()
 
 
 def test_shares_and_clusters_as_tables(trees):

@@ -20,6 +20,7 @@ from zoo.exponential_family import (
     Ordinal,
     Poisson,
     as_family,
+    families,
 )
 from zoo.exponential_family import family as family_module
 
@@ -265,3 +266,10 @@ def test_the_kernel_of_a_negative_binomial_is_that_of_a_beta_distribution():
     family = NegativeBinomial(4.0)
     assert family.kernel_is_proper(1.0, -0.2) and not family.kernel_is_proper(1.0, -0.3)
     assert not family.kernel_is_proper(0.0, 1.0)
+
+
+def test_means_that_must_be_positive_fall_back_on_that_of_all_cells():
+    """Of a column of zeros or without cells; one where all cells are zero."""
+    x = np.array([[1.0, 0.0, np.nan], [3.0, 0.0, np.nan], [np.nan, 0.0, np.nan]])
+    np.testing.assert_allclose(families._positive_means(x), [2.0, 0.8, 0.8])  # 4 over five cells
+    np.testing.assert_allclose(families._positive_means(np.zeros((2, 2))), 1.0)

@@ -31,6 +31,21 @@ def in_double():
         yield
 
 
+@pytest.mark.parametrize(
+    ("passes", "moved", "wanted"),
+    [
+        (20, 2e-3, 25),  # a quarter more while documents move by more than the tolerance
+        (20, 5e-4, 20),  # between a tenth of the tolerance and the tolerance
+        (20, 5e-5, 18),  # a tenth fewer below
+        (3, 2e-3, 4),
+        (95, 2e-3, 100),  # at most as many as there may be
+        (vb.FEWEST_PASSES, 0.0, vb.FEWEST_PASSES),
+    ],
+)
+def test_passes_over_documents_follow_how_far_they_moved(passes, moved, wanted):
+    assert int(vb.next_passes(jnp.asarray(passes), jnp.asarray(moved), 100, 1e-3)) == wanted
+
+
 def blocks(counts=COUNTS, block_cells=40):
     return jax.tree.map(jnp.asarray, cut(sparse(counts), CACHED_NUMBERS // block_cells))
 

@@ -16,7 +16,12 @@ from inference import fit
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
 from inference.methods.projections import gibbs
-from inference.methods.projections.quadratic_cells import FIXED_PRECISION, QuadraticCells, log_lacking
+from inference.methods.projections.quadratic_cells import (
+    FIXED_PRECISION,
+    QuadraticCells,
+    draw_precisions,
+    log_lacking,
+)
 from inference.numerics import polya_gamma
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, ByColumn, Gaussian
@@ -333,3 +338,12 @@ def test_what_the_substitutes_of_small_fractions_lack():
     fraction = np.array([[0.2, 0.1, 0.0]])
     by_hand = fraction * (FIXED_PRECISION * theta**2 / 2 - np.log(np.cosh(theta / 2)))
     np.testing.assert_allclose(found, by_hand, rtol=1e-9, atol=1e-15)
+
+
+def test_small_fractions_of_a_count_have_a_fixed_precision():
+    """No variable is drawn for counts below a quarter: tau + b tanh(1) / 4 at any natural parameter."""
+    count, tau = jnp.asarray([[0.0, 0.1, 0.2]]), jnp.asarray([[0.5, 1.5, 2.5]])
+    cells = QuadraticCells(jnp.zeros((1, 3)), tau, count)
+    for theta in (0.0, 3.0):
+        found = draw_precisions(jax.random.key(0), cells, jnp.full((1, 3), theta))
+        np.testing.assert_allclose(found, tau + count * np.tanh(1.0) / 4, rtol=1e-6)

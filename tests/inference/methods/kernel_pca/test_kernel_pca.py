@@ -42,7 +42,7 @@ PRIOR = {"prior": {"kernel": RBF(1.5), "noise_variance": 0.02, "latent_variance"
 
 
 @pytest.mark.cases_by_default(1)
-@pytest.mark.parametrize("case", FLAT | PRIOR)
+@pytest.mark.parametrize("case", PRIOR | FLAT)
 def test_the_closed_form_is_the_programs_maximum(case):
     """Its objective is the program's value; all gradients vanish; nothing nearby is higher."""
     fields = (FLAT | PRIOR)[case]
