@@ -133,9 +133,11 @@ def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, fl
 
 
 def _order_of(rows: SparseRows) -> tuple[list[int], int | None]:
-    """The patterns, and which is read from all rows, those of others zero: without outputs, of most rows.
+    """The numbers of the patterns, in the order to take them, and that of the pattern of most rows, or None.
 
-    It comes last. To pick its rows out and put them back takes longer than the arithmetic does.
+    If more than half of the rows have no outputs, their pattern comes last and passes over all rows, those of
+    the other patterns being zero by then: to pick its rows out and put them back takes longer than the
+    arithmetic does.
     """
     without = (k for k, own in enumerate(rows.patterns) if not own.observed.any())
     whole = next((k for k in without if 2 * rows.patterns[k].count > len(rows.y)), None)
@@ -302,16 +304,17 @@ def _leading(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The leading eigenpairs of the scatter of the centred and scaled columns of x."""
     dtype = np.float32 if tolerance > 0 else np.float64
-    x = rows.x
-    x = type(x)((x.data.astype(dtype, copy=False), x.indices, x.indptr), shape=x.shape)
-    inverse = (1 / scale[:, None]).astype(dtype)
-    centre = rows.original_centre[: x.shape[1]].astype(dtype) * inverse[:, 0]
+    cells = scale[rows.x.indices]
+    np.divide(rows.x.data, cells, out=cells)  # before the cast: the unit may be beyond single precision
+    cells = cells.astype(dtype, copy=False)
+    x = csr_array((cells, rows.x.indices, rows.x.indptr), shape=rows.x.shape)
+    centre = (rows.original_centre[: x.shape[1]] / scale).astype(dtype)
 
     def scores(directions: np.ndarray) -> np.ndarray:
-        return x @ (inverse * directions) - centre @ directions
+        return x @ directions - centre @ directions
 
     def loadings(of_rows: np.ndarray) -> np.ndarray:
-        return inverse * (x.T @ of_rows) - np.outer(centre, of_rows.sum(axis=0))
+        return x.T @ of_rows - np.outer(centre, of_rows.sum(axis=0))
 
     if x.shape[0] > x.shape[1]:
         return leading_pairs(lambda block: loadings(scores(block)), x.shape[1], count, tolerance, dtype)
@@ -379,11 +382,11 @@ def leading_pairs(
 
 
 def _orthonormal(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Q and R of a tall block, that of single precision from Cholesky factors of its products in double.
+    """Q and R of a tall block; in single precision by Cholesky factors of its Gram matrix in double.
 
-    Five times as quick as Householder's reflections with twenty columns; the second turn mends what rounding
-    leaves of the first (Yamamoto et al. 2015, "Roundoff error analysis of the CholeskyQR2 algorithm",
-    Electronic Transactions on Numerical Analysis 44).
+    With ten or twenty columns three times as fast as Householder reflections; the second pass restores the
+    orthogonality that rounding takes from the first (Yamamoto et al. 2015, "Roundoff error analysis of the
+    CholeskyQR2 algorithm", Electronic Transactions on Numerical Analysis 44).
     """
     if block.dtype == np.float64:
         return np.linalg.qr(block)

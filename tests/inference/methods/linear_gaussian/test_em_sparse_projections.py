@@ -141,6 +141,21 @@ def test_the_moments_of_sparse_rows_are_those_of_dense_ones(share):
     np.testing.assert_allclose(found.log_likelihood, wanted.log_likelihood, rtol=1e-12)
 
 
+@pytest.mark.parametrize("unit", [1e-60, 1e60])
+def test_the_start_is_the_same_in_units_beyond_single_precision(unit):
+    """Its components come from single precision, which holds numbers from 1e-38 to 1e38."""
+    x, y = toy()
+    groups = np.concatenate([np.zeros(24, int), [1, 1, 1]])
+    with in_precision("float64"):
+        plain, other = (
+            sparse_linear_gaussian.sparse_start(sparse_rows(as_rows(sp.csr_matrix(own)), y, groups), K)
+            for own in (x, unit * x)
+        )
+    np.testing.assert_allclose(other.loadings[:24] / unit, plain.loadings[:24], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(other.loadings[24:], plain.loadings[24:], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(other.noise_variance / [unit**2, 1], plain.noise_variance, rtol=1e-4)
+
+
 @pytest.mark.parametrize("groups", [(1, 1, 1), (1, 2, 3)])
 def test_the_start_has_the_outputs_best_parameters_given_those_of_the_inputs(groups, monkeypatch):
     """The gradient of the program's density vanishes in the outputs' parameters, and those of x are PCA's.
