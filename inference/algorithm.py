@@ -71,9 +71,9 @@ class Algorithm(NamedTuple):
             of one of several restarts, which need not all start alike; number 0 starts as ``init`` does.
         settling_steps: ascent only, optional: ``settling_steps(states)``, how many steps of each fresh start
             (leading axis) come before the first that is recorded and judged; the state knows that they do.
-        loops: sampler only: whether a step is a loop over cells that reads and writes tables, as a collapsed
-            sweep over tokens. On a processor vectorised chains take such steps in turn: under ``jax.vmap``
-            each turn of the loop gathers and scatters, which costs five times as much.
+        loops: sampler only: whether a step is a loop over cells that reads and writes tables of counts, as a
+            collapsed sweep over tokens. On a CPU "vectorized" chains take such steps in turn: under
+            ``jax.vmap`` each turn of the loop gathers and scatters, which takes three times as long.
     """
 
     init: Callable

@@ -81,8 +81,8 @@ def ascend(
 ) -> AscentRun:
     """Repeat a step on every restart until its objective stops rising; keep the restart that rose highest.
 
-    Compiled restarts take each step together; with ``may_drop``, and no ``improve``, one that falls behind
-    for good is stopped (`inference.driver.progress.left_behind`).
+    Every restart takes a step before any takes the next; with ``may_drop``, and no ``improve``, one that
+    falls behind for good is stopped (`inference.driver.progress.left_behind`).
 
     Args:
         step: the step to repeat, of an `Algorithm`.
@@ -263,15 +263,15 @@ def _ascend_chunk(
 
 
 def _side_by_side() -> bool:
-    """Whether an accelerator steps all restarts at once; a processor takes them in turn."""
+    """Whether all restarts take a step at once, as on an accelerator; on a CPU they take it in turn."""
     return jax.default_backend() != "cpu"
 
 
 def _in_turn(advance: Callable, runs: Callable) -> Callable:
     """``jax.vmap`` as a loop over restarts: one that has stopped costs nothing, and branches stay branches.
 
-    On a processor batched products cost more than one after another, and under ``jax.vmap`` each restart
-    takes both branches of a condition and as many turns of a loop as the slowest.
+    On a CPU a batched product costs more than its parts one after another, and under ``jax.vmap`` every
+    restart takes both branches of a condition and as many iterations of a loop as the slowest.
     """
 
     def one(restart: _Restarts, key: Array) -> tuple[_Restarts, Any]:

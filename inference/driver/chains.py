@@ -90,7 +90,7 @@ def sample(
         look: ``look(draws, trace, num_sweeps) -> (passed, largest R-hat)`` of the draws so far, after every
             ``num_samples`` of them; None: ``num_samples`` draws are made and not looked at.
         status: ``status(draws, log_joint)``, a few words on the draws so far for the progress line.
-        loops: of an `Algorithm`: whether vectorised chains take their steps in turn on a processor.
+        loops: of an `Algorithm`: whether ``"vectorized"`` chains take their steps in turn on a CPU.
 
     Raises:
         FloatingPointError: the log joint is not finite, and no chunk of draws was finished before.

@@ -71,6 +71,33 @@ def test_restarts_in_turn_take_no_step_once_stopped_and_one_branch_of_a_conditio
     assert sorted(counts["dear"]) == [0, 2]  # at their first and at their fifth step
 
 
+@pytest.mark.parametrize("loops", [True, False])
+def test_chains_whose_steps_are_loops_take_them_in_turn(loops):
+    """The dear branch is for the first chain's first sweep; vectorised chains both take it in all eight."""
+    taken = []
+
+    def step(key, state, model):
+        def dear(state):
+            jax.debug.callback(lambda own: taken.append(own.tolist()), state)
+            return state + jnp.array([0, 1])
+
+        is_first = (state[0] == 0) & (state[1] == 0)
+        state = jax.lax.cond(is_first, dear, lambda state: state + jnp.array([0, 1]), state)
+        return state, _Info(state[1].astype(float))
+
+    found = _chains(
+        step,
+        lambda key, variables, model: jnp.stack([variables["chain"], 0]),
+        num_warmup=0,
+        num_samples=8,
+        thinning=1,
+        loops=loops,
+    )
+    jax.effects_barrier()
+    np.testing.assert_array_equal(found.draws["state"][:, :, 1], [np.arange(1, 9)] * 2)
+    assert (taken == [[0, 0]]) if loops else len(taken) == 16
+
+
 @pytest.mark.parametrize("numbers", [np, jnp])
 def test_five_small_gains_end_an_ascent_only_in_a_row(numbers):
     """Gains of 1 are large, of 0.1 small: four small ones, a large one, and five small ones."""
