@@ -4,18 +4,22 @@ Each is a name in ``CASES``; ``fitted`` runs it, always with the same numbers, a
 groups what another machine gets too, to rounding.
 """
 
+import json
 import os
 import signal
 import tempfile
 import threading
 import time
 import warnings
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 import inference
 import zoo
+from tests import relation_cases
+from tests.recording import REFERENCE
 from zoo.exponential_family import Gaussian
 
 GROUPS = (
@@ -232,6 +236,23 @@ CASES = {
     "pcp vb lda": (_pcp(), (COUNTS,), "vb", {"init": "lda"}),
     "plsi em tempered": (lambda: zoo.PLSI(num_topics=3), (COUNTS,), "em", {"num_restarts": 2}),
 }
+GRADIENTS = ("nuts", "hmc", "svi")  # they compile longest, and what they call the other methods call too
+
+
+def of_relations(case, method):
+    """The name here of a fit whose changed data the relations are about."""
+    return f"relations, {case}: {method}"
+
+
+for _case, (_make, _data, _methods) in relation_cases.CASES.items():
+    for _method in _methods:
+        if _method not in GRADIENTS:
+            CASES[of_relations(_case, _method)] = (
+                partial(_make, *_data),
+                _data,
+                _method,
+                relation_cases.options_of(_method, "rows_permuted"),
+            )
 
 
 def fitted(name):
@@ -281,8 +302,11 @@ def _interrupt(path, seconds, done):
 
 
 def outline(tree):
-    """Of each variable of each group four numbers: how many are finite, their mean, their root mean square and
-    their mean when each is multiplied by the cosine of its place, which a change of order changes."""
+    """Four numbers of each variable of each group.
+
+    How many values are finite, their mean, their root mean square, and their mean when each is multiplied by
+    the cosine of its place, which a change of order changes.
+    """
     return {
         group: {
             str(name): numbers
@@ -304,3 +328,24 @@ def _four_numbers(values):
     count = max(int(finite.sum()), 1)
     mean, square, turned = kept.sum() / count, np.sqrt((kept**2).sum() / count), (kept * place).sum() / count
     return [int(finite.sum()), float(mean), float(square), float(turned)]
+
+
+@cache
+def _record():
+    return json.loads((REFERENCE / "same_numbers.json").read_text(encoding="utf-8"))["fits"]
+
+
+def differences_to_rounding(name):
+    """Where a fit's outline differs from that of its record by more than another machine's rounding."""
+    found, told = outline(fitted(name)), _record()[name]["outline"]
+    differing = [f"{group}: none in one of them" for group in found.keys() ^ told.keys()]
+    for group in found.keys() & told.keys():
+        names = found[group].keys() ^ told[group].keys()
+        differing += [f"{group}.{variable}: none in one of them" for variable in names]
+        for variable in found[group].keys() - names:
+            before = [float(number) for number in told[group][variable].split()]
+            now = found[group][variable]
+            error = np.max(np.abs(np.subtract(now, before)[1:])) / max(before[2], 1e-6)
+            if now[0] != before[0] or not error < (1e-3 if "float32" in name else 1e-5):
+                differing.append(f"{group}.{variable}: {before} -> {now}")
+    return differing

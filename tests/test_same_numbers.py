@@ -3,67 +3,65 @@
 What the numbers should be, the proofs of each method say; this says that they are still the same, and so
 notices a mistake anywhere on the way from the data to the result. The record is written by
 ``python -m tests.same_numbers --record``, which compares bit for bit on the machine that wrote it; here the
-comparison is to rounding, so that it holds on every machine.
+comparison is to rounding, so that it holds on every machine. The fits of ``test_relations.py`` are compared
+there, where their programs are compiled.
 """
 
-import json
-
+import numpy as np
 import pytest
+import xarray as xr
 
-from tests.fit_cases import CASES, fitted, outline
-from tests.recording import REFERENCE
+from tests.fit_cases import CASES, GRADIENTS, differences_to_rounding, outline
 
-RECORD = json.loads((REFERENCE / "same_numbers.json").read_text(encoding="utf-8"))["fits"]
-ELSEWHERE = ("devices", "parallel", "resumed")  # two devices, and Ctrl-C: the command has them, and other tests
-HERE = [name for name in CASES if not name.endswith(ELSEWHERE)]
-
-
-SLOW = (" nuts", " hmc", " svi")  # gradients compile longest, and what they call the other methods call too
-LIKE_ANOTHER = {  # by the same code as a case that is left
-    "mixture em restarts",
-    "mixture gibbs sequential",
-    "mixture gibbs thinning",
-    "mixture nuts from vb",
-    "mixture vb chunks",
-    "mixture vb converged",
-    "mixture vb dict",
-    "mixture vb float32",
-    "mixture vb kmeans",
-    "mixture vb restarts",
-    "mixture vb weights",
-    "lda vb restarts",
-    "lda vb texts",
-    "pcp vb lda",
-    "sppca em half",
+ELSEWHERE = ("devices", "parallel", "resumed")  # two devices and Ctrl-C, which the command has
+HERE = [name for name in CASES if not name.endswith(ELSEWHERE) and not name.startswith("relations, ")]
+DEFAULT = {  # what the fits of the relations do not go through
+    "depcam poisson vb",
+    "depcam vb",
+    "epca gaussian gibbs",
+    "epca gibbs",
+    "epca poisson map",
+    "lda collapsed_gibbs",
+    "lda vb batches",
+    "mixture collapsed_gibbs",
+    "mixture gibbs",
+    "mixture vb batches",
+    "mixture vb learn",
+    "mixture vb moves",
+    "paired full covariance gibbs",
+    "paired gibbs",
+    "paired map",
+    "pcp collapsed_gibbs",
+    "pcp vb mean field",
+    "pcp vb sticks",
+    "ppca em holes",
+    "ppca vb",
+    "ppca vb ard",
+    "sppca em kernel",
+    "sppca em sparse",
+    "sppca ep",
+    "sppca gibbs",
+    "sppca vb",
 }
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name.endswith(SLOW) or name in LIKE_ANOTHER else ())
-        for name in HERE
-    ],
+    "name", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow) for name in HERE]
 )
 def test_a_fit_has_the_numbers_of_its_record(name):
-    found = outline(fitted(name))
-    told = RECORD[name]["outline"]
-    assert found.keys() == told.keys()
-    for group, variables in told.items():
-        assert found[group].keys() == variables.keys()
-        for variable, written in variables.items():
-            count, *numbers = map(float, written.split())
-            assert found[group][variable][0] == count, (group, variable)
-            scale = max(numbers[1], 1e-6)  # the root mean square
-            tolerance = (1e-3 if "float32" in name else 1e-5) * scale
-            assert found[group][variable][1:] == pytest.approx(numbers, rel=0, abs=tolerance), (group, variable)
+    assert not differences_to_rounding(name)
+
+
+def test_every_method_without_gradients_is_compared_by_default():
+    """Here or with the relations."""
+    from tests.inference.calibration.test_relations import PINNED
+
+    compared = {CASES[name][2] for name in DEFAULT} | {method for _, method in PINNED}
+    assert compared == {case[2] for case in CASES.values()} - set(GRADIENTS)
 
 
 def test_a_changed_order_or_value_is_noticed():
     """The comparison itself: values that change places, or one that moves by a thousandth."""
-    import numpy as np
-    import xarray as xr
-
     values = np.random.default_rng(1).normal(size=40)
     moved = np.where(np.arange(40) == 7, values + 0.04, values)
     first, turned, other = (

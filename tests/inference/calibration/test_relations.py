@@ -14,12 +14,14 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from relation_cases import CASES, COUNTS, GIBBS, X, options_of
 
 import inference
 import zoo
 from inference.calibration import RELATIONS, Change, Relation, Side, relation_check, relations
 from inference.calibration.verdicts import two_sample
+from tests.fit_cases import CASES as FITS
+from tests.fit_cases import differences_to_rounding, of_relations
+from tests.relation_cases import CASES, COUNTS, GIBBS, X, options_of
 from zoo.model import Model
 
 #: Relations that change no shape, so that all fits of a method share their programs.
@@ -133,6 +135,28 @@ def test_a_relation_holds(case, method, relation):
         return
     verdict = relation_check(make, method, data, relation, seed=3, **options_of(method, relation, said))
     assert verdict, str(verdict)
+
+
+PINNED = [
+    (case, method)
+    for case, methods in DEFAULT.items()
+    for method in methods
+    if of_relations(case, method) in FITS  # chains of gradients and SVI compile longest
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "method"),
+    [
+        pytest.param(*own, marks=() if own in PINNED else pytest.mark.slow)
+        for case in CASES
+        for method in CASES[case].methods
+        if of_relations(*(own := (case, method))) in FITS
+    ],
+)
+def test_the_fit_itself_has_the_numbers_of_its_record(case, method):
+    """A relation may hold between two numbers that are both wrong; the record says what they were."""
+    assert not differences_to_rounding(of_relations(case, method))
 
 
 OVER_DEVICES = """

@@ -1,5 +1,6 @@
 """The three loops on steps so simple that what they must do is counted by hand."""
 
+import itertools
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -9,11 +10,19 @@ import numpy as np
 import pytest
 
 from inference.algorithm import NaturalGradient
-from inference.driver import ascent
-from inference.driver.ascent import _ascend_chunk, _ascend_chunk_on_host, _Restarts
+from inference.driver import ascent, chains
+from inference.driver.ascent import _ascend_chunk, _ascend_chunk_on_host, _Restarts, ascend
 from inference.driver.chains import _believed, sample
 from inference.driver.checkpoint import Checkpoint
-from inference.driver.progress import CONVERGED, RUNNING, advanced, new_progress
+from inference.driver.progress import (
+    CONVERGED,
+    FELL,
+    NOT_FINITE,
+    RUNNING,
+    advanced,
+    new_progress,
+    tolerated_fall,
+)
 from inference.driver.stochastic import ascend_stochastically
 from inference.fitting.in_memory import progress_line
 from inference.fitting.verdict import five_small_gains
@@ -42,6 +51,64 @@ def test_each_step_has_the_key_of_its_iteration_and_none_follows_the_last(way, m
         np.testing.assert_allclose(found.state[0][restart], np.sum(drawn), rtol=1e-6)
         np.testing.assert_array_equal(infos.objective[restart][: 5 - first], np.arange(first + 1.0, 6))
     assert found.progress.iteration.tolist() == [5, 5] and found.progress.status.tolist() == [RUNNING] * 2
+
+
+@pytest.mark.parametrize("way", ["in turn", "side by side", "on the host"])
+def test_a_restart_that_fails_holds_the_state_before(way, monkeypatch):
+    """Two of three fail at their third step, one by a fall and one by NaN: their sums are of two steps."""
+    chunk = _ascend_chunk_on_host if way == "on the host" else _ascend_chunk
+    monkeypatch.setattr(ascent, "_side_by_side", lambda: way == "side by side")
+
+    def step(key, state, model):
+        restart, number = state
+        failed = jnp.array([np.nan, 0.0, 3.0])[restart]
+        return (restart, number + 1), _Info(jnp.where(number == 2, failed, number + 1.0))
+
+    restarts = _Restarts((jnp.arange(3), jnp.zeros(3, int)), new_progress(3))
+    keys, bounds = jax.random.split(jax.random.key(0), 3), (10, 4, -np.inf, 1e-8, CONVERGED)
+    found, _ = chunk((step, five_small_gains, False), restarts, keys, bounds, None, ())
+    np.testing.assert_array_equal(found.state[1], [2, 2, 4])
+    np.testing.assert_array_equal(found.progress.objective, [2, 2, 4])
+    assert found.progress.status.tolist() == [NOT_FINITE, FELL, RUNNING]
+
+
+@pytest.mark.parametrize(("dtype", "status"), [(jnp.float32, RUNNING), (jnp.float64, FELL)])
+def test_a_fall_within_the_rounding_of_the_precision_is_none(dtype, status):
+    """By a hundred-thousandth: rounding of sums in single precision, not in double."""
+    progress = new_progress(1)._replace(objective=np.array([-1000.0]))
+    slack = tolerated_fall(dtype)
+    found = advanced(five_small_gains, np, progress, np.array([-1000.01]), 0.5, slack)
+    assert found.status.tolist() == [status]
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+def test_steps_that_settle_a_start_come_once_and_not_again_when_it_is_resumed(on_host, tmp_path):
+    """Three before the first that counts, then four; resumed, two more: nine in all."""
+
+    def run(max_iterations):
+        return ascend(
+            lambda key, state, model: (state + 1, _Info(state * 1.0)),
+            lambda key, variables, model: jnp.zeros((), int),
+            None,
+            (),
+            keys=jax.random.split(jax.random.key(0), 1),
+            variables={},
+            num_rows=1,
+            num_restarts=1,
+            max_iterations=max_iterations,
+            tolerance=0,
+            must_rise=True,
+            rule=five_small_gains,
+            checkpoint=Checkpoint(tmp_path / "run.npz", {}),
+            open_bar=progress_line(False),
+            settling_steps=lambda state: np.array([3]),
+            on_host=on_host,
+        )
+
+    assert [int(run(steps).state) for steps in (4, 6)] == [7, 9]
+    found = run(6)
+    assert found.num_iterations == 6
+    np.testing.assert_array_equal(found.trace["objective"], [np.arange(3.0, 9)])
 
 
 def test_restarts_in_turn_take_no_step_once_stopped_and_one_branch_of_a_condition():
@@ -111,7 +178,7 @@ def test_five_small_gains_end_an_ascent_only_in_a_row(numbers):
     assert found == [(number, CONVERGED if number == 5 else RUNNING) for number in small]
 
 
-def _chains(step, start, **settings):
+def _chains(step, start, checkpoint=None, **settings):
     """Two chains whose draws are their states."""
     return sample(
         step,
@@ -123,7 +190,7 @@ def _chains(step, start, **settings):
         variables={"chain": jnp.arange(2)},
         num_chains=2,
         chain_method="vectorized",
-        checkpoint=Checkpoint(None, {}),
+        checkpoint=checkpoint or Checkpoint(None, {}),
         open_bar=progress_line(False),
         **settings,
     )
@@ -145,7 +212,9 @@ def test_sweeps_have_keys_of_their_own_and_draws_are_every_third_after_warm_up()
         np.testing.assert_allclose(found.draws["state"][chain], np.stack([sweeps, drawn], 1), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("value", "words"), [(jnp.nan, "not a number"), (jnp.inf, "infinite")])
+@pytest.mark.parametrize(
+    ("value", "words"), [(jnp.nan, "not a number"), (jnp.inf, "infinite"), (-jnp.inf, "minus infinity")]
+)
 def test_one_chain_without_a_log_joint_ends_them_all_before_its_chunk(value, words):
     """The other chain, and the sweeps before, are as they should be: one fault of many numbers is enough."""
 
@@ -165,6 +234,29 @@ def test_one_chain_without_a_log_joint_ends_them_all_before_its_chunk(value, wor
     assert found.num_iterations == 2  # the chunk of warm-up
 
 
+def test_the_seconds_of_a_run_that_is_resumed_again_and_again_add_up(tmp_path, monkeypatch):
+    """By a clock that says one more whenever it is asked; no look passes: each run makes a block more."""
+    clock = itertools.count()
+    monkeypatch.setattr(chains, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    path, seconds, asked = tmp_path / "run.npz", [], []
+    for number in range(1, 4):
+        begun = next(clock)
+        _chains(
+            lambda key, state, model: (state, _Info(state)),
+            lambda key, variables, model: jnp.zeros(()),
+            Checkpoint(path, {}),
+            num_warmup=0,
+            num_samples=2,
+            thinning=1,
+            look=lambda draws, trace, sweeps: (False, 2.0),
+            max_looks=number,
+        )
+        asked.append(next(clock) - begun)
+        with np.load(path) as stored:
+            seconds.append(next(float(stored[name]) for name in stored.files if name.endswith("seconds")))
+    assert all(0 < gain < of_run for gain, of_run in zip(np.diff([0, *seconds]), asked, strict=True))
+
+
 @pytest.mark.parametrize(
     ("passed", "wanted"),
     [([], False), ([1], False), ([1, 1], True), ([0, 1, 1], True), ([1, 0, 1], False), ([1, 1, 0], False)],
@@ -174,15 +266,19 @@ def test_two_looks_in_a_row_are_enough_and_no_less(passed, wanted):
     assert _believed(looks) is wanted
 
 
-def test_batches_are_numbered_from_one_and_their_scores_added():
+@pytest.mark.parametrize("is_chunked", [True, False])
+def test_batches_are_numbered_from_one_and_their_scores_added(is_chunked):
     """Seven documents in batches of three, three and one, passed over twice.
 
     The state keeps each batch's number and share of the documents; a document's score is its number of words.
+    Each pass over an array has an order of its own, drawn by the run's key and the number of the pass.
     """
+    orders = []
     words, log_coefficient = np.array([2.0, 3, 5, 7, 11, 13, 17]), 100.0
     cuts = [(0, 3), (3, 6), (6, 7)]
 
     def batches(order=None):
+        orders.append(None if order is None else order.tolist())
         rows = words if order is None else words[order]
         return ((begin, rows[begin:end]) for begin, end in cuts)
 
@@ -206,7 +302,7 @@ def test_batches_are_numbered_from_one_and_their_scores_added():
         batches=batches,
         blocks=jnp.asarray,
         places=lambda counts: slice(None),
-        is_chunked=True,
+        is_chunked=is_chunked,
         num_rows=words.size,
         num_batches=len(cuts),
         log_coefficient=log_coefficient,
@@ -232,3 +328,8 @@ def test_batches_are_numbered_from_one_and_their_scores_added():
     np.testing.assert_allclose(found.trace["objective"], [[3000 + of_rows, 6000 + of_rows]])
     np.testing.assert_array_equal(rows, words)
     assert taken == 6 and found.num_iterations == 2
+    in_order = None if is_chunked else list(range(7))
+    first, *passes, last = orders
+    assert first == in_order and last is None
+    assert passes == [None, None] if is_chunked else sorted(passes[0]) == sorted(passes[1]) == in_order
+    assert is_chunked or in_order not in passes and passes[0] != passes[1]

@@ -68,6 +68,16 @@ def test_little_room_changes_nothing_but_the_rounds():
     assert (found > 1e-4).all(), found
 
 
+def test_no_two_blocks_share_their_variates(monkeypatch):
+    """Twenty equal parameters in blocks of eight, the last filled up: each block has a key of its own."""
+    monkeypatch.setattr(gamma_draws, "BLOCK_NUMBERS", 8)
+    key = jax.random.key(3)
+    logs = np.asarray(gamma_draws.draw_log_gamma(key, jnp.full((4, 5), 1.5))).ravel()
+    assert len(set(logs.tolist())) == 20
+    alone = [gamma_draws.draw_log_gamma(own, jnp.full(7, 1.5)) for own in jax.random.split(key, 3)]
+    np.testing.assert_allclose(logs, np.concatenate(alone)[:20], rtol=1e-6)
+
+
 def test_dirichlet_and_nothing_positive():
     """Means of a Dirichlet at 5 standard errors (3e-6); parameters that are not positive end the loop."""
     concentration = np.array([0.2, 1.0, 3.0])
