@@ -83,16 +83,29 @@ def imports(trees, path, inside_functions=True):
     """Pairs of (line, module of ours) that a file imports; names of modules are resolved to these."""
     modules = {module_of(other) for other in trees}
     found = []
-    for node in _statements(trees[path], inside_functions):
+    for node in _imports_of(trees[path], inside_functions):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        else:
             full = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [name if name in modules else node.module for name in full]
-        else:
-            continue
         found += [(node.lineno, name) for name in names if name.split(".")[0] in ("zoo", "inference")]
     return found
+
+
+@functools.cache  # the planted violations stand among the same hundreds of files
+def _imports_of(tree, inside_functions):
+    """The import statements of a file, without relative ones."""
+    return [
+        node
+        for node in _statements(tree, inside_functions)
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.module)
+    ]
+
+
+@functools.cache
+def _questions(path, tree):
+    return model_tests(path, ast.unparse(tree))
 
 
 def _statements(tree, inside_functions):
@@ -183,7 +196,7 @@ def questions_of_model(trees):
         found
         for path, tree in trees.items()
         if path.startswith("inference/") and not path.startswith("inference/methods/")
-        for found in model_tests(path, ast.unparse(tree))
+        for found in _questions(path, tree)
     ]
 
 

@@ -335,7 +335,12 @@ def test_a_field_that_is_not_described_is_found():
 EXAMPLES = [name for name, tree in TREES.items() if ">>> " in ast.unparse(tree)]
 
 
-@pytest.mark.parametrize("module", EXAMPLES)
+FITTED = ("inference.estimators", "inference.inputs.sources")  # they compile what no other test does
+
+
+@pytest.mark.parametrize(
+    "module", [pytest.param(name, marks=pytest.mark.slow if name in FITTED else ()) for name in EXAMPLES]
+)
 def test_examples_in_docstrings_run(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS)

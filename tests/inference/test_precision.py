@@ -130,6 +130,7 @@ def test_rows_that_stay_lose_their_digits(monkeypatch):
     assert abs(_objective(away) - at_home) > _rounding(at_home)
 
 
+@pytest.mark.slow
 def test_variables_and_new_rows_of_a_moved_fit_are_those_of_the_rows():
     """Draws, q, the model's fields and everything that is asked of new rows, at 1e6 as at 0."""
     at_home, _, away, _ = _shift_changes(MOVED["mixture vb"])

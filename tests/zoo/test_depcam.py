@@ -125,6 +125,7 @@ def test_gaussian_latents_are_integrated_out_exactly():
     np.testing.assert_allclose(modes.latents, means, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
 def test_explicit_program_summed_over_labels_is_the_other(family):
     """All 2^3 labellings of three rows; where latents are integrated, by the normal they are."""
@@ -229,6 +230,7 @@ def test_a_start_is_in_the_unit_of_the_data():
         np.testing.assert_allclose(other[name], one[name] * 10.0**power, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_zero_repulsion_draws_from_the_prior_and_dirichlet_process_weights():
     model = zoo.DEPCAM(
         num_features=5,

@@ -105,6 +105,7 @@ def test_elementary_symmetric_polynomials_by_enumeration():
         assert table[m, degree] == pytest.approx(by_hand, abs=1e-14)
 
 
+@pytest.mark.slow
 def test_a_kernel_of_low_rank_draws_no_more_items_than_its_rank():
     factor = np.random.default_rng(2).normal(size=(6, 2))
     low_rank = 50 * factor @ factor.T

@@ -86,6 +86,7 @@ def test_what_is_hidden_has_no_influence(family):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "ordinal", "categorical"])
 def test_a_proper_prior_draws_cells_of_the_family(family):
     model = model_of(family, cells(family), loc_variance=1.0)

@@ -47,7 +47,7 @@ def globals_of(model, x, seed=0):
     return {name: sites[name]["value"] for name in latent_names(model, x)}
 
 
-@pytest.mark.cases_by_default(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_explicit_summed_over_all_labelings_is_the_summed_out_program(form):
     model, x = mixture(form), rows(4)

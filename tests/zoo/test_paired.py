@@ -188,6 +188,7 @@ def test_hidden_cells_have_no_influence():
     assert rows[6] == alone[6] and (rows[:6] < alone[:6]).all()
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     "fields",
     [

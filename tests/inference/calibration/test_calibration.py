@@ -518,6 +518,7 @@ def test_sbc_passes_the_exact_posterior_and_fails_one_too_narrow(monkeypatch):
 # --- all of them
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_precision_of_the_caller():
     outside = (
         smoke(sampler(), KEY).statistic,

@@ -437,7 +437,7 @@ FAULTS = {
     "fitted_rows": ("ppca", "closed_form", None),
 }
 #: Faults whose proof is with the slow group, for the programs that only they need.
-COSTLY = ("batches", "devices")
+COSTLY = ("batches", "devices", "fitted_rows")
 
 
 def planted(relation, monkeypatch):
@@ -459,7 +459,7 @@ def test_a_planted_fault_breaks_its_relation(relation, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("relation", COSTLY)
-def test_a_planted_fault_of_batches_and_devices(relation, monkeypatch):
+def test_a_planted_fault_that_is_costly_breaks_its_relation(relation, monkeypatch):
     verdict = planted(relation, monkeypatch)
     assert not verdict and verdict.statistic > 10 * verdict.threshold, str(verdict)
 

@@ -152,6 +152,7 @@ def test_unfilled_models_are_filled_and_stored(two_clusters):
     assert filled.num_components == 2
 
 
+@pytest.mark.slow
 def test_same_seed_same_answer_and_keys_are_seeds(small_model, two_clusters):
     call = {
         "method": "gibbs",

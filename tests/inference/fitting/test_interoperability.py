@@ -234,6 +234,7 @@ def test_summary_agrees_with_ours(case):
 GIBBS = [name for name in SLOWER if "gibbs" in CASES[name][0].methods and name != "sppca"]  # probit only
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lda", *slow(["epca", *GIBBS])])
 def test_numpyro_runs_our_sampler(name):
     model, data, _, variable = CASES[name]

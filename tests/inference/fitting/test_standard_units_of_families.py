@@ -188,7 +188,7 @@ HAND = Relation("columns in other units", RELATIONS["columns_rescaled"].change, 
 
 
 # One of the ten slowest: the relation of units for models with several sites, whose fits are made twice.
-@pytest.mark.cases_by_default(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "method"), [(paired, "vb"), (depcam, "em"), (epca, "vb")])
 def test_columns_may_be_in_any_unit_and_from_any_origin(table, make, method):
     """A million from column to column; planted: the same change without ``standardize`` must show."""
@@ -276,6 +276,7 @@ def test_canonical_correlations_and_components_have_no_unit(table):
     np.testing.assert_allclose(sorted(np.trace(own) for own in inner.to_numpy()), sorted(traces))
 
 
+@pytest.mark.slow
 def test_mixed_tables_measure_their_gaussian_columns(table):
     """Yes/no and classes have no unit and stay; views reversed keep each column's unit."""
     r = np.random.default_rng(3)

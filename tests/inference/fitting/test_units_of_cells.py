@@ -44,7 +44,7 @@ def fitted(model, *data, method):
         return fit(model, *data, method=method, **options_of(method))
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [
@@ -120,6 +120,7 @@ def test_paired_views_in_units_of_their_own(table, method, specific):
         np.testing.assert_allclose(value, first, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

@@ -34,6 +34,7 @@ def marked(listed):
     return [pytest.param(*pair, marks=() if pair in QUICK else pytest.mark.slow) for pair in listed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "method"), marked([(name, method) for name, case in ALL.items() for method in case().exact])
 )

@@ -45,6 +45,7 @@ def test_whole_counts_have_the_laplace_transform(count, dtype):
     assert np.abs(deviates(draws, transform(count))).max() < LIMIT
 
 
+@pytest.mark.slow
 def test_a_count_in_two_parts_has_the_laplace_transform():
     """2.3 = 2 + 0.3, up to the remainder's known error, as the samplers draw it before they correct."""
     draws = drawn(tilted_at_zero, 2.3)
@@ -110,7 +111,7 @@ def test_few_elements_taken_at_the_first_proposal_are_found(monkeypatch):
     assert np.abs(deviates(draws, transform(1.0))).max() > 8
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "dtype"), [(0.5, "float64"), (0.5, "float32"), (7.3, "float64")])
 def test_fractional_counts_have_mean_and_variance(count, dtype):
     assert moment_deviates(polya_gamma.draw_polya_gamma, count, dtype).max() < LIMIT

@@ -169,7 +169,7 @@ def test_a_product_is_the_sum_of_its_groups():
     np.testing.assert_allclose(evidence(product, x), parts, rtol=1e-11)
 
 
-@pytest.mark.cases_by_default(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "SharedGaussianWishart"])
 def test_rows_drawn_from_the_predictive_have_its_density(name):
     """E[p(x') / p(x)] over draws x of the predictive is one for the predictive of another posterior, p'.

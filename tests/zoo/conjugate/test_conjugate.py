@@ -28,7 +28,7 @@ def prior(num_features, mean_precision=0.3, excess=0.7, seed=0):
     )
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("num_features", [3, 1, 2])
 def test_the_chain_of_predictives_is_the_evidence(num_features):
     """An error of one in the Student-t's degrees of freedom shifts a single point by more than 0.1 nats."""
@@ -64,6 +64,7 @@ def test_coefficients_on_features_are_the_log_density(num_features):
     np.testing.assert_allclose(picked, by_features[jnp.arange(7), labels], rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_expected_coefficients_are_posterior_means_of_coefficients():
     """20 000 draws of the posterior.
 

@@ -96,6 +96,7 @@ def test_the_mean_at_the_mode_would_fail():
     assert (plugged[~SEEN] / exact[~SEEN]).min() < 0.5
 
 
+@pytest.mark.slow
 def test_exponential_cells_equal_quadrature_where_the_domain_is_far():
     """Means four deviations or more from the end of the domain: plain averages. Nearer, a finite number."""
     values = {"loadings": np.array([[0.1], [-0.2], [0.15], [0.1], [-0.1], [0.9]]), "loc": -np.ones(D)}
@@ -113,6 +114,7 @@ def test_exponential_cells_equal_quadrature_where_the_domain_is_far():
     assert 1.0 < mean[0, 5] < 10.0 and np.isfinite(deviation[0, 5])
 
 
+@pytest.mark.slow
 def test_a_rate_with_a_gamma_distribution_is_near_its_exact_mean():
     """Log-normal in the place of a gamma of shape 4, whose mean of 1 / rate is 1/3: 1.6 % (docstring)."""
     rate = stats.gamma.ppf((np.arange(4000) + 0.5) / 4000, 4.0)

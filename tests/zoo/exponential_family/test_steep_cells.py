@@ -48,6 +48,7 @@ def test_the_grid_alone_loses_a_step():
     assert worst > 0.05
 
 
+@pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize(
     ("deviation", "most"), [(1.0, 1e-5), (3.0, 1e-3), (4.0, 4e-3), (6.0, 0.02), (10.0, 0.042)]
 )
@@ -79,6 +80,7 @@ def test_cells_without_a_bound_and_gaussian_ones_keep_the_grid():
     assert not are_steep(as_family("bernoulli"), draws, 1.0)  # one draw of three
 
 
+@pytest.mark.slow
 def test_a_prediction_sees_a_step_that_a_fit_has_found():
     """MAP under weak priors takes a column that is the sign of the latent for a step; by quadrature."""
     rng = np.random.default_rng(0)

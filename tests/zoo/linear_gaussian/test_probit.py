@@ -181,7 +181,7 @@ def test_class_probabilities_are_the_integral():
     np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1.0, rtol=1e-7)
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["binary", "binaries", "two", "three"])
 def test_log_likelihood_is_the_integral_over_the_latents(kind):
     """Also: where the latents are summed out the program is that integral, elsewhere p(x, z) p(y | z)."""
@@ -204,7 +204,7 @@ def test_log_likelihood_is_the_integral_over_the_latents(kind):
     np.testing.assert_allclose(scored(model, values | {"latents": z}, data) - prior, by_hand, atol=1e-6)
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["binary", "binaries", "three"])
 def test_probabilities_of_missing_outputs_are_ratios_of_densities(kind):
     model, values, data = case(kind)
@@ -225,7 +225,6 @@ def test_probabilities_of_missing_outputs_are_ratios_of_densities(kind):
         np.testing.assert_allclose(alone.sum(axis=1), 1.0)
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("kind", ["binary", "binaries", "three"])
 def test_prior_draws_of_the_explicit_program_obey_the_probabilities(kind):
     """10 000 outputs drawn with utilities against p(y | z) averaged; false alarm below 1e-6 by 5.5 sigma."""

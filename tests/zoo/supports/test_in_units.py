@@ -79,8 +79,8 @@ def _points(model, x):
     return [{name: rng.normal(size=shape) for name, shape in shapes.items()} for _ in range(3)]
 
 
-#: Hyperpriors, a precision by column, one for all, cells without an origin; the others are variants of these.
-EVERY_RUN = ("with hyperpriors", "NormalGamma", "SphericalNormalGamma", "ExponentialGamma")
+#: A precision by column, one for all, cells without an origin; the others are variants of these.
+EVERY_RUN = ("NormalGamma", "SphericalNormalGamma", "ExponentialGamma")
 
 
 @pytest.mark.parametrize(

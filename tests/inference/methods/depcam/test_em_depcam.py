@@ -183,6 +183,7 @@ def test_a_fit_is_kept_continued_and_used(table, tmp_path):
     assert inference.log_density(back, table[:4]).shape == (4,)
 
 
+@pytest.mark.slow
 def test_laplace_density_against_quadrature(table):
     """One latent: log density of rows by the trapezoidal rule; Laplace is within a tenth of a nat a row."""
     model = zoo.DEPCAM.from_data(table, num_components=2, num_latents=1)
@@ -307,6 +308,7 @@ def test_dirichlet_process_weights_and_learnt_precisions_climb(table):
     np.testing.assert_allclose(tree["posterior"]["weights"].sum(), 1.0)
 
 
+@pytest.mark.slow
 def test_a_component_without_rows_keeps_the_objective_finite(table):
     """Its weight underflowed, and zero times minus infinity made the objective not a number."""
     model = zoo.DEPCAM.from_data(table, **SIZES)
@@ -438,6 +440,7 @@ def test_sweeps_with_labels_held_are_steps_of_the_same_program(table):
     assert np.abs(without - held)[0] > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:depcam by .* has not converged")
 def test_a_resumed_run_does_not_hold_labels_again(table, tmp_path, monkeypatch):
     call = dict(method="em", max_iterations=20, tolerance=0, clamped_sweeps=6, num_restarts=2, seed=1)

@@ -62,6 +62,7 @@ def reached(x, method, seed=0, **fields):
     return model, float(np.nanmax(tree["trace"]["objective"])), tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "sparsity"),
     [

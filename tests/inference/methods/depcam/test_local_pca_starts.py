@@ -28,6 +28,7 @@ def agreement(labels, truth):
     return max(same, 1 - same)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_rows", [pytest.param(200, marks=pytest.mark.slow), LANDMARKS + 300])
 def test_spectral_labels_find_rings_that_k_means_cuts(num_rows):
     x, truth = rings(num_rows)

@@ -91,6 +91,7 @@ def test_gradients_by_hand_are_those_of_autodiff(table):
             np.testing.assert_allclose(own[name], auto[name], rtol=1e-9, atol=1e-10, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:depcam by .* has not converged")
 def test_gaussian_objective_is_the_elbo_of_its_guide(table):
     """Up to the carriers' density; two-sided at four standard errors (6e-5); a shifted bound must fail."""

@@ -96,7 +96,7 @@ def p_value(model, scan):
     return scipy.stats.chisquare(*pooled).pvalue
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_documents_move_leaves_the_exact_posterior_invariant(name):
     assert p_value(MODELS[name], collapsed_pcp.scan_documents) > SMALLEST_P

@@ -178,6 +178,7 @@ def tree():
     return fit(model_for(), COUNTS, num_samples=40, learn=(), progress=False, **settled)
 
 
+@pytest.mark.slow
 def test_the_guide_has_the_bound(tree):
     """Closed form against the Monte Carlo ELBO of (explicit program, guide), error at most 0.2 nats."""
     model, stored = model_of(tree), tree["variational"]

@@ -414,6 +414,7 @@ def tree():
 
 
 # One of the ten slowest: the fit's programs; the bound of the whole, guide and program included.
+@pytest.mark.slow
 def test_the_guide_has_the_bound(tree):
     """Closed form against the Monte Carlo ELBO of (explicit program, guide), error at most 0.05 nats."""
     model, documents = model_of(tree), sparse()

@@ -75,6 +75,7 @@ def test_negative_natural_parameters_are_kept_inside():
     assert (theta < 0).all() and np.isfinite(tree["trace"]["objective"]).all()
 
 
+@pytest.mark.slow
 def test_beta_of_one_gives_theta_alone(gaussian):
     """A point estimate warns and has the Theta of kernel and likelihood; what samples or draws is refused."""
     model = zoo.EPCA(family="gaussian", num_latents=2, beta=1.0, conjugate=(0.0, 0.5))

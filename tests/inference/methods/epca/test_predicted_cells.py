@@ -20,6 +20,7 @@ def test_the_deviation_holds_the_latents_spread():
     assert (exact > 1.5).all()  # the planted fault, 1, would fail
 
 
+@pytest.mark.slow
 def test_canonical_correlations_give_the_exact_conditional():
     """A view, and single cells of a view, given the rest: the conditional of the joint Gaussian."""
     rng = np.random.default_rng(2)

@@ -129,6 +129,7 @@ def test_svi_says_that_it_has_no_bound():
         fit(zoo.EPCA(family="exponential", num_latents=1), X, method="svi")
 
 
+@pytest.mark.slow
 def test_zeros_are_exponential_cells():
     """Rounded durations: the log density at zero is the log of the rate."""
     model = zoo.EPCA.from_data(X, family="exponential", num_latents=1)

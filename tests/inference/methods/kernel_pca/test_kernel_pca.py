@@ -189,6 +189,7 @@ def test_em_and_rayleigh_ritz_have_the_eigenvalues_after_few_sweeps(sweeps, bar)
     assert error(0, sweeps // 10) > bar
 
 
+@pytest.mark.slow
 def test_parameter_expansion_has_the_scale_where_plain_em_crawls():
     """Z Z' / N after 60 sweeps from the same start; the subspaces are alike."""
     fields = {"num_latents": 2, "kernel": RBF(1.5), "noise_variance": 1e-4}
@@ -231,6 +232,7 @@ def test_in_single_precision_and_cut_by_a_checkpoint_em_is_the_same(tmp_path):
     np.testing.assert_array_equal(again["variational"]["eigenvalues"], eigenvalues)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["closed_form", "em"])
 def test_a_fit_is_stored_and_goes_on(method, tmp_path):
     model = zoo.KernelPCA(num_latents=2, kernel="rbf", noise_variance=0.02)

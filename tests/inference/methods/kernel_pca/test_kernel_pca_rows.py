@@ -92,6 +92,7 @@ def literal_online(gram, z, c, fixed, num_old, noise, sweeps):
     return z, np.array(trace)
 
 
+@pytest.mark.slow
 def test_online_ends_at_a_lower_maximum_and_the_texts_trade_off_at_a_worse_one():
     """Ten points of the third cluster: eigenvalues captured by all rows, by ours, by K Z held fixed."""
     x, num_old = clusters(10), 60

@@ -54,6 +54,7 @@ def test_nuts_has_the_mean_of_quadrature(nuts):
     assert nuts["sample_stats"]["lp"].max() <= best + 1e-9
 
 
+@pytest.mark.slow
 def test_draws_are_turned_to_one_orientation_and_project_nothing(nuts):
     for turn in (identify, align_rotation):
         turned = turn(nuts)

@@ -181,6 +181,7 @@ def test_unconstrained_coordinates_have_no_unit(name):
         np.testing.assert_allclose(found[1][key], value, atol=1e-8, err_msg=key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "name"), [("em", "sppca"), ("ep", "probit")])
 def test_the_mode_under_priors_of_x_and_y_apart_has_no_gradient(method, name):
     """Log joint of the program at the estimate: expansion, M-step and prior agree, with 10 and .1 in y."""

@@ -152,6 +152,7 @@ def test_split_merge_alone_targets_all_203_partitions(weight_prior):
         assert worst_z(partial(moves, 0.3), model) > 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_features", [1, 2, 3])
 def test_chain_of_student_predictives_is_the_evidence(num_features):
     """To 1e-9; one degree of freedom too many shifts it by more than 0.01."""

@@ -186,6 +186,7 @@ def test_precisions_at_the_floor_keep_their_small_eigenvalues(name):
     assert np.abs(plain / np.sort(wanted) - 1).max() > 1e-8
 
 
+@pytest.mark.slow
 def test_an_ascent_with_a_component_at_the_floor_climbs_in_any_unit():
     """By 1e-9 nats; with an LU inverse it fell by 2e-5 nats, and ended there."""
     x = np.random.default_rng(0).normal(size=(20, 4)) @ np.diag([3.0, 1.0, 1.0, 0.2])

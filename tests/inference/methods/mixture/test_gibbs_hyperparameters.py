@@ -237,6 +237,7 @@ def test_the_parameters_use_the_numbers_drawn(family):
     assert conditional_check(model, gibbs.component_parameters, values, data).passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [slow_unless(bug, bug in BRIEF) for bug in BUGS])
 def test_a_planted_bug_fails_the_conditional_check(bug):
     family, block, change = BUGS[bug]

@@ -191,7 +191,7 @@ def test_conditionals_of_a_component_without_rows(weight_prior):
         assert conditional_check(model, block, values, data).passed
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_fails_the_conditional_check(bug):
     weight_prior, _, wrong = BUGS[bug]

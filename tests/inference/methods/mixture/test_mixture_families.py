@@ -77,6 +77,7 @@ def test_bound_is_the_monte_carlo_elbo_of_program_and_guide(name):
     ).passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(("SharedGaussianWishart",)))
 def test_one_component_bound_is_the_evidence(name):
     model, x = mixture(name, num_components=1, concentration=1.0), rows(name, 9)

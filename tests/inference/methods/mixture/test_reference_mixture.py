@@ -120,6 +120,7 @@ def test_table_3_1_gated_cells():
         assert 4.5 <= cells[f"K={size}, alpha=1"]["mean"] <= 10
 
 
+@pytest.mark.slow
 def test_a_short_truncation_warns_in_a_fit():
     model = Mixture.from_data(toy(0), num_components=20, concentration=1000.0, weight_prior="stick_breaking")
     with pytest.warns(UserWarning, match="truncation is too short"):

@@ -138,13 +138,14 @@ def test_the_posterior_of_all_labels_stays_as_it_is(weight_prior, family, alpha)
     assert p_value(model, FAMILIES[family][1], seed=1) > 1e-4
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
 @pytest.mark.parametrize("error", [without_the_free_labels, without_the_prior])
 def test_a_wrong_ratio_is_seen(weight_prior, error):
     assert p_value(mixture(weight_prior), X, seed=2, change=error) < 1e-9
 
 
+@pytest.mark.slow
 def test_sides_without_their_probability_are_seen(monkeypatch):
     """Planted: the law of the sides left out of the ratio."""
     monkeypatch.setattr(split_merge, "log_sigmoid", jnp.zeros_like)

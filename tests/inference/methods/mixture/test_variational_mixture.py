@@ -184,7 +184,7 @@ def guide_with_labels(stored, labels, model, x):
         numpyro.sample("assignments", dist.Categorical(logits=labels), infer={"enumerate": "parallel"})
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dirichlet", "sticks"])
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_the_guide_has_the_bound_of_any_q(form, seed):
@@ -236,7 +236,7 @@ def test_planted_errors_in_the_bound_fail(bug):
     assert not check(wrong).passed
 
 
-@pytest.mark.cases_by_default(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_the_bound_never_falls_and_stays_below_the_evidence_at_its_fixed_point(form):
     """Worst relative fall over 5 starts of 300 steps; the reference implementation had 3e-13."""
@@ -248,7 +248,7 @@ def test_the_bound_never_falls_and_stays_below_the_evidence_at_its_fixed_point(f
         assert bounds[-1] > bounds[0]
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dirichlet", "sticks"])
 def test_the_bound_is_below_the_evidence_of_all_labelings(form):
     """Six rows, three components, 729 labelings: the evidence is a sum of closed forms."""
@@ -296,7 +296,7 @@ def test_one_component_has_the_exact_evidence():
         np.testing.assert_allclose(tree["trace"]["objective"][-1], evidence, rtol=1e-10)
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dirichlet", "sticks, learnt"])
 def test_an_affine_change_of_data_and_prior_shifts_the_bound(form):
     """By -N log|det A|; responsibilities do not move."""
@@ -316,7 +316,7 @@ def test_an_affine_change_of_data_and_prior_shifts_the_bound(form):
     )
 
 
-@pytest.mark.cases_by_default(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
     """No small change of responsibilities, with global factors optimal for them.
@@ -347,6 +347,7 @@ def test_a_fixed_point_is_a_stationary_point_of_the_bound(form):
     assert np.abs(slope(early)).max() > 1e-3  # what an early stop looks like
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["dirichlet, learnt", "sticks, learnt"])
 def test_q_of_the_concentration_is_at_its_best(form):
     """No LogNormal (Gamma) nearby has a higher bound."""

@@ -58,6 +58,7 @@ def test_conditionals_are_those_of_the_program(case):
         assert verdict.passed, (block.__name__, verdict)
 
 
+@pytest.mark.slow
 def test_the_printed_covariance_of_loadings_is_found():
     """Planted: the printed Sigma of algorithm 2, a precision, taken for a covariance."""
     model = model_of("full, bernoulli")
@@ -73,6 +74,7 @@ def test_the_printed_covariance_of_loadings_is_found():
     assert not conditional_check(model, printed, values, data, num_draws=3).passed
 
 
+@pytest.mark.slow
 def test_relevance_and_noise_of_views_are_drawn_from_their_conditionals():
     model = model_of("low rank").replaced(loc_variance=2.5, latent_variance=0.6)
     values, data = draw_of(model)
@@ -343,6 +345,7 @@ def test_missing_cells_are_drawn_given_those_of_their_row():
         assert np.abs(white @ white.T / 4000 - np.eye(2)).max() < np.sqrt(2) * error
 
 
+@pytest.mark.slow
 def test_a_row_moves_as_a_whole_given_a_full_covariance():
     """Against quadrature: mean and correlation of two natural parameters given cells (1, 1); |z| < 4.5."""
     psi = np.array([[4.0, 3.2], [3.2, 4.0]])

@@ -67,6 +67,7 @@ def thesis_em(x, y, loadings, noise, sweeps, *, printed=False):
     return np.array(trace)
 
 
+@pytest.mark.slow
 def test_plain_em_with_the_plugged_in_mean_is_the_thesis_corrected():
     x, _, y = toy(1)
     rng = np.random.default_rng(0)
@@ -149,6 +150,7 @@ def test_wide_inputs_are_turned_into_the_space_of_their_rows():
     assert angle(*map(scaled_loadings, trees)) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("center", "acceleration"),
     [

@@ -109,6 +109,7 @@ def test_class_labels_are_fitted_and_predicted():
     assert tree["variational"]["latents"].shape == (36, 2)
 
 
+@pytest.mark.slow
 def test_the_evidence_of_class_labels_is_close_to_the_integral():
     """At the start, within 0.01 nats a row; planted: labels that are exchanged are not."""
     x, y = rows_of("classes", 18)

@@ -120,6 +120,7 @@ def test_what_no_label_identifies_is_drawn_from_its_prior():
     np.testing.assert_allclose(away[:, ~np.isnan(y).any(axis=1)], 0.0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_truncated_normals_in_both_tails():
     """Kolmogorov-Smirnov on 20 000 draws at each mean; false alarm 1e-6 each."""
     with in_precision():

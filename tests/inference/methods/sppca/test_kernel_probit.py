@@ -179,6 +179,7 @@ def clusters():
     return fit(model, x, y, tolerance=1e-5, max_iterations=5000), model.with_sizes_from(x, y), x, y
 
 
+@pytest.mark.slow
 def test_the_objective_is_that_of_the_program(clusters):
     """It never falls, and is the program's log density and that of the rows."""
     tree, model, x, y = clusters
