@@ -111,6 +111,33 @@ def test_steps_that_settle_a_start_come_once_and_not_again_when_it_is_resumed(on
     np.testing.assert_array_equal(found.trace["objective"], [np.arange(3.0, 9)])
 
 
+@pytest.mark.parametrize("on_host", [False, True])
+def test_each_restart_begins_with_its_own_variables_and_the_best_is_returned(on_host):
+    """Restarts begin at 5, 30 and 20, and rise by one, two and three a step."""
+    given = {"first": jnp.array([5.0, 30, 20]), "gain": jnp.array([1.0, 2, 3])}
+    found = ascend(
+        lambda key, state, model: (state + jnp.array([state[1], 0]), _Info(state[0] + state[1])),
+        lambda key, variables, model: jnp.stack([variables["first"], variables["gain"]]),
+        None,
+        (),
+        keys=jax.random.split(jax.random.key(0), 3),
+        variables=given,
+        num_rows=1,
+        num_restarts=3,
+        max_iterations=4,
+        tolerance=0,
+        must_rise=True,
+        rule=five_small_gains,
+        checkpoint=Checkpoint(None, {}),
+        open_bar=progress_line(False),
+        on_host=on_host,
+    )
+    assert found.best_restart == 1
+    np.testing.assert_array_equal(found.state, [38, 2])
+    first, gain = (np.asarray(given[name])[:, None] for name in ("first", "gain"))
+    np.testing.assert_array_equal(found.trace["objective"], first + gain * np.arange(1, 5))
+
+
 def test_restarts_in_turn_take_no_step_once_stopped_and_one_branch_of_a_condition():
     """Three restarts, of which one has stopped, count their own steps and the dear branch's.
 

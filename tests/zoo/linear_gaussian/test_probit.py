@@ -225,6 +225,7 @@ def test_probabilities_of_missing_outputs_are_ratios_of_densities(kind):
         np.testing.assert_allclose(alone.sum(axis=1), 1.0)
 
 
+@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("kind", ["binary", "binaries", "three"])
 def test_prior_draws_of_the_explicit_program_obey_the_probabilities(kind):
     """10 000 outputs drawn with utilities against p(y | z) averaged; false alarm below 1e-6 by 5.5 sigma."""
