@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import digamma, polygamma
 
+import zoo
+from inference.methods.projections import gibbs
 from inference.methods.projections.gibbs import common_shift, rescaling
 from inference.precision import in_precision
 
@@ -56,3 +58,40 @@ def test_rescaled_draws_of_the_prior_are_draws_of_the_prior():
 
     assert misses(LATENT_PRECISION, OTHER_PRECISION) < 4.5
     assert misses(OTHER_PRECISION, LATENT_PRECISION) > 4.5
+
+
+def test_both_moves_forget_where_along_a_shift_they_start(monkeypatch):
+    """From (z, mu) and (z + d, mu - W d) the same keys lead to one point, and theta stays as it was.
+
+    The scales are drawn given the shifted latents: of prior variance (0.5 * 1)^(1/2), and 2 or 5 loadings.
+    """
+    given = []
+
+    def scales(key, z, *rest):
+        given.append((z, *rest))
+        return jnp.exp(jnp.mean(z, axis=0) / 2)
+
+    monkeypatch.setattr(gibbs, "rescaling", scales)
+    rng = np.random.default_rng(2)
+    fields = {"num_features": (3, 2), "latent_variance": 0.5, "loc_variance": 2.0}
+    model = zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (0, 1), **fields)
+    z, away, ridge = rng.normal(size=(6, 2)), np.array([4.0, -3.0]), np.array([0.9, 1.4])
+    loadings = [rng.normal(size=(3, 2)) * [1.0, 0.0], rng.normal(size=(2, 2))]
+    starts, ends = [], []
+    with in_precision():
+        for shift in (0.0 * away, away):
+            values = {"latents": z + shift}
+            for v, w in enumerate(loadings):
+                values |= {f"loadings_{v}": w, f"loc_{v}": 1.0 - w @ shift}
+            starts.append({name: jnp.asarray(value) for name, value in values.items()})
+            keys = jax.random.split(jax.random.key(0))
+            ends.append(gibbs.flat_moves(keys, starts[-1], model, jnp.asarray(ridge)))
+        starts, ends, given = jax.tree.map(np.asarray, (starts, ends, given))
+    for name, value in ends[0].items():
+        np.testing.assert_allclose(ends[1][name], value, rtol=1e-10, atol=1e-10, err_msg=name)
+    for v in range(2):
+        first, last = (s["latents"] @ s[f"loadings_{v}"].T + s[f"loc_{v}"] for s in (starts[0], ends[0]))
+        np.testing.assert_allclose(last, first, rtol=1e-10, atol=1e-10)
+    expected = np.concatenate(loadings), 0.5**-0.5, ridge, [5, 2]
+    for found, own in zip(given[0][1:], expected, strict=True):
+        np.testing.assert_allclose(found, own, rtol=1e-12)
