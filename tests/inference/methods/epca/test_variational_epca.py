@@ -271,3 +271,26 @@ def test_relevances_count_the_cells_and_the_expected_squares_of_their_loadings()
     squares = columns**2 + np.diagonal(covariance, axis1=1, axis2=2)
     expected = [[1.5 + 3 / 2, 1.5 + 2 / 2], 0.7 + squares[:, :2].sum(axis=0) / 4]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_bound_has_the_prior_variance_of_loadings_and_latents():
+    """Precisions of loadings over s are those of rate b s over 1; latents of variance s by their normals."""
+    rng, s = np.random.default_rng(1), 0.3
+    half, other = rng.normal(size=(5, 2, 2)), rng.normal(size=(FEATURES, 3, 3))
+    rows, spread = half @ half.transpose(0, 2, 1), other @ other.transpose(0, 2, 1)
+    latents, columns = rng.normal(size=(5, 2)), rng.normal(size=(FEATURES, 3))
+    x = rng.normal(size=(5, FEATURES))
+    fields = {"family": Gaussian(0.5), "num_latents": 2, "num_features": FEATURES, "ard": True}
+    found = []
+    with in_precision():
+        for variance, factor in ((s, 1.0), (1.0, s)):  # the precision over the variance is the same
+            model = zoo.EPCA(
+                **fields, latent_variance=variance, loading_variance=variance, ard_rate=0.7 * factor
+            )
+            relevance = np.array([[2.0, 3.5], [1.5 * factor, 0.8 * factor]])
+            parts = (latents, rows, columns, spread, np.ones((1, 2)), relevance)
+            state = vb_factors.ProjectionPosterior(*map(jnp.asarray, parts))
+            found.append(float(vb_factors.bound(state, model, (jnp.asarray(x),))))
+    squares = np.sum(latents**2) + np.trace(rows, axis1=1, axis2=2).sum()
+    apart = -len(x) * np.log(s) - squares / 2 * (1 / s - 1)
+    np.testing.assert_allclose(found[0] - found[1], apart, rtol=1e-10)

@@ -7,11 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pytest
+from numpyro.infer.util import log_density as program_log_density
+from scipy import stats
 
 import zoo
 from inference import extend, fit, guide, load, log_density, predict, save, transform
 from inference.calibration import elbo_check
 from inference.methods.paired.full_covariance_vb import _ridge
+from inference.methods.projections.vb import _sample_view
+from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
 
 ROWS = 12
@@ -244,3 +248,28 @@ def test_a_ridge_of_full_covariances_is_the_prior_precision_of_loadings():
     state = SimpleNamespace(relevance=(jnp.array([3.0, 5.0]), jnp.array([2.0, 4.0])))
     expected = [1.5 / 6**0.5, 1.25 / 6**0.5, 1 / float(model.loc_variance)]
     np.testing.assert_allclose(_ridge(state, model), expected, rtol=1e-6)
+
+
+def test_a_column_of_the_guide_is_a_joint_normal_of_its_loadings_and_mean():
+    """Two columns that see the first and last of three latents; against the dense normal and the noise."""
+    rng = np.random.default_rng(5)
+    half, mean, drawn = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3)), rng.normal(size=(2, 3))
+    dense = half @ half.transpose(0, 2, 1) + 0.2 * np.eye(3)  # of the two loadings, then of the mean
+    seen, wide = [0, 2], np.zeros((2, 3, 3))
+    wide[np.ix_([0, 1], seen, seen)] = dense[:, :2, :2]
+    own = {
+        "loadings_mean": mean[:, :2] @ np.eye(3)[seen],
+        "loadings_covariance": wide,
+        "loadings_loc_covariance": dense[:, :2, 2] @ np.eye(3)[seen],
+        "loc_mean": mean[:, 2],
+        "loc_variance": dense[:, 2, 2],
+        "noise_variance_concentration": np.array(3.0),
+        "noise_variance_rate": np.array(2.0),
+    }
+    values = {"loadings_1": drawn[:, :2] @ np.eye(3)[seen], "loc_1": drawn[:, 2], "noise_variance_1": 0.7}
+    view = SimpleNamespace(suffix="_1", family=UNKNOWN, places=(0, 2))
+    with in_precision():
+        own, values = ({name: jnp.asarray(a) for name, a in part.items()} for part in (own, values))
+        found = program_log_density(_sample_view, (own, view, 3), {}, values)[0]
+    columns = [stats.multivariate_normal(m, c).logpdf(x) for m, c, x in zip(mean, dense, drawn, strict=True)]
+    np.testing.assert_allclose(found, sum(columns) + stats.invgamma(3.0, scale=2.0).logpdf(0.7), rtol=1e-10)

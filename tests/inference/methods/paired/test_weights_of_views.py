@@ -1,11 +1,11 @@
-"""A view of weight w counts as w copies of its cells in the conditional of its noise."""
+"""A view of weight w counts as w copies of its cells in the conditional, and in q, of its noise."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import zoo
-from inference.methods.projections import gibbs
+from inference.methods.projections import gibbs, vb_factors
 from inference.precision import in_precision
 from zoo.exponential_family import Gaussian
 
@@ -33,6 +33,30 @@ def test_the_noise_of_a_view_is_drawn_with_its_weight():
         own = found[f"noise_variance_{number}"]
         assert float(own.concentration) == pytest.approx(1 + weight * np.isfinite(x).sum() / 2, rel=1e-12)
         assert float(own.rate) == pytest.approx(1 + weight * np.nansum(away**2) / 2, rel=1e-12)
+
+
+def test_q_of_the_noise_of_a_view_has_its_weight():
+    """By hand: the squares are expected ones, (x - m)^2 + var(v'u + mu) cell by cell."""
+    model = zoo.Paired.sepca((Gaussian(None), Gaussian(None)), 2, view_weights=WEIGHTS)
+    model = model.with_sizes_from(*VIEWS)
+    rng = np.random.default_rng(1)
+    half, other = rng.normal(size=(9, 2, 2)), rng.normal(size=(7, 3, 3))
+    rows, spread = half @ half.transpose(0, 2, 1), other @ other.transpose(0, 2, 1)
+    columns = rng.normal(size=(7, 3))
+    with in_precision():
+        parts = map(jnp.asarray, (Z, rows, columns, spread, np.ones((2, 2)), np.ones((2, 2))))
+        state = vb_factors.ProjectionPosterior(*parts)
+        found = np.asarray(vb_factors._noise(state, model, tuple(map(jnp.asarray, VIEWS))).noise)
+    first = 0
+    for x, weight, (concentration, rate) in zip(VIEWS, WEIGHTS, found, strict=True):
+        squares = 0.0
+        for n, d in np.argwhere(np.isfinite(x)):
+            w, c, u = columns[first + d], spread[first + d], np.append(Z[n], 1.0)
+            variance = w[:2] @ rows[n] @ w[:2] + u @ c @ u + np.sum(rows[n] * c[:2, :2])
+            squares += (x[n, d] - w @ u) ** 2 + variance
+        assert concentration == pytest.approx(1 + weight * np.isfinite(x).sum() / 2, rel=1e-12)
+        assert rate == pytest.approx(1 + weight * squares / 2, rel=1e-10)
+        first += x.shape[1]
 
 
 def test_the_precisions_of_loadings_are_drawn_given_their_squares():
