@@ -345,6 +345,44 @@ def test_missing_cells_are_drawn_given_those_of_their_row():
         assert np.abs(white @ white.T / 4000 - np.eye(2)).max() < np.sqrt(2) * error
 
 
+def test_rows_move_by_the_weighted_density_of_their_cells(monkeypatch):
+    """What the slice is given, by hand: prior mean, a root of Psi, and weight times the row's log density."""
+    weights, fields = (2.0, 0.5), FULL | {"ard": False, "view_weights": (2.0, 0.5)}
+    model = zoo.Paired(families=("bernoulli", "poisson"), **fields)
+    rng = np.random.default_rng(0)
+    theta, loadings = rng.normal(size=(2, ROWS, 2)), rng.normal(size=(2, 2, 1))
+    loc, half, latents = rng.normal(size=(2, 2)), rng.normal(size=(2, 2, 2)), rng.normal(size=(ROWS, 1))
+    precision = half @ half.transpose(0, 2, 1) + np.eye(2)
+    cells = [
+        np.array([[1.0, 0.0], [0.0, np.nan], [1.0, 1.0]]),
+        np.array([[3.0, 0.0], [1.0, 4.0], [np.nan, 2.0]]),
+    ]
+
+    def given(key, current, mean, factor, height, row):
+        return jnp.concatenate([current, mean, factor.ravel(), height(current, row)[None]])
+
+    monkeypatch.setattr(full, "_elliptical_slice", given)
+    with in_precision():
+        values = {"latents": latents}
+        for v in range(2):
+            values |= {f"natural_params_{v}": theta[v], f"loadings_{v}": loadings[v], f"loc_{v}": loc[v]}
+            values |= {f"specific_precision_{v}": precision[v]}
+        values = {name: jnp.asarray(value) for name, value in values.items()}
+        found = full.move_theta(jax.random.key(0), values, model, *map(jnp.asarray, cells))
+    densities = (
+        stats.bernoulli.logpmf(np.nan_to_num(cells[0]), 1 / (1 + np.exp(-theta[0]))),
+        stats.poisson.logpmf(np.nan_to_num(cells[1]), np.exp(theta[1])),
+    )
+    for v in range(2):
+        own = np.asarray(found[f"natural_params_{v}"])
+        np.testing.assert_allclose(own[:, :2], theta[v])
+        np.testing.assert_allclose(own[:, 2:4], latents @ loadings[v].T + loc[v], rtol=1e-12)
+        root = own[0, 4:8].reshape(2, 2)
+        np.testing.assert_allclose(root @ root.T @ precision[v], np.eye(2), atol=1e-10)
+        expected = np.where(np.isnan(cells[v]), 0.0, densities[v]).sum(axis=1)
+        np.testing.assert_allclose(own[:, 8], weights[v] * expected, rtol=1e-10)
+
+
 @pytest.mark.slow
 def test_a_row_moves_as_a_whole_given_a_full_covariance():
     """Against quadrature: mean and correlation of two natural parameters given cells (1, 1); |z| < 4.5."""
