@@ -322,6 +322,34 @@ def test_a_component_without_rows_keeps_the_objective_finite(table):
     assert np.isfinite(objective) and weight < 1e-15
 
 
+@pytest.mark.parametrize("prior", ["dirichlet", "stick_breaking"])
+def test_weights_are_the_most_probable_given_responsibilities(prior):
+    """Their expected log density, by scipy's beta and Dirichlet densities, falls on either side."""
+    counts, alpha = np.array([4.0, 1.5, 0.7, 2.8]), 9.0
+    model = zoo.DEPCAM(num_components=4, num_latents=1, weight_prior=prior, concentration=alpha)
+    r = jnp.asarray(counts)[None]  # one row: what counts is their sum
+
+    def height(weights):
+        left = 1.0 - np.append(0.0, np.cumsum(weights)[:2])
+        if prior == "dirichlet":
+            own = stats.dirichlet.logpdf(weights / weights.sum(), np.full(4, alpha / 4))
+        else:
+            own = stats.beta.logpdf(weights[:3] / left, 1.0, alpha).sum()
+        return counts @ np.log(weights) + own
+
+    with in_precision(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(em, "objective_of", lambda *_: (jnp.zeros(()), r))
+        values = {"weights": jnp.full(4, 0.25)}
+        values |= {"stick_fractions": jnp.asarray([1 / 4, 1 / 3, 1 / 2])} if prior == "stick_breaking" else {}
+        before = SimpleNamespace(responsibilities=r, log_rows=None, _replace=lambda **_: None)
+        values, _ = update_weights(values, model, before, jnp.zeros((1, 1)))
+    weights = np.asarray(values["weights"])
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+    best = height(weights)
+    for away in 1e-3 * np.vstack([np.eye(4)[:3] - np.eye(4)[1:], np.eye(4)[1:] - np.eye(4)[:3]]):
+        assert height(weights + away) < best
+
+
 def test_latents_never_lower_the_objective_and_overshot_ones_do(table):
     """At random values; eight times the bounded step must fall somewhere, or the test sees nothing."""
     model = zoo.DEPCAM.from_data(table, sparsity=0.5, **SIZES)

@@ -1,5 +1,7 @@
 """Variational EM of repulsive mixtures of PCAs: the bound against the program, quadrature and EM."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +15,11 @@ from inference import fit
 from inference.calibration import elbo_check
 from inference.methods.depcam import vb
 from inference.methods.depcam.em import evaluate, rows_of, update_latents
+from inference.methods.depcam.rows import tight_curves
 from inference.methods.depcam.vb import _draws
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
+from zoo.exponential_family.local_pca import LocalPCA
 
 SIZES = dict(num_components=2, num_latents=1)
 
@@ -68,6 +72,22 @@ def test_bound_lies_below_the_integral_and_close(table, family):
             assert (bound <= exact + 1e-10).all() and objective >= before - 1e-10
             before = objective
         assert (exact - bound).max() < 0.2
+
+
+def test_curves_are_the_root_of_the_expected_square_of_theta():
+    """Exactly, by the four points of two latents that have their mean and covariance."""
+    rng = np.random.default_rng(6)
+    loadings, offsets, mean = rng.normal(size=(3, 5, 2)), rng.normal(size=(3, 5)), rng.normal(size=(4, 3, 2))
+    half = rng.normal(size=(4, 3, 2, 2))
+    points = mean[..., None] + 2**0.5 * np.concatenate([half, -half], axis=-1)
+    theta = np.einsum("kfi,nkis->nkfs", loadings, points) + offsets[..., None]
+    with in_precision():
+        local = LocalPCA(None, jnp.asarray(loadings), jnp.asarray(offsets))
+        rows = SimpleNamespace(
+            mean=jnp.asarray(mean), covariance=jnp.asarray(half @ np.swapaxes(half, -1, -2))
+        )
+        found = tight_curves({}, SimpleNamespace(local=lambda values: local), rows)
+    np.testing.assert_allclose(found, np.sqrt((theta**2).mean(axis=-1)), rtol=1e-10)
 
 
 def test_gradients_by_hand_are_those_of_autodiff(table):
