@@ -242,10 +242,13 @@ def test_a_mixed_table_has_the_terms_of_each_column():
     with jax.enable_x64(True):
         table = ByColumn.of((Poisson(), Gaussian(0.7), Poisson(), Bernoulli()))
         x = jnp.array([[2.0, 0.3, 5.0, 1.0], [0.0, -1.0, jnp.nan, 0.0]])
-        found = table.cell_terms(x)
-        for column, family in enumerate((Poisson(), Gaussian(0.7), Poisson(), Bernoulli())):
-            for term, own in zip(found, family.cell_terms(x[:, [column]]), strict=True):
-                np.testing.assert_array_equal(term[:, [column]], own)
+        pairs = jnp.array([[0.2, 0.5], [0.1, 0.9], [0.7, 1.3], [0.4, 1.1]])  # a kernel of each column
+        for given in ((), (0.3, pairs, 0.8)):
+            found = table.cell_terms(x, *given)
+            for column, family in enumerate((Poisson(), Gaussian(0.7), Poisson(), Bernoulli())):
+                alone = (given[0], given[1][column], given[2]) if given else ()
+                for term, own in zip(found, family.cell_terms(x[:, [column]], *alone), strict=True):
+                    np.testing.assert_array_equal(term[:, [column]], own)
         assert table.log_partition_forms == {"exponential", "quadratic", "logistic"}
         whole = sum(f.expected_base_measure(x[:, c], 1.0, 0.0) for f, c in table.column_groups(4))
         np.testing.assert_allclose(table.expected_base_measure(x, 1.0, 0.0), whole)
