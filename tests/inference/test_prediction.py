@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pytest
+import xarray as xr
 from numpyro.infer import SVI, Predictive, TraceGraph_ELBO
 
 import inference
@@ -67,19 +68,40 @@ def test_vb_density_is_that_of_its_own_draws(vb_tree, two_clusters):
 
 
 def test_shares_from_draws_do_not_depend_on_how_labels_are_numbered(few_draws, two_clusters):
+    """Two of the four chains have another numbering."""
     permuted = few_draws.copy()
-    order = np.random.default_rng(0).permutation(3)
+    order = np.array([2, 0, 1])
     posterior = permuted["posterior"].to_dataset()
     by_component = [n for n, v in posterior.data_vars.items() if "component" in v.dims]
     for name in by_component:
-        posterior[name] = posterior[name].copy(data=posterior[name].to_numpy()[:, :, order])
-    posterior["assignments"] = posterior["assignments"].copy(
-        data=np.argsort(order).astype("uint8")[posterior["assignments"]]
-    )
+        values = posterior[name].to_numpy()
+        posterior[name] = posterior[name].copy(data=np.concatenate([values[:2], values[2:][:, :, order]]))
+    labels = posterior["assignments"].to_numpy()
+    renamed = np.argsort(order).astype("uint8")[labels[2:]]
+    posterior["assignments"] = posterior["assignments"].copy(data=np.concatenate([labels[:2], renamed]))
     permuted["posterior"] = posterior
     one = np.sort(inference.transform(few_draws, two_clusters), axis=1)
     two = np.sort(inference.transform(permuted, two_clusters), axis=1)
     np.testing.assert_allclose(one, two, atol=0.05)
+
+
+def test_scores_from_draws_do_not_depend_on_how_latents_are_turned():
+    """One draw, and the same three times with its two latent axes turned a quarter round in the second."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(12, 2)) @ (rng.normal(size=(2, 3)) * [[3.0], [1.0]]) + 0.3 * rng.normal(size=(12, 3))
+    fitted = inference.fit(zoo.PPCA(num_latents=2), x, method="closed_form")
+    names = ["loadings", "loc", "noise_variance"]
+    posterior = fitted["posterior"].to_dataset()[names]
+    quarter = posterior["loadings"] @ xr.DataArray([[0.0, 1.0], [-1.0, 0.0]], dims=("latent", "turned"))
+    turned = posterior.assign(loadings=quarter.rename(turned="latent").transpose(*posterior["loadings"].dims))
+    trees = []
+    for draws in ([posterior], [posterior, turned, posterior]):
+        held = xr.Dataset(attrs=fitted.attrs | {"method": "nuts"})
+        trees.append(xr.DataTree.from_dict({"/": held, "posterior": xr.concat(draws, "draw")}))
+    one, three = (inference.transform(tree, x, covariance=True) for tree in trees)
+    assert np.abs(one["scores"]).max() > 1.0
+    np.testing.assert_allclose(three["scores"], one["scores"], atol=1e-9)
+    np.testing.assert_allclose(three["covariance"], one["covariance"], atol=1e-9)
 
 
 def test_new_columns_are_matched_by_name_or_refused(vb_tree, two_clusters):
