@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.mixture import GaussianMixture
@@ -205,6 +206,27 @@ def test_samples_follow_the_fit(clusters, line):
         projection.sample(0)
 
 
+def test_samples_are_made_in_rounds_of_their_own_seed_and_draws(monkeypatch):
+    """Three draws at a time of a fit of 2 chains and 4 rows: cells tell the round, and rows are all asked."""
+    asked, posterior = [], xr.Dataset({"loc": (("chain", "draw", "feature"), np.zeros((2, 50, 3)))})
+    table = xr.Dataset({"x": (("observation", "feature"), np.zeros((4, 3)))})
+    tree = xr.DataTree.from_dict({"posterior": posterior, "observed_data": table})
+
+    def replicates(some, group, seed):
+        asked.append((seed, some["posterior"].sizes["draw"]))
+        cells = np.full((2, some["posterior"].sizes["draw"], 4, 3), float(len(asked)))
+        held = xr.Dataset({"x": (("chain", "draw", "observation", "feature"), cells)})
+        return xr.DataTree.from_dict({group: held})
+
+    monkeypatch.setattr(estimators, "extend", replicates)
+    monkeypatch.setattr(estimators, "model_of", lambda tree: zoo.PPCA(num_latents=1))
+    monkeypatch.setattr(estimators, "_SAMPLED_AT_ONCE", 3 * 4 * 3 * 2)
+    rows = estimators._replicated(tree, 60, np.random.default_rng(0))
+    seeds, draws = zip(*asked, strict=True)
+    assert len(set(seeds)) == len(asked) == 3 and draws == (3, 3, 3)
+    np.testing.assert_array_equal(np.unique(rows, return_counts=True)[1], [24 * 3, 24 * 3, 12 * 3])
+
+
 def test_the_inverse_of_a_projection_is_its_expected_row(line):
     projection, x = line
     back = projection.inverse_transform(projection.transform(x))
@@ -255,6 +277,9 @@ def test_parameters_are_those_of_fit(monkeypatch, table):
     given = settings_of(random_state=5, n_init=3, max_iter=7, tol=0.5, settings={"num_samples": 9})
     wanted = {"seed": 5, "num_restarts": 3, "max_iterations": 7, "tolerance": 0.5, "num_samples": 9}
     assert given == {"progress": False, "method": "auto"} | wanted
+    names = {"seed": 8, "num_restarts": 2, "max_iterations": 4, "tolerance": 0.1, "progress": True}
+    won = settings_of(random_state=5, n_init=3, max_iter=7, tol=0.5, settings=names)
+    assert won == {"method": "auto"} | names  # what settings say themselves goes before the parameters
     assert settings_of(random_state=np.random.RandomState(0)) == settings_of(
         random_state=np.random.RandomState(0)
     )
