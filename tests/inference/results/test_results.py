@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import arviz
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import xarray as xr
 
 import inference
+from inference.results.build import _trace_group
 from inference.results.model_fields import describe, restore
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
@@ -101,6 +103,28 @@ def test_arviz_reads_the_tree(few_draws):
     assert "lp" in few_draws["sample_stats"]
     table = arviz.summary(few_draws, var_names=["concentration"])
     assert len(table) == 1
+
+
+def test_lp_is_the_log_joint_density_that_the_sweeps_wrote_down(few_draws):
+    """Prior and rows of the kept draws; the sampler itself adds up the density of its program."""
+    kept = few_draws["trace"]["objective"][:, few_draws["trace"].attrs["num_warmup"] :]
+    np.testing.assert_allclose(few_draws["sample_stats"]["lp"], kept, rtol=1e-10)
+
+
+def test_the_trace_is_of_the_best_restart_and_every_end_of_its_own():
+    """Three restarts of 5, 3 and 4 steps, the second the best: cut where it stopped."""
+    nan = np.nan
+    objective = np.array([[1.0, 2, 3, 4, 5], [2, 4, 9, nan, nan], [0, 1, 2, 6, nan]])
+    run = SimpleNamespace(
+        trace={"objective": objective, "num_occupied": -objective}, best_restart=1, num_iterations=3
+    )
+    request = SimpleNamespace(method=None, settings=SimpleNamespace(num_restarts=3))
+    trace = _trace_group(request, run)
+    assert trace["iteration"].values.tolist() == [1, 2, 3]
+    for name, values in run.trace.items():
+        np.testing.assert_array_equal(trace[name], values[1, :3])
+        np.testing.assert_array_equal(trace[f"{name}_by_restart"].sel(restart=2), values[2, :3])
+        np.testing.assert_array_equal(trace[f"{name}_at_end"], np.array([5, 9, 6]) * np.sign(values[0, 0]))
 
 
 @pytest.mark.slow
