@@ -1,13 +1,17 @@
 """Scores, predictions and densities of rows that lie elsewhere: those of the rows in memory, in files too."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import xarray as xr
 from text_cases import random_corpus
 
 import zoo
 from inference import fit, load, log_density, open_rows, predict, save, transform
+from inference.batched_answers import answers
 from inference.diagnostics import heldout
 
 X = np.random.default_rng(0).normal(size=(230, 3)) + 5 * np.random.default_rng(1).integers(0, 2, (230, 1))
@@ -26,6 +30,25 @@ def table(tmp_path):
     for name, part in (("0", frame[:90]), ("1", frame[90:])):
         part.to_csv(tmp_path / f"{name}.csv", index=False, float_format="%.17g")
     return tmp_path / "*.csv"
+
+
+def test_rows_without_labels_are_numbered_as_in_the_whole():
+    """Seven rows in batches of three; those of a table keep the labels that it has."""
+    model = SimpleNamespace(takes_documents=False, data_names=("x",))
+
+    def ask(rows):
+        labels = list(rows.index) if hasattr(rows, "iloc") else range(len(rows))
+        return xr.DataArray(np.asarray(rows)[:, 0], {"observation": labels}, ("observation",))
+
+    for rows, labels in (
+        (X[:7], list(range(7))),
+        (pd.DataFrame(X[:7], index=list("abcdefg")), list("abcdefg")),
+    ):
+        found = list(answers(ask, None, model, (rows,), 3))
+        assert [part.sizes["observation"] for part in found] == [3, 3, 1]
+        whole = xr.concat(found, "observation")
+        assert whole["observation"].values.tolist() == labels
+        np.testing.assert_array_equal(whole, X[:7, 0])
 
 
 @pytest.mark.slow

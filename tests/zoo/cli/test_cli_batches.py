@@ -1,11 +1,14 @@
 """Commands whose data are read in batches: several files, a folder, an array; what is refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import inference
 from inference import load, log_density, open_rows, transform
-from zoo.cli import main
+from zoo.cli import main, predicting
 
 X = np.random.default_rng(0).normal(size=(200, 2)) + 6 * np.random.default_rng(1).integers(0, 2, (200, 1))
 FIT = (
@@ -94,3 +97,30 @@ def test_a_run_that_fails_leaves_no_file(rows, capsys):
     np.save("wide.npy", np.ones((20, 5)))
     assert main(["predict", "f.nc", "wide.npy", "--out", "w.csv"]) == 2
     assert "in rows 0 to 19 of the data" in capsys.readouterr().err and not (rows / "w.csv").exists()
+
+
+def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monkeypatch):
+    """Seven rows in batches of three, of an array; those of a table keep the labels that it has."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
+    np.save("x.npy", X[:7])
+    named = pd.DataFrame(X[:7], columns=["a", "b"], index=[f"r{row}" for row in range(7)])
+    named.to_csv("named.csv")
+    model = SimpleNamespace(takes_documents=False, data_names=("x",), variable_dims={"x": ("row", "column")})
+    monkeypatch.setattr(inference, "load", lambda path: SimpleNamespace(attrs={"model": "m", "method": "n"}))
+    monkeypatch.setattr(inference, "model_of", lambda tree: model)
+    monkeypatch.setattr(inference, "compile_cache", lambda: None)
+    monkeypatch.setattr(predicting, "_labels", lambda tree, dim: ["a", "b"])
+
+    def first_column(tree, model, parts, options):
+        table = pd.DataFrame(parts[0])
+        return "the first column", table.iloc[:, :1].set_axis(["value"], axis=1).rename_axis("row")
+
+    monkeypatch.setattr(predicting, "_answer", first_column)
+    words = ["--batch-size", "3", "--out"]
+    assert main(["predict", "f.nc", "x.npy", *words, "o.csv"]) == 0
+    found = pd.read_csv("o.csv", index_col="row")
+    assert found.index.tolist() == list(range(7))
+    np.testing.assert_allclose(found["value"], X[:7, 0], rtol=1e-12)
+    assert main(["predict", "f.nc", "named.csv", *words, "p.csv"]) == 0
+    assert pd.read_csv("p.csv", index_col="row").index.tolist() == named.index.tolist()
