@@ -13,7 +13,7 @@ import pytest
 
 from zoo import MODELS, canonical_name
 from zoo.cards import read_card
-from zoo.cli import main
+from zoo.cli import main, sweeping
 from zoo.cli.arguments import COMMANDS, parser
 from zoo.cli.completing import _places, _values
 
@@ -355,3 +355,27 @@ def test_the_smallest_size_within_one_standard_error_is_recommended():
     assert recommended(table.assign(heldout=[np.nan, -2.1, -2.0, -2.05])) == (3, 2)
     with pytest.raises(ValueError, match="finite"):
         recommended(table.assign(heldout=np.nan))
+
+
+def test_sizes_are_fitted_from_the_smallest_in_all_to_the_largest():
+    """Of sizes within one standard error the first is recommended: so one of fewer parts comes before."""
+    models = sweeping._models("depcam", {"num_components": [1, 2], "num_latents": [1, 2, 5]}, {})
+    assert list(models) == ["1 x 1", "1 x 2", "2 x 1", "2 x 2", "1 x 5", "2 x 5"]
+    for label, model in models.items():
+        assert label == f"{model.num_components} x {model.num_latents}"
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_the_next_command_of_a_sweep_says_all_that_the_sweep_said_of_the_data(standardize):
+    """Parsed again, it has the options of the sweep, and the sizes that were chosen."""
+    words = "sweep depcam 'a table.csv' --sizes 1:3 --x a,b --id c --method em --families a=real --read"
+    words += " decimal=comma --levels 'd=low,high' --set repulsion=2 --option step_size=3 --read header=yes"
+    swept = parser().parse_args(shlex.split(words) + ["--standardize"] * standardize)
+    command = shlex.split(sweeping._next(swept, {"num_components": "2", "num_latents": "1"}))
+    assert command[0] == "zoo"
+    found = parser().parse_args(command[1:])
+    for name in ("model", "x", "y", "views", "id", "method", "families", "read", "levels", "option"):
+        assert getattr(found, name) == getattr(swept, name), name
+    assert found.dataset == ["a table.csv"] and found.standardize is standardize
+    assert found.set == ["repulsion=2", "num_components=2", "num_latents=1"]
+    assert "auto" not in sweeping._next(parser().parse_args(shlex.split("sweep ppca t.csv --sizes 1:2")), {})
