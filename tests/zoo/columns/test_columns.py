@@ -240,6 +240,33 @@ def test_dates_with_a_time_of_day_keep_it():
     assert date_in_words("2021-06-28T06:00:00", 1.5) == "2021-06-29 18:00"
 
 
+def test_days_are_counted_from_the_earliest_date():
+    """The rows are in no order, and the first date is missing."""
+    days = [None, "2021-01-04", "2020-12-20", "2021-02-01", "2021-01-04"]
+    frame = pd.DataFrame({"joined": pd.to_datetime(days), "age": [31.5, 20.25, 18.0, 40.0, 25.0]})
+    read = read_columns(frame)
+    assert read.kept[0].origin == "2020-12-20T00:00:00"
+    np.testing.assert_array_equal(read.encoded(frame)["joined"], [np.nan, 15.0, 0.0, 43.0, 15.0])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_level_has_the_number_that_the_model_gives_it(first):
+    """Cells of classes are numbered from 0, those of ordered levels from 1; there and back."""
+    frame = pd.DataFrame({"size": ["low", "high", "medium"] * 4, "age": RNG.normal(size=12)})
+    read = read_columns(frame).numbered_from([first, -1], "Any")
+    size = read.kept[0]
+    assert size.levels == ("low", "medium", "high")
+    numbers = read.encoded(frame)["size"]
+    np.testing.assert_array_equal(numbers, first + np.array([0, 2, 1] * 4))
+    assert [size.cell_in_words(number) for number in numbers] == frame["size"].tolist()
+    assert [size.cell_in_words(first + away) for away in (-3.0, 0.4, 0.6, 9.0)] == [
+        "low",
+        "low",
+        "medium",
+        "high",
+    ]
+
+
 def test_numbers_of_cells_go_back_to_the_words_of_the_table():
     frame = pd.DataFrame(
         {
