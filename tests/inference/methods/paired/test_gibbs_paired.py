@@ -368,7 +368,7 @@ def test_rows_move_by_the_weighted_density_of_their_cells(monkeypatch):
             values |= {f"natural_params_{v}": theta[v], f"loadings_{v}": loadings[v], f"loc_{v}": loc[v]}
             values |= {f"specific_precision_{v}": precision[v]}
         values = {name: jnp.asarray(value) for name, value in values.items()}
-        found = full.move_theta(jax.random.key(0), values, model, *map(jnp.asarray, cells))
+        found = jax.jit(full.move_theta)(jax.random.key(0), values, model, *map(jnp.asarray, cells))
     densities = (
         stats.bernoulli.logpmf(np.nan_to_num(cells[0]), 1 / (1 + np.exp(-theta[0]))),
         stats.poisson.logpmf(np.nan_to_num(cells[1]), np.exp(theta[1])),
