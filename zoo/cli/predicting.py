@@ -99,9 +99,10 @@ def _predict_in_batches(options: argparse.Namespace) -> int:
     print(f"data       {name}: {in_words}")
     print(f"predicted  {what}")
     print_warnings(notes)
-    print(f"\n{first.head(_PREVIEW).to_string()}")
-    if count > _PREVIEW:
-        print(f"... and {count - _PREVIEW} rows more")
+    shown = first.head(_PREVIEW)
+    print(f"\n{shown.to_string()}")
+    if count > len(shown):
+        print(f"... and {count - len(shown)} rows more")
     print(f"\nsaved to {place}")
     return 0
 

@@ -99,7 +99,7 @@ def test_a_run_that_fails_leaves_no_file(rows, capsys):
     assert "in rows 0 to 19 of the data" in capsys.readouterr().err and not (rows / "w.csv").exists()
 
 
-def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monkeypatch):
+def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monkeypatch, capsys):
     """Seven rows in batches of three, of an array; those of a table keep the labels that it has."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "f.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
@@ -122,5 +122,6 @@ def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monke
     found = pd.read_csv("o.csv", index_col="row")
     assert found.index.tolist() == list(range(7))
     np.testing.assert_allclose(found["value"], X[:7, 0], rtol=1e-12)
+    assert "and 4 rows more" in capsys.readouterr().out  # the first batch, of three rows, is shown
     assert main(["predict", "f.nc", "named.csv", *words, "p.csv"]) == 0
     assert pd.read_csv("p.csv", index_col="row").index.tolist() == named.index.tolist()
