@@ -228,6 +228,20 @@ def test_options_that_do_not_suit_are_refused(options, message):
         fit(model_for(), COUNTS, progress=False, **options)
 
 
+@pytest.mark.parametrize("given", [0.4, (0.4, 0.4, 0.4)], ids=["one", "by topic"])
+def test_a_fit_hands_on_the_priors_that_it_learnt(given):
+    """As one number where the model had one, for each topic where it had these; beside q as it is."""
+    model = model_for(topic_prior=given)
+    state = random_state(model)._replace(topic_prior=jnp.full(3, 0.25), word_smoothing=jnp.asarray(0.07))
+    settled = {"learn": LEARN, "inner_steps": 60, "inner_tolerance": 0.0}
+    found = vb.conclude(jax.random.key(0), state, model, (), 2, True, **settled)
+    learnt = found.model
+    assert np.shape(learnt.topic_prior) == np.shape(given) and np.asarray(learnt.topic_prior).max() == 0.25
+    assert np.asarray(learnt.topic_prior).min() == 0.25 and float(learnt.word_smoothing) == 0.07
+    np.testing.assert_array_equal(found.variational["topic_word_concentration"], state.word_concentration.T)
+    np.testing.assert_array_equal(found.variational["doc_topic_concentration"], state.doc_concentration)
+
+
 @pytest.mark.slow
 def test_a_learnt_prior_that_outweighs_the_documents_is_warned_of():
     """Where documents are all alike the largest prior is the likeliest; of one topic each, a small one."""

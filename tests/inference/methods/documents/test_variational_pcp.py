@@ -12,15 +12,23 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from scipy import special
-from text_cases import COUNTS, WORDS, pcp_bound, sparse
+from scipy import optimize, special
+from text_cases import COUNTS, WORDS, expected_log, pcp_bound, sparse
 
 import zoo
 from inference import fit, guide, log_density, model_of, transform
 from inference.calibration import elbo_check
 from inference.methods.pcp import mean_field, vb, vb_updates
 from inference.methods.pcp import vb_starts as starts
-from inference.methods.pcp.vb_posterior import Annealing, PCPVBState, prune, shrink, with_all_clusters
+from inference.methods.pcp.vb_posterior import (
+    Annealing,
+    PCPVBState,
+    conclude,
+    learnt_factors,
+    prune,
+    shrink,
+    with_all_clusters,
+)
 from inference.numerics.documents import CACHED_NUMBERS, cut
 from inference.topics.tables import normalised_mutual_information
 from zoo.datasets import load
@@ -318,6 +326,51 @@ def test_annealing_by_the_whole_likelihood_is_a_climb():
     shares = blurred.clusters - model._topic_prior()
     tokens = np.asarray(blurred.weights.concentration - model.concentration / 4) / 20 * COUNTS.sum()
     np.testing.assert_allclose(shares.sum(1), tokens, rtol=1e-6)  # each has its weight of every document
+
+
+@pytest.mark.parametrize("holds", [False, True], ids=["learnt", "held"])
+def test_hyperparameters_are_the_likeliest_ones_or_stay_in_annealing(holds):
+    """By SciPy's search over the expected log densities; clusters and topics have the prior that is left."""
+    model, rng = model_for(topic_prior=0.3, word_smoothing=0.2), np.random.default_rng(0)
+    state = random_state(model)
+    tokens, of_clusters = rng.gamma(1.5, 1.0, (3, 6)), rng.gamma(1.5, 1.0, (4, 3))
+
+    def likeliest(parameters):
+        logs, (number, size) = expected_log(parameters).sum(), parameters.shape
+
+        def depth(a):
+            return -number * (special.gammaln(size * a) - size * special.gammaln(a)) - (a - 1) * logs
+
+        return optimize.minimize_scalar(
+            depth, bounds=(1e-3, 50.0), method="bounded", options={"xatol": 1e-9}
+        ).x
+
+    wanted = {"topic_prior": likeliest(0.3 + of_clusters), "word_smoothing": likeliest(0.2 + tokens)}
+    assert abs(wanted["topic_prior"] - 0.3) > 0.02 and abs(wanted["word_smoothing"] - 0.2) > 0.02
+    if holds:
+        wanted = {"topic_prior": 0.3, "word_smoothing": 0.2}
+    given = jnp.asarray(0.3 + of_clusters), jnp.asarray(tokens)
+    found = jax.jit(partial(learnt_factors, learn=LEARN, point=False))(
+        state, *given, holds=jnp.asarray(holds)
+    )
+    np.testing.assert_allclose(found.topic_prior, np.full(3, wanted["topic_prior"]), rtol=1e-6)
+    np.testing.assert_allclose(found.word_smoothing, wanted["word_smoothing"], rtol=1e-6)
+    np.testing.assert_allclose(found.clusters, wanted["topic_prior"] + of_clusters, rtol=1e-6)
+    np.testing.assert_allclose(found.words, wanted["word_smoothing"] + tokens, rtol=1e-6)
+
+
+@pytest.mark.parametrize("given", [0.4, (0.4, 0.4, 0.4)], ids=["one", "by topic"])
+def test_a_fit_hands_on_the_hyperparameters_that_it_learnt(given):
+    """The topic prior as one number where the model had one, for each topic where it had these."""
+    model = model_for(topic_prior=given, concentration=1.7)
+    learnt = {"concentration": 0.9, "topic_prior": np.full(3, 0.25), "word_smoothing": 0.07}
+    state = random_state(model)._replace(**jax.tree.map(jnp.asarray, learnt))
+    found = conclude(jax.random.key(0), state, model, (sparse(),), 2, False, topics="posterior", learn=LEARN)
+    prior = np.asarray(found.model.topic_prior)
+    assert prior.shape == np.shape(given) and prior.min() == prior.max() == 0.25
+    assert (float(found.model.concentration), float(found.model.word_smoothing)) == (0.9, 0.07)
+    np.testing.assert_array_equal(found.variational["cluster_topic_concentration"], state.clusters)
+    np.testing.assert_array_equal(found.variational["topic_word_concentration"], state.words)
 
 
 @pytest.fixture(scope="module")
