@@ -204,27 +204,127 @@ def test_a_sweep_over_documents_draws_each_by_the_ratios_of_the_joint(model):
     assert (wanted != begun).sum() > 20
 
 
+def parameters_of(model):
+    """Some parameters of PCP with two topics of three words."""
+    rng = np.random.default_rng(0)
+    values = {
+        "cluster_topic_probs": rng.dirichlet([1.0, 1.0], model.num_clusters),
+        "topic_word_probs": rng.dirichlet([1.0] * 3, 2),
+    }
+    if model.weights.has_sticks:
+        return values | {"stick_decays": np.array([0.3, 1.1])}
+    return values | {"cluster_weights": np.array([0.25, 0.75])}
+
+
+def log_prior_by_scipy(values, model):
+    """Log density of PCP's parameters: weights or decays of sticks, clusters' topic shares, topics."""
+    total = sum(stats.dirichlet([0.7] * 3).logpdf(row) for row in values["topic_word_probs"])
+    shares = stats.dirichlet(np.asarray(model._topic_prior()))
+    total += sum(shares.logpdf(row) for row in values["cluster_topic_probs"])
+    if model.weights.has_sticks:
+        return total + stats.expon(scale=1 / float(model.concentration)).logpdf(values["stick_decays"]).sum()
+    return total + stats.dirichlet([1.3 / 2] * 2).logpdf(values["cluster_weights"])
+
+
 @pytest.mark.parametrize("model", [PCP, STICKS], ids=["pcp", "sticks"])
 def test_the_prior_of_blocked_parameters_is_that_of_scipy(model):
     """Weights, clusters' topic shares and topics; the decays of sticks are exponential."""
-    rng = np.random.default_rng(0)
-    count = model.num_clusters
-    values = {
-        "cluster_topic_probs": rng.dirichlet([1.0, 1.0], count),
-        "topic_word_probs": rng.dirichlet([1.0] * 3, 2),
-    }
-    wanted = sum(stats.dirichlet([0.7] * 3).logpdf(row) for row in values["topic_word_probs"])
-    shares = stats.dirichlet(np.asarray(model._topic_prior()))
-    wanted += sum(shares.logpdf(row) for row in values["cluster_topic_probs"])
-    if model.weights.has_sticks:
-        values["stick_decays"] = np.array([0.3, 1.1])
-        wanted += stats.expon(scale=1 / float(model.concentration)).logpdf(values["stick_decays"]).sum()
-    else:
-        values["cluster_weights"] = np.array([0.25, 0.75])
-        wanted += stats.dirichlet([1.3 / 2] * 2).logpdf(values["cluster_weights"])
+    values = parameters_of(model)
     with jax.enable_x64(True):
         found = blocked_pcp._log_prior({name: jnp.asarray(own) for name, own in values.items()}, model)
+    wanted = log_prior_by_scipy(values, model)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)  # alpha and prior are given in single precision
+
+
+@pytest.fixture
+def without_chance(monkeypatch):
+    """Counts of topics that are given, (2, 2) or (3, 2) by row and (3, 2) by word, and means for draws."""
+
+    def draw_topics(key, tokens, shares, row_of, by_word):
+        return jnp.asarray([[3.0, 1], [1, 2], [0, 2]])[: len(shares)], jnp.asarray([[1.0, 2], [3, 0], [0, 3]])
+
+    for module in (blocked_lda, blocked_pcp):
+        monkeypatch.setattr(module, "draw_topics", draw_topics)
+        monkeypatch.setattr(module, "draw", lambda key, given: given.mean)
+
+
+@pytest.mark.usefixtures("without_chance")
+@pytest.mark.parametrize("model", [PCP, STICKS], ids=["pcp", "sticks"])
+def test_a_sweep_of_pcp_tells_the_log_joint_of_the_parameters_that_it_began_with(model):
+    """Documents by the mixture over clusters, word by word, and SciPy's log prior of the same parameters."""
+    counts, values = np.array([[2.0, 1, 1], [0, 3, 0], [1, 0, 1]]), parameters_of(model)
+    with jax.enable_x64(True):
+        state = blocked_pcp.PCPGibbsState(jax.tree.map(jnp.asarray, values), jnp.zeros(3, int))
+        step = jax.jit(partial(blocked_pcp.step, model=model, documents=jnp.asarray(counts)))
+        after, info = step(jax.random.key(0), state)
+    if model.weights.has_sticks:
+        left = np.exp(-np.cumsum(values["stick_decays"]))  # of the stick after each break
+        weights = -np.diff([1.0, *left, 0.0])
+    else:
+        weights = values["cluster_weights"]
+    by_word = values["cluster_topic_probs"] @ values["topic_word_probs"]
+    densities = np.log((weights * np.prod(by_word ** counts[:, None], axis=-1)).sum(axis=1))
+    wanted = densities.sum() + coefficient(counts) + log_prior_by_scipy(values, model)
+    np.testing.assert_allclose(info.objective, wanted, rtol=1e-6)
+    given = np.array([[1, 3, 0], [2, 0, 3]]) + 0.7
+    np.testing.assert_allclose(
+        after.values["topic_word_probs"], given / given.sum(axis=1, keepdims=True), rtol=1e-6
+    )
+    given = np.asarray(model._topic_prior()) + [[3, 1], [1, 2], [0, 2]][: model.num_clusters]
+    np.testing.assert_allclose(
+        after.values["cluster_topic_probs"], given / given.sum(axis=1, keepdims=True), rtol=1e-6
+    )
+
+
+@pytest.mark.usefixtures("without_chance")
+def test_a_sweep_of_lda_tells_the_log_joint_of_its_own_draws():
+    """Topics of tokens and new parameters: SciPy's priors and the log of every token's two probabilities.
+
+    But for the priors' constants.
+    """
+    counts = jnp.array([[2.0, 1, 1], [0, 3, 0], [1, 0, 1]])
+    with jax.enable_x64(True):
+        begun = blocked_lda.init(jax.random.key(1), LDA, counts)
+        after, info = jax.jit(partial(blocked_lda.step, model=LDA, counts=counts))(jax.random.key(0), begun)
+    by_document, by_topic = np.array([[3, 1], [1, 2], [0, 2]]), np.array([[1, 3, 0], [2, 0, 3]])
+    wanted = 0.0
+    for name, number, prior in (
+        ("topic_word_probs", by_topic, np.full(3, 0.7)),
+        ("doc_topic_probs", by_document, np.array([0.5, 0.9])),
+    ):
+        probs = (number + prior) / (number + prior).sum(axis=1, keepdims=True)  # the mean of its posterior
+        np.testing.assert_allclose(after.values[name], probs, rtol=1e-6)
+        constant = gammaln(prior.sum()) - gammaln(prior).sum()
+        wanted += (number * np.log(probs)).sum()
+        wanted += sum(stats.dirichlet(prior).logpdf(row) - constant for row in probs)
+    np.testing.assert_allclose([info.objective, after.log_joint], wanted, rtol=1e-6)
+
+
+def test_each_token_has_one_topic_by_the_inverted_probabilities(monkeypatch):
+    """Eleven tokens in blocks of four, against NumPy token by token; two documents share their row."""
+    monkeypatch.setattr(topic_tokens, "BLOCK_TOKENS", 4)
+    rng = np.random.default_rng(0)
+    document, word = np.repeat([0, 1, 2], [5, 0, 6]), rng.integers(0, 4, 11)
+    shares, by_word, row_of = (
+        rng.dirichlet(np.ones(3), 2),
+        rng.dirichlet(np.ones(4), 3).T,
+        np.array([1, 0, 0]),
+    )
+    by_word[word[0], 0] = 0.0  # then the first topic has none of these
+    with jax.enable_x64(True):
+        tokens = topic_tokens.Tokens(jnp.asarray(document), jnp.asarray(word), (3, 4))
+        arrays = (jnp.asarray(shares), jnp.asarray(row_of), jnp.asarray(by_word))
+        found = topic_tokens.draw_topics(jax.random.key(2), tokens, *arrays)
+        levels = np.asarray(jax.random.uniform(jax.random.key(2), (11,), float))
+    wanted = np.zeros((2, 3)), np.zeros((4, 3))
+    for own, w, level in zip(row_of[document], word, levels, strict=True):
+        upto = np.cumsum(shares[own] * by_word[w])
+        topic = np.searchsorted(upto, level * upto[-1], side="right")
+        wanted[0][own, topic] += 1
+        wanted[1][w, topic] += 1
+    np.testing.assert_array_equal(found[0], wanted[0])
+    np.testing.assert_array_equal(found[1], wanted[1])
+    assert (wanted[0].sum(axis=1) == [6, 5]).all()
 
 
 def dirichlet_multinomial(counts, prior):

@@ -1,18 +1,23 @@
 """PCP from batches: a batch of everything is a step of VB, the bound of all documents, chunks, resumption."""
 
+from functools import partial
 from itertools import combinations
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
-from text_cases import COUNTS, random_corpus, sparse
+from scipy import special
+from text_cases import COUNTS, expected_log, random_corpus, sparse
 
 import zoo
 from inference import fit, log_density
 from inference.methods.pcp import vb
 from inference.methods.pcp.vb_batches import evaluate, in_batches, step_of_batch, total, without_rows
+from inference.methods.pcp.vb_posterior import PCPVBState
 from inference.methods.pcp.vb_starts import init
+from inference.methods.pcp.vb_updates import assign
 from inference.numerics.documents import Layout, cut
 
 CORPUS = random_corpus(90, seed=4)
@@ -81,6 +86,29 @@ def test_the_sums_of_a_batch_are_those_of_the_corpus_on_average():
     unweighted = np.mean([sums(rows, 1.0) for rows in pairs], axis=0)
     assert np.abs(unweighted - expected).max() > 0.1 * expected.max()
     assert np.isclose(expected[-1].sum(), 6.0)  # the empty document is one; what fills batches up is none
+
+
+@pytest.mark.usefixtures("in_double")
+def test_what_fills_up_a_block_is_no_document():
+    """Six documents in blocks with places to spare: shares, scores and sums are those of SciPy."""
+    counts, rng = COUNTS[:6], np.random.default_rng(0)
+    model = zoo.PCP.from_data(counts, num_topics=2, num_clusters=3)
+    weights, clusters = rng.gamma(2.0, 2.0, 3), rng.gamma(2.0, 1.0, (3, 2))
+    words, prior = rng.gamma(2.0, 1.0, (2, 6)), (jnp.asarray(1.0), jnp.full(2, 0.5), jnp.asarray(0.1))
+    arrays = dist.Dirichlet(jnp.asarray(weights)), jnp.asarray(clusters), jnp.asarray(words)
+    state = without_rows(PCPVBState(*arrays, *prior))
+    centres = np.log(np.exp(expected_log(clusters)) @ np.exp(expected_log(words)))
+    scores = counts @ centres.T + expected_log(weights)
+    shares = special.softmax(scores, axis=1)
+    documents = blocks(counts, layout=Layout(2, 16, 4), num_documents=9, num_blocks=5)
+    found, score = jax.jit(partial(evaluate, model=model, point=False))(state, documents=documents)
+    np.testing.assert_allclose(found[:6], shares, rtol=1e-12)
+    assert not np.asarray(found[6:]).any()
+    np.testing.assert_allclose(score, special.logsumexp(scores, axis=1).sum(), rtol=1e-12)
+    sums = jax.jit(assign)(documents, jnp.asarray(centres.T), jnp.asarray(expected_log(weights)), 1.0)
+    np.testing.assert_allclose(sums.by_word, counts.T @ shares, rtol=1e-12)
+    np.testing.assert_allclose(sums.sizes, shares.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(sums.entropy, special.entr(shares).sum(), rtol=1e-10)
 
 
 @pytest.fixture(scope="module")
