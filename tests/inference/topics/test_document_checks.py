@@ -5,6 +5,7 @@ exact and p-values uniform but for their step of 1 / 200.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy.sparse import csr_matrix
@@ -15,9 +16,12 @@ import inference
 import zoo
 from inference.plots import plot_document_check
 from inference.report.predictive import document_blocks
+from inference.topics import document_checks
 from inference.topics.document_checks import (
     STATISTICS,
     _compared,
+    _Draw,
+    _information,
     _mutual_information,
     _statistics,
     check_documents,
@@ -139,6 +143,41 @@ def test_information_of_words_and_documents_is_scikit_learns():
     found = _mutual_information(*cells, count, (4, 3, 5))
     wanted = [mutual_info_score(document[topic == k], word[topic == k]) for k in (0, 1)]
     np.testing.assert_allclose(found, [*wanted, 0.0], rtol=1e-9, atol=1e-12)
+
+
+def test_observed_words_have_the_topics_of_their_documents_not_of_new_ones():
+    """Documents of one topic each, new ones of the other: scikit-learn's information of each topic's own."""
+    counts = np.array([[3, 1, 0], [0, 2, 2], [1, 0, 4], [2, 2, 0]])
+    own = np.array([0, 0, 1, 0])
+    draw = _Draw(np.eye(2)[1 - own], np.eye(2)[own], np.full((2, 3), 1 / 3))
+    observed, _ = _information(csr_matrix(counts), draw, np.random.default_rng(0))
+    document, word = (np.repeat(index.ravel(), counts.ravel()) for index in np.indices(counts.shape))
+    of_first = own[document] == 0
+    wanted = mutual_info_score(document[of_first], word[of_first])
+    np.testing.assert_allclose(observed, [wanted, 0.0], rtol=1e-9, atol=1e-12)  # one document is all of one
+
+
+def test_replicated_documents_have_the_shares_of_new_ones(monkeypatch):
+    """Each topic has one word: numbers of documents with it, and of its words in each document, are known."""
+    counts, certain = csr_matrix([[3, 1, 0], [0, 2, 2], [1, 0, 4], [2, 2, 0]]), np.eye(3)[:2]
+    draw = _Draw(np.eye(2)[[0, 1, 0, 0]], np.eye(2)[[1, 1, 1, 1]], certain)
+    posterior = xr.Dataset(coords={"word": ["ball", "goal", "team"]})
+    for name, given in {
+        "documents_of": counts,
+        "_draws": ([draw, draw], 2),
+        "top_words": pd.DataFrame([["ball"], ["goal"]]),
+        "draws_of": posterior,
+    }.items():
+        monkeypatch.setattr(document_checks, name, lambda *_, given=given: given)
+    check = check_documents(None, num_draws=2)
+    np.testing.assert_array_equal(check.words["replicated"], [3, 1, 0])
+    np.testing.assert_array_equal(check.words["sd"], 0)
+    np.testing.assert_array_equal(check.words["documents"], [3, 3, 2])
+    np.testing.assert_array_equal(check.documents[["length", "distinct"]], [[4, 2], [4, 2], [5, 2], [4, 2]])
+    np.testing.assert_array_equal(check.documents["replicated"], 1)
+    means = np.array([13, 4]) / 4  # words of each kind a document; squares 57 and 16
+    index = np.average(np.array([57, 16]) / 4 / means - means, weights=means)
+    np.testing.assert_allclose(check.table["replicated_lb"], [1, 0, 1, index], rtol=1e-12)
 
 
 def test_the_share_of_larger_replications_counts_ties_half():

@@ -18,6 +18,7 @@ import zoo
 from inference.inputs.tables import as_arrays
 from inference.inputs.text import WordCounts, matching_words, read_documents, to_vocabulary
 from inference.precision import in_precision
+from zoo.documents import topic_model
 from zoo.documents.bags import as_counts, log_coefficients
 from zoo.documents.shares import fold_in, likely_shares, log_integrals
 
@@ -181,6 +182,31 @@ def test_a_document_with_a_word_that_no_topic_gives_is_impossible_to_plsi():
     with in_precision():
         found = model.log_likelihood({"topic_word_probs": jnp.asarray(topics)}, sparse(TINY))
     assert np.isfinite(found[0]) and np.isneginf(found[1])
+
+
+def test_clusters_of_documents_are_drawn_by_their_weights_and_of_observed_ones_by_their_words_too(
+    monkeypatch,
+):
+    """The probabilities that draws are asked for, word by word; a document without words has the weights."""
+    asked = []
+
+    def last_of(probs, rng):
+        asked.append(probs)
+        return np.full(len(probs), len(asked))
+
+    monkeypatch.setattr(topic_model, "_one_of", last_of)
+    rng = np.random.default_rng(0)
+    counts, weights = np.vstack([TINY, np.zeros(3)]), np.array([0.6, 0.1, 0.3])
+    centres, topics = rng.dirichlet([1.0, 1.0], 3), rng.dirichlet([1.0] * 3, 2)
+    values = {"cluster_weights": weights, "cluster_topic_probs": centres, "topic_word_probs": topics}
+    model = zoo.PCP(num_topics=2, num_clusters=3)
+    fresh, fitted = model.document_shares(values, scipy_sparse.csr_matrix(counts), rng)
+    given = weights * np.prod((centres @ topics) ** counts[:, None], axis=-1)
+    prior, posterior = asked
+    np.testing.assert_allclose(prior, np.tile(weights, (3, 1)), rtol=1e-12)
+    np.testing.assert_allclose(posterior, given / given.sum(axis=1, keepdims=True), rtol=1e-10)
+    np.testing.assert_array_equal(fresh, centres[[1, 1, 1]])
+    np.testing.assert_array_equal(fitted, centres[[2, 2, 2]])
 
 
 @pytest.mark.slow
