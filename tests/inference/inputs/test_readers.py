@@ -7,13 +7,16 @@ labels passed by position were dropped, Series were paired with rows by position
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
+from scipy.special import xlogy
+from scipy.stats import multinomial
 
 import inference
 import zoo
 from inference import fit
 from inference.estimators import SPPCARegressor
 from inference.fitting import front_door
-from inference.inputs.streams import RowStream
+from inference.inputs.streams import CountStream, RowStream
 from inference.inputs.tables import check_parts, paired_rows
 from inference.inputs.text import matching_words
 from inference.methods import methods_with_weights
@@ -305,6 +308,25 @@ def test_chunks_as_long_as_batches_are_not_copied():
     for number, batch in enumerate(batches):
         assert np.shares_memory(batch.x, chunks[number // 2])
         np.testing.assert_array_equal(batch.x, np.concatenate(chunks)[3 * number : 3 * number + 3])
+
+
+def test_documents_in_chunks_are_counted_as_those_in_memory():
+    """Lengths, the log of all multinomial coefficients (SciPy's), and batches across chunks' borders."""
+    chunks = [COUNTS[:2], csr_matrix(COUNTS[2:3]), COUNTS[3:]]
+    total = COUNTS.sum(axis=1)
+    coefficient = sum(
+        multinomial.logpmf(row, n, row / n) - xlogy(row, row / n).sum()
+        for row, n in zip(COUNTS, total, strict=True)
+    )
+    for source in (COUNTS, lambda: iter(chunks)):
+        stream = CountStream(source, 4, 2)
+        assert (stream.num_rows, stream.num_words, stream.num_batches) == (6, 4, 2)
+        np.testing.assert_array_equal(stream.lengths, total)
+        assert stream.log_coefficient == pytest.approx(coefficient, rel=1e-12)
+        assert stream.layout == CountStream(COUNTS, 4, 2).layout
+        batches = list(stream.batches())
+        assert [begin for begin, _ in batches] == [0, 4]
+        np.testing.assert_array_equal(np.vstack([batch.to_dense() for _, batch in batches]), COUNTS)
 
 
 # One dimension
