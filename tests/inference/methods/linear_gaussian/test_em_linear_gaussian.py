@@ -268,6 +268,31 @@ def test_the_first_step_of_an_unseen_start_is_its_e_step(acceleration):
     assert step(found, rows)[0].objective > wanted.objective + 1
 
 
+@pytest.mark.parametrize("kind", ["ard", "gaussian"])
+def test_the_prior_of_the_parameters_is_that_of_scipy(kind):
+    """ARD precisions by quadrature: the log density with them integrated out, and their posterior means."""
+    rng = np.random.default_rng(0)
+    loadings, loc, noise = rng.normal(size=(5, 2)) * [1.0, 3.0], rng.normal(size=5), np.array([0.4, 1.2])
+    variance = None if kind == "ard" else np.array([0.5, 1.0, 2.0, 2.0, 4.0])
+    prior = LoadingPrior(variance, 1.4, 0.6, np.arange(5.0), np.arange(1.0, 6.0), 3.0, np.array([0.5, 0.7]))
+    wanted = stats.norm.logpdf(loc, np.arange(5), np.sqrt(np.arange(1, 6))).sum()
+    wanted += stats.invgamma.logpdf(noise, 3.0, scale=prior.noise_rate).sum()
+    precisions = np.ones(2)
+    if kind == "ard":
+        logs = np.linspace(-25.0, 8.0, 4001)  # of the precision; the rule of equal steps is exact to rounding
+        alpha = np.exp(logs)
+        joint = np.stack([stats.norm.logpdf(w[:, None], 0, alpha**-0.5).sum(axis=0) for w in loadings.T])
+        joint = np.exp(joint + stats.gamma.logpdf(alpha, 1.4, scale=1 / 0.6) + logs) * (logs[1] - logs[0])
+        wanted += np.log(joint.sum(axis=1)).sum()
+        precisions = joint @ alpha / joint.sum(axis=1)
+    else:
+        wanted += stats.norm.logpdf(loadings, 0, np.sqrt(variance)[:, None]).sum()
+    parameters = Parameters(*map(jnp.asarray, (loadings, loc, noise)))
+    np.testing.assert_allclose(log_prior(parameters, None, prior), wanted, rtol=1e-9)
+    found = linear_gaussian.expected_precision(parameters.loadings, prior)
+    np.testing.assert_allclose(found, precisions, rtol=1e-9)
+
+
 def test_planted_bug_of_the_printed_covariance_is_caught():
     """(7.12) as printed drops the factor s2 of the latents' covariance: the likelihood then falls."""
     x = _toy(0)[:, :12]

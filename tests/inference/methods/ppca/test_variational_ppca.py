@@ -1,5 +1,7 @@
 """PPCA by variational Bayes: its bound against the program, its monotony, what it finds, what it stores."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ import zoo
 from inference.calibration import elbo_check
 from inference.diagnostics import summary
 from inference.methods.linear_gaussian import vb as linear_gaussian_vb
+from inference.methods.linear_gaussian.em import LoadingPrior
 from inference.methods.linear_gaussian.vb import latents_of, log_predictive
 from inference.methods.ppca.closed_form import tipping_bishop
 from inference.precision import in_precision
@@ -49,6 +52,49 @@ def gaussian_tree(x):
 
 def _objective(tree):
     return tree["trace"]["objective"].to_numpy()
+
+
+def test_the_precision_of_a_latent_is_told_by_means_and_variances_of_its_loadings():
+    """Half of the expected squares by hand: five columns of two classes, of which each column counts."""
+    rng = np.random.default_rng(0)
+    mean, root = rng.normal(size=(5, 3)), rng.normal(size=(2, 3, 3))
+    covariance, column_class = root @ root.transpose(0, 2, 1), np.array([0, 1, 0, 1, 1])
+    nothing = (None,) * 4
+    with in_precision():
+        state = linear_gaussian_vb.LinearGaussianPosterior(
+            jnp.asarray(mean), jnp.asarray(covariance), *nothing
+        )
+        rows = SimpleNamespace(sums=np.zeros(5), column_class=column_class, class_member=np.array([0, 1]))
+        prior = LoadingPrior(None, 1.4, 0.6, np.zeros(5), np.ones(()), 3.0, 0.5)
+        found = linear_gaussian_vb._update_ard(state, rows, prior)
+        number = int(linear_gaussian_vb.num_relevant(state, rows))
+    variances = np.stack([np.diag(covariance[own])[:2] for own in column_class])
+    squares = (mean[:, :2] ** 2 + variances).sum(axis=0)
+    np.testing.assert_allclose(found.ard_concentration, [1.4 + 2.5] * 2, rtol=1e-12)
+    np.testing.assert_allclose(found.ard_rate, 0.6 + squares / 2, rtol=1e-12)
+    assert number == ((mean[:, :2] ** 2).sum(axis=0) > variances.sum(axis=0)).sum()
+
+
+def test_columns_are_drawn_from_their_joint_normal():
+    """The mean and the loadings given it have SciPy's joint density, the noise its inverse gamma."""
+    rng = np.random.default_rng(0)
+    mean, root = rng.normal(size=(2, 3)), rng.normal(size=(2, 3, 4))
+    joint = root @ root.transpose(0, 2, 1)  # of two loadings and the mean
+    parts = mean[:, :2], joint[:, :2, :2], joint[:, :2, 2], mean[:, 2], joint[:, 2, 2]
+    loc, loadings, noise = rng.normal(size=2), rng.normal(size=(2, 2)), np.array([0.3, 0.8])
+    values = {"loc_y": loc, "loadings_y": loadings, "noise_variance_y": noise}
+    with in_precision():
+        program = handlers.substitute(linear_gaussian_vb.sample_columns, jax.tree.map(jnp.asarray, values))
+        given = [jnp.asarray(part) for part in (*parts, np.array([2.0, 3.0]), np.array([0.7, 0.4]))]
+        sites = handlers.trace(program).get_trace("_y", *given)
+        found = {name: float(site["fn"].log_prob(site["value"]).sum()) for name, site in sites.items()}
+    wanted = sum(
+        stats.multivariate_normal(m, c).logpdf([*w, u])
+        for m, c, w, u in zip(mean, joint, loadings, loc, strict=True)
+    )
+    np.testing.assert_allclose(found["loc_y"] + found["loadings_y"], wanted, rtol=1e-9)
+    of_noise = stats.invgamma.logpdf(noise, [2.0, 3.0], scale=[0.7, 0.4]).sum()
+    np.testing.assert_allclose(found["noise_variance_y"], of_noise, rtol=1e-9)
 
 
 def test_bound_never_falls(ard_tree):
