@@ -7,14 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from ppca_cases import projected_rows, with_holes
+from scipy import stats
 from scipy.linalg import subspace_angles
 from scipy.optimize import approx_fprime
 
 import inference
 import zoo
 from inference.diagnostics import summary
+from inference.methods.linear_gaussian.em import given_start, log_prior
+from inference.methods.linear_gaussian.rows import compress
+from inference.methods.ppca import closed_form
 from inference.methods.ppca import em as em_ppca
 from inference.methods.ppca.closed_form import num_free_parameters, tipping_bishop
+from inference.numerics.weighted_rows import Rows
 
 CLOSE = 1e-9
 
@@ -246,6 +251,46 @@ def test_tipping_bishop_agrees_with_the_svd_and_survives_small_noise():
         np.testing.assert_allclose(strengths, lengths[:3], rtol=1e-9)
         if noise > 1e-3:
             assert found.noise_variance == pytest.approx(lengths[3:].mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(12, 4), (6, 9)], ids=["tall", "wide"])
+def test_rows_of_weight_three_are_rows_that_stand_there_three_times(shape):
+    """Estimate, log likelihood, BIC and AIC of the closed form; the latents are those of each row once."""
+    x = np.random.default_rng(0).normal(size=shape)
+    model = zoo.PPCA(num_latents=2)
+    weighted, given = closed_form.solve(None, model, (Rows(x, np.full(len(x), 3.0)),))
+    repeated, wanted = closed_form.solve(None, model, (np.repeat(x, 3, axis=0),))
+    assert given == pytest.approx(wanted, rel=1e-12)
+    for name, value in repeated.attrs.items():
+        assert weighted.attrs[name] == pytest.approx(value, rel=1e-12), name
+    for name, value in repeated.posterior.items():
+        np.testing.assert_allclose(weighted.posterior[name], value, rtol=1e-9, atol=1e-12)
+    latents = repeated.variational["latents"][::3]
+    np.testing.assert_allclose(weighted.variational["latents"], latents, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("loading_prior", ["gaussian", "ard"])
+def test_the_prior_is_of_the_parameters_as_given_though_rows_are_about_their_mean(loading_prior):
+    """Rows a hundred away from zero: the mean's prior density by SciPy, of what is added to the noise's."""
+    x = np.random.default_rng(0).normal(size=(9, 4)) + 100.0
+    fields = {
+        "loc_mean": np.full(4, 98.0),
+        "loc_variance": 4.0,
+        "noise_concentration": 3.0,
+        "noise_rate": 0.7,
+    }
+    fields |= {"loading_variance": 2.0, "ard_concentration": 1.4, "ard_rate": 0.6}
+    model = zoo.PPCA(num_latents=2, loading_prior=loading_prior, **fields)
+    rows = compress(x, em_ppca.groups_of(model, 4), rotate=False)
+    loc, other = np.array([97.0, 99.5, 100.0, 101.0]), np.full(4, 98.0)
+    with jax.enable_x64(True):
+        prior = em_ppca.prior_of(model, rows)
+        found = [
+            float(log_prior(given_start(np.ones((4, 2)), own, np.array([0.4]), rows), rows, prior))
+            for own in (loc, other)
+        ]
+    wanted = stats.norm.logpdf(loc, 98.0, 2.0).sum() - stats.norm.logpdf(other, 98.0, 2.0).sum()
+    np.testing.assert_allclose(found[0] - found[1], wanted, rtol=1e-6)
 
 
 @pytest.mark.cases_by_default(1)
