@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import scipy.linalg
+import xarray as xr
 from kernel_rows_cases import NEW, TOY, X, centred, clusters, spectrum
 
 import inference
 import zoo
 from inference import fit
-from zoo.kernels import RBF, Linear, Polynomial
+from inference.methods.kernel_pca import em
+from zoo.kernels import RBF, Linear, Polynomial, Precomputed
 from zoo.kernels.gram import Centring, centring_of, cross_gram, gram_matrix
 
 
@@ -75,6 +77,33 @@ def test_online_is_pca_in_the_span_of_old_loadings_and_new_rows():
     third = fit(model, x, method="em", init=tree, **settings)
     exact = centred(Linear(), x) @ third["variational"]["coefficients"].to_numpy()
     np.testing.assert_allclose(third["variational"]["gram_products"], exact, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Precomputed()], ids=["linear", "precomputed"])
+def test_rows_online_are_the_projections_onto_old_directions_and_new_rows(kernel):
+    """Rows far from zero, a third old direction that is none: inner products, directions and means."""
+    x = np.random.default_rng(8).normal(size=(11, 9)) + 5.0
+    old, rows = x[:8] - x[:8].mean(axis=0), x - x.mean(axis=0)
+    u, s, vt = np.linalg.svd(old, full_matrices=False)
+    coefficients = np.c_[u[:, :2] / s[:2], np.zeros(8)]
+    former = {
+        "coefficients": (("observation", "latent"), coefficients),
+        "gram_products": (("observation", "latent"), old @ old.T @ coefficients),
+        "gram_means": ("observation", (x[:8] @ x[:8].T).mean(axis=0)),
+    }
+    data = x if isinstance(kernel, Linear) else x @ x.T
+    found = em._online(kernel, data, xr.Dataset(former), freedom=np.ones(()), dimension=np.ones(()))
+    span = np.linalg.qr(np.concatenate([vt[:2], rows[8:]]).T)[0]
+    projected = rows @ span
+    np.testing.assert_allclose(found.coordinates @ found.coordinates.T, projected @ projected.T, atol=1e-10)
+    np.testing.assert_allclose(found.coordinates.mean(axis=0), 0.0, atol=1e-10)
+    directions = found.coefficients(np.eye(found.basis.shape[1])).T @ rows  # of the basis
+    np.testing.assert_allclose(directions @ directions.T, np.eye(len(directions)), atol=1e-10)
+    np.testing.assert_allclose(rows @ directions.T, found.coordinates, atol=1e-10)
+    begun = found.product(found.from_former(coefficients))
+    np.testing.assert_allclose(begun, np.c_[rows @ vt[:2].T, np.zeros(11)], atol=1e-10)
+    np.testing.assert_allclose(found.gram_means, x @ x.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.trace, (rows**2).sum(), rtol=1e-9)
 
 
 def literal_online(gram, z, c, fixed, num_old, noise, sweeps):
