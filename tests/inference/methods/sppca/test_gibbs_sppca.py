@@ -1,5 +1,7 @@
 """Gibbs for SPPCA: its conditionals against the program, joint invariance, agreement with NUTS, its draws."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,6 +89,49 @@ def test_utilities_have_the_signs_of_their_outputs():
         assert np.isneginf(density.log_prob(-right)).all()
         assert (np.isneginf(density.log_prob(right.at[0, 1].set(0.2))) == [True, False, False]).all()
         assert np.isfinite(density.log_prob(density.sample(jax.random.key(0)))).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_missing_outputs_are_no_data_whatever_their_utilities(kind):
+    """Loadings and means of the outputs by NumPy's regression over the rows where each is observed.
+
+    The latents are given the observed cells alone.
+    """
+    model, rng = model_of_kind(kind), np.random.default_rng(0)
+    size = model.num_outputs
+    z, y = rng.normal(size=(6, 2)), np.arange(6 * size).reshape(6, size) % 2.0
+    x = rng.normal(size=(6, 4))
+    y[3], y[0, 1] = np.nan, np.nan
+    utilities = np.where(np.isnan(y), 1e3, rng.normal(size=y.shape))
+    values = {"latents": z, "loadings_x": rng.normal(size=(4, 2)), "loc_x": np.zeros(4)}
+    values |= {"loadings_y": rng.normal(size=(size, 2)), "loc_y": rng.normal(size=size)}
+    values |= {"noise_variance_x": np.array(0.5)}
+    noise, cells = np.ones(size), np.where(np.isnan(y), np.nan, utilities)
+    if kind == "gaussian":
+        noise = np.array([0.3, 0.9])
+        values, cells = values | {"noise_variance_y": noise}, y
+    else:
+        values |= {"utilities": utilities}
+    with in_precision():
+        values = jax.tree.map(jnp.asarray, values)
+        found = jax.jit(partial(gibbs.outputs, model=model))(values, x=jnp.asarray(x), y=jnp.asarray(y))
+        rows = gibbs.latents(values, model, jnp.asarray(x), jnp.asarray(y))["latents"].x
+        prior = jax.tree.map(np.asarray, model.prior_of("y"))
+    np.testing.assert_array_equal(rows, np.c_[x, cells])
+    own_prior = np.diag([1 / prior.loading_variance] * 2 + [1 / prior.loc_variance])
+    loadings, loc = found["loadings_y"].base_dist, found["loc_y"].base_dist
+    spread = np.asarray(loadings.scale_tril) @ np.asarray(loadings.scale_tril).transpose(0, 2, 1)
+    for own in range(size):
+        seen = ~np.isnan(cells[:, own])
+        design = np.c_[z, np.ones(6)][seen]
+        precision = design.T @ design / noise[own] + own_prior
+        target = design.T @ cells[seen, own] / noise[own] + own_prior[2] * prior.loc_mean
+        mean, covariance = np.linalg.solve(precision, target), np.linalg.inv(precision)
+        np.testing.assert_allclose(loadings.loc[own], mean[:2], rtol=1e-8)
+        np.testing.assert_allclose(spread[own], covariance[:2, :2], rtol=1e-8)
+        given = np.asarray(values["loadings_y"])[own]  # the mean given these
+        np.testing.assert_allclose(loc.loc[own], (target[2] - precision[2, :2] @ given) / precision[2, 2])
+        np.testing.assert_allclose(loc.scale[own], precision[2, 2] ** -0.5)
 
 
 def test_what_no_label_identifies_is_drawn_from_its_prior():

@@ -1,5 +1,7 @@
 """SPPCA in feature space: the linear kernel is the primal model, others separate what is not linear."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from supervised_toys import best, toy
 
 from inference import extend, fit, load, log_density, predict, save, transform
+from inference.methods.sppca import kernel_em
 from inference.methods.sppca.kernel_em import FeatureData, concluded_in_features, first_coefficients
 from inference.precision import in_precision
 from zoo import SPPCA
@@ -48,6 +51,35 @@ def test_linear_kernel_is_the_primal_model(pair):
     np.testing.assert_allclose(transform(dual, x, y), dual["variational"]["latents"], atol=1e-8)
     sums = dual["posterior"]["coefficients"].to_numpy().sum(axis=2)  # so W stays when rows are centred again
     np.testing.assert_allclose(sums, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("plugin", [False, True], ids=["joint", "plugin"])
+def test_outputs_are_regressed_where_they_are_observed_and_share_the_noise_of_all_cells(plugin):
+    """Latents known for certain: NumPy's least squares of each output; the plug-in keeps the cells' mean."""
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(9, 2)), rng.normal(size=(9, 3)) * [1.0, 5.0, 0.2]
+    y[:4, 0] = y[7, 2] = np.nan
+    observed, y = (~np.isnan(y)).astype(float), y - np.nanmean(y, axis=0)
+    wanted = []
+    for own in range(3):
+        seen = observed[:, own] > 0
+        design = z[seen] if plugin else np.c_[z, np.ones(9)][seen]
+        found, squares, *_ = np.linalg.lstsq(design, y[seen, own])
+        wanted.append([*found[:2], 0.0 if plugin else found[2], squares[0]])
+    wanted = np.array(wanted)
+    variance = np.nanvar(np.where(observed > 0, y, np.nan), axis=0)
+    with in_precision():
+        state = SimpleNamespace(latents=jnp.asarray(z), second=jnp.asarray(z[:, :, None] * z[:, None, :]))
+        data = FeatureData(None, None, jnp.nan_to_num(y), jnp.asarray(observed), None, variance)
+        loadings, loc, squares = kernel_em._regress_outputs(state, data, plugin)
+        np.testing.assert_allclose(np.c_[loadings, loc, squares], wanted, rtol=1e-8, atol=1e-10)
+        shared, each = SPPCA(num_latents=2), SPPCA(num_latents=2, output_noise="per_output")
+        noise, noises = (kernel_em._output_noise(squares, data, model) for model in (shared, each))
+        np.testing.assert_allclose(noise, wanted[:, 3].sum() / np.full(3, 22), rtol=1e-8)
+        np.testing.assert_allclose(noises, wanted[:, 3] / [5, 9, 8], rtol=1e-8)
+        spread, spreads = (kernel_em._output_variance(variance, model) for model in (shared, each))
+    np.testing.assert_allclose(spread, np.full(3, variance.mean()), rtol=1e-12)
+    np.testing.assert_array_equal(spreads, variance)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import scipy.linalg
 from supervised_toys import angle, toy
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
+from inference.methods.sppca.morp import MORP
 from inference.methods.sppca.projections import (
     _singular,
     blended_gram,
@@ -51,6 +52,21 @@ def test_dual_gives_the_scores_of_the_primal_form(rows, features):
     primal = x @ morp_primal(x, blend, 3, 1.5).weights
     dual = gram @ morp_dual(gram, blend, 3, 1.5).coefficients
     np.testing.assert_allclose(dual @ dual.T, primal @ primal.T, atol=1e-8 * np.abs(primal).max() ** 2)
+
+
+@pytest.mark.parametrize("form", ["primal", "dual"])
+def test_both_forms_solve_the_problem_with_the_ridge_that_was_asked_for(form):
+    """X'B X w = l (X'X + g I) w by scipy, the ridge as large as the rest: the scores and the eigenvalues."""
+    x, y = centred(num_rows=30, labelled=30)
+    balanced = y @ y.T * np.sum(x**2) / np.sum(y**2)
+    blend, ridge = 0.6 * x @ x.T + 0.4 * balanced, np.sum(x**2) / x.shape[1]
+    options = MORP.options | {"form": form, "ridge": ridge, "weight": 0.4}
+    outcome, total = MORP.solve(None, MODEL, (x + 2.0, y - 1.0), **options)
+    values, vectors = scipy.linalg.eigh(x.T @ blend @ x, x.T @ x + ridge * np.eye(x.shape[1]))
+    scores = x @ (vectors[:, ::-1][:, :3] * np.sqrt(values[::-1][:3]))
+    assert total == pytest.approx(values[-3:].sum(), rel=1e-8)
+    found = outcome.variational["latents"]
+    np.testing.assert_allclose(np.abs(found), np.abs(scores), atol=1e-7 * np.abs(scores).max())
 
 
 def test_full_rank_gram_matrices_make_all_forms_one():
