@@ -262,6 +262,7 @@ def test_labels_become_columns_of_zeros_and_ones():
     assert SPPCA.from_data(x, y, label_coding="reduced").num_outputs == 1
     ordered = pd.Categorical([2, 1, 2, 1], categories=[2, 1, 0])
     assert class_names(ordered) == (2, 1) and list(code_labels(ordered, (2, 1)).columns) == [2, 1]
+    assert class_names(["b", 2, "a", 2, 1, "b", 1, "a"]) == (1, 2, "a", "b")  # in order within each kind
     numbers = [1, 0, None, 1, 0]  # whole numbers with a gap, which pandas would make floats
     assert class_names(numbers) == (0, 1) and list(map(type, class_names(numbers))) == [int, int]
     np.testing.assert_array_equal(code_labels(numbers, (0, 1))[1], [1, 0, np.nan, 1, 0])

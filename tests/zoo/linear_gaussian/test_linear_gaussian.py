@@ -62,6 +62,25 @@ def test_density_and_posterior_equal_a_dense_normal(share_missing, traced):
         np.testing.assert_allclose(shared, covariance[0], atol=1e-12)
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["noise by column", "one noise"])
+def test_missing_cells_are_completed_by_their_conditional_normal(shared):
+    """Means and variances given the observed cells of a row, with full matrices; one row has no cell."""
+    x, loadings, loc, noise = _case(0.4, num_rows=5, d=4, k=2)
+    x[2], noise = np.nan, noise + 0.5
+    x[3] = [0.4, -1.0, 2.0, 0.1]  # nothing to complete
+    noise = noise[0] if shared else noise
+    covariance = loadings @ loadings.T + np.eye(4) * noise
+    filled, variance = x.copy(), np.zeros_like(x)
+    for number, row in enumerate(x):
+        o, m = np.flatnonzero(~np.isnan(row)), np.flatnonzero(np.isnan(row))
+        gain = covariance[np.ix_(m, o)] @ np.linalg.inv(covariance[np.ix_(o, o)])
+        filled[number, m] = loc[m] + gain @ (row[o] - loc[o])
+        variance[number, m] = np.diag(covariance[np.ix_(m, m)] - gain @ covariance[np.ix_(o, m)])
+    found = linear_gaussian.completed(*map(jnp.asarray, (x, loadings, loc, noise)))
+    np.testing.assert_allclose(found[0], filled, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(found[1], variance, rtol=1e-9)
+
+
 def test_gradients_are_finite_with_missing_cells():
     """NaN in a cell that is masked must not leak into gradients, of either branch."""
     x, loadings, loc, noise = _case(0.3)
