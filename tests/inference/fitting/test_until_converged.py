@@ -9,6 +9,8 @@ from interruptions import cut_short, same
 from inference import fit
 from inference.convergence import judge
 from inference.fitting import in_memory
+from inference.fitting.arguments import _settings
+from inference.methods import method_of
 from zoo import PPCA, Mixture
 from zoo.conjugate import BernoulliBeta
 
@@ -113,6 +115,14 @@ def test_hmc_is_looked_at_too():
 def test_calls_that_cannot_be(wrong, error, message):
     with pytest.raises(error, match=message):
         fit(mixture(), BITS, **RUN | wrong)
+
+
+@pytest.mark.parametrize("thinning", [1, 3])
+def test_a_run_may_be_looked_at_twenty_times_where_no_limit_is_given(thinning):
+    call = {"num_chains": 2, "num_warmup": 40, "num_samples": 60, "thinning": thinning}
+    call |= {"until": "converged", "max_sweeps": None, "max_seconds": None, "chain_method": "vectorized"}
+    found = _settings(method_of(mixture(), "gibbs"), **call)
+    assert found.max_sweeps == 40 + 20 * 60 * thinning
 
 
 def test_ascents_are_not_judged_so():

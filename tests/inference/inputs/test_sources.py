@@ -57,6 +57,20 @@ def test_files_give_the_fit_of_the_array(held, folder, tmp_path):
     assert tree["posterior"]["feature"].values.tolist() == ["a", "b"]
 
 
+def test_rows_of_a_folder_are_in_the_order_of_files_and_columns_in_that_of_the_first(folder):
+    """All rows, those of chosen columns, chosen rows, one column and the first chunk."""
+    source = as_source(folder)
+    read = pd.concat(list(source))
+    assert read.columns.tolist() == ["a", "b"] and read.index.tolist() == list(range(300))
+    np.testing.assert_array_equal(read.to_numpy(), X)
+    assert source.num_rows == 300
+    np.testing.assert_array_equal(pd.concat(list(source.taking(["b", "a"]))).to_numpy(), X[:, ::-1])
+    rows = np.array([3, 63, 64, 99, 100, 163, 299])
+    np.testing.assert_array_equal(source.picked(rows), X[rows])
+    np.testing.assert_array_equal(source.column("b"), X[:, 1])
+    np.testing.assert_array_equal(source.first().to_numpy(), X[:100])
+
+
 @pytest.mark.needs_peer
 def test_libraries_give_the_fit_of_the_array(held, tmp_path):
     """Arrow, Zarr and Dask; partitions without rows and columns in another order among them."""
