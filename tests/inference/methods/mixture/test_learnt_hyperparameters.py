@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from scipy import optimize, stats
 from scipy.special import digamma
 
 from inference import fit, load, model_of, save
@@ -511,3 +512,49 @@ def test_the_bound_has_the_log_hyperprior_with_its_sign(monkeypatch):
             return float(vb.bound(state, statistics, 0.0, model))
 
         assert bound(3.5) - bound(0.0) == pytest.approx(3.5, abs=1e-9)
+
+
+def of_known_variance():
+    """Three components of variance 1 in one column, with their rows, and a prior of the mean precision."""
+    x = np.random.default_rng(2).normal(size=(3, 8)) + np.array([[-1.5], [0.4], [1.2]])
+    components = conjugate.GaussianKnownCovariance([0.0], dist.Gamma(20.0, 5.0), [[1.0]])
+    statistics = np.stack([components.features(own[:, None]).sum(axis=0) for own in x])
+
+    def log_joint(value, with_prior=True):
+        """The rows of a component are normal with covariance I + 1 1' / beta0."""
+        covariance = np.eye(8) + 1.0 / value
+        evidence = sum(stats.multivariate_normal(np.zeros(8), covariance).logpdf(own) for own in x)
+        return evidence + with_prior * stats.gamma(20.0, scale=1 / 5.0).logpdf(value)
+
+    def best(with_prior):
+        found = optimize.minimize_scalar(
+            lambda log: -log_joint(np.exp(log), with_prior), bounds=(-3, 3), options={"xatol": 1e-9}
+        )
+        return np.exp(found.x)
+
+    return Mixture(components, num_components=3), jnp.asarray(statistics), best(False), best(True)
+
+
+def learnt_from(value, model, statistics):
+    """The mean precision that learning ends with from one it starts from."""
+    prior = model.components.replaced(mean_precision=jnp.asarray(value))
+    state = posterior.from_statistics(statistics, jnp.asarray(1.0), model.replaced(components=prior))
+    state = state._replace(prior=prior)
+    return float(vb.learn_hyperparameters(state, statistics, model, ("mean_precision",)).prior.mean_precision)
+
+
+def test_a_hyperparameter_with_a_prior_is_learnt_to_the_best_of_evidence_and_prior(monkeypatch):
+    """On the way there from the best of the evidence alone, the evidence falls."""
+    monkeypatch.setattr(vb, "LEARNING_STEPS", 40)
+    model, statistics, of_evidence, of_both = of_known_variance()
+    assert of_both > 2 * of_evidence
+    assert learnt_from(of_evidence, model, statistics) == pytest.approx(of_both, rel=1e-6)
+
+
+def test_an_m_step_that_lowers_evidence_and_prior_together_is_not_kept(monkeypatch):
+    """Whatever it does to the evidence alone: it proposes the value that is best for that."""
+    model, statistics, of_evidence, of_both = of_known_variance()
+    family = type(model.components)
+    proposal = jnp.asarray(of_evidence)
+    monkeypatch.setattr(family, "learnt", lambda own, *_: own.replaced(mean_precision=proposal))
+    assert learnt_from(of_both, model, statistics) == of_both
