@@ -3,12 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 import scipy.stats
 from component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 
-from zoo import conjugate
+from zoo import SparseCounts, conjugate
 from zoo.conjugate.component_prior import BRACKETS, ConjugatePredictive, within_scale
+from zoo.conjugate.multinomial_dirichlet import SparseCountRows
+from zoo.conjugate.product import _ProductRow
 
 
 @pytest.fixture(autouse=True)
@@ -342,6 +345,51 @@ def test_rows_of_counts_are_those_of_scipy():
     np.testing.assert_allclose(
         components.features(x) @ components.coefficients(values).T, expected, rtol=1e-9
     )
+
+
+def test_new_rows_of_counts_are_those_of_scipy_dense_or_sparse():
+    """With the probabilities integrated out, under two components; one row has no count at all."""
+    components = priors()["MultinomialDirichlet"]
+    seen = components.features(rows("MultinomialDirichlet", 8)).reshape(2, 4, -1)
+    posterior = components.posterior(seen.sum(axis=1))
+    x = np.array([[0, 3, 1], [0, 0, 0], [5, 0, 0], [2, 2, 7]])
+    by_component = np.asarray(posterior.concentration)
+    expected = [
+        [scipy.stats.dirichlet_multinomial(alpha, row.sum()).logpmf(row) for alpha in by_component]
+        for row in x
+    ]
+    for form in (jnp.asarray(x.astype(float)), SparseCounts.from_matrix(x)):
+        np.testing.assert_allclose(posterior.log_predictive(form), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_sparse_rows_of_counts_are_those_of_scipy():
+    """On features, under the components assigned, and under all by their weights."""
+    components, x = priors()["MultinomialDirichlet"], np.array([[0, 3, 1], [0, 0, 0], [5, 0, 0], [2, 2, 7]])
+    probs, weights = np.random.default_rng(0).dirichlet(np.ones(3), 2), np.array([0.3, 0.7])
+    sparse, values = SparseCounts.from_matrix(x), {"probs": jnp.asarray(probs)}
+    expected = np.array([[scipy.stats.multinomial(row.sum(), p).logpmf(row) for p in probs] for row in x])
+    features = components.features(sparse)
+    np.testing.assert_allclose(features @ components.coefficients(values).T, expected, rtol=1e-9, atol=1e-12)
+    r = jnp.asarray(np.random.default_rng(1).dirichlet(np.ones(2), 4).T)
+    np.testing.assert_allclose(r @ features, r @ components.features(x.astype(float)), rtol=1e-9, atol=1e-12)
+    labels = np.array([1, 0, 0, 1])
+    for assignments, wanted in (
+        (jnp.asarray(labels), expected[np.arange(4), labels]),
+        (None, np.logaddexp.reduce(expected + np.log(weights), axis=1)),
+    ):
+        rows_of = SparseCountRows(components, values, jnp.log(weights), assignments, 4)
+        np.testing.assert_allclose(rows_of.log_prob(sparse), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_groups_of_columns_are_drawn_into_their_places():
+    """Column j is ten times j; the places of the columns in the groups are no permutation of order two."""
+    columns = ((2, 0), (3,), (1,))
+    groups = [dist.Delta(10.0 * jnp.asarray(group), event_dim=1) for group in columns]
+    row = _ProductRow(tuple(groups), columns)
+    drawn = row.sample(jax.random.key(0), (2,))
+    np.testing.assert_array_equal(drawn, np.tile([0.0, 10.0, 20.0, 30.0], (2, 1)))
+    np.testing.assert_array_equal(row.log_prob(drawn), [0.0, 0.0])
+    assert np.isneginf(row.log_prob(drawn[:, ::-1])).all()
 
 
 def test_a_scale_matrix_is_brought_into_its_bracket():

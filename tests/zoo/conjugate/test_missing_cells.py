@@ -212,3 +212,43 @@ def test_the_default_prior_of_incomplete_rows_is_that_of_the_most_likely_normal(
     assert prior.scale_matrix.shape == (3, 3)
     with pytest.raises(ValueError, match="column 1 of x has no observed cell"):
         conjugate.GaussianWishart.from_data(np.where([0, 1, 0], np.nan, complete))
+
+
+def test_the_most_likely_normal_of_a_complete_and_an_incomplete_column_is_by_regression():
+    """Missing cells in one column only: maximum likelihood is in closed form (Anderson 1957)."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(40, 2)) @ [[1.0, 0.8], [0.0, 0.6]] * [3.0, 0.1] + [10.0, -4.0]
+    seen = np.arange(40) < 25
+    x[~seen, 1] = np.nan
+    slope, intercept = np.polyfit(x[seen, 0], x[seen, 1], 1)
+    left = np.var(x[seen, 1] - intercept - slope * x[seen, 0])
+    correlation = slope * x[:, 0].std() / np.sqrt(left + slope**2 * x[:, 0].var())
+    deviations = np.nanstd(x, axis=0, ddof=1)
+    expected = np.outer(deviations, deviations) * [[1.0, correlation], [correlation, 1.0]]
+    for order in ([0, 1], [1, 0]):
+        mean, covariance = missing_cells.covariance_of_observed(x[:, order])
+        wanted = np.array([x[:, 0].mean(), intercept + slope * x[:, 0].mean()])
+        np.testing.assert_allclose(mean, wanted[order], rtol=1e-6)
+        np.testing.assert_allclose(covariance, expected[np.ix_(order, order)], rtol=1e-6)
+
+
+def test_groups_of_columns_complete_their_own_cells_by_keys_of_their_own(monkeypatch):
+    """Two alike but for their locations, which say whose parameters a cell has; the noise left is no copy."""
+
+    def completed(family, key, parameters, assignments, x):
+        drawn = parameters["locs"][assignments] + jax.random.normal(key, x.shape)
+        return jnp.where(jnp.isnan(x), drawn, x)
+
+    monkeypatch.setattr(conjugate.NormalGamma, "completed", completed)
+    family = conjugate.NormalGamma(np.zeros(2), np.ones(2), np.ones(2), np.ones(2))
+    product = conjugate.Product((family, family), ((3, 0), (1, 2)))
+    locs = 1000.0 * np.arange(8).reshape(2, 2, 2)  # group, component, column of the group
+    x = np.full((5, 4), np.nan)
+    x[2, 1], labels = 0.5, np.array([0, 1, 1, 0, 1])
+    values = {"locs_0": jnp.asarray(locs[0]), "locs_1": jnp.asarray(locs[1])}
+    found = np.asarray(product.completed(jax.random.key(0), values, jnp.asarray(labels), jnp.asarray(x)))
+    assert found[2, 1] == 0.5
+    places = ((0, 1), (1, 0), (1, 1), (0, 0))  # of each column: its group, and its place there
+    noise = found - np.stack([locs[group, labels, place] for group, place in places], axis=1)
+    noise = noise[np.isnan(x)]
+    assert np.abs(noise).max() < 10 and len(np.unique(noise)) == 19
