@@ -1,6 +1,9 @@
 """The picture of a comparison: a line a method in the order of scores, hollow where not converged."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from inference.diagnostics import comparison as method_comparison
@@ -63,3 +66,42 @@ def test_a_method_that_fails_is_a_line_and_the_others_go_on(monkeypatch, failure
 def test_no_scores_no_picture():
     with pytest.raises(ValueError, match="no method took the data"):
         plot_methods([])
+
+
+def test_a_method_is_fitted_to_some_rows_and_scored_on_the_others(monkeypatch):
+    """Stand-ins for the fit and its score: what they are given, and what becomes of their answers."""
+    tree = SimpleNamespace(attrs={"stop_reason": "interrupted by the user", "converged": 0})
+    given = []
+
+    def fit(model, *data, method, **settings):
+        given.append((model, data, method, settings))
+        return tree
+
+    def heldout(own, *data):
+        given.append((own, data))
+        return {"mean": np.float64(-4.5), "standard_error": np.float64(0.25)}
+
+    class Model:
+        methods = ("em", "vb")
+
+    tables = iter([pd.DataFrame({"r_hat": [1.02, "constant", 1.3, 1.1]}), pd.DataFrame({"mean": [0.0]})])
+    clock = SimpleNamespace(perf_counter=iter([10.0, 13.5, 20.0, 21.0]).__next__)
+    for name, stand_in in {"fit": fit, "heldout": heldout, "summary": lambda own: next(tables)}.items():
+        monkeypatch.setattr(method_comparison, name, stand_in)
+    monkeypatch.setattr(method_comparison, "time", clock)
+    monkeypatch.setattr(method_comparison, "_forget_peak", lambda: 100.0)
+    monkeypatch.setattr(method_comparison, "_peak", iter([140.0, 90.0]).__next__)
+    model = Model()
+    both = {"train": ("x of train", "y of train"), "test": ("x of test", "y of test")}
+    first, second = score_methods({"named": model}, **both, seed=7)
+    scored = (tree, both["test"])
+    fits = [(model, both["train"], method, {"seed": 7}) for method in model.methods]
+    assert given == [fits[0], scored, fits[1], scored]
+    assert first == MethodScore("named", "em", -4.5, 0.25, 3.5, False, 1.3, 40.0, True)
+    assert np.isnan(second.max_psrf) and second.mebibytes == 0 and second.seconds == 1
+    tree.attrs |= {"stop_reason": "completed", "converged": 1}
+    monkeypatch.setattr(method_comparison, "summary", lambda own: pd.DataFrame({"mean": [0.0]}))
+    monkeypatch.setattr(method_comparison, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr(method_comparison, "_peak", lambda: 100.0)
+    (third,) = score_methods({"named": model}, **both, methods=("vb",))
+    assert third.method == "vb" and third.converged and not third.interrupted
