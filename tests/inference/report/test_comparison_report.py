@@ -1,5 +1,7 @@
 """Several fits on one page: what may be compared, whether methods agree, and the page itself."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,7 +22,7 @@ from inference.diagnostics.comparison import (
 from inference.diagnostics.verdicts import Judgement, convergence_judgements
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
-from inference.report.comparison import _agreed, _fitted, _pair_verdict
+from inference.report.comparison import _agreed, _fitted, _held_out, _pair_verdict
 from zoo.cli import main
 
 
@@ -153,6 +155,24 @@ def test_other_assumptions_are_not_one_posterior(three):
     assert differing.to_dict("index") == {"num_components": {"five": "5", "four": "4"}}
 
 
+def test_other_weights_or_arrays_of_the_model_are_not_one_posterior(three):
+    def with_constants(**arrays):
+        constants = {name: (f"place of {name}", np.asarray(values)) for name, values in arrays.items()}
+        return replaced(three["first"], constant_data=xr.Dataset(constants))
+
+    given = {"sample_weight": [1.0, 2.0], "loc": [0.0, 0.5]}
+    fits = {
+        "one": with_constants(**given),
+        "other weights": with_constants(**given | {"sample_weight": [2.0, 1.0]}),
+        "fewer": with_constants(**given | {"loc": [0.0]}),
+        "another array": with_constants(**given, scale=[1.0]),
+        "no weights": with_constants(loc=given["loc"]),
+        "none": three["first"],
+    }
+    for one, other in itertools.product(fits, repeat=2):
+        assert same_posterior(fits[one], replaced(fits[other])) == (one == other), (one, other)
+
+
 def test_a_point_estimate_is_scored_by_rows_alone(three, tmp_path):
     point = part(three["vb"], draw=[0])
     point.attrs["method"] = "em"
@@ -255,3 +275,30 @@ def test_scores_are_drawn_as_differences_from_the_best():
     assert bars == [(-5.5, -2.5), (-19.0, -11.0)]
     assert "hollow" in axis.get_title(loc="right")
     assert plot_scores(table.assign(pareto_k_bad=0)).axes[0].get_title(loc="right") == ""
+
+
+@pytest.mark.parametrize(
+    ("scores", "below", "errors", "is_clear"),
+    [
+        ({"b": [-2.0, -4.0], "a": [0.0, 0.0], "c": [-2.0, -3.0]}, [0.0, 2.5, 3.0], [0.0, 0.5, 1.0], True),
+        ({"b": [0.0, -6.0], "a": [0.0, 0.0], "c": [-2.0, -3.0]}, [0.0, 2.5, 3.0], [0.0, 0.5, 3.0], False),
+        ({"b": [-2.0, -4.0], "a": [0.0, 0.0], "c": [0.0, -5.0]}, [0.0, 2.5, 3.0], [0.0, 2.5, 1.0], False),
+    ],
+)
+def test_rows_held_out_decide_where_all_others_are_two_errors_below(
+    scores, below, errors, is_clear, monkeypatch
+):
+    """Two rows, in a table of the best fit a, then c and b; differences are taken row by row."""
+    monkeypatch.setattr(
+        "inference.report.comparison.log_density", lambda own, data: xr.DataArray(scores[own])
+    )
+    (ranking, table), returned = _held_out({name: name for name in scores}, [], ("rows",))
+    assert ranking is returned and ranking.good is (True if is_clear else None)
+    assert ranking.text == "a predicts the held-out rows best" + ("" if is_clear else ", but not clearly")
+    assert list(table.frame.index) == ["a", "c", "b"]
+    np.testing.assert_allclose(table.frame["below best"], below)
+    np.testing.assert_allclose(table.frame["its error"], errors)
+    np.testing.assert_allclose(table.frame["nats per row"], -np.array(below))
+    (ranking, table), _ = _held_out({name: name for name in scores}, ["c"], ("rows",))
+    assert ranking.good is None and ranking.text == "No ranking by held-out rows: c not converged"
+    assert "below best" not in table.frame and list(table.frame["converged"]) == ["yes", "yes", "NO"]

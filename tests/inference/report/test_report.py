@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from inference.diagnostics.verdicts import Judgement, convergence_judgements
 from inference.plots.model_graph import Graph
 from inference.report import report
 from inference.report.page import Code, Front, Paragraph, Section, Table, as_html, as_markdown
-from inference.report.predictive import predictive_section
+from inference.report.predictive import _of_score, predictive_section
 from inference.report.run import _command, _first_literal_block, _short, run_section
 from zoo.columns import read_columns
 
@@ -308,3 +309,45 @@ def test_values_of_fields_are_shown_in_short():
     assert _short(dist.Gamma(2.0, 1.0)) == "Gamma(concentration=2., rate=1.)"
     assert _first_literal_block("Title.\n\nProcess::\n\n    a ~ b\n    c ~ d\n\nMore.") == "a ~ b\nc ~ d"
     assert _first_literal_block("Title.") == ""
+
+
+@pytest.mark.parametrize(
+    ("k", "dim", "expected", "counts"),
+    [
+        (
+            [0.1, 0.69, -0.2],
+            "observation",
+            (True, "The leave-one-out score can be trusted", "all Pareto k are below 0.70"),
+            True,
+        ),
+        (
+            [0.1, 0.75, 0.95],
+            "observation",
+            (None, "The leave-one-out score is doubtful for 2 of 3 rows (r2, r1)",
+             "importance sampling is noisy there (Pareto k above 0.70)"),
+            False,
+        ),
+        (
+            [0.8, 1.1, 0.3, 1.5],
+            "observation",
+            (None, "The fit depends heavily on 2 of 4 rows (r3, r1)",
+             "without one of them the posterior would change much (Pareto k above 1)"),
+            True,
+        ),
+        (
+            [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 0.9],
+            "document",
+            (None, "The fit depends heavily on 6 of 7 documents (r5, r4, r3, r2, r1, ...)",
+             "without one of them the posterior would change much (Pareto k above 1)"),
+            True,
+        ),
+    ],
+)  # fmt: skip
+def test_a_score_that_is_doubtful_for_rows_is_told_from_one_that_hangs_on_them(k, dim, expected, counts):
+    """The worst rows are named first; of those that it hangs on no other ones, and only these count."""
+    pareto_k = xr.DataArray(k, coords={dim: [f"r{i}" for i in range(len(k))]}, dims=dim)
+    score = SimpleNamespace(pareto_k=pareto_k, good_k=0.7, n_data_points=len(k))
+    judgement, found = _of_score(planted_regression(), score)
+    assert tuple(judgement[:3]) == expected and found is counts
+    (of_q, _) = _of_score(variational_mixture(), score)
+    assert of_q.reason == expected[2] + "; the draws are from q, so this is the score of the approximation"

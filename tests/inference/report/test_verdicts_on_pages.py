@@ -5,6 +5,7 @@ the table; `test_a_planted_fault_turns_every_verdict` plants faults into one goo
 """
 
 import functools
+import itertools
 import warnings
 from typing import NamedTuple
 
@@ -331,3 +332,16 @@ def test_the_gravest_judgement_comes_first_and_others_are_named():
     assert gravest(own, [bad, fine]) == bad._replace(reason="d; also: the truncation is too short")
     assert gravest(own[:1], [fine]).reason == "r; also: LOO is sound"
     assert convergence_judgements(planted_regression(num_draws=500))[0].good is True
+
+
+def test_a_caution_goes_before_what_is_in_favour_in_whatever_order():
+    """A failure before both; what is in favour is named after another such only."""
+    good, caution, bad = (Judgement(value, str(value), "r", "n") for value in (True, None, False))
+    for own in itertools.permutations([good, caution]):
+        assert gravest(own) == caution._replace(reason="r")
+        assert gravest(own[:1], own[1:]) == caution._replace(reason="r")
+    for further in itertools.permutations([good, caution, bad]):
+        assert gravest([good], further) == bad._replace(reason="r; also: none")
+    assert gravest([bad, good], [caution]) == bad  # of a run that failed nothing further counts
+    assert gravest([caution], [caution, good]) == caution._replace(reason="r; also: none")
+    assert gravest([good, good]).reason == "r; also: true"
