@@ -5,6 +5,7 @@ import pytest
 import xarray as xr
 from planted import (
     CENTRES,
+    PlantedProjection,
     planted_mixture,
     planted_projection,
     planted_regression,
@@ -16,6 +17,7 @@ from planted import (
 
 from inference.diagnostics import co_clustering, invariants, summary
 from inference.symmetry import align_rotation, identify, relabel
+from inference.symmetry.labels import _match, _sources
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +117,42 @@ def test_draws_of_q_get_one_order_in_all_groups():
     assert relabel(after).identical(after)
 
 
+def test_labels_are_numbered_by_size_and_those_without_rows_by_weight():
+    """Draws by hand of six rows: clusters of three, two and one, first met in the order two, one, three."""
+    labels = np.array([[4, 4, 1, 2, 2, 2], [0, 0, 3, 1, 1, 1], [2, 2, 2, 4, 4, 4]])
+    sizes = np.stack([np.bincount(draw, minlength=5) for draw in labels])
+    new_labels, _ = _match(labels, 0, 5)
+    assert new_labels == [{4: 1, 1: 2, 2: 0}, {0: 1, 3: 2, 1: 0}, {2: 1, 4: 0}]
+    weights = np.array([[0.1, 0.2, 0.3, 0.4, 0.0], [0.0, 0.0, 0.2, 0.0, 0.1], [0.3, 0.1, 0.0, 0.2, 0.0]])
+    sources = _sources(new_labels, sizes, weights)
+    np.testing.assert_array_equal(sources, [[2, 4, 1, 3, 0], [1, 0, 3, 2, 4], [4, 2, 0, 3, 1]])
+
+
+def test_one_order_of_draws_of_q_keeps_rows_with_their_parameters():
+    """Components go round before, so that the order by size is not its own inverse."""
+    tree = variational_mixture()
+    round_about = np.array([2, 0, 3, 4, 1])
+    posterior = tree["posterior"].to_dataset().isel(component=round_about)
+    posterior["assignments"] = (
+        posterior["assignments"].dims,
+        np.argsort(round_about)[posterior["assignments"].values],
+    )
+    variational = tree["variational"].to_dataset().isel(component=round_about)
+    tree = replaced(tree, posterior=posterior, variational=variational)
+    order = np.argsort(-variational["responsibilities"].values.sum(0))
+    assert not np.array_equal(order[order], np.arange(5))
+    after = relabel(tree)
+    z_before, z_after = (own["posterior"]["assignments"].values for own in (tree, after))
+    for name in ("weights", "locs", "covariances"):
+        old, new = (own["posterior"][name].values for own in (tree, after))
+        old = np.take_along_axis(old, _index(z_before, old.ndim), axis=2)
+        new = np.take_along_axis(new, _index(z_after, new.ndim), axis=2)
+        np.testing.assert_array_equal(old, new, err_msg=name)
+    for name, axis in (("responsibilities", 1), ("locs_loc", 0)):
+        expected = variational[name].values.take(order, axis=axis)
+        np.testing.assert_array_equal(after["variational"][name], expected)
+
+
 def test_relabel_refuses_what_it_cannot_do():
     with pytest.raises(ValueError, match="no labels"):
         relabel(planted_regression())
@@ -156,6 +194,23 @@ def test_the_unit_of_a_view_does_not_turn_the_draws():
     turned = align_rotation(replaced(tree, posterior=posterior))["posterior"]
     np.testing.assert_allclose(turned["loadings"], in_metres["loadings"], atol=1e-9)
     np.testing.assert_allclose(turned["loadings_y"], 1e3 * in_metres["loadings_y"], atol=1e-6)
+
+
+@pytest.mark.parametrize("turn", [align_rotation, identify])
+def test_loadings_of_standardised_columns_turn_as_those_in_standard_units(turn, monkeypatch):
+    """In the units of the columns, whose squares the model tells, they are as many times as large."""
+    tree, _ = planted_projection(views=("", "_y"))
+    in_standard_units = turn(tree)["posterior"]
+    units = np.array([10.0, 0.1, 3.0, 1.0])
+    posterior = tree["posterior"].to_dataset()
+    posterior["loadings"] = posterior["loadings"] * xr.DataArray(units, dims="feature")
+    monkeypatch.setattr(PlantedProjection, "noise_factors", {"": units**2})
+    turned = turn(replaced(tree, posterior=posterior))["posterior"]
+    np.testing.assert_allclose(
+        turned["loadings"], in_standard_units["loadings"].values * units[:, None], atol=1e-9
+    )
+    for name in ("loadings_y", "latents"):
+        np.testing.assert_allclose(turned[name], in_standard_units[name], atol=1e-9)
 
 
 def test_identified_loadings_are_orthogonal_in_units_of_the_noise():
