@@ -7,6 +7,8 @@ of `elbo_check`; 1 % for each of `geweke` and `sbc`, with the seeds fixed."""
 
 import dataclasses
 import sys
+from functools import partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import jax
@@ -20,9 +22,10 @@ from jax.scipy.special import digamma, gammaln, xlogy
 from scipy import stats
 
 from inference.algorithm import Algorithm
-from inference.calibration import conditional_check, elbo_check, geweke, sbc
-from inference.calibration.verdicts import rank_uniformity
+from inference.calibration import conditional_check, elbo_check, geweke, posterior_check, relations, sbc
+from inference.calibration.verdicts import GewekeVerdict, SBCVerdict, rank_uniformity
 from inference.numerics.programs import joint_draws
+from zoo import posteriors
 
 KEY = jax.random.key(20)
 
@@ -538,3 +541,36 @@ def test_a_verdict_reads_well_and_is_true_only_if_it_passed():
     assert not verdict
     assert str(verdict).startswith("FAILED: worst errors in nats: block ")
     assert "statistic=" in repr(verdict)
+
+
+def test_many_tests_share_the_rate_of_false_alarms():
+    """Bonferroni's correction, wherever several p-values or z-scores make one verdict."""
+    of_geweke = partial(GewekeVerdict.of, false_alarm_rate=0.04, num_draws=9)
+    of_sbc = partial(SBCVerdict.of, false_alarm_rate=0.04, ranks={}, num_ranked=3, num_unconverged=0)
+    for verdict_of in (of_geweke, of_sbc):
+        for smallest, passed in ((0.011, True), (0.01, True), (0.009, False), (np.nan, False)):
+            found = verdict_of({"a": 0.5, "b": smallest, "c": 1.0, "d": 0.03})
+            assert found.threshold == 0.01 and found.false_alarm_rate == 0.04 and bool(found) == passed
+            np.testing.assert_equal(found.statistic, smallest)
+        with pytest.raises(ValueError, match="no functional varies"):
+            verdict_of({})
+    reference = posteriors.load("mixture").reference
+    rng = np.random.default_rng(0)
+    draws = {name: rng.normal(own.mean, own.sd, (4, 50)) for name, own in reference.items()}
+    found = posterior_check(draws, "mixture", false_alarm_rate=0.04)
+    assert 2 * stats.norm.sf(found.threshold) * len(reference) == pytest.approx(0.04, rel=1e-9)
+
+
+@pytest.mark.parametrize(("moved", "passed"), [(0.0, True), (5.0, False)])
+def test_a_relation_in_distribution_shares_its_rate_among_its_tests(moved, passed, monkeypatch):
+    """Twelve chains, three tests for each of two numbers; the second of these is moved."""
+    values = np.random.default_rng(0).normal(size=(12, 2))
+    sides = iter([{"size": values}, {"size": values[::-1] + [0.0, moved]}])
+    monkeypatch.setattr(relations, "_numbers", lambda *_: next(sides))
+    monkeypatch.setattr(relations, "_log_jacobian", lambda change: np.zeros(1))
+    monkeypatch.setattr(relations, "_after_exchange", lambda name, change: name)
+    change = SimpleNamespace(before=None, after=None)
+    verdict = relations._in_law(None, None, change, None, {}, 0, 0.03)
+    assert len(verdict.p_values) == 6 and verdict.threshold == pytest.approx(0.03 / 6)
+    assert verdict.false_alarm_rate == 0.03 and bool(verdict) == passed
+    assert verdict.statistic == min(verdict.p_values.values())
