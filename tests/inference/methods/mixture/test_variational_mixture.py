@@ -21,7 +21,7 @@ from inference.methods.mixture import vb
 from inference.methods.mixture import vb_hyperparameters as concentration
 from inference.methods.mixture import vb_posterior as posterior
 from inference.numerics.weighted_rows import Rows
-from zoo.conjugate import GaussianWishart
+from zoo.conjugate import GaussianWishart, PoissonGamma
 from zoo.mixture import Mixture
 
 FORMS = {
@@ -423,15 +423,15 @@ def test_kmeans_starts_keep_more_components():
 
 def test_components_are_occupied_by_the_weights_of_their_rows():
     """Of four components three have a row or two, far from the others; weight w counts as w copies."""
-    x = np.array([[0.0, 0.0], [0.1, 0.0], [40.0, 40.0], [-40.0, 30.0]])
-    model = mixture("dirichlet")
+    x = np.array([[0.0], [1.0], [60.0], [900.0]])
+    model = Mixture(PoissonGamma([1.0], [0.1]), num_components=4)
     statistics = jnp.asarray(np.eye(4)[[0, 0, 1, 2]].T @ model.components.features(x))
     state = posterior.from_statistics(statistics, jnp.asarray(1.5), model)
 
     def num_occupied(rows):
         return int(posterior.variables(state, model, rows)["num_occupied"])
 
-    copies = np.array([2, 0, 3, 0])
+    copies = np.array([2, 0, 2, 0])
     assert num_occupied(x) == 3
     assert num_occupied(Rows(x, copies.astype(float))) == num_occupied(np.repeat(x, copies, axis=0)) == 2
     assert num_occupied(Rows(x, np.array([0.3, 0.3, 0.4, 0.6]))) == 2  # 0.6, 0.4 and 0.6 of a row
