@@ -200,7 +200,7 @@ def test_a_product_with_missing_cells_is_the_sum_of_its_groups():
 
 
 def test_the_default_prior_of_incomplete_rows_is_that_of_the_most_likely_normal():
-    """EM in NumPy: the gradient of the likelihood of the observed cells is zero at its end."""
+    """Its variances are those of the observed cells; without missing cells it is the sample's."""
     x = table(60, seed=3)
     mean, covariance = missing_cells.covariance_of_observed(x)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), np.nanstd(x, axis=0, ddof=1), rtol=1e-12)
