@@ -1,12 +1,14 @@
 """The list of planted mistakes goes with the code; ``python -m tests.mutants`` runs it."""
 
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from tests.mutants.listing import mutants
-from tests.mutants.runner import BROKEN, KILLED, STOPPED, SURVIVED, _read
+from tests.mutants.runner import BROKEN, IN_ORDER, KILLED, STOPPED, SURVIVED, _read
 
 pytestmark = pytest.mark.bookkeeping
 
@@ -62,3 +64,21 @@ def test_a_fault_of_the_list_is_told():
     assert "no Python" in replace(mutant, new=f"{mutant.old} (").fault_of_syntax()
     assert "no_such_name" in replace(mutant, new=f"no_such_name({mutant.old})").fault_of_syntax()
     assert "means what the old one does" in replace(mutant, new=f"{mutant.old}  # said").fault_of_syntax()
+
+
+def test_a_test_that_is_named_before_its_folder_runs_first(tmp_path):
+    """Pytest leaves out what a folder has too, unless told: then a likely test would wait for all others."""
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    (tmp_path / "test_two.py").write_text("def test_one(): ...\n\n\ndef test_two(): ...\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *IN_ORDER,
+        "--collect-only",
+        "-q",
+        "test_two.py::test_two",
+        ".",
+    ]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert found.splitlines()[:2] == ["test_two.py::test_two", "test_two.py::test_one"]

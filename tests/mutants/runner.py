@@ -20,6 +20,7 @@ from tests.processes import started
 
 CPU_SECONDS = 60  # for one mistake
 WALL_SECONDS = 3600  # for one pytest, on however busy a machine
+IN_ORDER = ("--keep-duplicates",)  # else a test that is named before its folder runs when the folder does
 KEPT_OUT = (".*", "__pycache__", "*.egg-info", "*.nc", "node_modules", "build", "dist")
 KILLED, SURVIVED, STOPPED, BROKEN = "killed", "survived", "out of time", "broken"
 
@@ -139,7 +140,7 @@ class Copy:
             stages.append(("slow", (*mutant.tests, *mutant.room_tests), ()))
         spent, found = 0.0, Outcome(SURVIVED, "", "own", 0.0)
         for stage, tests, left_out in stages:
-            arguments = ["-n", "0", "-x", "-q", "--tb=no", *tests]
+            arguments = [*IN_ORDER, "-n", "0", "-x", "-q", "--tb=no", *tests]
             arguments += [f"--ignore={path}" for path in left_out if "::" not in path]
             arguments += ["-m", "slow and not needs_data and not needs_peer"] if stage == "slow" else []
             allowed = CPU_SECONDS * (10 if stage == "slow" else 1)
