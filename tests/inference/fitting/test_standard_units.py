@@ -17,6 +17,7 @@ from inference.calibration import elbo_check
 from inference.convergence.identifiable import invariants
 from inference.methods import units
 from inference.precision import in_precision
+from zoo.exponential_family import Gaussian
 
 SCALES = np.array([1e-3, 1.0, 50.0, 1e3])
 
@@ -349,3 +350,65 @@ def test_kernel_pca(table, method, kernel, tmp_path):
     np.testing.assert_allclose(float(more["trace"]["objective"][-1]), ends[0], rtol=1e-9)
     with pytest.raises(ValueError, match="standardize=True is of rows, and a precomputed kernel has none"):
         zoo.KernelPCA(kernel="precomputed", noise_variance=0.1, standardize=True)
+
+
+STANDARDISED = {
+    "ppca": lambda x, **own: zoo.PPCA.from_data(x, loading_prior="gaussian", **own),
+    "ppca, ard": lambda x, **own: zoo.PPCA.from_data(x, loading_prior="ard", noise="diagonal", **own),
+    "depcam": lambda x, **own: zoo.DEPCAM.from_data(x, family=Gaussian(noise_variance=None), **own),
+    "sppca": lambda x, **own: zoo.SPPCA.from_data(x[:, :2], x[:, 2:], loading_prior="gaussian", **own),
+}
+
+
+@pytest.mark.parametrize("name", STANDARDISED)
+def test_priors_of_a_standardised_table_are_those_of_the_table_divided_by_hand(table, name):
+    """Variances and rates have no unit any more; the means of the prior are in the units of the data."""
+    z, s = by_hand(table)
+    own, plain = STANDARDISED[name](table, standardize=True), STANDARDISED[name](z)
+    read = ("loading_variance", "ard_rate", "loc_variance", "noise_rate", "offset_variance", "sparsity")
+    for field in (field for field in read if getattr(plain, field, None) is not None):
+        np.testing.assert_allclose(getattr(own, field), getattr(plain, field), rtol=1e-9, err_msg=field)
+    (mean,) = (field for field in ("loc_mean", "offset_mean") if hasattr(plain, field))
+    np.testing.assert_allclose(getattr(own, mean), np.nanmean(table, axis=0), rtol=1e-9)
+    with in_precision():
+        standard = own.in_standard_units()
+        assert not standard.units and not standard.standardize
+        np.testing.assert_allclose(getattr(standard, mean), np.nanmean(z, axis=0), rtol=1e-6)
+
+
+def test_moments_of_loadings_and_means_have_the_units_of_their_draws(table):
+    """Draws of each column's loadings and mean, in units of the data: their moments are those of the draws.
+
+    So is the variance of what is left of the cells.
+    """
+    rng = np.random.default_rng(0)
+    _, s = by_hand(table)
+    draws, left = rng.normal(size=(50, 4, 3)), rng.normal(size=(50, 4))  # by column two loadings and the mean
+    ppca, sppca = (STANDARDISED[name](table, standardize=True) for name in ("ppca", "sppca"))
+    depcam = STANDARDISED["depcam"](table, standardize=True)
+
+    def moments(given):
+        joint = np.stack([np.cov(own.T) for own in given.transpose(1, 0, 2)])
+        found = {"loadings{}": given[0, :, :2], "loc{}": given[0, :, 2]}
+        found |= {"loadings{}_mean": given.mean(axis=0)[:, :2], "loc{}_mean": given.mean(axis=0)[:, 2]}
+        found |= {"loadings{}_covariance": joint[:, :2, :2], "loc{}_variance": joint[:, 2, 2]}
+        return found | {"loadings_loc{}_covariance": joint[:, :2, 2]}
+
+    whole = slice(None)
+    parts = ((ppca, "", "x", whole), (sppca, "_x", "x", slice(0, 2)), (sppca, "_y", "y", slice(2, 4)))
+    for model, suffix, block, own in (*parts, (depcam, "", "x", whole)):
+        scale, shift = model.units[block]
+        np.testing.assert_allclose(scale, s[own], rtol=1e-6)
+        assert shift == 0.0
+        spread = (left[:, own] * s[own]).var(axis=0)
+        np.testing.assert_allclose(
+            left[:, own].var(axis=0) * model.noise_factors[suffix if model is sppca else ""],
+            spread,
+            rtol=1e-6,
+        )
+        if model is depcam:
+            continue
+        standard = moments(draws[:, own])
+        for name, value in moments(draws[:, own] * s[own][:, None]).items():
+            scale, shift = model.units[name.format(suffix)]
+            np.testing.assert_allclose(standard[name] * scale + shift, value, rtol=1e-6, err_msg=name)
