@@ -8,10 +8,11 @@ import pytest
 import scipy.sparse
 from numpyro import handlers
 from numpyro.infer.util import log_density as program_log_density
-from scipy import stats
+from scipy import linalg, stats
 
 import zoo
 from inference.precision import in_precision
+from zoo import ppca
 from zoo.linear_gaussian import LatentsGivenRows
 
 
@@ -224,3 +225,28 @@ def test_joint_density_under_priors_is_the_one_on_paper(loading_prior):
         found = program_log_density(model, (jnp.asarray(x),), {}, jax.tree.map(jnp.asarray, values))[0]
         found = float(found)
     assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_orthonormal_scores_are_of_completed_rows_about_the_mean(monkeypatch):
+    """In the basis W (W'W)^-1/2 of SciPy; sparse rows, and rows in units of their columns, have the same."""
+    x, values = _case()
+    whole, asked = np.where(np.isnan(x), 7.0, x), []
+
+    def completed(x, *parameters):
+        asked.append(parameters)
+        return jnp.asarray(whole), None
+
+    monkeypatch.setattr(ppca.rows, "completed", completed)
+    wanted = (whole - np.asarray(values["loc"])) @ linalg.polar(np.asarray(values["loadings"]))[0]
+    model = zoo.PPCA(num_latents=2)
+    _, (sparse,) = model.encoded(scipy.sparse.csr_matrix(whole))
+    s = np.array([1e-3, 1.0, 20.0, 1e3, 0.5])
+    scaled = values | {"loadings": values["loadings"] * s[:, None], "loc": values["loc"] * s}
+    measured = zoo.PPCA(num_latents=2, standardize=True, column_scale=s, num_features=5)
+    for own, given, rows in ((model, values, x), (model, values, sparse), (measured, scaled, x * s)):
+        rows = rows if rows is sparse else jnp.asarray(rows)
+        np.testing.assert_allclose(own.scores(given, rows, kind="orthonormal"), wanted, rtol=1e-6)
+    for parameters in asked:
+        for found, name in zip(parameters, ("loadings", "loc", "noise_variance"), strict=True):
+            np.testing.assert_allclose(found, values[name], rtol=1e-6)
+    assert len(asked) == 2

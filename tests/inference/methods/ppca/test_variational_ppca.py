@@ -9,7 +9,7 @@ import pytest
 from numpyro import handlers
 from ppca_cases import projected_rows, with_holes
 from scipy import special, stats
-from scipy.linalg import subspace_angles
+from scipy.linalg import polar, subspace_angles
 
 import inference
 import zoo
@@ -18,6 +18,7 @@ from inference.diagnostics import summary
 from inference.methods.linear_gaussian import vb as linear_gaussian_vb
 from inference.methods.linear_gaussian.em import LoadingPrior
 from inference.methods.linear_gaussian.vb import latents_of, log_predictive
+from inference.methods.ppca import vb
 from inference.methods.ppca.closed_form import tipping_bishop
 from inference.precision import in_precision
 
@@ -404,3 +405,17 @@ def test_density_under_a_wide_q_is_the_expectation(noise, num_rows, k):
     new = projected_rows(num_rows, d=6, k=k)[:6] + 0.3 * np.random.default_rng(3).normal(size=(6, 6))
     estimate, error = mean_density(tree, new, 400_000, jax.random.key(4))
     assert (np.abs(inference.log_density(tree, new).values - estimate) < 5 * error + 5e-3).all()
+
+
+def test_scores_under_q_are_of_completed_rows_about_the_mean(monkeypatch):
+    """In the basis of the mean loadings, W (W'W)^-1/2 of SciPy, whatever the missing cell is said to be."""
+    rng = np.random.default_rng(4)
+    loadings, loc, x = rng.normal(size=(4, 2)), rng.normal(size=4) + 3.0, rng.normal(size=(3, 4)) + 3.0
+    monkeypatch.setattr(vb, "predict", lambda stored, model, x: (jnp.where(jnp.isnan(x), 7.0, x), None))
+    completed = x.copy()
+    completed[1, 2], x[1, 2] = 7.0, np.nan
+    with in_precision():
+        stored = {"loadings_mean": jnp.asarray(loadings), "loc_mean": jnp.asarray(loc)}
+        model = zoo.PPCA(num_latents=2, loading_prior="gaussian")
+        found = np.asarray(vb.transform(stored, model, jnp.asarray(x), kind="orthonormal"))
+    np.testing.assert_allclose(found, (completed - loc) @ polar(loadings)[0], rtol=1e-9)
