@@ -319,3 +319,27 @@ def test_free_parameters_are_counted_without_the_rotation_and_bic_weighs_them_by
     tree = inference.fit(zoo.PPCA(num_latents=2), x)
     log_likelihood = tree["trace"]["objective"].to_numpy().ravel()[-1]
     assert tree.attrs["bic"] == pytest.approx(15 * np.log(30) - 2 * log_likelihood, rel=1e-9)
+
+
+@pytest.mark.parametrize("weak", [0.5, 1e-3], ids=["products", "small gain"])
+@pytest.mark.parametrize("shape", [(12, 5), (7, 9)], ids=["tall", "wide"])
+def test_eigenvalues_of_rows_of_known_singular_values(shape, weak):
+    """Their squares over the number of rows; a weak direction, 1e-6 of the first one's length, keeps its own.
+
+    There the squares of the rows have lost it, and the singular values of the rows themselves tell.
+    """
+    rng, lengths = np.random.default_rng(0), np.array([1e3, 2.0, weak, weak / 50])
+    about = rng.normal(size=(shape[0], 4))
+    left = np.linalg.qr(about - about.mean(axis=0))[0]  # centred columns
+    directions = np.linalg.qr(rng.normal(size=(shape[1], 4)))[0]
+    x = (left * lengths) @ directions.T
+    found = tipping_bishop(x + 0.25, 3, noise_floor=1e-300)
+    variances = (found.loadings**2).sum(axis=0) + found.noise_variance
+    np.testing.assert_allclose(variances, lengths[:3] ** 2 / shape[0], rtol=1e-8)
+    cosines = np.abs((found.loadings * directions[:, :3]).sum(axis=0)) / np.linalg.norm(
+        found.loadings, axis=0
+    )
+    np.testing.assert_allclose(cosines, 1.0, rtol=1e-8)
+    if weak > 1e-2:
+        noise = lengths[3] ** 2 / shape[0] / (shape[1] - 3)
+        assert found.noise_variance == pytest.approx(noise, rel=1e-4)
