@@ -1,6 +1,7 @@
 """The programs of LDA, pLSI and PCP: densities by hand and by enumeration, limits, bad input."""
 
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,12 @@ from text_cases import COUNTS, WORDS, small_models, sparse
 import zoo
 from inference.inputs.tables import as_arrays
 from inference.inputs.text import WordCounts, matching_words, read_documents, to_vocabulary
+from inference.methods.lda import vb
 from inference.precision import in_precision
 from zoo.documents import topic_model
+from zoo import lda
 from zoo.documents.bags import as_counts, log_coefficients
-from zoo.documents.shares import fold_in, likely_shares, log_integrals
+from zoo.documents.shares import LogIntegrals, fold_in, likely_shares, log_integrals
 
 TINY = np.array([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]])
 
@@ -456,3 +459,70 @@ def test_empty_documents_are_named_with_advice_that_fits():
     counts = scipy_sparse.csr_matrix(table)
     assert counts.tocsr()[np.flatnonzero(counts.sum(axis=1))].shape == (1, 6)  # the advice works
     assert frame[frame.sum(axis=1) > 0].shape == (1, 6)
+
+
+def test_probabilities_of_all_new_documents_of_a_length_sum_to_one(monkeypatch):
+    """LDA at values and at the means under q, with the exact sum over topics in the place of sampling.
+
+    With multinomial coefficients, that is: ten documents stand for 27 sequences of three words.
+    """
+
+    def exact(key, documents, by_word, prior):
+        found = _enumerated(documents.to_dense(), np.asarray(by_word).T, np.asarray(prior))
+        return LogIntegrals(jnp.asarray(found), jnp.zeros(len(found)))
+
+    for module in (lda, vb):
+        monkeypatch.setattr(module, "log_integrals", exact)
+    words = itertools.combinations_with_replacement(range(3), 3)
+    counts = np.stack([np.bincount(own, minlength=3) for own in words]).astype(float)
+    topics, prior = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.4, 0.9])
+    model, documents = tiny("lda", topic_prior=prior), sparse(counts)
+    with in_precision():
+        at_values = np.asarray(model.log_likelihood({"topic_word_probs": jnp.asarray(topics)}, documents))
+        stored = {"topic_word_concentration": jnp.asarray(topics * [[7.0], [2.0]])}
+        under_q = np.asarray(vb.log_density(stored, model, documents))
+    sequences = np.exp(_enumerated(counts, topics, prior))
+    orders = np.array([math.factorial(3) / math.prod(math.factorial(int(n)) for n in row) for row in counts])
+    np.testing.assert_allclose(np.exp(at_values), orders * sequences, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(at_values).sum(), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(under_q, at_values, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["lda", "pcp", "sticks"])
+def test_expected_values_are_the_means_of_their_factors(kind):
+    """Dirichlets' and betas' by SciPy; a variable of q that is a value stays as it is."""
+    rng = np.random.default_rng(0)
+    model = tiny(
+        "lda" if kind == "lda" else "pcp", **({"weight_prior": "stick_breaking"} if kind == "sticks" else {})
+    )
+    names = {"topic_word": (2, 3)} | ({"doc_topic": (2, 2)} if kind == "lda" else {"cluster_topic": (4, 2)})
+    stored = {f"{name}_concentration": rng.gamma(2.0, size=size) for name, size in names.items()}
+    wanted = {
+        f"{name}_probs": [stats.dirichlet(row).mean() for row in stored[f"{name}_concentration"]]
+        for name in names
+    }
+    if kind == "pcp":
+        stored["cluster_weights_concentration"] = rng.gamma(2.0, size=4)
+        wanted["cluster_weights"] = stats.dirichlet(stored["cluster_weights_concentration"]).mean()
+    if kind == "sticks":
+        a, b = rng.gamma(2.0, size=(2, 3))
+        stored |= {"stick_fractions_concentration1": a, "stick_fractions_concentration0": b}
+        wanted["stick_fractions"] = stats.beta(a, b).mean()
+    with in_precision():
+        found = model.expected(jax.tree.map(jnp.asarray, stored))
+        kept = model.expected(dict(found))
+    assert set(found) == set(kept) == set(wanted)
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-12)
+        np.testing.assert_array_equal(kept[name], found[name])
+
+
+@pytest.mark.parametrize("model", [zoo.LDA, zoo.PLSI, zoo.PCP])
+def test_a_document_is_impossible_by_a_word_of_no_topic_and_not_by_one_that_a_topic_lacks(model):
+    """The last word has no topic, the first and the second one each; no words are possible."""
+    topics = np.array([[0.6, 0.0, 0.4, 0.0], [0.0, 0.3, 0.7, 0.0]])
+    counts = np.array([[3.0, 1, 1, 0], [0, 2, 0, 0], [1, 1, 0, 1], [0, 0, 0, 5], [0, 0, 0, 0]])
+    with in_precision():
+        values = {"topic_word_probs": jnp.asarray(topics)}
+        found = model(num_topics=2, num_words=4).impossible(values, sparse(counts))
+    np.testing.assert_array_equal(found, [False, False, True, True, False])
