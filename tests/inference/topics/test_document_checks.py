@@ -22,6 +22,7 @@ from inference.topics.document_checks import (
     _compared,
     _Draw,
     _information,
+    _draws,
     _mutual_information,
     _statistics,
     check_documents,
@@ -233,3 +234,31 @@ def test_what_is_left_out_is_said_and_bad_calls_are_refused():
         check_documents(bare)
     (said,) = document_blocks(bare)
     assert "No documents were drawn from the fit" in said.text
+
+
+def test_documents_are_replicated_at_draws_in_one_numbering():
+    """Topics that change places from draw to draw: all draws have the same, and shares that go with them.
+
+    Of five documents two are looked at, of nine draws five, every second.
+    """
+    rng = np.random.default_rng(0)
+    words, shares = rng.dirichlet(np.full(6, 0.3), 3), rng.dirichlet(np.ones(3), (9, 5))
+    orders = [rng.permutation(3) for _ in range(9)]
+    variables = {
+        "topic_word_probs": (("chain", "draw", "topic", "word"), [[words[o] for o in orders]]),
+        "doc_topic_probs": (
+            ("chain", "draw", "document", "topic"),
+            [[own[:, o] for own, o in zip(shares, orders, strict=True)]],
+        ),
+    }
+    root = xr.Dataset(attrs={"model": "lda", "model_fields": "{}"})
+    tree = xr.DataTree.from_dict({"/": root, "posterior": xr.Dataset(variables)})
+    chosen = np.array([1, 4])
+    draws, known = _draws(tree, chosen, csr_matrix(COUNTS[chosen]), 5, rng)
+    draws = list(draws)
+    assert known == 9 and len(draws) == 5
+    order = orders[8]
+    for draw, own in zip(draws, shares[::2], strict=True):
+        np.testing.assert_allclose(draw.topics, words[order], rtol=1e-12)
+        for found in (draw.fresh, draw.fitted):
+            np.testing.assert_allclose(found, own[chosen][:, order], rtol=1e-12)

@@ -12,6 +12,7 @@ from inference import extend, fit, load, log_density, save, topics
 from inference.diagnostics import heldout, invariants, profiles, summary
 from inference.plots import plot_clusters, plot_document_clusters
 from inference.report import report
+from inference.topics import tables
 from inference.topics.tables import NORMALISERS, coherence, normalised_mutual_information
 from inference.topics.text_heldout import split_tokens
 
@@ -437,3 +438,76 @@ def test_a_word_that_no_topic_gives_has_density_zero():
         assert float(found["perplexity"]) == np.inf and np.isnan(found["standard_error"])
         known = heldout(tree, new.iloc[[0, 2]], protocol=protocol)  # warnings fail
         assert np.isfinite(known["perplexity"])
+
+
+def drawn_tree(model, counts, **draws):
+    """A sampler's fit of a topic model: its draws in one chain, (draw, ...), and its documents, no other."""
+    documents = sparse(counts)
+    cells = {name: ("cell", np.asarray(getattr(documents, name))) for name in ("document", "word", "count")}
+    attrs = dict(zip(("num_documents", "num_words"), counts.shape, strict=True))
+    posterior = xr.Dataset(
+        {name: (("chain", "draw", *dims), np.asarray(value)[None]) for name, (dims, value) in draws.items()}
+    )
+    posterior = posterior.assign_coords({dim: np.arange(size) for dim, size in posterior.sizes.items()})
+    root = xr.Dataset(attrs={"model": model, "model_fields": "{}"})
+    observed = xr.Dataset(cells, attrs=attrs)
+    return xr.DataTree.from_dict({"/": root, "posterior": posterior, "observed_data": observed})
+
+
+def test_shares_of_topics_in_all_words_weigh_a_document_by_its_length(monkeypatch):
+    """Token by token, draw by draw: by shares of documents, of clusters, or by tables where draws have none.
+
+    The documents are of 1, 9 and no words.
+    """
+    counts, rng = np.array([[1.0, 0, 0], [2, 3, 4], [0, 0, 0]]), np.random.default_rng(0)
+    document, word = np.nonzero(counts)
+    document, word = (np.repeat(own, counts[counts > 0].astype(int)) for own in (document, word))
+    words, centres = rng.dirichlet(np.ones(3), (2, 2)), rng.dirichlet(np.ones(2), (2, 4))
+    shares, labels = rng.dirichlet(np.ones(2), (2, 3)), np.array([[3, 0, 1], [2, 2, 0]])
+    of_words = {"topic_word_probs": (("topic", "word"), words)}
+
+    def by_hand(shares):
+        given = shares[:, document] * np.stack([own.T[word] for own in words])
+        return (given / given.sum(axis=2, keepdims=True)).mean(axis=1)
+
+    lda = drawn_tree("lda", counts, doc_topic_probs=(("document", "topic"), shares), **of_words)
+    np.testing.assert_allclose(tables.token_share_draws(lda), by_hand(shares), rtol=1e-12)
+    clusters = {
+        "cluster_topic_probs": (("cluster", "topic"), centres),
+        "doc_clusters": (("document",), labels),
+    }
+    pcp = drawn_tree("pcp", counts, **clusters, **of_words)
+    own = np.stack([centre[label] for centre, label in zip(centres, labels, strict=True)])
+    np.testing.assert_allclose(tables.token_share_draws(pcp), by_hand(own), rtol=1e-12)
+    monkeypatch.setattr(
+        tables, "token_shares", lambda tree: pd.DataFrame([[0.2, 0.8], [0.7, 0.3], [0.5, 0.5]])
+    )
+    left_out = tables.token_share_draws(drawn_tree("lda", counts, **of_words))
+    np.testing.assert_allclose(left_out, [[(0.2 + 9 * 0.7) / 10, (0.8 + 9 * 0.3) / 10]], rtol=1e-12)
+
+
+def test_tables_of_a_sampler_are_of_draws_in_one_numbering():
+    """Topics and clusters that change places from draw to draw: no table mixes them."""
+    rng = np.random.default_rng(1)
+    words, shares = rng.dirichlet(np.full(6, 0.3), 3), np.array([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
+    weights, clusters, counts = np.array([0.3, 0.7]), np.array([0, 1, 1]), COUNTS[:3]
+    orders = [(rng.permutation(3), rng.permutation(2)) for _ in range(8)]
+    tree = drawn_tree(
+        "pcp",
+        counts,
+        topic_word_probs=(("topic", "word"), [words[t] for t, _ in orders]),
+        cluster_topic_probs=(("cluster", "topic"), [shares[c][:, t] for t, c in orders]),
+        cluster_weights=(("cluster",), [weights[c] for _, c in orders]),
+        doc_clusters=(("document",), [np.argsort(c)[clusters] for _, c in orders]),
+    )
+    for name in ("topic_word_probs", "cluster_topic_probs"):
+        assert np.ptp(tree["posterior"][name].values, axis=1).max() > 0.1
+    found = topics.cluster_topics(tree)
+    rows = {tuple(np.round(row, 9)) for row in topics.topic_words(tree).to_numpy()}
+    assert rows == {tuple(np.round(row, 9)) for row in words}
+    centres = found.drop(columns="weight").to_numpy() @ topics.topic_words(tree).to_numpy()
+    first = int(np.argmin(found["weight"]))
+    np.testing.assert_allclose(centres[[first, 1 - first]], shares @ words, rtol=1e-9)
+    np.testing.assert_allclose(np.sort(found["weight"]), weights, rtol=1e-12)
+    of_clusters = topics.cluster_shares(tree).to_numpy()
+    np.testing.assert_array_equal(of_clusters[:, [first, 1 - first]], np.eye(2)[clusters])
