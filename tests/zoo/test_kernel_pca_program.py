@@ -137,3 +137,13 @@ def test_an_offset_of_the_rows_does_not_change_the_score(kernel):
     model = zoo.KernelPCA(num_latents=2, kernel=RBF(1.5) if kernel == "rbf" else kernel, noise_variance=0.3)
     near = score(model, LATENTS, (X + 1e6) - 1e6)
     np.testing.assert_allclose(score(model, LATENTS, X + 1e6), near, rtol=1e-9)
+
+
+def test_the_prior_of_a_row_and_the_sizes_of_the_score_are_as_given_or_follow_from_the_rows():
+    """Normal of variance 0.7; N - 1 degrees of freedom; N dimensions, or the space's where s2 is unknown."""
+    given = zoo.KernelPCA(num_latents=2, kernel="rbf", noise_variance=0.3, latent_variance=0.7)
+    wanted = scipy.stats.norm(0, math.sqrt(0.7)).logpdf(LATENTS).sum(axis=1)
+    np.testing.assert_allclose(given.latents_prior().log_prob(LATENTS), wanted, rtol=1e-5)
+    assert float(given.freedom(12)) == 11.0 and float(given.score_dimension(12, 3)) == 12.0
+    open_noise = zoo.KernelPCA(num_latents=2, kernel="linear", degrees_of_freedom=40.0)
+    assert float(open_noise.freedom(12)) == 40.0 and float(open_noise.score_dimension(12, 3)) == 3.0
