@@ -254,7 +254,7 @@ def test_documents_are_replicated_at_draws_in_one_numbering():
     root = xr.Dataset(attrs={"model": "lda", "model_fields": "{}"})
     tree = xr.DataTree.from_dict({"/": root, "posterior": xr.Dataset(variables)})
     chosen = np.array([1, 4])
-    draws, known = _draws(tree, chosen, csr_matrix(COUNTS[chosen]), 5, rng)
+    draws, known = inference.topics.document_checks._draws(tree, chosen, csr_matrix(COUNTS[chosen]), 5, rng)
     draws = list(draws)
     assert known == 9 and len(draws) == 5
     order = orders[8]
