@@ -22,7 +22,6 @@ from inference.topics.document_checks import (
     _compared,
     _Draw,
     _information,
-    _draws,
     _mutual_information,
     _statistics,
     check_documents,

@@ -21,7 +21,6 @@ from inference.inputs.text import WordCounts, matching_words, read_documents, to
 from inference.methods.lda import vb
 from inference.precision import in_precision
 from zoo.documents import topic_model
-from zoo import lda
 from zoo.documents.bags import as_counts, log_coefficients
 from zoo.documents.shares import LogIntegrals, fold_in, likely_shares, log_integrals
 
