@@ -390,6 +390,58 @@ def test_groups_of_columns_are_drawn_into_their_places():
     np.testing.assert_array_equal(drawn, np.tile([0.0, 10.0, 20.0, 30.0], (2, 1)))
     np.testing.assert_array_equal(row.log_prob(drawn), [0.0, 0.0])
     assert np.isneginf(row.log_prob(drawn[:, ::-1])).all()
+def compound(name, row):
+    """Log density of one row with the parameters of its component integrated out, by SciPy."""
+    prior = priors()[name]
+    if name == "MultinomialDirichlet":
+        return scipy.stats.dirichlet_multinomial(prior.concentration, int(row.sum())).logpmf(row.astype(int))
+    if name == "CategoricalDirichlet":
+        means = np.asarray(prior.concentration) / np.sum(prior.concentration, axis=1, keepdims=True)
+        return np.log(means[np.arange(2), row.astype(int)]).sum()
+    if name in ("BernoulliBeta", "BinomialBeta"):
+        counts = getattr(prior, "total_count", 1)
+        return scipy.stats.betabinom(counts, prior.concentration1, prior.concentration0).logpmf(row).sum()
+    a, b = np.asarray(prior.shape), np.asarray(prior.rate)
+    if name == "PoissonGamma":
+        return scipy.stats.nbinom(a, b / (b + 1)).logpmf(row).sum()
+    if name == "ExponentialGamma":
+        return scipy.stats.lomax(a, scale=b).logpdf(row).sum()
+    if name == "GammaKnownShape":
+        return scipy.stats.betaprime(prior.known_shape, a, scale=b).logpdf(row).sum()
+    scale = np.sqrt(b / a * (1 + 1 / np.asarray(prior.mean_precision)))
+    if name == "SphericalNormalGamma":
+        return scipy.stats.multivariate_t(prior.loc, np.diag(scale**2), 2 * a).logpdf(row)
+    of_logs = name == "LogNormalGamma"
+    cells = scipy.stats.t(2 * a, prior.loc, scale).logpdf(np.log(row) if of_logs else row)
+    return (cells - (np.log(row) if of_logs else 0.0)).sum()
+
+
+@pytest.mark.parametrize("name", [*CELLWISE, "MultinomialDirichlet"])
+def test_the_evidence_of_one_row_is_a_density_of_scipy(name):
+    """Beta-binomial, negative binomial, Lomax, beta prime, Student's t, Dirichlet-multinomial."""
+    (row,) = rows(name, 1, seed=4)
+    np.testing.assert_allclose(evidence(priors()[name], row[None]), compound(name, row), rtol=1e-10)
+
+
+def test_sites_in_the_units_of_the_data_are_functions_of_the_parameters():
+    """Half of log-normal cells lie below the medians; covariances invert precisions, once a component."""
+    locs, precisions = np.array([[0.3, -1.0], [2.0, 0.5]]), np.array([[4.0, 0.25], [1.0, 9.0]])
+    normal = {"locs": locs, "precisions": precisions}
+    found = priors()["LogNormalGamma"].deterministics(normal)
+    halves = scipy.stats.lognorm(precisions**-0.5, scale=np.exp(locs)).median()
+    np.testing.assert_allclose(found["medians"], halves, rtol=1e-12)
+    assert list(found) == ["medians"] and not priors()["NormalGamma"].deterministics(normal)
+    each = np.stack([matrix(2, 3), matrix(2, 4)])
+    own = {"locs": locs, "precisions": np.linalg.inv(each)}
+    np.testing.assert_allclose(priors()["GaussianWishart"].deterministics(own)["covariances"], each)
+    known = priors()["GaussianKnownMean"].deterministics(own)
+    np.testing.assert_allclose(known["covariances"], each)
+    np.testing.assert_array_equal(known["locs"], [[0.3, -0.2]] * 2)
+    shared = {"locs": locs, "shared_precision": own["precisions"][0]}
+    covariances = priors()["SharedGaussianWishart"].deterministics(shared)["covariances"]
+    np.testing.assert_allclose(covariances, np.stack([each[0]] * 2))
+    covariances = priors()["GaussianKnownCovariance"].deterministics({"locs": locs})["covariances"]
+    np.testing.assert_allclose(covariances, np.stack([matrix(2, 1)] * 2))
 
 
 def test_a_scale_matrix_is_brought_into_its_bracket():
