@@ -34,6 +34,7 @@ from inference.diagnostics import (
     summary_cells,
     summary_text,
 )
+from inference.diagnostics.cluster_profiles import _memberships, _shares, number_table, starts_table
 
 
 @pytest.fixture(autouse=True)
@@ -328,12 +329,106 @@ def test_occupied_of_vb_has_q_s_own_count():
     assert occupied(variational_mixture()).attrs["variational_num_occupied"] == 3
 
 
+def test_number_of_clusters_by_hand():
+    """Eight draws of q in two chains: mode, mean and errors from counts or labels; or q's labels alone."""
+    counts = np.array([[1, 1, 1, 6], [1, 2, 6, 6]])
+    labels = np.stack([[np.arange(6) % number for number in chain] for chain in counts])
+    from_counts = xr.Dataset({"num_occupied": (("chain", "draw"), counts)})
+    from_labels = xr.Dataset({"assignments": (("chain", "draw", "observation"), labels)})
+    for posterior in (from_counts, from_labels):
+        tree = replaced(variational_mixture(num_draws=4), posterior=posterior)
+        found = occupied(tree)
+        np.testing.assert_array_equal(found["num_occupied"], [1, 2, 3, 4, 5, 6])
+        np.testing.assert_array_equal(found, [4 / 8, 1 / 8, 0, 0, 0, 3 / 8])
+        binomial = np.sqrt(np.array([4 * 4, 1 * 7, 0, 0, 0, 3 * 5]) / 8**3)
+        np.testing.assert_allclose(found["mcse"], binomial, rtol=1e-12)
+        assert (found.attrs["mode"], found.attrs["mean"]) == (1, 24 / 8)
+        each = occupied(tree, by_chain=True)
+        np.testing.assert_array_equal(each, [[3 / 4, 0, 0, 0, 0, 1 / 4], [1 / 4, 1 / 4, 0, 0, 0, 2 / 4]])
+    soft = np.array([[0.9, 0.1, 0.0], [0.4, 0.3, 0.3], [0.0, 0.2, 0.8]])
+    q = xr.Dataset({"responsibilities": (("observation", "component"), soft)})
+    blank = xr.Dataset({"lp": (("chain", "draw"), np.zeros((1, 2)))})
+    found = occupied(replaced(tree, variational=q, posterior=blank))
+    assert found["num_occupied"].values.tolist() == [2] and found.values.tolist() == [1.0]
+
+
+def with_starts(tree, ends, numbers):
+    """The fit of one q whose starts ended so, with so many clusters."""
+    trace = tree["trace"].to_dataset().drop_dims("restart")
+    trace["objective_at_end"] = ("restart", np.array(ends))
+    trace["num_occupied_at_end"] = ("restart", np.array(numbers))
+    return replaced(tree, trace=trace)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "interval", "is_sure"),
+    [([3, 5, 2], (2, 5), False), ([4, 5, 5], (3, 5), False), ([3, 3, 3], (3, 3), True), ([3], None, False)],
+)
+def test_the_number_of_clusters_of_one_q_is_no_surer_than_its_starts(numbers, interval, is_sure):
+    """All draws of q hold three clusters; a start without a finite objective says nothing."""
+    tree = variational_mixture()
+    tree["posterior"]["num_occupied"].values[:] = 3
+    lost = [np.nan] if len(numbers) > 1 else []
+    torn = with_starts(tree, [-10.0, -90.0, -20.0][: len(numbers)] + lost, numbers + [9] * len(lost))
+    table = summary(torn)
+    row, note = table.loc["num_occupied"], table.attrs["note"]
+    assert row["mean"] == 3.0 and (row["sd"] == 0.0 if is_sure else np.isnan(row["sd"]))
+    if interval is None:
+        assert np.isnan(row["eti90_lb"]) and np.isnan(row["eti90_ub"]) and "is of one start" in note
+    else:
+        assert (row["eti90_lb"], row["eti90_ub"]) == interval
+        assert ("The interval of num_occupied spans all starts" in note) is not is_sure
+    lp = invariants(tree)["lp"].values
+    assert table.loc["lp", "sd"] == pytest.approx(lp.std(ddof=1))
+
+
+def test_chains_are_sure_of_the_number_of_clusters_that_they_all_hold():
+    tree = planted_mixture()
+    tree["posterior"]["num_occupied"].values[:] = 3
+    row = summary(tree).loc["num_occupied"]
+    assert (row["mean"], row["sd"], row["eti90_lb"], row["eti90_ub"]) == (3, 0, 3, 3)
+
+
+def test_starts_are_told_by_the_numbers_of_clusters_that_they_found():
+    """How many found each number, and how far the best of them ended behind the best of all."""
+    tree = variational_mixture()
+    tree["posterior"]["num_occupied"].values[:] = 3
+    torn = with_starts(tree, [-14.0, -10.0, -13.0, -90.0, np.nan], [4, 3, 5, 4, 7])
+    found = number_table(torn)
+    assert found["behind"].to_dict() == {3: 0.0, 5: 3.0, 4: 4.0}
+    assert list(found.index) == [3, 5, 4] and found["starts"].to_dict() == {3: 1, 5: 1, 4: 2}
+    assert found["probability"].isna().all() and found["mcse"].isna().all()
+    starts = starts_table(torn)
+    assert list(starts.index) == [1, 2, 0, 3] and starts["behind"].tolist() == [0.0, 3.0, 4.0, 80.0]
+    assert starts["occupied"].tolist() == [3, 5, 4, 4] and "no finite objective" in starts.attrs["note"]
+    assert number_table(with_starts(tree, [-10.0, -11.0], [3, 3]))["probability"].to_dict() == {3: 1.0}
+    assert starts_table(with_starts(tree, [-10.0], [3])) is None
+
+
 def test_occupied_needs_components():
     with pytest.raises(ValueError, match="no components"):
         occupied(planted_regression())
 
 
 # Partitions
+
+
+def test_shares_of_rows_by_draw_and_by_cluster_by_hand():
+    """Three draws of four rows in five components, two of them empty; of q its own responsibilities."""
+    labels = np.array([[[0, 0, 0, 1], [0, 0, 1, 1], [0, 2, 2, 2]]])
+    tree = planted_mixture(num_chains=1, num_draws=3)
+    posterior = tree["posterior"].to_dataset().drop_vars("assignments")
+    posterior["assignments"] = (("chain", "draw", "observation"), labels)
+    tree = replaced(tree, posterior=posterior)
+    expected = np.array([[3, 1, 0, 0, 0], [2, 2, 0, 0, 0], [1, 0, 3, 0, 0]]) / 4
+    np.testing.assert_array_equal(_shares(tree), expected)
+    by_row = np.array([[3, 0, 0, 0, 0], [2, 0, 1, 0, 0], [1, 1, 1, 0, 0], [0, 2, 1, 0, 0]]) / 3
+    np.testing.assert_allclose(_memberships(tree), by_row, rtol=1e-15)
+    soft = np.array([[0.9, 0.1, 0, 0, 0], [0.5, 0.3, 0.2, 0, 0], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0]])
+    q = xr.Dataset({"responsibilities": (("observation", "component"), soft)})
+    estimate = replaced(tree, variational=q, trace=None, posterior=posterior.isel(draw=[0]))
+    np.testing.assert_array_equal(_memberships(estimate), soft)
+    np.testing.assert_allclose(_shares(estimate), [[1.4 / 4, 1.4 / 4, 1.2 / 4, 0, 0]], rtol=1e-15)
 
 
 def test_co_clustering_does_not_see_labels(straight, switched):
