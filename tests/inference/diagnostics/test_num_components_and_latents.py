@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 from scipy.special import logsumexp
 
 import inference
 import zoo
+from inference.diagnostics import model_size
 from inference.diagnostics.model_size import _bound, num_parameters
 from zoo.exponential_family import Gaussian
 
@@ -32,6 +34,25 @@ def test_free_parameters_are_the_dimension_of_the_manifolds():
         assert num_parameters(model, features) == 3 * own + 2
     learnt = zoo.DEPCAM(family=Gaussian(noise_variance=None), num_components=1, num_latents=1, offset=True)
     assert num_parameters(learnt, 4) == 4 + 4 + 1
+
+
+def test_parameters_pay_half_the_logarithm_of_the_rows(monkeypatch):
+    """Three components of two directions in five columns, by hand: 7 of each basis, 2 scales, 5 offsets."""
+    x = planted(40)
+    objective = xr.Dataset({"objective": ("iteration", [-300.0, -110.0, np.nan])})
+    q = xr.Dataset({"scales": (("component", "latent"), [[2.0, 0.0], [1.0, 3.0], [0.5, 0.0]])})
+    tree = xr.DataTree.from_dict({"variational": q, "trace": objective})
+    monkeypatch.setattr(model_size, "fit", lambda *data, **settings: tree)
+    monkeypatch.setattr(model_size, "model_of", lambda tree: None)
+    monkeypatch.setattr(model_size, "_log_prior", lambda values, model: 10.0)
+    for noise, learnt in ((0.25, 0), (None, 1)):
+        family = Gaussian(noise_variance=noise)
+        model = zoo.DEPCAM.from_data(x, num_components=3, num_latents=2, family=family)
+        found = model_size._of_one(model, x, "vb", 0, {})
+        count = 3 * (7 + 2 + 5) + 2 + learnt
+        assert (found["bound"], found["num_parameters"], found["num_active"]) == (-120.0, count, 4)
+        criterion = -120.0 - np.log(np.sqrt(40.0)) * count
+        assert found["criterion"] == pytest.approx(criterion, rel=1e-12)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ the table; `test_a_planted_fault_turns_every_verdict` plants faults into one goo
 import functools
 import itertools
 import warnings
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +15,11 @@ import pandas as pd
 import pytest
 import xarray as xr
 from html_page import Page
-from planted import planted_regression, planted_zoo, replaced, switch_labels
+from planted import planted_regression, planted_zoo, replaced, switch_labels, variational_mixture
 
 import inference
 import zoo
+from inference.diagnostics import verdicts
 from inference.diagnostics.verdicts import Judgement, convergence_judgements, gravest, verdict
 from inference.report import report, report_comparison
 
@@ -345,3 +347,55 @@ def test_a_caution_goes_before_what_is_in_favour_in_whatever_order():
     assert gravest([bad, good], [caution]) == bad  # of a run that failed nothing further counts
     assert gravest([caution], [caution, good]) == caution._replace(reason="r; also: none")
     assert gravest([good, good]).reason == "r; also: true"
+@pytest.mark.parametrize(
+    ("counts", "truncation", "share"),
+    [
+        ([3] * 1 + [2] * 39, 3, None),  # one draw in 40
+        ([3] * 2 + [2] * 38, 3, "5%"),  # exactly one in 20
+        ([3] * 40, 3, "100%"),
+        ([3] * 40, 4, None),
+        ([3] * 40, None, None),  # three are part of the model
+        ([1] * 40, 1, None),
+    ],
+)
+def test_a_truncation_is_too_short_where_one_draw_in_twenty_fills_it(counts, truncation, share, monkeypatch):
+    model = SimpleNamespace(truncation=truncation, occupied_site="num_occupied")
+    monkeypatch.setattr(verdicts, "model_of", lambda tree: model)
+    posterior = xr.Dataset({"num_occupied": (("chain", "draw"), np.reshape(counts, (2, 20)))})
+    found = verdicts._of_truncation(xr.DataTree.from_dict({"posterior": posterior}))
+    assert len(found) == (share is not None)
+    if found:
+        assert f"too short: all 3 clusters hold rows in {share} of the draws" in found[0].text
+        assert found[0].good is None and "to 6 or more" in found[0].advice
+
+
+@pytest.mark.parametrize(
+    ("ends", "good", "said"),
+    [
+        ([-13.0, -12.0, -10.0], True, "VB has converged: 2 of 3 starts end within 2 nats of the best"),
+        ([-90.0, -10.0, -12.1], None, "VB has converged, but only 1 of 3 starts reached the best objective"),
+        ([np.nan, -11.0, -np.inf, -10.0], True, "2 of 4 starts end within 2 nats"),
+        ([np.nan, -10.0], None, "only 1 of 2 starts"),
+    ],
+)
+def test_starts_are_counted_from_the_best(ends, good, said):
+    tree = variational_mixture()
+    trace = tree["trace"].to_dataset().drop_dims("restart")
+    trace["objective_at_end"] = ("restart", np.array(ends))
+    (found,) = convergence_judgements(marked(replaced(tree, trace=trace), stop_reason="converged"))
+    assert found.good is good and said in found.text
+
+
+@pytest.mark.parametrize("draws", [1, 20])
+@pytest.mark.parametrize(("methods", "referee"), [(("vb", "gibbs", "nuts"), "gibbs"), (("vb", "em"), "nuts")])
+def test_an_ascent_is_compared_with_a_sampler_that_the_model_has(draws, methods, referee, monkeypatch):
+    """NUTS fits every model; of one start a model without several modes is believed."""
+    tree = marked(replaced(variational_mixture(num_draws=draws), trace=None), stop_reason="converged")
+    said = ": an approximation usually" if draws > 1 else ", which has a posterior"
+    for symmetries, several, good in (((), False, True), (("labels",), False, None), ((), True, None)):
+        model = SimpleNamespace(methods=methods, symmetries=symmetries, has_several_modes=several)
+        monkeypatch.setattr(verdicts, "model_of", lambda tree, model=model: model)
+        (found,) = verdicts._of_ascent(tree)
+        assert found.good is good
+        wanted = f"compare with method='{referee}'{said}" if good else "num_restarts=10: "
+        assert found.advice.startswith(wanted)

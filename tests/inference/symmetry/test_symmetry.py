@@ -18,6 +18,8 @@ from planted import (
 from inference.diagnostics import co_clustering, invariants, summary
 from inference.symmetry import align_rotation, identify, relabel
 from inference.symmetry.labels import _match, _sources
+from inference.symmetry import align_rotation, identified, identify, relabel
+from inference.symmetry.labels import _sources
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +97,15 @@ def test_relabelled_parameters_can_be_summarised_and_invariants_stay(switched):
     assert "relabel(" not in summary(after).attrs["note"]
     xr.testing.assert_identical(invariants(after), invariants(switched))
     np.testing.assert_array_equal(co_clustering(after), co_clustering(switched))
+
+
+def test_components_without_rows_are_numbered_by_weight():
+    """Of three draws the old label behind each new one; of two equal weights the first comes first."""
+    sizes = np.array([[0, 2, 0, 1, 0], [3, 0, 0, 0, 0], [0, 0, 1, 1, 1]])
+    weights = np.array([[0.1, 0.4, 0.05, 0.2, 0.25], [0.4, 0.1, 0.2, 0.1, 0.2], [0.3, 0.4, 0.1, 0.1, 0.1]])
+    new_labels = [{1: 1, 3: 0}, {0: 0}, {2: 0, 3: 2, 4: 1}]
+    found = _sources(new_labels, sizes, weights)
+    np.testing.assert_array_equal(found, [[3, 1, 4, 0, 2], [0, 2, 4, 1, 3], [2, 4, 3, 1, 0]])
 
 
 def test_stick_fractions_are_dropped_and_named(straight):
@@ -301,3 +312,39 @@ def test_no_rotation_no_turning(turn):
     tree = planted_projection()[0]
     with pytest.raises(ValueError, match="loadings"):
         turn(replaced(tree, posterior=tree["posterior"].to_dataset()[["noise_variance"]]))
+
+
+@pytest.mark.parametrize(("prob", "tail"), [(0.9, 5), (0.5, 25), (0.2, 40)])
+def test_intervals_of_components_leave_the_same_mass_in_each_tail(prob, tail, monkeypatch):
+    """Draws at 0, 1, ..., 100: quantiles are percentages. Latents and what is no draw are left out."""
+    chain = np.random.default_rng(0).permutation(np.arange(101.0))
+    for chains, kind in ((1, "variational"), (1, "sampling"), (2, "sampling")):
+        steps = np.broadcast_to(chain, (chains, 101))
+        draws = ("chain", "draw")
+        made = xr.Dataset(
+            {
+                "singular_values": ((*draws, "component"), np.stack([steps, 10 - 2 * steps], axis=-1)),
+                "loadings_0": (
+                    (*draws, "feature_0", "component"),
+                    np.stack([3 * steps, 0 * steps], -1)[:, :, None],
+                ),
+                "latents": ((*draws, "observation", "component"), np.zeros((chains, 101, 4, 2))),
+                "swapped": ((*draws, "component"), np.zeros((chains, 101, 2), bool)),
+                "separation": ("component", np.ones(2)),
+            },
+            {"component": [1, 2], "feature_0": ["width"]},
+            {"kind": kind},
+        )
+        monkeypatch.setattr(identified, "components", lambda tree, part, made=made: made)
+        table = identified.component_intervals(xr.DataTree(), prob=prob)
+        expected = {
+            "singular_values[1]": (50, tail, 100 - tail),
+            "singular_values[2]": (10 - 2 * 50, 10 - 2 * (100 - tail), 10 - 2 * tail),
+            "loadings_0[width, 1]": (3 * 50, 3 * tail, 3 * (100 - tail)),
+            "loadings_0[width, 2]": (0, 0, 0),
+        }
+        assert list(table.index) == list(expected)
+        np.testing.assert_allclose(table[["mean", "low", "high"]], list(expected.values()), atol=1e-12)
+        judged = ["r_hat", "ess_bulk"] if chains == 2 else []
+        assert list(table.columns) == ["mean", "low", "high", *judged]
+        assert not judged or table["r_hat"].isna().tolist() == [False, False, False, True]
