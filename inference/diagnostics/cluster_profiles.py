@@ -190,7 +190,7 @@ def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
     lost = ends.size - order.size
     note = "objective in nats; behind: below the best one"
     note += "; occupied: clusters that hold rows" if "occupied" in table else ""
-    note += f"; {lost} starts had no finite objective" if lost else ""
+    note += f"; {lost} start{'s' if lost > 1 else ''} had no finite objective" if lost else ""
     table.attrs |= {"title": "How the starts ended", "note": note}
     return table
 

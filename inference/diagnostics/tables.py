@@ -106,9 +106,12 @@ def _by_starts(tree: xr.DataTree, rows: dict[str, dict], ends: tuple[str, str]) 
             row |= {"sd": np.nan} | dict.fromkeys(ends, np.nan)
             return f"{site} is of one start, which has no spread; see other starts (num_restarts=10)."
         return ""
-    row[ends[0]], row[ends[1]] = (min(row[ends[0]], found.min()), max(row[ends[1]], found.max()))
-    row["sd"] = np.nan if found.min() < found.max() else row["sd"]
-    return f"The interval of {site} spans all starts." if found.min() < found.max() else ""
+    own = row[ends[0]], row[ends[1]]
+    row[ends[0]], row[ends[1]] = (min(own[0], found.min()), max(own[1], found.max()))
+    if found.min() == found.max() and own == (row[ends[0]], row[ends[1]]):
+        return ""
+    row["sd"] = np.nan
+    return f"The interval of {site} spans all starts."
 
 
 def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:

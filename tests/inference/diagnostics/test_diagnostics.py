@@ -362,7 +362,13 @@ def with_starts(tree, ends, numbers):
 
 @pytest.mark.parametrize(
     ("numbers", "interval", "is_sure"),
-    [([3, 5, 2], (2, 5), False), ([4, 5, 5], (3, 5), False), ([3, 3, 3], (3, 3), True), ([3], None, False)],
+    [
+        ([3, 5, 2], (2, 5), False),
+        ([4, 5, 5], (3, 5), False),
+        ([4, 4, 4], (3, 4), False),
+        ([3, 3, 3], (3, 3), True),
+        ([3], None, False),
+    ],
 )
 def test_the_number_of_clusters_of_one_q_is_no_surer_than_its_starts(numbers, interval, is_sure):
     """All draws of q hold three clusters; a start without a finite objective says nothing."""
@@ -400,7 +406,10 @@ def test_starts_are_told_by_the_numbers_of_clusters_that_they_found():
     assert found["probability"].isna().all() and found["mcse"].isna().all()
     starts = starts_table(torn)
     assert list(starts.index) == [1, 2, 0, 3] and starts["behind"].tolist() == [0.0, 3.0, 4.0, 80.0]
-    assert starts["occupied"].tolist() == [3, 5, 4, 4] and "no finite objective" in starts.attrs["note"]
+    assert (
+        starts["occupied"].tolist() == [3, 5, 4, 4]
+        and "; 1 start had no finite objective" in starts.attrs["note"]
+    )
     assert number_table(with_starts(tree, [-10.0, -11.0], [3, 3]))["probability"].to_dict() == {3: 1.0}
     assert starts_table(with_starts(tree, [-10.0], [3])) is None
 

@@ -347,6 +347,8 @@ def test_a_caution_goes_before_what_is_in_favour_in_whatever_order():
     assert gravest([bad, good], [caution]) == bad  # of a run that failed nothing further counts
     assert gravest([caution], [caution, good]) == caution._replace(reason="r; also: none")
     assert gravest([good, good]).reason == "r; also: true"
+
+
 @pytest.mark.parametrize(
     ("counts", "truncation", "share"),
     [

@@ -16,10 +16,8 @@ from planted import (
 )
 
 from inference.diagnostics import co_clustering, invariants, summary
-from inference.symmetry import align_rotation, identify, relabel
-from inference.symmetry.labels import _match, _sources
 from inference.symmetry import align_rotation, identified, identify, relabel
-from inference.symmetry.labels import _sources
+from inference.symmetry.labels import _match, _sources
 
 
 @pytest.fixture(autouse=True)

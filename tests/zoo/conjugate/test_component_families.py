@@ -390,6 +390,8 @@ def test_groups_of_columns_are_drawn_into_their_places():
     np.testing.assert_array_equal(drawn, np.tile([0.0, 10.0, 20.0, 30.0], (2, 1)))
     np.testing.assert_array_equal(row.log_prob(drawn), [0.0, 0.0])
     assert np.isneginf(row.log_prob(drawn[:, ::-1])).all()
+
+
 def compound(name, row):
     """Log density of one row with the parameters of its component integrated out, by SciPy."""
     prior = priors()[name]
