@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from numpyro.infer.util import constrain_fn, potential_energy
 from numpyro.infer.util import log_density as program_log_density
+from scipy import stats
 
 import zoo
 from inference import fit, load, model_of, predict, save
@@ -18,7 +19,7 @@ from inference.precision import in_precision
 from zoo.columns import read_columns
 from zoo.exponential_family import ByColumn, Categorical, Gaussian, Ordinal, as_family
 from zoo.exponential_family.cells import FamilyCells
-from zoo.exponential_family.cut_points import OrderBlocks, starting_cut_points
+from zoo.exponential_family.cut_points import OrderBlocks, cut_points_prior, starting_cut_points
 
 KINDS = ("poisson", Categorical(3), "bernoulli", Ordinal(4), "poisson", Gaussian(None), "bernoulli")
 
@@ -172,6 +173,20 @@ def _both_models(rng):
 def test_cut_points_begin_where_the_levels_of_each_column_are_equally_probable():
     found = 1 / (1 + np.exp(-starting_cut_points((1, 3))))
     np.testing.assert_allclose(found, [1 / 2, 1 / 4, 2 / 4, 3 / 4], rtol=1e-6)
+
+
+@pytest.mark.parametrize("counts", [(3, 3), (1, 3)])
+def test_the_first_cut_point_and_the_logs_of_the_steps_are_normal_of_deviation_five(counts):
+    """Whether columns have equally many or not: density by SciPy and the change of variables."""
+    rows = [np.array([-4.0, 1.5, 9.0])[:count] + column for column, count in enumerate(counts)]
+    expected = 0.0
+    for row in rows:
+        steps = np.diff(row)
+        own = np.concatenate([row[:1], np.log(steps)])
+        expected += stats.norm.logpdf(own, 0.0, 5.0).sum() - np.log(steps).sum()
+    with in_precision():
+        whole = jnp.asarray(np.stack(rows) if len(set(counts)) == 1 else np.concatenate(rows))
+        np.testing.assert_allclose(cut_points_prior(counts).log_prob(whole), expected, rtol=1e-12)
 
 
 def test_levels_that_differ_lie_in_one_table(levels):

@@ -87,6 +87,18 @@ def test_draws_are_from_the_density():
         assert stats.kstest(drawn[:, column].ravel(), laws[column - 1]).pvalue < 1e-4
 
 
+def test_draws_of_other_parameters_from_the_same_key_are_shifted_and_scaled():
+    """Normal theta by its mean lam / nu and deviation nu^-1/2, a gamma rate by its unit 1 / nu."""
+    with in_precision():
+        key, lam, nu = jax.random.key(3), jnp.array([0.6, -2.0]), jnp.array([1.4, 9.0])
+        normal = np.asarray(Gaussian(2.5).draw_from_kernel(key, lam, nu, (5, 2)))
+        standard = np.asarray(Gaussian(0.1).draw_from_kernel(key, 0.0, 1.0, (5, 2)))
+        rates, plain = (np.exp(Poisson().draw_from_kernel(key, 1.3, unit, (5, 2))) for unit in (nu, 1.0))
+    shift, scale = [0.6 / 1.4, -2.0 / 9.0], np.array([1.4**-0.5, 1 / 3])
+    np.testing.assert_allclose(normal, shift + scale * standard, rtol=1e-12)
+    np.testing.assert_allclose(rates, plain / [1.4, 9.0], rtol=1e-12)
+
+
 def values_of(model, x, seed=0):
     with in_precision():
         return jax.tree.map(np.asarray, model.starting_point(jax.random.key(seed), jnp.asarray(x)))

@@ -13,6 +13,9 @@ import inference
 import zoo
 from inference.precision import in_precision
 from zoo.exponential_family import (
+    Bernoulli,
+    Binomial,
+    ByColumn,
     Categorical,
     Exponential,
     GammaWithShape,
@@ -162,6 +165,50 @@ def test_mean_squares_are_recovered_from_mean_and_variance(family):
         theta, weights = jnp.asarray(theta), jnp.full(500, 1 / 500)
         found = family.mean_square_of_means(*family.expected_cells(theta, weights, None, None))
         np.testing.assert_allclose(found, jnp.mean(family.mean(theta) ** 2, axis=0), rtol=1e-6)
+
+
+LAWS = {  # a family and the law of its cells at natural parameters, by SciPy
+    "gaussian": (Gaussian(2.0), lambda t: stats.norm(t, 2**0.5)),
+    "bernoulli": (Bernoulli(), lambda t: stats.bernoulli(special.expit(t))),
+    "binomial": (Binomial(7), lambda t: stats.binom(7, special.expit(t))),
+    "poisson": (Poisson(), lambda t: stats.poisson(np.exp(t))),
+    "exponential": (Exponential(), lambda t: stats.expon(scale=-1 / t)),
+    "gamma": (GammaWithShape(2.5), lambda t: stats.gamma(2.5, scale=-1 / t)),
+    "negative_binomial": (NegativeBinomial(2.5), lambda t: stats.nbinom(2.5, -np.expm1(t))),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_variance_of_a_cell_is_the_mean_of_its_variances_and_the_variance_of_its_means(name):
+    """Three nodes of natural parameters, of unequal weights; also as one column of a mixed table."""
+    family, law = LAWS[name]
+    theta, weights = np.array([[-1.3, -0.9], [-0.9, -1.7], [-1.1, -1.2]]), np.array([0.5, 0.2, 0.3])
+    means, variances = law(theta).mean(), law(theta).var()
+    mean = weights @ means
+    with in_precision():
+        found = family.expected_cells(jnp.asarray(theta), jnp.asarray(weights), None, None)
+        table = ByColumn.of((Gaussian(0.3), family, family))
+        beside = jnp.asarray(np.column_stack([np.ones(3), theta]))
+        mixed = table.expected_cells(beside, jnp.asarray(weights), None, None)
+    for cells in (found, (mixed[0][1:], mixed[1][1:])):
+        np.testing.assert_allclose(cells[0], mean, rtol=1e-10)
+        np.testing.assert_allclose(cells[1], weights @ variances + weights @ (means - mean) ** 2, rtol=1e-10)
+    np.testing.assert_allclose([mixed[0][0], mixed[1][0]], [1.0, 0.3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_density_of_a_cell_of_a_normal_parameter_is_the_integral_over_it(name):
+    """By the trapezoid rule, from seven deviations below to seven above."""
+    family, law = LAWS[name]
+    theta, cells = np.array([-1.3, -0.6]), np.array([1.0, 0.0])
+    deviation = np.array([0.15, 0.07]) if family.theta_is_negative else np.array([0.9, 0.4])
+    cells = np.array([0.4, 2.0]) if family.cell_units == "scale" else cells
+    nodes = theta + deviation * np.linspace(-7, 7, 1401)[:, None]
+    density = getattr(law(nodes), "pmf" if hasattr(law(nodes).dist, "pmf") else "pdf")(cells)
+    expected = np.log(np.trapezoid(density * stats.norm.pdf(nodes, theta, deviation), nodes, axis=0))
+    with in_precision():
+        given = (jnp.asarray(values) for values in (theta, deviation**2, cells))
+        np.testing.assert_allclose(family.log_marginal(*given, None), expected, rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:epca by map has not converged")

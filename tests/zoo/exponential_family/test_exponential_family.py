@@ -276,3 +276,45 @@ def test_means_that_must_be_positive_fall_back_on_that_of_all_cells():
     x = np.array([[1.0, 0.0, np.nan], [3.0, 0.0, np.nan], [np.nan, 0.0, np.nan]])
     np.testing.assert_allclose(families._positive_means(x), [2.0, 0.8, 0.8])  # 4 over five cells
     np.testing.assert_allclose(families._positive_means(np.zeros((2, 2))), 1.0)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_default_kernel_is_centred_on_the_mean_of_all_cells(name):
+    """The kernel's mean of g' is lam / nu; in a mixed table that of the cells of the column's family."""
+    family = CASES[name][0]
+    x = np.array([[0.0, 1.0, np.nan], [1.0, 1.0, 0.0]])
+    for strength in (0.5, 2.0):
+        lam, nu = family.kernel_of(x, strength)
+        assert lam / nu == pytest.approx(0.6) and family.kernel_is_proper(lam, nu)
+        assert (nu if name in ("exponential", "gamma") else lam) == pytest.approx(strength)
+    table = ByColumn.of((family, Gaussian(0.3), family))
+    shares = (
+        pair[0] / pair[1] for pair in table.kernel_of(np.array([[1.0, -8.0, 0.0], [1.0, 2.0, 1.0]]), 0.5)
+    )
+    assert list(shares) == pytest.approx([0.75, -3.0, 0.75])
+
+
+@pytest.mark.parametrize("cell", [0.0, 1.0])
+def test_the_default_kernel_of_one_answer_alone_has_mean_one_half(cell):
+    lam, nu = Bernoulli().kernel_of(np.full((3, 2), cell), 0.5)
+    assert lam == 0.5 and lam / nu == 0.5
+
+
+def test_the_moments_of_levels_and_the_top_class_are_those_of_their_probabilities():
+    """Probabilities by NumPy; the deviations from the mean level, squared, one level after the other."""
+    theta, cuts = np.array([[0.3, -1.0], [2.0, 0.4]]), np.array([[-2.0, -0.5, 1.5], [-1.0, 0.1, 3.0]])
+    below = np.concatenate(
+        [np.zeros((2, 2, 1)), _expit(cuts - theta[..., None]), np.ones((2, 2, 1))], axis=-1
+    )
+    probs = np.diff(below, axis=-1)
+    with in_precision():
+        mean, variance = Ordinal(4).mean_and_variance(jnp.asarray(theta), jnp.asarray(cuts))
+    expected = sum(probs[..., level - 1] * level for level in range(1, 5))
+    np.testing.assert_allclose(mean, expected, rtol=1e-12)
+    spread = sum(probs[..., level - 1] * (level - expected) ** 2 for level in range(1, 5))
+    np.testing.assert_allclose(variance, spread, rtol=1e-10)
+    with in_precision():
+        odds = jnp.log(jnp.asarray([[5.0, 2.0], [0.5, 0.5], [1.0, 2.0]]))  # against class 0
+        top, uncertain = Categorical(3).mean_and_variance(odds, None)
+    np.testing.assert_array_equal(top, [1.0, 0.0, 2.0])
+    np.testing.assert_allclose(uncertain, [15 / 64, 1 / 4, 1 / 4], rtol=1e-12)
