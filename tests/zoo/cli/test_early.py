@@ -16,6 +16,7 @@ from zoo.cards import read_card
 from zoo.cli import main, sweeping
 from zoo.cli.arguments import COMMANDS, parser
 from zoo.cli.completing import _places, _values
+from zoo.cli.early import parse_sizes
 
 HEAVY = ("jax", "numpyro", "arviz", "xarray", "matplotlib", "scipy", "pandas", "numpy")
 MISTAKES = {  # the command line: part of the message
@@ -337,6 +338,52 @@ def test_sweep_recommends_the_size_that_made_the_rows(projection, monkeypatch, c
     out = capsys.readouterr().out
     assert "recommended: num_latents = 1" in out and "zoo fit ppca table.csv --set num_latents=1" in out
     assert list(pd.read_csv("sweep.csv", index_col=0).index) == [1, 2]
+
+
+def test_the_command_that_follows_a_sweep_has_the_recommended_size(tmp_path, monkeypatch, capsys):
+    """Which is smaller than the best: 2 components of one latent score as 3 of two, within the error."""
+    from inference.diagnostics import model_size
+
+    def compared(models, *data, folds, **settings):
+        assert list(models) == ["1 x 1", "1 x 2", "2 x 1", "2 x 2", "3 x 1", "3 x 2"] and folds == 4
+        heldout = np.array([-3.0, -2.2, -2.1, -2.15, -2.3, -2.0])
+        table = pd.DataFrame({"heldout": heldout, "difference": heldout + 2.0}, index=list(models))
+        table = table.assign(difference_error=0.15, not_converged=[0, 1, 0, 0, 2, 0])
+        table.attrs["columns"] = ""
+        return table
+
+    monkeypatch.setattr(model_size, "cross_validate", compared)
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(np.random.default_rng(0).normal(size=(12, 3)), columns=list("abc")).to_csv("t.csv")
+    words = "sweep depcam t.csv --sizes num_components=1:3 --sizes num_latents=1,2 --folds 4 --method map"
+    assert main(words.split()) == 0
+    out = capsys.readouterr().out
+    assert "= 2 x 1, the smallest within one standard error of the best (3 x 2)" in out
+    assert out.endswith(
+        "Next: zoo fit depcam t.csv --method map --set num_components=2 --set num_latents=1\n"
+    )
+    assert "3 fits have not converged" in out
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["2:4"], {"num_components": [2, 3, 4]}),
+        (["3:3"], {"num_components": [3]}),
+        (["8,2,4,2"], {"num_components": [2, 4, 8]}),
+        (["num_latents=1,5", "1:2"], {"num_latents": [1, 5], "num_components": [1, 2]}),
+        (["1:100"], {"num_components": list(range(1, 101))}),
+    ],
+)
+def test_sizes_of_a_sweep_are_ranges_with_both_ends_or_numbers(texts, expected):
+    assert parse_sizes(read_card("depcam"), texts) == expected
+
+
+@pytest.mark.parametrize("text", ["4:1", "0:2", "1:101", "", ":", "1:2:3", "1,x", "1.5"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ValueError, match="--sizes takes FIRST:LAST or numbers with commas, at least 1"):
+        parse_sizes(read_card("depcam"), [text])
+    assert parse_sizes(read_card("paired"), ["0:2"]) == {"num_shared": [0, 1, 2]}
 
 
 def test_the_smallest_size_within_one_standard_error_is_recommended():

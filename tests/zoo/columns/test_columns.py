@@ -117,6 +117,21 @@ def test_scales_of_several_columns_have_the_same_levels():
     assert (from_one == numbers).all(axis=None)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_levels_that_are_told_have_the_numbers_of_the_cells(first):
+    """Classes from 0, ordered levels from 1; columns left out, and those without levels, are not told."""
+    order = pd.CategoricalDtype(["small", "large"], ordered=True)
+    frame = pd.DataFrame({"town": ["Ulm", "Bonn", "Kiel"] * 4, "age": RNG.normal(size=12), "note": "same"})
+    frame["size"] = pd.Series(["large", "small"] * 6).astype(order)
+    read = read_columns(frame).numbered_from([first, -1, 1], "Any")
+    assert [column.kind for column in read.kept] == ["category", "real", "ordered"]
+    told, cells = read.level_numbers, read.encoded(frame)
+    assert told["size"] == {"small": 1, "large": 2} and set(told) == {"town", "size"}
+    assert told["town"] == {"Bonn": first, "Kiel": first + 1, "Ulm": first + 2}
+    for name, numbers in told.items():
+        assert frame[name].map(numbers).tolist() == cells[name].tolist()
+
+
 def test_the_caller_overrules_by_name():
     frame = pd.DataFrame(
         {"visits": RNG.poisson(3.0, N), "grade": RNG.choice(["b", "a", "c"], N), "zip": RNG.integers(1, 4, N)}
