@@ -5,12 +5,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+import xarray as xr
 
 from inference.prediction import (
     _covariance_about,
     _log_mean_density,
     _mean_over_draws,
     _moments_over_draws,
+    draws_without_rows,
 )
 
 
@@ -57,3 +60,20 @@ def test_covariance_within_draws_and_between_them():
         found = _mean_over_draws(_covariance_about, draws, Told(), (mean, jnp.asarray(x)))
     expected = covariances.mean(0) + x[:, None, None] ** 2 * np.cov(slopes.T, ddof=0)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("most", [2, 5, 8, None, 100])
+def test_a_few_draws_are_evenly_spread_over_all_chains(most):
+    """Four chains of five draws, numbered through: the first, the last, and between them equal steps."""
+    numbers = np.arange(20.0).reshape(4, 5)
+    sites = {
+        "loc": (("chain", "draw"), numbers),
+        "latents": (("chain", "draw", "observation"), numbers[..., None]),
+    }
+    sites["topics"] = (("chain", "draw", "topic"), np.stack([numbers, -numbers], axis=-1))
+    found = draws_without_rows(xr.DataTree.from_dict({"posterior": xr.Dataset(sites)}), most)
+    assert set(found) == {"loc", "topics"}  # those of rows are left out
+    loc, wanted = np.asarray(found["loc"]), min(most or 20, 20)
+    assert loc.shape == (wanted,) and loc[0] == 0 and loc[-1] == 19 and np.ptp(np.diff(loc)) <= 1
+    assert len(set(loc // 5)) == min(wanted, 4)
+    np.testing.assert_array_equal(found["topics"], np.stack([loc, -loc], axis=-1))

@@ -1,6 +1,8 @@
 """New rows, groups on request, and the guide as a program."""
 
+import re
 import warnings
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +16,9 @@ import inference
 import zoo
 from inference.calibration import elbo_check
 from inference.numerics.programs import latent_names
+from inference.prediction import _warn_of_tails
 from inference.symmetry import relabel
-from zoo.exponential_family import Categorical
+from zoo.exponential_family import Categorical, as_family
 
 TREES = ["vb_tree", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gibbs_tree", "nuts_tree"))]
 
@@ -273,3 +276,32 @@ def test_a_draw_predicts_classes_as_the_same_estimate_does():
     assert set(own.to_numpy()[lost]) <= {0.0, 1.0, 2.0}
     deviation = own.standard_deviation.to_numpy()[lost]
     assert (deviation > 0.05).all() and (deviation <= 0.5).all()  # of a top probability of at least 1/3
+
+
+@pytest.mark.parametrize(
+    ("families", "better"),
+    [
+        (["poisson"], "vb or nuts"),
+        (["gaussian", "poisson", "bernoulli"], "vb or nuts"),
+        (["exponential"], "nuts"),
+        (["poisson", "categorical"], "nuts"),
+        (["poisson", "ordinal"], "nuts"),
+        ([("poisson", "gaussian")], "vb or nuts"),
+        ([("poisson", "negative_binomial")], "nuts"),
+    ],
+    ids=str,
+)
+def test_the_warning_of_tails_counts_its_cells_and_names_a_method_that_the_families_have(families, better):
+    """Variational Bayes has a bound where every log-partition is one of three forms. One view, or several."""
+    tree = xr.DataTree.from_dict({"posterior": xr.Dataset(coords={"feature": list("abcdefg")})})
+    model = SimpleNamespace(cell_families=[as_family(family) for family in families])
+    far = np.zeros((3, 7), bool)
+    _warn_of_tails(None, model, np.ones((3, 7)), tree, "feature")
+    _warn_of_tails(jnp.asarray(far), model, np.ones((3, 7)), tree, "feature")  # of none is no warning
+    far[0, 1], far[:2, 4] = True, True
+    variance = np.where(np.arange(7) < 3, 0.0, 0.5) * np.ones((3, 1))  # of a cell that was seen it is zero
+    with pytest.warns(UserWarning, match=re.escape("of 3 of 12 missing cells (columns b, e) come")) as caught:
+        _warn_of_tails(jnp.asarray(far), model, variance, tree, "feature")
+    assert str(caught[0].message).endswith(f"; fit by {better}")
+    with pytest.warns(UserWarning, match=re.escape("(columns a, b, c, d, e, ...)")):
+        _warn_of_tails(jnp.ones((3, 7), bool), model, variance, tree, "feature")
