@@ -8,7 +8,7 @@ from recording import REFERENCE
 from tests.benchmarks.kills import CASES, COMMAND, KILLS, killed_and_compared
 
 
-# One of the ten slowest: several processes that import everything; the run is really killed.
+# Several processes that import everything; the run is really killed.
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_killed_twice_and_resumed_is_the_run_that_went_through(case, tmp_path):

@@ -187,7 +187,6 @@ def test_the_program_is_that_of_standard_units(table, make):
 HAND = Relation("columns in other units", RELATIONS["columns_rescaled"].change, in_units=True)
 
 
-# One of the ten slowest: the relation of units for models with several sites, whose fits are made twice.
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "method"), [(paired, "vb"), (depcam, "em"), (epca, "vb")])
 def test_columns_may_be_in_any_unit_and_from_any_origin(table, make, method):

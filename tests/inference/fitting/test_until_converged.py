@@ -32,6 +32,7 @@ def looks_of(tree):
     return json.loads(tree.attrs["looks"])
 
 
+# One of the ten slowest: it pays for the chains that the other tests of this file read.
 def test_it_looks_at_multiples_of_num_samples_and_stops_after_two_that_pass(believed):
     looks = looks_of(believed)
     assert believed.attrs["look"] == len(looks) < 20

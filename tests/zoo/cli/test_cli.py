@@ -378,6 +378,7 @@ def test_priors_of_hyperparameters_are_calls_within_a_call(faithful):
 # fit, report, compare
 
 
+# One of the ten slowest: it pays for the fit that the other tests of this part read.
 def test_fit_prints_its_table_and_writes_its_file(fitted):
     folder, process = fitted
     assert process.returncode == 0, process.stderr

@@ -466,7 +466,6 @@ def tree():
         return fit(model_for(), frame, num_samples=40, progress=False)
 
 
-# One of the ten slowest: the fit's programs; the bound of the whole, guide and program included.
 @pytest.mark.slow
 def test_the_guide_has_the_bound(tree):
     """Closed form against the Monte Carlo ELBO of (explicit program, guide), error at most 0.05 nats."""
