@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from inference.algorithm import NaturalGradient
-from inference.driver import ascent, chains
+from inference.algorithm import Memoised, NaturalGradient
+from inference.driver import ascent, chains, memoised
 from inference.driver.ascent import _ascend_chunk, _ascend_chunk_on_host, _Restarts, ascend
 from inference.driver.chains import _believed, sample
 from inference.driver.checkpoint import Checkpoint
@@ -360,3 +360,58 @@ def test_batches_are_numbered_from_one_and_their_scores_added(is_chunked):
     assert first == in_order and last is None
     assert passes == [None, None] if is_chunked else sorted(passes[0]) == sorted(passes[1]) == in_order
     assert is_chunked or in_order not in passes and passes[0] != passes[1]
+
+
+def test_batches_are_remembered_and_a_restart_that_fails_holds_the_end_of_its_last_good_pass(monkeypatch):
+    """Two batches, of 1 and 100, whose contributions to the sums grow with the number of updates so far.
+
+    An update writes down the sums it sees. The first pass has one, at its end, later ones three. In the third
+    pass one restart becomes NaN and another falls: both go back to the end of the second, after four updates.
+    """
+
+    def update(state, sums, model):
+        restart, updates, seen = state
+        failed = jnp.array([jnp.nan, 0.0, 7.0])[restart]
+        objective = jnp.where(updates == 6, failed, updates + 1.0)
+        return (restart, updates + 1, seen.at[updates].set(sums)), _Info(objective)
+
+    steps = Memoised(
+        sums=lambda state, model, rows: rows * (1.0 + state[1]),
+        update=update,
+        best_order=lambda state, sums, model: None,
+        reorder=None,
+    )
+
+    class Stream(list):
+        num_batches = 2
+
+    stream = Stream(
+        SimpleNamespace(weight=np.ones(1), begin=begin, count=1, rows=jnp.asarray(rows))
+        for begin, rows in enumerate((1.0, 100.0))
+    )
+    monkeypatch.setattr(memoised, "best_run", lambda states, progress, *_: (states, progress))
+    checked = []
+    (_, updates, seen), progress = memoised.ascend_in_batches(
+        steps,
+        lambda key, variables, model, rows: (variables, jnp.zeros((), int), jnp.zeros(10)),
+        None,
+        stream,
+        put=lambda batch: batch.rows,
+        check=lambda batch: checked.append(batch.begin),
+        start_rows=stream[0].rows,
+        warm_up=lambda keys, states: states,
+        keys=jax.random.split(jax.random.key(0), 3),
+        variables=jnp.arange(3),
+        num_restarts=3,
+        max_iterations=4,
+        tolerance=0,
+        rule=five_small_gains,
+        checkpoint=Checkpoint(None, {}),
+        open_bar=progress_line(False),
+    )
+    assert checked == [0, 1]
+    assert progress.status.tolist() == [NOT_FINITE, FELL, RUNNING]
+    np.testing.assert_array_equal(progress.objective, [4, 4, 10])
+    np.testing.assert_array_equal(updates, [4, 4, 10])
+    by_hand = [101, 102, 302, 302, 305, 605, 605, 608, 908, 908]
+    np.testing.assert_array_equal(seen, [by_hand[:4] + 6 * [0]] * 2 + [by_hand])
