@@ -9,7 +9,7 @@ from people_tables import customers, sales, survey
 
 import zoo
 from zoo.cli import predicting
-from zoo.columns import Columns, date_in_words, read_columns
+from zoo.columns import Column, Columns, date_in_words, read_columns
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -324,3 +324,31 @@ def test_predicted_cells_are_written_in_the_words_of_the_table():
     written = predicting._as_read(predicted, (read, None))
     assert written["joined"].tolist() == ["2020-12-23", "2021-01-04"]
     assert written["smoker"].tolist() == ["yes", "no"] and written["joined_sd"].tolist() == [1.0, 2.0]
+
+
+def test_each_kind_of_column_has_its_family_of_components():
+    """Dates are real numbers, scales are categories, and columns of words with other levels stand apart."""
+    words = {"town": ("Kiel", "Ulm"), "answer": ("Kiel", "Ulm"), "grade": ("low", "high")}
+    kinds = {"age": "real", "town": "category", "income": "positive", "visits": "count", "joined": "date"}
+    kinds |= {"grade": "ordered", "smoker": "yes/no", "answer": "category", "note": "text"}
+    kinds["debt"] = "positive"
+    read = Columns(tuple(Column(name, kind, "", levels=words.get(name, ())) for name, kind in kinds.items()))
+    made = zoo.Mixture(num_components=2).suited_to((read,)).components
+    assert {
+        columns: (type(family).__name__, getattr(family, "levels", None))
+        for family, columns in zip(made.families, made.columns, strict=True)
+    } == {
+        (0, 4): ("NormalGamma", None),
+        (1, 7): ("CategoricalDirichlet", ("Kiel", "Ulm")),
+        (2, 8): ("LogNormalGamma", None),
+        (3,): ("PoissonGamma", None),
+        (5,): ("CategoricalDirichlet", ("low", "high")),
+        (6,): ("BernoulliBeta", None),
+    }
+
+
+@pytest.mark.parametrize(("is_given", "expected"), [(False, "NoneType"), (True, "LogNormalGamma")])
+def test_positive_numbers_alone_are_a_gaussian_unless_the_caller_says_so(is_given, expected):
+    columns = tuple(Column(name, "positive", "", is_given=is_given) for name in ("income", "debt"))
+    made = zoo.Mixture(num_components=2).suited_to((Columns(columns),)).components
+    assert type(made).__name__ == expected
