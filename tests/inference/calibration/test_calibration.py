@@ -23,7 +23,14 @@ from scipy import stats
 
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, elbo_check, geweke, posterior_check, relations, sbc
-from inference.calibration.verdicts import GewekeVerdict, SBCVerdict, rank_uniformity
+from inference.calibration.simulation_based import _ranked_draws
+from inference.calibration.verdicts import (
+    GewekeVerdict,
+    PosteriorVerdict,
+    RelationVerdict,
+    SBCVerdict,
+    rank_uniformity,
+)
 from inference.numerics.programs import joint_draws
 from zoo import posteriors
 
@@ -574,3 +581,37 @@ def test_a_relation_in_distribution_shares_its_rate_among_its_tests(moved, passe
     assert len(verdict.p_values) == 6 and verdict.threshold == pytest.approx(0.03 / 6)
     assert verdict.false_alarm_rate == 0.03 and bool(verdict) == passed
     assert verdict.statistic == min(verdict.p_values.values())
+
+
+@pytest.mark.parametrize(("num_ranked", "kept"), [(4, [0, 3, 10, 13]), (2, [0, 10]), (50, None)])
+def test_ranked_draws_are_evenly_spaced_over_all_chains(num_ranked, kept):
+    """Draw j of chain i is 10 i + j: two chains of six; of more than there are, all, chain after chain."""
+    numbers = np.array([[0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 14, 15]])
+    dims = ("chain", "draw", "feature")
+    posterior = xr.Dataset({"scale": (dims[:2], numbers), "loc": (dims, numbers[..., None] * [1, 100])})
+    latents = {"loc": SimpleNamespace(shape=(2,)), "scale": SimpleNamespace(shape=())}
+    found = _ranked_draws(posterior, latents, num_ranked)
+    expected = numbers.ravel() if kept is None else np.array(kept)
+    np.testing.assert_array_equal(found["scale"], expected)
+    np.testing.assert_array_equal(found["loc"], np.stack([expected, 100 * expected], axis=1))
+
+
+def test_verdicts_name_the_three_worst_the_worst_first():
+    """The largest errors and sizes of z, the smallest p-values."""
+    common = {"statistic": 4.0, "threshold": 0.5, "false_alarm_rate": 0.01, "passed": False}
+    values = {"a": 0.1, "b": 0.4, "c": 0.3, "d": 0.2}
+    largest, smallest = "b 0.4, c 0.3, d 0.2", "a 0.1, d 0.2, c 0.3"
+    of_relation = RelationVerdict(**common, errors=values)
+    assert f"largest errors of 4: {largest}; at most 0.5 allowed" in str(of_relation)
+    of_sbc = {"ranks": {}, "num_ranked": 3, "num_unconverged": 0}
+    for found in (
+        RelationVerdict(**common, p_values=values),
+        GewekeVerdict(**common, p_values=values, num_draws=9),
+        SBCVerdict(**common, p_values=values, **of_sbc),
+    ):
+        assert f"smallest p-values of 4: {smallest}; each must be at least 0.5" in str(found)
+    z = {"a": 0.1, "b": -0.4, "c": 0.3, "d": -0.2}
+    bias, visible = {"a": 1.0, "b": -2.0, "c": 3.0, "d": -4.0}, {"a": 0.5, "b": 0.7, "c": 0.6, "d": 0.1}
+    found = str(PosteriorVerdict(**common, z=z, bias=bias, smallest_visible_bias=visible, ess={}))
+    assert "largest z of 4: b -0.4 (-2 sd), c 0.3 (+3 sd), d -0.2 (-4 sd); at most 0.5" in found
+    assert "a bias of 0.7 posterior sd in any of them" in found
