@@ -14,6 +14,7 @@ import xarray as xr
 
 import inference
 from inference.results.build import _trace_group
+from inference.results.groups import thinned
 from inference.results.model_fields import describe, restore
 from zoo.conjugate import GaussianWishart
 from zoo.mixture import Mixture
@@ -135,3 +136,29 @@ def test_coordinates_netcdf_cannot_hold_become_text(two_clusters, small_model, t
     tree = inference.fit(small_model, x, num_samples=2, tolerance=1e-3)
     inference.save(tree, tmp_path / "fit.nc")
     assert inference.load(tmp_path / "fit.nc")["observed_data"]["observation"][0] == "('a', 0)"
+
+
+@pytest.mark.parametrize(
+    ("chains", "draws", "most", "kept"),
+    [
+        (1, 7, 7, [0, 1, 2, 3, 4, 5, 6]),
+        (1, 7, 6, [0, 2, 4, 6]),
+        (1, 7, 3, [0, 3, 6]),
+        (1, 7, 1, [0]),
+        (2, 7, 4, [0, 4]),
+        (2, 7, 6, [0, 3, 6]),
+        (3, 8, 12, [0, 2, 4, 6]),
+    ],
+)
+def test_draws_are_thinned_to_the_most_that_are_asked_for_and_evenly(chains, draws, most, kept):
+    """In every group that has draws, by the smallest step that leaves no more; other groups stay."""
+    numbers = xr.Dataset({"lp": (("chain", "draw"), np.arange(chains * draws).reshape(chains, draws))})
+    data = xr.Dataset({"x": ("observation", np.arange(9.0))})
+    groups = {"/posterior": numbers, "/sample_stats": -numbers, "/observed_data": data}
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs={"model": "mixture"})} | groups)
+    found = thinned(tree, most)
+    expected = numbers["lp"].values[:, kept]
+    assert expected.size <= most and found.attrs == tree.attrs
+    np.testing.assert_array_equal(found["posterior"]["lp"], expected)
+    np.testing.assert_array_equal(found["sample_stats"]["lp"], -expected)
+    xr.testing.assert_identical(found["observed_data"].to_dataset(), data)
