@@ -114,6 +114,26 @@ def test_rows_of_all_processes_are_exchanged_up_to_their_bytes(num_rows, exchang
     assert found[0, 0] == 0 and found[-1, 0] == num_rows - 1
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_shares_and_places_of_processes_are_every_row_once_and_in_order(count, monkeypatch):
+    """Shares differ by one at most, the larger ones first; the rows that each brings lie end to end."""
+    monkeypatch.setattr(jax, "process_count", lambda: count)
+    for num_rows in range(9):
+        rows, found = np.arange(num_rows), []
+        for number in range(count):
+            monkeypatch.setattr(jax, "process_index", lambda number=number: number)
+            found.append(rows[processes.share_of(num_rows)].tolist())
+        assert sum(found, []) == rows.tolist()
+        assert [len(own) for own in found] == [len(own) for own in np.array_split(rows, count)]
+    held = [3, 0, 2, 4][:count]
+    monkeypatch.setattr(processes, "gathered", lambda count: [{"count": np.asarray(own)} for own in held])
+    rows, found = np.arange(sum(held)), []
+    for number, own in enumerate(held):
+        monkeypatch.setattr(jax, "process_index", lambda number=number: number)
+        found.append(rows[processes.place_of(own)].tolist())
+    assert sum(found, []) == rows.tolist() and [len(own) for own in found] == held
+
+
 EXCHANGING = """
 import os, signal, sys
 import inference
