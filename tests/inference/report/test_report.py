@@ -23,6 +23,7 @@ from inference.diagnostics.model_criticism import STATISTICS, check_features
 from inference.diagnostics.verdicts import Judgement, convergence_judgements
 from inference.plots.model_graph import Graph
 from inference.report import report
+from inference.report.convergence import _extremes
 from inference.report.page import Code, Front, Paragraph, Section, Table, as_html, as_markdown
 from inference.report.predictive import _of_score, predictive_section
 from inference.report.run import _command, _first_literal_block, _short, run_section
@@ -351,3 +352,16 @@ def test_a_score_that_is_doubtful_for_rows_is_told_from_one_that_hangs_on_them(k
     assert tuple(judgement[:3]) == expected and found is counts
     (of_q, _) = _of_score(variational_mixture(), score)
     assert of_q.reason == expected[2] + "; the draws are from q, so this is the score of the approximation"
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        ({"loc[a]": 1.01, "scale": 1.234, "size": 1.2}, "At the end the largest is 1.234, for scale."),
+        ({"loc[a]": "constant", "scale": 0.999, "size": 1.0}, "At the end the largest is 1.000, for size."),
+        ({"loc[a]": "constant", "scale": "constant"}, "All quantities are constant."),
+    ],
+)
+def test_the_psrf_picture_is_described_by_the_largest_and_its_own_name(factors, words):
+    """Of quantities that vary: a constant one has no number in the table."""
+    assert _extremes(pd.DataFrame({"r_hat": pd.Series(factors), "mean": 5.0})) == words
