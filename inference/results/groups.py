@@ -120,13 +120,13 @@ def thinned(tree: xr.DataTree, most: int) -> xr.DataTree:
 
     Args:
         tree: a fit.
-        most: draws of all chains together.
+        most: draws of all chains together; each chain keeps one at least.
 
     Returns:
         A new tree with the same root attributes, or the same one where it has no more.
     """
     sizes = group_of(tree, "posterior").sizes
-    step = -(-sizes["chain"] * sizes["draw"] // most)
+    step = -(-sizes["draw"] // max(most // sizes["chain"], 1))
     if step <= 1:
         return tree
     return with_groups(

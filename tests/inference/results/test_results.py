@@ -148,6 +148,8 @@ def test_coordinates_netcdf_cannot_hold_become_text(two_clusters, small_model, t
         (2, 7, 4, [0, 4]),
         (2, 7, 6, [0, 3, 6]),
         (3, 8, 12, [0, 2, 4, 6]),
+        (4, 9, 10, [0, 5]),
+        (2, 7, 5, [0, 4]),
     ],
 )
 def test_draws_are_thinned_to_the_most_that_are_asked_for_and_evenly(chains, draws, most, kept):
