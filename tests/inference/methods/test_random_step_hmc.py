@@ -1,13 +1,19 @@
 """HMC with a random step size (Virtanen 2010, algorithm 1): its draws, its steps, what it refuses."""
 
 import warnings
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from recording import add_part_to_record
+from scipy import stats
 
 import zoo
 from inference import fit
+from inference.methods import nuts_hmc
 
 
 def rows(num_rows=20):
@@ -64,3 +70,43 @@ def test_what_does_not_go_together_is_refused():
         draws("hmc", rows(), random_step="exponential")
     with pytest.raises(TypeError, match="random_step"):
         draws("nuts", rows(), random_step=True)
+
+
+class _Adapted(NamedTuple):
+    step_size: Any
+
+
+class _State(NamedTuple):
+    i: Any
+    rng_key: Any
+    adapt_state: _Adapted
+    used: Any
+    potential_energy: Any
+
+
+@pytest.mark.parametrize("random_step", [True, False])
+@pytest.mark.parametrize(("i", "adapts"), [(0, True), (9, True), (10, False), (30, False)])
+def test_each_trajectory_has_a_drawn_multiple_of_the_mean_step_that_warm_up_alone_adapts(
+    random_step, i, adapts, monkeypatch
+):
+    """A kernel that adapts any step to 7. The factors are exponential with mean one (false alarms: 1e-5)."""
+
+    def sample(state, data, keywords):
+        adapted = jnp.where(state.i < 10, 7.0, state.adapt_state.step_size)
+        return state._replace(used=state.adapt_state.step_size, adapt_state=_Adapted(adapted))
+
+    kernel = SimpleNamespace(init=lambda *data: None, sample=sample)
+    monkeypatch.setattr(nuts_hmc, "_kernel", lambda kind, options: kernel)
+    options = (("num_steps", 2), ("random_step", random_step))
+
+    def step(key):
+        state = _State(jnp.asarray(i), key, _Adapted(jnp.asarray(0.5)), jnp.asarray(0.0), jnp.asarray(4.0))
+        return nuts_hmc._step(key, state, None, kind="hmc", options=options, num_warmup=10)
+
+    state, info = jax.vmap(step)(jax.random.split(jax.random.key(0), 400))
+    np.testing.assert_array_equal(state.adapt_state.step_size, 7.0 if adapts else 0.5)
+    np.testing.assert_array_equal(info.objective, -4.0)
+    if random_step:
+        assert stats.kstest(np.asarray(state.used) / 0.5, "expon").pvalue > 1e-5
+    else:
+        np.testing.assert_array_equal(state.used, 0.5)
