@@ -4,11 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from inference.fitting.verdict import _has_levelled
+from inference.methods import svi
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
@@ -62,3 +66,33 @@ def test_a_run_that_has_levelled_is_told_from_one_that_rises(length):
     assert _has_levelled(_noisy(length, 0.0), length)[0]
     assert not _has_levelled(_noisy(length, 4 * 30 * np.sqrt(2 / stretch) / stretch), length)[0]
     assert not _has_levelled(_noisy(length, 0.0), length + 1)[0]  # it was interrupted
+
+
+def test_the_bound_at_the_end_is_a_mean_of_256_particles_with_its_standard_error(monkeypatch):
+    """The particles are set to 0, 1, ..., 255: mean 127.5, variance (256^2 - 1) / 12, over 256 of a mean."""
+    asked = []
+
+    def drawn(key, params, model, *data, sample_shape):
+        return {"loc": jnp.ones((*sample_shape, 2)), "y": jnp.zeros(sample_shape)}
+
+    def mapped(function, keys, size):
+        asked.append((np.unique(jax.random.key_data(keys), axis=0).shape[0], float(function(keys[0]))))
+        return jnp.arange(256.0)
+
+    guide = SimpleNamespace(sample_posterior=drawn)
+    fake = SimpleNamespace(init=lambda *data: None, get_params=lambda state: {"loc_auto": state}, guide=guide)
+    bound = SimpleNamespace(loss=lambda key, params, *rest: params["loc_auto"] + 2.0)
+    monkeypatch.setattr(svi, "_svi", lambda *options: fake)
+    monkeypatch.setattr(svi, "_OrderedELBO", lambda: bound)
+    monkeypatch.setattr(svi, "latent_names", lambda model, *data: ["loc"])
+    monkeypatch.setattr(svi, "draw_locals", lambda key, draws, *rest: {"labels": draws["loc"][..., 0]})
+    monkeypatch.setattr(svi, "map_in_blocks", mapped)
+    monkeypatch.setattr(svi, "_conclude", svi._conclude.__wrapped__)
+    options = {"guide": "normal", "step_size": 0.01, "num_particles": 1}
+    found = svi.conclude(jax.random.key(0), jnp.asarray(5.0), None, (), 3, True, **options)
+    assert asked == [(256, -7.0)]  # the bound is minus the loss
+    assert found.attrs["elbo"] == pytest.approx(127.5)
+    assert found.attrs["elbo_standard_error"] == pytest.approx(np.sqrt((256**2 - 1) / 12 / 256), rel=1e-6)
+    shapes = {name: value.shape for name, value in found.posterior.items()}
+    assert shapes == {"loc": (1, 3, 2), "labels": (1, 3)}
+    assert found.variational == {"loc_auto": 5.0} and found.attrs["guide"] == "normal"
