@@ -1,5 +1,8 @@
 """Tables, scores and pictures of topic models, against simple formulas and peers."""
 
+import warnings
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +14,7 @@ import zoo
 from inference import extend, fit, load, log_density, save, topics
 from inference.diagnostics import heldout, invariants, profiles, summary
 from inference.plots import plot_clusters, plot_document_clusters
+from inference.prediction import warn_of_impossible
 from inference.report import report
 from inference.topics import tables
 from inference.topics.tables import NORMALISERS, coherence, normalised_mutual_information
@@ -511,3 +515,44 @@ def test_tables_of_a_sampler_are_of_draws_in_one_numbering():
     np.testing.assert_allclose(np.sort(found["weight"]), weights, rtol=1e-12)
     of_clusters = topics.cluster_shares(tree).to_numpy()
     np.testing.assert_array_equal(of_clusters[:, [first, 1 - first]], np.eye(2)[clusters])
+def zeros_of_words(num_words, cells, scores):
+    """The warnings of documents of density zero where one topic gives word a, one word b, and none the others.
+
+    Cells are triples of document, word and count.
+    """
+    topic_word = np.zeros((1, 2, 2, num_words))
+    topic_word[..., 0, 0] = topic_word[..., 1, 1] = 1.0
+    posterior = xr.Dataset(
+        {"topics": (("chain", "draw", "topic", "word"), topic_word)}, {"word": list("abcdefgh"[:num_words])}
+    )
+    document, word, count = np.array(cells).T
+    counts = SimpleNamespace(document=document, word=word, count=count)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        tree = xr.DataTree.from_dict({"posterior": posterior})
+        warn_of_impossible(tree, SimpleNamespace(topic_site="topics"), np.array(scores), counts)
+    return [str(one.message) for one in told]
+
+
+def test_only_words_that_no_topic_gives_are_named_and_only_of_documents_of_density_zero():
+    """A word of one topic alone, one of a possible document, and one that is counted zero times are not."""
+    cells = [(0, 0, 1), (0, 4, 2), (1, 0, 1), (1, 2, 1), (1, 5, 0), (3, 1, 2), (3, 2, 1), (3, 3, 1)]
+    start = "2 of 4 documents have density zero (rows 1, 3): the fit gives probability zero to "
+    found = zeros_of_words(6, cells, [-1.0, -np.inf, -2.0, -np.inf])
+    assert found == [start + "c, d; fit with smoothing"]
+    found = zeros_of_words(6, cells[:3], [-1.0, -np.inf])
+    assert found == [
+        "1 of 2 documents have density zero (rows 1): "
+        "the fit gives probability zero to their words; fit with smoothing"
+    ]
+    assert zeros_of_words(6, cells, [-1.0, -5.0, -2.0, -3.0]) == []
+
+
+def test_five_words_and_five_documents_of_density_zero_are_named():
+    cells = [(row, word, 1) for row in range(6) for word in range(8)]
+    found = zeros_of_words(8, cells, [-np.inf] * 6)
+    assert (
+        len(found) == 1 and "(rows 0, 1, 2, 3, 4, ...)" in found[0] and "to c, d, e, f, g, ...;" in found[0]
+    )
+    found = zeros_of_words(7, cells[:7], [-np.inf])
+    assert len(found) == 1 and "(rows 0)" in found[0] and "to c, d, e, f, g;" in found[0]
