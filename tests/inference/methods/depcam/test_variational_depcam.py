@@ -252,3 +252,22 @@ def test_a_point_of_sticks_has_the_density_of_their_decays(table):
         np.testing.assert_allclose(decays["value"], -np.log1p(-fractions))
         density = float(decays["fn"].log_prob(decays["value"]))
     np.testing.assert_allclose(density, np.log1p(-fractions).sum())
+
+
+@pytest.mark.parametrize("latents_kind", ["component", "shared"])
+def test_latents_given_labels_have_the_density_of_their_component_and_the_others_their_prior(latents_kind):
+    rng, labels = np.random.default_rng(0), [2, 0, 2, 1]
+    root = rng.normal(size=(4, 3, 2, 2))
+    loc, covariance = 2.0 + rng.normal(size=(4, 3, 2)), root @ np.swapaxes(root, -1, -2) + 0.1 * np.eye(2)
+    z = rng.normal(size=(4, 2) if latents_kind == "shared" else (4, 3, 2))
+    expected = np.zeros(4)
+    for n, own in enumerate(labels):
+        mine = z[n] if latents_kind == "shared" else z[n, own]
+        expected[n] = stats.multivariate_normal.logpdf(mine, loc[n, own], covariance[n, own])
+        if latents_kind == "component":
+            expected[n] += stats.norm.logpdf(np.delete(z[n], own, axis=0)).sum()
+    model = zoo.DEPCAM(num_components=3, num_latents=2, latents=latents_kind)
+    with in_precision():
+        given = jnp.array(labels), jnp.asarray(loc), jnp.asarray(covariance)
+        found = vb._latents_given(*given, model).log_prob(jnp.asarray(z))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
