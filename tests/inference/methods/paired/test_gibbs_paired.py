@@ -429,3 +429,29 @@ def test_what_gibbs_cannot_do_is_said():
     with pytest.raises(ValueError, match="gibbs has no draw of the cut points of Ordinal cells"):
         families = (Ordinal(2), "bernoulli")
         fit(zoo.Paired(families, specific="full_covariance"), data[0] + 1, data[1], method="gibbs")
+
+
+def test_latents_are_drawn_given_both_views_by_their_joint_normal():
+    """Mean and covariance of latents given completed cells and noisy parameters, by the joint covariance."""
+    rng, variance, sizes = np.random.default_rng(0), 0.6, (3, 2)
+    fields = {"num_shared": 2, "specific": "full_covariance", "latent_variance": variance}
+    model = zoo.Paired((Gaussian(None), "bernoulli"), num_features=sizes, **fields)
+    variance = variance**0.5  # of the balanced scale: latent_variance loading_variance, the root of it
+    loadings, loc = [rng.normal(size=(d, 2)) for d in sizes], [3.0 + rng.normal(size=d) for d in sizes]
+    psi = [half @ half.T + 0.5 * np.eye(len(half)) for half in (rng.normal(size=(d, d)) for d in sizes)]
+    theta = [rng.normal(size=(ROWS, d)) for d in sizes]
+    cells = np.where(np.eye(ROWS, 3) > 0, np.nan, theta[0]), np.ones((ROWS, 2))
+    values = {"completed_0": theta[0], "natural_params_1": theta[1], "latents": np.zeros((ROWS, 2))}
+    for v in (0, 1):
+        values |= {f"loadings_{v}": loadings[v], f"loc_{v}": loc[v]}
+        values |= {f"specific_precision_{v}": np.linalg.inv(psi[v])}
+    with in_precision():
+        values = {name: jnp.asarray(value) for name, value in values.items()}
+        found = full.latents(values, model, *map(jnp.asarray, cells))["latents"]
+    whole, noise = np.concatenate(loadings), np.zeros((5, 5))
+    noise[:3, :3], noise[3:, 3:] = psi
+    gain = np.linalg.solve(variance * whole @ whole.T + noise, variance * whole).T
+    mean = (np.hstack(theta) - np.concatenate(loc)) @ gain.T
+    covariance = np.linalg.inv(found.precision)
+    np.testing.assert_allclose(covariance, np.tile(variance * (np.eye(2) - gain @ whole), (ROWS, 1, 1)))
+    np.testing.assert_allclose(np.einsum("nij,nj->ni", covariance, found.linear), mean, rtol=1e-9)
