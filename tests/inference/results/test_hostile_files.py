@@ -143,3 +143,9 @@ def test_a_heap_of_zeros_is_refused_before_hdf5_goes_round_in_it(whole, tmp_path
     path.write_bytes(content)
     with pytest.raises(ValueError, match="its texts are damaged"):
         inference.load(path)
+
+
+@pytest.mark.parametrize(("size", "most"), [(0, 2**27), (2**19, 2**27), (2**20, 200 * 2**20)])
+def test_a_small_file_may_declare_128_mib_and_a_larger_one_200_times_its_size(size, most):
+    assert bounds.may_hold(0, size) and bounds.may_hold(most, size)
+    assert not bounds.may_hold(most + 1, size)
