@@ -17,6 +17,7 @@ import zoo
 from inference.calibration import elbo_check
 from inference.numerics.programs import latent_names
 from inference.prediction import _warn_of_tails
+from inference.prediction import _incomplete_rows
 from inference.symmetry import relabel
 from zoo.exponential_family import Categorical, as_family
 
@@ -305,3 +306,35 @@ def test_the_warning_of_tails_counts_its_cells_and_names_a_method_that_the_famil
     assert str(caught[0].message).endswith(f"; fit by {better}")
     with pytest.warns(UserWarning, match=re.escape("(columns a, b, c, d, e, ...)")):
         _warn_of_tails(jnp.ones((3, 7), bool), model, variance, tree, "feature")
+def test_rows_with_any_missing_cell_are_the_incomplete_ones():
+    """Of the part that is asked for; one row stands for all where every cell is there."""
+    holes = jnp.array([[1.0, 2.0], [np.nan, 2.0], [1.0, 2.0], [1.0, np.nan], [np.nan, np.nan]])
+    whole = jnp.ones((5, 3))
+    assert _incomplete_rows((holes,), 0).tolist() == [1, 3, 4]
+    assert _incomplete_rows((whole, holes), 1).tolist() == [1, 3, 4]
+    assert _incomplete_rows((whole, holes), 0).tolist() == [0]
+    assert _incomplete_rows((object(), holes), 1) is None  # a sparse part
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        zoo.EPCA("gaussian", num_latents=1),
+        zoo.Paired(("gaussian", "gaussian"), num_features=(2, 2)),
+        zoo.DEPCAM("gaussian", num_components=2, num_latents=1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_observed_cells_keep_their_values_and_have_no_variance(model, monkeypatch):
+    """What the latents give of a cell is put into missing cells alone, each in its own place."""
+    mean, variance = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[0.1, 0.2], [0.3, 0.4]])
+    given = mean, variance, None
+    if isinstance(model, zoo.DEPCAM):  # two components of equal shares at a distance of 2: the variance + 1
+        given = jnp.full((2, 2), 0.5), jnp.stack([mean - 1, mean + 1], 1), jnp.stack([variance] * 2, 1)
+        variance = variance + 1.0
+    monkeypatch.setattr(type(model), "_expected", lambda *arguments: given)
+    x = jnp.array([[np.nan, 7.0], [8.0, np.nan]])
+    views = (x, jnp.full((2, 2), np.nan)) if isinstance(model, zoo.Paired) else (x,)
+    filled, spread = model.predicted({}, *views)
+    np.testing.assert_array_equal(filled, [[1.0, 7.0], [8.0, 4.0]])
+    np.testing.assert_allclose(spread, [[variance[0, 0], 0.0], [0.0, variance[1, 1]]], rtol=1e-6)
