@@ -9,6 +9,7 @@ from scipy import stats
 
 import zoo
 from inference import fit, log_density, predict, transform
+from inference.methods.paired.closed_form import solve
 from inference.precision import in_precision
 from inference.symmetry.identified import canonical_correlations
 from zoo.exponential_family import Gaussian
@@ -169,3 +170,35 @@ def test_the_program_at_the_estimate_has_the_latents_posterior(views, cca):
             values["latents"]
         )
     np.testing.assert_allclose(slope, 0, atol=1e-8)
+
+
+@pytest.mark.parametrize("specific", ["full_covariance", "low_rank"])
+def test_the_estimate_shares_correlations_equally_and_its_latents_are_their_posterior_means(views, specific):
+    """In whatever scale: loadings for latents of variance 3, from latent_variance 4.5 and loading_variance 2.
+
+    Canonical correlations P are V_v' S_vv^-1 V_v of either view, and V_0' S_00^-1 S_01 S_11^-1 V_1 is P^2.
+    """
+    own = {"full_covariance": UNKNOWN, "low_rank": (Gaussian(0.7), Gaussian(0.7))}[specific]
+    fields = {"num_shared": 2, "latent_variance": 4.5, "loading_variance": 2.0}
+    values = solve(None, zoo.Paired(own, specific=specific, **fields), views)[0].variational
+    whole = np.sqrt(3.0) * np.concatenate([values["loadings_0"], values["loadings_1"]])
+    sample = np.cov(np.hstack(views), rowvar=False, bias=True)
+    noise = 0.7 * np.eye(7)
+    if specific == "full_covariance":
+        noise = scipy.linalg.block_diag(*(np.linalg.inv(values[f"specific_precision_{v}"]) for v in (0, 1)))
+        correlations = classical(*views)[0][:2]
+        squares = sample[:4, :4], sample[4:, 4:]
+        regressed = [
+            np.linalg.solve(square, v) for square, v in zip(squares, (whole[:4], whole[4:]), strict=True)
+        ]
+        for v, one in zip((whole[:4], whole[4:]), regressed, strict=True):
+            np.testing.assert_allclose(v.T @ one, np.diag(correlations), atol=1e-10)
+        product = regressed[0].T @ sample[:4, 4:] @ regressed[1]
+        np.testing.assert_allclose(product, np.diag(correlations**2), atol=1e-10)
+        for place in (slice(4), slice(4, 7)):
+            np.testing.assert_allclose(
+                (whole @ whole.T + noise)[place, place], sample[place, place], atol=1e-10
+            )
+    centred = np.hstack(views) - np.hstack(views).mean(axis=0)
+    unit_latents = centred @ np.linalg.inv(whole @ whole.T + noise) @ whole
+    np.testing.assert_allclose(values["latents"], np.sqrt(3.0) * unit_latents, rtol=1e-8, atol=1e-10)
