@@ -13,6 +13,7 @@ import scipy.stats
 from zoo.dpp import (
     KDPP,
     LEnsemble,
+    _draw_eigenvectors,
     angular_similarity,
     greedy_subset,
     log_determinant,
@@ -232,3 +233,24 @@ def test_numbers_are_those_of_dppy():
     law = dppy.FiniteDPP("likelihood", L=factor @ factor.T)
     law.compute_K()
     np.testing.assert_allclose(law.K, marginal_kernel(jnp.asarray(law.L)), atol=1e-10)
+
+
+def test_eigenvectors_are_taken_by_the_odds_of_enumeration(monkeypatch):
+    """200 sets of given uniforms: a vector is taken where its own is below its conditional probability.
+
+    Given which of those after it are taken, by enumeration of all sets of two of four values.
+    """
+    values, size = np.array([0.3, 2.0, 0.7, 1.5]), 2
+    table = log_elementary_symmetric(jnp.log(values), size)
+    sets = [set(chosen) for chosen in combinations(range(4), size)]
+    weights = np.array([np.prod(values[list(chosen)]) for chosen in sets])
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape, dtype: key)  # the uniforms themselves
+    uniforms = np.random.default_rng(5).random((200, 4))
+    found = jax.vmap(_draw_eigenvectors, (0, None, None))(jnp.asarray(uniforms), jnp.log(values), table)
+    for own, taken in zip(uniforms, found, strict=True):
+        left, expected = np.ones(len(sets), bool), np.zeros(4)
+        for m in range(4)[::-1]:
+            holds = np.array([m in chosen for chosen in sets])
+            expected[m] = own[m] < weights[left & holds].sum() / weights[left].sum()
+            left &= holds == bool(expected[m])
+        np.testing.assert_array_equal(taken, expected)
