@@ -16,8 +16,7 @@ import inference
 import zoo
 from inference.calibration import elbo_check
 from inference.numerics.programs import latent_names
-from inference.prediction import _warn_of_tails
-from inference.prediction import _incomplete_rows
+from inference.prediction import _incomplete_rows, _warn_of_tails
 from inference.symmetry import relabel
 from zoo.exponential_family import Categorical, as_family
 
@@ -306,6 +305,8 @@ def test_the_warning_of_tails_counts_its_cells_and_names_a_method_that_the_famil
     assert str(caught[0].message).endswith(f"; fit by {better}")
     with pytest.warns(UserWarning, match=re.escape("(columns a, b, c, d, e, ...)")):
         _warn_of_tails(jnp.ones((3, 7), bool), model, variance, tree, "feature")
+
+
 def test_rows_with_any_missing_cell_are_the_incomplete_ones():
     """Of the part that is asked for; one row stands for all where every cell is there."""
     holes = jnp.array([[1.0, 2.0], [np.nan, 2.0], [1.0, 2.0], [1.0, np.nan], [np.nan, np.nan]])

@@ -515,6 +515,8 @@ def test_tables_of_a_sampler_are_of_draws_in_one_numbering():
     np.testing.assert_allclose(np.sort(found["weight"]), weights, rtol=1e-12)
     of_clusters = topics.cluster_shares(tree).to_numpy()
     np.testing.assert_array_equal(of_clusters[:, [first, 1 - first]], np.eye(2)[clusters])
+
+
 def zeros_of_words(num_words, cells, scores):
     """Warnings of documents of density zero where one topic gives word a, one word b, and none the others.
 
