@@ -189,3 +189,81 @@ def test_sparse_rows_have_the_density_and_latents_of_dense_ones():
     np.testing.assert_allclose(
         linear_gaussian.latents_covariance(rows, own[0], own[2]), covariance, atol=1e-10
     )
+
+
+def _drawn_exactly(monkeypatch, rows, num_normals):
+    """The mean and covariance of the draws of rows, which are affine in standard normals.
+
+    These are set to zero, which gives the mean, and to unit vectors in turn, which give a root of the
+    covariance; each call of the generator has the next of them.
+    """
+    directions, begun = np.vstack([np.zeros(num_normals), np.eye(num_normals)]), 0
+
+    def normal(key, shape, *dtype):
+        nonlocal begun
+        own = directions[:, begun : begun + shape[-1]].reshape(-1, *[1] * (len(shape) - 2), shape[-1])
+        begun += shape[-1]
+        return jnp.broadcast_to(own, shape)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(jax.random, "normal", normal)
+        draws = np.asarray(rows.sample(jax.random.key(0), (num_normals + 1,)))
+    assert begun == num_normals
+    away = draws[1:] - draws[0]
+    return draws[0], np.einsum("s...i,s...j->...ij", away, away)
+
+
+def test_draws_have_the_mean_and_covariance_of_their_density(monkeypatch):
+    """Exactly, of four kinds of rows; the noise of no column is near one, where it equals its root."""
+    x, loadings, loc, noise = _case(0.4, num_rows=3, d=5, k=2)
+    noise = noise + np.array([0.0, 2.0, 0.0, 3.0, 0.0])
+    shift = np.random.default_rng(4).normal(size=(3, 5))
+    whole = loadings @ loadings.T + np.diag(noise)
+    own = tuple(map(jnp.asarray, (loadings, loc, noise)))
+    first = x[:, :3], loadings[:3], loc[:3], noise[:3]
+    _, mean, covariance = _dense(*first)
+    last = loadings[3:]
+    cases = (
+        (linear_gaussian.LinearGaussianRows(*own), 7, loc, whole),
+        (linear_gaussian.ShiftedRows(jnp.asarray(shift), *own), 7, shift + loc, whole),
+        (linear_gaussian.DenseRows(jnp.asarray(shift), jnp.asarray(whole)), 5, shift, whole),
+        (
+            linear_gaussian.RowsGivenOthers(jnp.asarray(first[0]), *own),
+            4,
+            loc[3:] + mean @ last.T,
+            last @ covariance @ last.T + np.diag(noise[3:]),
+        ),
+    )
+    for rows, num_normals, wanted_mean, wanted_covariance in cases:
+        found = _drawn_exactly(monkeypatch, rows, num_normals)
+        name = type(rows).__name__
+        np.testing.assert_allclose(found[0], wanted_mean, atol=1e-10, err_msg=name)
+        wanted = np.broadcast_to(wanted_covariance, found[1].shape)
+        np.testing.assert_allclose(found[1], wanted, atol=1e-10, err_msg=name)
+
+
+def test_rows_with_a_full_covariance_are_scored_and_completed_by_their_conditional_normal():
+    """Density, means and variances given the observed cells; one row is whole, one has no cell."""
+    rng = np.random.default_rng(6)
+    x, root = rng.normal(size=(4, 3)), rng.normal(size=(3, 3))
+    loc, covariance = rng.normal(size=(4, 3)), root @ root.T + np.diag([0.2, 0.5, 3.0])
+    x[0, 1] = x[2, 0] = x[2, 2] = np.nan
+    x[3] = np.nan
+    density, filled, variance = np.zeros(4), x.copy(), np.zeros_like(x)
+    for number, row in enumerate(x):
+        o, m = np.flatnonzero(~np.isnan(row)), np.flatnonzero(np.isnan(row))
+        seen = covariance[np.ix_(o, o)]
+        gain = covariance[np.ix_(m, o)] @ np.linalg.inv(seen)
+        density[number] = multivariate_normal(loc[number, o], seen).logpdf(row[o]) if o.size else 0.0
+        filled[number, m] = loc[number, m] + gain @ (row[o] - loc[number, o])
+        variance[number, m] = np.diag(covariance[np.ix_(m, m)] - gain @ covariance[np.ix_(o, m)])
+    rows = linear_gaussian.DenseRows(jnp.asarray(loc), jnp.asarray(covariance))
+    found = rows.completed(jnp.asarray(x))
+    np.testing.assert_allclose(found[0], filled, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(found[1], variance, rtol=1e-9)
+    np.testing.assert_allclose(rows.log_prob(jnp.asarray(x)), density, rtol=DENSE, atol=1e-12)
+    whole = linear_gaussian.DenseRows(jnp.asarray(loc[[1] * 4]), jnp.asarray(covariance))
+    np.testing.assert_allclose(whole.log_prob(jnp.asarray(x[[1] * 4])), density[[1] * 4], rtol=DENSE)
+    every = rows.mean_and_variance()
+    np.testing.assert_array_equal(every[0], loc)
+    np.testing.assert_array_equal(every[1], np.tile(np.diag(covariance), (4, 1)))
