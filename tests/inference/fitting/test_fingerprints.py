@@ -1,11 +1,14 @@
 """A checkpoint goes on with the same call only: what each argument of `fit` changes in its fingerprint."""
 
+import json
+
+import jax
 import numpy as np
 import pytest
 
 import zoo
 from inference import fit
-from inference.fitting import front_door
+from inference.fitting import agreement, front_door
 from inference.fitting.in_memory import _checkpoint_of
 
 X = np.random.default_rng(0).normal(size=(12, 2))
@@ -64,3 +67,26 @@ def test_a_limit_may_be_raised(monkeypatch, tmp_path):
         aspects(monkeypatch, tmp_path / "a.ckpt", max_sweeps=most, **call) for most in (20_000, 40_000)
     )
     assert one == other
+
+
+@pytest.mark.parametrize("other", [0, 1, 2])
+def test_a_run_of_several_processes_is_another_one_if_any_of_them_has_other_rows(other, monkeypatch):
+    """The same in each of three processes; what all of them agree in stays as it is, rows have an order."""
+    names = {"seed": "0"}
+    before = [names | {"data.x": f"rows {place}"} for place in range(3)]
+    after = [dict(own) for own in before]
+    after[other]["data.x"] = "other rows"
+
+    def combined(every):
+        messages = [{"aspects": np.asarray(json.dumps(own))} for own in every]
+        with monkeypatch.context() as patched:
+            patched.setattr(jax, "process_count", lambda: len(every))
+            patched.setattr(agreement, "gathered", lambda aspects: messages)
+            found = [agreement.combined(own) for own in every]
+        assert found[1:] == found[:-1]
+        return found[0]
+
+    one, changed = combined(before), combined(after)
+    assert one["seed"] == changed["seed"] == "0" and set(one) == {"seed", "data.x"}
+    assert len({one["data.x"], changed["data.x"], combined(before[::-1])["data.x"]}) == 3
+    assert combined([before[other]] * 3) == before[other] == agreement.combined(before[other])
