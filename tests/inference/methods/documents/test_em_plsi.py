@@ -1,6 +1,7 @@
 """EM for pLSI: it never falls, is NMF under the I-divergence, and the tempered one climbs its free energy."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -242,3 +243,25 @@ def test_the_schedule_starts_resumes_and_goes_on_with_all_tokens(tmp_path, monke
     b = tree.attrs["inverse_temperature"]
     after = fit(model, counts, init=tree, inverse_temperature=b, progress=False, tolerance=1e-3)
     assert after.attrs["converged"] and (np.diff(after["trace"]["objective"]) >= -1e-8).all()
+
+
+@pytest.mark.parametrize("b", [1.0, 0.7])
+def test_a_given_start_is_taken_as_it_is_and_at_the_inverse_temperature_that_was_asked_for(b, monkeypatch):
+    """And so is a drawn one. With the schedule nothing has been scored yet; without shares every topic has as much of a document."""
+    state, documents = random_state(), SimpleNamespace(shape=COUNTS.shape)
+    given = {"topic_word_probs": np.asarray(state.by_word).T}
+    options = {"inverse_temperature": b, "smoothing": 0.1, "inverse_temperature_decay": 0.9}
+    for shares in (np.asarray(state.shares), None):
+        own = given if shares is None else given | {"doc_topic_probs": shares}
+        wanted = np.full((20, 3), 1 / 3) if shares is None else shares
+        plain, begun = (
+            plsi.start(None, own, MODEL, documents, heldout_share=share, **options) for share in (0.0, 0.2)
+        )
+        monkeypatch.setattr(plsi, "init", lambda key, model, documents, plain=plain: plain)
+        drawn = plsi.build("random", b, 0.1, 0.2, 0.9).init(None, MODEL, documents, None)
+        for found in (plain, begun.now, begun.best, drawn.now, drawn.best):
+            np.testing.assert_array_equal(found.shares, wanted)
+            np.testing.assert_array_equal(found.by_word, state.by_word)
+        for found in (begun, drawn):
+            assert float(found.inverse_temperature) == float(found.best_inverse_temperature) == b
+            assert np.isneginf(found.score) and np.isneginf(found.best_score)
