@@ -247,7 +247,7 @@ def test_the_schedule_starts_resumes_and_goes_on_with_all_tokens(tmp_path, monke
 
 @pytest.mark.parametrize("b", [1.0, 0.7])
 def test_a_given_start_is_taken_as_it_is_and_at_the_inverse_temperature_that_was_asked_for(b, monkeypatch):
-    """And so is a drawn one. With the schedule nothing has been scored yet; without shares every topic has as much of a document."""
+    """And so is a drawn one. With the schedule nothing has been scored yet; shares not given are equal."""
     state, documents = random_state(), SimpleNamespace(shape=COUNTS.shape)
     given = {"topic_word_probs": np.asarray(state.by_word).T}
     options = {"inverse_temperature": b, "smoothing": 0.1, "inverse_temperature_decay": 0.9}

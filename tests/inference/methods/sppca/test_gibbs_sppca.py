@@ -12,6 +12,7 @@ from recording import add_part_to_record
 
 from inference import fit, predict
 from inference.calibration import conditional_check, geweke
+from inference.methods.projections import gibbs as projections
 from inference.methods.sppca import gibbs
 from inference.methods.sppca.gibbs import algorithm_of, blocks_of, positive_normal
 from inference.precision import in_precision
@@ -310,3 +311,115 @@ def test_gibbs_and_nuts_agree_on_invariants(kind):
         seconds_of_gibbs_and_nuts=[round(float(tree.attrs["sampling_time"])) for tree in trees],
     )
     assert distance.max() < 5 and ess.min() > 400
+
+
+@pytest.fixture
+def standing():
+    """The model with binary outputs, and values of its latents, loadings and means."""
+    model = model_of_kind("binaries")
+    rng, shapes = (
+        np.random.default_rng(1),
+        {"loadings_x": (4, 2), "loc_x": 4, "loadings_y": (2, 2), "loc_y": 2},
+    )
+    return model, {name: rng.normal(size=shape) for name, shape in ({"latents": (6, 2)} | shapes).items()}
+
+
+def _predictor(values):
+    return {b: values["latents"] @ values[f"loadings_{b}"].T + values[f"loc_{b}"] for b in "xy"}
+
+
+def test_latents_are_shifted_as_their_and_the_means_priors_say(standing, monkeypatch):
+    """No predictor moves; delta has the mean of a regression and the covariance of its normal equations.
+
+    Its standard normals are set to zero and to unit vectors: no draw is left to chance.
+    """
+    model, values = standing
+    with in_precision():
+        priors, given = {b: model.prior_of(b) for b in "xy"}, jax.tree.map(jnp.asarray, values)
+        found = []
+        for normal in jnp.concatenate([jnp.zeros((1, 2)), jnp.eye(2)]):
+            monkeypatch.setattr(jax.random, "normal", lambda *_, own=normal: own)
+            found.append(jax.tree.map(np.asarray, gibbs.shift_latents(None, given, model, None, None)))
+    for moved in found:
+        for b in "xy":
+            np.testing.assert_allclose(_predictor(moved)[b], _predictor(values)[b], atol=1e-12)
+            np.testing.assert_array_equal(moved[f"loadings_{b}"], values[f"loadings_{b}"])
+    deltas = np.array([(moved["latents"] - values["latents"])[0] for moved in found])
+    rows, right = [np.tile(np.eye(2), (6, 1))], [-values["latents"].ravel()]
+    for b in "xy":
+        root = float(priors[b].loc_variance) ** 0.5
+        rows.append(values[f"loadings_{b}"] / root)
+        right.append((values[f"loc_{b}"] - np.asarray(priors[b].loc_mean)) / root)
+    design = np.vstack(rows)
+    np.testing.assert_allclose(deltas[0], np.linalg.lstsq(design, np.concatenate(right))[0], rtol=1e-9)
+    away = deltas[1:] - deltas[0]
+    np.testing.assert_allclose(away.T @ away, np.linalg.inv(design.T @ design), rtol=1e-9)
+
+
+def test_latents_are_rescaled_by_the_density_of_the_moved_program(standing, monkeypatch):
+    """The slice sampler has the log prior at z g and w / g, with the Jacobian of the move and dg / g.
+
+    In place of a draw it gives the gain of its log density from g = 1 to g = 2.
+    """
+    model, values = standing
+
+    class Gain:
+        def __init__(self, log_density, current, width):
+            self.log_density = log_density
+
+        def sample(self, key):
+            return self.log_density(jnp.asarray(2.0)) - self.log_density(jnp.asarray(1.0))
+
+    monkeypatch.setattr(projections, "PositiveSlice", Gain)
+    with in_precision():
+        given = jax.tree.map(jnp.asarray, values)
+        moved = gibbs.rescale_latents(jax.random.key(0), given, model, None, None)
+        moved = jax.tree.map(np.asarray, moved)
+        deviations = {b: float(model.prior_of(b).loading_variance) ** 0.5 for b in "xy"}
+
+    def log_prior(g):
+        whole = scipy.stats.norm.logpdf(g * values["latents"]).sum(axis=0)
+        for b in "xy":
+            whole += scipy.stats.norm(0, deviations[b]).logpdf(values[f"loadings_{b}"] / g).sum(axis=0)
+        return whole + (6 - 4 - 2) * np.log(g) - np.log(g)
+
+    scale = moved["latents"] / values["latents"]
+    np.testing.assert_allclose(scale, np.tile(log_prior(2.0) - log_prior(1.0), (6, 1)), rtol=1e-9)
+    for b in "xy":
+        np.testing.assert_allclose(_predictor(moved)[b], _predictor(values)[b], atol=1e-12)
+        np.testing.assert_array_equal(moved[f"loc_{b}"], values[f"loc_{b}"])
+
+
+@pytest.mark.parametrize("classes", [False, True], ids=["binaries", "classes"])
+def test_utilities_are_quantiles_of_the_normals_that_their_outputs_cut(classes):
+    """With the same key, whatever the means: the same share of what is allowed lies beyond the utility.
+
+    Each utility has a share of its own, and without an output it is the same standard normal.
+    """
+    y = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [np.nan] * 3])
+    current = np.array([[0.9, 0.2, -0.4], [-1.0, 0.3, 0.5], [0.0, 0.0, 0.0]])
+    rng, shares, free = np.random.default_rng(2), [], []
+    norm = scipy.stats.norm
+    for _ in range(2):
+        predictor = rng.normal(size=(3, 3))
+        with in_precision():
+            given = jnp.asarray(predictor), jnp.asarray(y)
+            own = (
+                gibbs.ClassUtilities(*given, jnp.asarray(current))
+                if classes
+                else gibbs.SignedUtilities(*given)
+            )
+            drawn = np.asarray(own.sample(jax.random.key(0)))
+            assert np.isfinite(own.log_prob(drawn)).all()
+        free.append(drawn[2])
+        is_class, drawn, predictor = y[:2] == 1, drawn[:2], predictor[:2]
+        least, most = np.zeros((2, 1)), np.zeros((2, 1))
+        if classes:
+            most = current[:2][is_class][:, None]
+            least = np.where(is_class, -np.inf, drawn).max(axis=1, keepdims=True)
+        above = norm.sf(drawn - predictor) / norm.sf(least - predictor)
+        below = norm.cdf(drawn - predictor) / norm.cdf(most - predictor)
+        shares.append(np.where(is_class, above, below))
+    np.testing.assert_allclose(shares[1], shares[0], rtol=1e-7)
+    assert len(np.unique(shares[0].round(6))) == 6 and ((shares[0] > 0) & (shares[0] < 1)).all()
+    np.testing.assert_array_equal(free[1], free[0])
