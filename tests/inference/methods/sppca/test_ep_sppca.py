@@ -1,9 +1,12 @@
 """EM with expectation propagation for SPPCA's probit outputs: against quadrature, exact special cases."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from inference import fit, log_density, predict
 from inference.methods.linear_gaussian import em as linear_gaussian
@@ -228,3 +231,99 @@ def test_separated_outputs_are_warned_of():
     model = SPPCA(num_latents=1, output_likelihood="probit")
     with pytest.warns(UserWarning, match="the latents separate the outputs"):
         fit(model, x, (z > 0).astype(float), max_iterations=400, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["binary", "two classes"])
+def test_moments_of_rows_are_sums_over_a_grid_of_utilities(kind):
+    """Of z and u given x and one decision, where propagation is exact; an unlabelled row keeps those given x.
+
+    The grid's points on the boundary between the classes count half: its error is about 1e-4.
+    """
+    w = np.array([[1.1, -0.6]]) if kind == "binary" else np.array([[1.1, -0.6], [-0.4, 0.9]])
+    size, loc = len(w), np.array([0.3, -0.5])[: len(w)]
+    y = np.array([[1.0, 0.0], [0.0, 1.0], [np.nan, np.nan]])[:, :size]
+    mean = np.array([[0.2, -0.7], [0.8, 0.5], [-0.3, 0.4]])
+    covariance = np.array([[[0.9, 0.3], [0.3, 0.6]], [[0.5, -0.2], [-0.2, 0.8]], [[0.4, 0.1], [0.1, 0.7]]])
+    model = SimpleNamespace(is_classes=size == 2)
+    with in_precision():
+        given = map(jnp.asarray, (mean, covariance, w, loc))
+        found = jax.tree.map(np.asarray, ep_sppca._cut_moments(*given, model, jnp.asarray(y)))
+    axis = np.arange(-400, 401) / 50
+    u = np.stack(np.meshgrid(*[axis] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    for row, outputs in enumerate(y):
+        m, s = mean[row], covariance[row]
+        centre, spread = loc + w @ m, w @ s @ w.T + np.eye(size)
+        sign = 2 * outputs[0] - 1
+        decision = sign * (u[:, 0] if size == 1 else u[:, 0] - u[:, 1])
+        share = stats.multivariate_normal(centre, spread).pdf(u) * 0.02**size
+        share *= np.where(np.isnan(decision), 1.0, np.heaviside(decision, 0.5))
+        total = share.sum()
+        gain = s @ w.T @ np.linalg.inv(spread)
+        z = m + (u - centre) @ gain.T  # E[z | u], about which z has a covariance that no u changes
+        share /= total
+        np.testing.assert_allclose(found.log_evidence[row], np.log(total), atol=3e-4)
+        mean_u, mean_z = share @ u, share @ z
+        np.testing.assert_allclose(found.utilities[row], mean_u, atol=3e-4)
+        np.testing.assert_allclose(found.mean[row], mean_z, atol=3e-4)
+        away = share[:, None] * (z - mean_z)
+        np.testing.assert_allclose(found.cross[row], (u - mean_u).T @ away, atol=1e-3)
+        inner = s - gain @ w @ s + (z - mean_z).T @ away
+        np.testing.assert_allclose(found.covariance[row], inner, atol=1e-3)
+
+
+def test_the_objective_is_the_density_of_x_the_evidence_of_y_and_the_log_prior(monkeypatch):
+    """Each by SciPy; the flat prior has none. One cell of x is missing."""
+    rng = np.random.default_rng(3)
+    x, evidence = rng.normal(size=(4, 3)), np.array([-0.3, -0.9, -0.1, 0.0])
+    x[1, 2] = np.nan
+    loadings, loc, noise = rng.normal(size=(5, 2)), rng.normal(size=5), 0.4
+    covariance, density = loadings[:3] @ loadings[:3].T + noise * np.eye(3), 0.0
+    for row in x:
+        seen = ~np.isnan(row)
+        own = stats.multivariate_normal(loc[:3][seen], covariance[np.ix_(seen, seen)])
+        density += own.logpdf(row[seen])
+    prior = stats.norm(0, np.sqrt([[0.5], [0.5], [0.5], [2.0], [2.0]])).logpdf(loadings).sum()
+    prior += stats.norm(0.2, np.sqrt([3.0, 3.0, 3.0, 4.0, 4.0])).logpdf(loc).sum()
+    prior += stats.invgamma(2.5, scale=1.5).logpdf(noise)
+    monkeypatch.setattr(ep_sppca, "row_moments", lambda *_: SimpleNamespace(log_evidence=evidence))
+    of_prior = {"loading_variance": (0.5, 2.0), "loc_mean": 0.2, "loc_variance": (3.0, 4.0)}
+    of_prior |= {"noise_concentration": 2.5, "noise_rate": 1.5, "loading_prior": "gaussian"}
+    for fields, wanted in (({}, density + evidence.sum()), (of_prior, density + evidence.sum() + prior)):
+        model = SPPCA(2, num_features=3, num_outputs=2, output_likelihood="probit", **fields)
+        with in_precision():
+            at = linear_gaussian.Parameters(jnp.asarray(loadings), jnp.asarray(loc), jnp.full(1, noise))
+            state = ep_sppca._begin(at, model, jnp.asarray(x), None, None)
+        assert float(state.objective) == pytest.approx(wanted, rel=1e-10)
+        assert state.parameters is at and not state.at_floor
+
+
+@pytest.mark.parametrize("kernel", [None, "linear"])
+@pytest.mark.parametrize("acceleration", ["px", "none"])
+def test_a_step_is_the_expanded_one_if_asked_for_and_is_shortened_until_it_lowers_nothing(
+    kernel, acceleration, monkeypatch
+):
+    """Of one number, from 1: expanded to 9, plain to 5, half and a quarter of that; or none of them."""
+
+    def at(number):
+        value = jnp.reshape(jnp.asarray(number, float), 1)
+        return linear_gaussian.Parameters(value, value, value)
+
+    def begun(parameters, most):
+        objective = jnp.where(parameters.loadings[0] <= most, 1.0, -1.0)
+        return ep_sppca.EPState(parameters, jnp.zeros(1), objective, jnp.zeros((), bool))
+
+    monkeypatch.setattr(ep_sppca, "_feature_m_step", lambda *_: (at(9), at(5), jnp.ones((), bool)))
+    monkeypatch.setattr(ep_sppca, "_m_step", lambda *_: (at(5), jnp.ones((), bool)))
+    monkeypatch.setattr(ep_sppca, "_expanded", lambda plain, *_: at(9))
+    model = SimpleNamespace(kernel=kernel)
+    first = 9.0 if acceleration == "px" else 5.0
+    ends = ((9.5, first, 1), (5.5, 5.0, 1 + (first == 9)), (3.5, 3.0, 3), (2.5, 2.0, 4), (0.5, 1.0, 10))
+    with in_precision():
+        for most, wanted, trials in ends:
+            monkeypatch.setattr(ep_sppca, "_begin", lambda proposed, *_, most=most: begun(proposed, most))
+            before = begun(at(1), 1.5)._replace(objective=jnp.zeros(()))
+            new, info = ep_sppca.step(None, before, model, None, None, acceleration=acceleration)
+            assert [float(part[0]) for part in new.parameters] == [wanted] * 3
+            assert int(info.num_trials) == trials and float(info.noise_variance_x) == wanted
+            assert float(new.objective) == float(info.objective) == (wanted > 1)
+            assert new.at_floor
