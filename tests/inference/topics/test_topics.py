@@ -558,3 +558,61 @@ def test_five_words_and_five_documents_of_density_zero_are_named():
     )
     found = zeros_of_words(7, cells[:7], [-np.inf])
     assert len(found) == 1 and "(rows 0)" in found[0] and "to c, d, e, f, g;" in found[0]
+def hand_made(words, centres, shares, counts):
+    """A point estimate of PCP with these topics, clusters, probabilities of clusters and documents."""
+    document, word = np.nonzero(counts)
+    held = {
+        "topic_word_probs": (("topic", "word"), words),
+        "cluster_topic_probs": (("cluster", "topic"), centres),
+        "responsibilities": (("document", "cluster"), shares),
+    }
+    drawn = held | {"cluster_weights": (("cluster",), shares.mean(axis=0))}
+    draws = xr.Dataset({name: drawn[name] for name in drawn if name != "responsibilities"})
+    coords = {dim: np.arange(size) for dim, size in draws.sizes.items()}
+    cells = {"document": document, "word": word, "count": counts[document, word].astype(float)}
+    observed = xr.Dataset({name: ("nonzero", values) for name, values in cells.items()})
+    observed.attrs = {"num_documents": counts.shape[0], "num_words": counts.shape[1]}
+    names = {"document": [f"d{i}" for i in range(len(counts))]}
+    groups = {
+        "/": xr.Dataset(attrs={"model": "pcp", "model_fields": "{}"}),
+        "posterior": draws.assign_coords(coords).expand_dims(chain=[0], draw=[0]),
+        "variational": xr.Dataset(held, coords=coords | names),
+        "observed_data": observed,
+    }
+    return xr.DataTree.from_dict(groups)
+
+
+def test_divergence_of_documents_of_any_length_is_by_token():
+    """Nearest first, whatever their lengths; an empty document, which has no frequencies, is left out."""
+    words = np.array([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]])
+    centres, shares = np.array([[0.8, 0.2], [0.1, 0.9]]), np.array([[0.9, 0.1]] * 5)
+    shares[2] = [0.2, 0.8]
+    counts = np.array([[0, 0, 9], [50, 30, 20], [4, 4, 4], [0, 0, 0], [2, 1, 0]])
+    tree = hand_made(words, centres, shares, counts)
+    for cluster, members in ((0, ["d1", "d4", "d0"]), (1, ["d2"])):
+        table = topics.nearest_documents(tree, cluster)
+        assert list(table.index) == members
+        for name, row in table.iterrows():
+            own = int(name[1:])
+            frequencies = counts[own] / counts[own].sum()
+            exact = special.rel_entr(frequencies, centres[cluster] @ words).sum()
+            assert row["divergence"] == pytest.approx(exact, rel=1e-12)
+            assert row["share"] == shares[own, cluster]
+    assert list(topics.nearest_documents(tree, 0, 1).index) == ["d1"]
+
+
+def test_topics_in_a_cycle_take_the_numbers_of_a_reference():
+    """A cycle of three, which is not its own inverse, and a fourth that answers nothing; shares follow."""
+    rng = np.random.default_rng(1)
+    words, centres = rng.dirichlet(np.full(6, 0.2), 4), rng.dirichlet(np.ones(4), 2)
+    tree = hand_made(words, centres, np.full((3, 2), 0.5), np.ones((3, 6)))
+    for order in ([2, 0, 1], [3, 1, 0], [1, 2, 3, 0], [0, 1, 2, 3]):
+        again = topics.numbered_like(tree, words[order])
+        new = [*order, *sorted(set(range(4)) - set(order))]
+        np.testing.assert_array_equal(topics.topic_words(again), words[new])
+        found = topics.cluster_topics(again).drop(columns="weight")
+        np.testing.assert_array_equal(found, centres[:, new])
+        np.testing.assert_array_equal(again["posterior"]["topic_word_probs"][0, 0], words[new])
+        assert list(found.columns) == [0, 1, 2, 3]
+    more = topics.numbered_like(tree, np.vstack([np.full((1, 6), 1 / 6), words[[2, 0, 3, 1]]]))
+    np.testing.assert_array_equal(topics.topic_words(more), words[[2, 0, 3, 1]])
