@@ -558,6 +558,8 @@ def test_five_words_and_five_documents_of_density_zero_are_named():
     )
     found = zeros_of_words(7, cells[:7], [-np.inf])
     assert len(found) == 1 and "(rows 0)" in found[0] and "to c, d, e, f, g;" in found[0]
+
+
 def hand_made(words, centres, shares, counts):
     """A point estimate of PCP with these topics, clusters, probabilities of clusters and documents."""
     document, word = np.nonzero(counts)
