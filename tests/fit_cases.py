@@ -1,7 +1,7 @@
 """Small fits of every model by every method and by the ways through ``fit``, and what tells them apart.
 
 Each is a name in ``CASES``; ``fitted`` runs it, always with the same numbers, and ``outline`` makes of its
-groups what another machine gets too, to rounding.
+groups a few numbers, which are compared to rounding.
 """
 
 import json
@@ -336,7 +336,7 @@ def _record():
 
 
 def differences_to_rounding(name):
-    """Where a fit's outline differs from that of its record by more than another machine's rounding."""
+    """Where a fit's outline differs from that of its record by more than rounding."""
     found, told = outline(fitted(name)), _record()[name]["outline"]
     differing = [f"{group}: none in one of them" for group in found.keys() ^ told.keys()]
     for group in found.keys() & told.keys():

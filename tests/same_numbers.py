@@ -7,7 +7,7 @@ it again and says in the commit which and why.
 
 Of each fit the file keeps the last objective (exact, in hexadecimal), the groups with their variables and
 dims, a SHA-256 of each group's values, and of each variable the four numbers of ``fit_cases.outline``, which
-the default tests compare on any machine. Timings and versions are left out.
+the default tests compare to rounding. Timings and versions are left out.
 """
 
 import argparse

@@ -3,8 +3,9 @@
 What the numbers should be, the proofs of each method say; this says that they are still the same, and so
 notices a mistake anywhere on the way from the data to the result. The record is written by
 ``python -m tests.same_numbers --record``, which compares bit for bit on the machine that wrote it; here the
-comparison is to rounding, so that it holds on every machine. The fits of ``test_relations.py`` are compared
-there, where their programs are compiled.
+comparison is to rounding, which other optimisations of the compiler do not pass (those of the default tests
+are not those of the record). The fits of ``test_relations.py`` are compared there, where their programs are
+compiled.
 """
 
 import numpy as np

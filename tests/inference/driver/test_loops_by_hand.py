@@ -81,26 +81,36 @@ def test_a_fall_within_the_rounding_of_the_precision_is_none(dtype, status):
     assert found.status.tolist() == [status]
 
 
+def _ascent(step, start, *, variables=None, num_restarts=1, checkpoint=None, **settings):
+    """Restarts that take all their steps: no gain is small, and no fall is allowed."""
+    return ascend(
+        step,
+        start,
+        None,
+        (),
+        keys=jax.random.split(jax.random.key(0), num_restarts),
+        variables=variables or {},
+        num_rows=1,
+        num_restarts=num_restarts,
+        tolerance=0,
+        must_rise=True,
+        rule=five_small_gains,
+        checkpoint=checkpoint or Checkpoint(None, {}),
+        open_bar=progress_line(False),
+        **settings,
+    )
+
+
 @pytest.mark.parametrize("on_host", [False, True])
 def test_steps_that_settle_a_start_come_once_and_not_again_when_it_is_resumed(on_host, tmp_path):
     """Three before the first that counts, then four; resumed, two more: nine in all."""
 
     def run(max_iterations):
-        return ascend(
+        return _ascent(
             lambda key, state, model: (state + 1, _Info(state * 1.0)),
             lambda key, variables, model: jnp.zeros((), int),
-            None,
-            (),
-            keys=jax.random.split(jax.random.key(0), 1),
-            variables={},
-            num_rows=1,
-            num_restarts=1,
-            max_iterations=max_iterations,
-            tolerance=0,
-            must_rise=True,
-            rule=five_small_gains,
             checkpoint=Checkpoint(tmp_path / "run.npz", {}),
-            open_bar=progress_line(False),
+            max_iterations=max_iterations,
             settling_steps=lambda state: np.array([3]),
             on_host=on_host,
         )
@@ -115,21 +125,12 @@ def test_steps_that_settle_a_start_come_once_and_not_again_when_it_is_resumed(on
 def test_each_restart_begins_with_its_own_variables_and_the_best_is_returned(on_host):
     """Restarts begin at 5, 30 and 20, and rise by one, two and three a step."""
     given = {"first": jnp.array([5.0, 30, 20]), "gain": jnp.array([1.0, 2, 3])}
-    found = ascend(
+    found = _ascent(
         lambda key, state, model: (state + jnp.array([state[1], 0]), _Info(state[0] + state[1])),
         lambda key, variables, model: jnp.stack([variables["first"], variables["gain"]]),
-        None,
-        (),
-        keys=jax.random.split(jax.random.key(0), 3),
         variables=given,
-        num_rows=1,
         num_restarts=3,
         max_iterations=4,
-        tolerance=0,
-        must_rise=True,
-        rule=five_small_gains,
-        checkpoint=Checkpoint(None, {}),
-        open_bar=progress_line(False),
         on_host=on_host,
     )
     assert found.best_restart == 1
