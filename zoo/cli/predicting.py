@@ -52,9 +52,7 @@ def predict(options: argparse.Namespace) -> int:
     print_notes(data)
     print(f"predicted  {what}")
     print_warnings(notes)
-    print(f"\n{table.head(_PREVIEW).to_string()}")
-    if len(table) > _PREVIEW:
-        print(f"... and {len(table) - _PREVIEW} rows more")
+    _print_first(table, len(table))
     print(f"\nsaved to {place}")
     return 0
 
@@ -99,12 +97,17 @@ def _predict_in_batches(options: argparse.Namespace) -> int:
     print(f"data       {name}: {in_words}")
     print(f"predicted  {what}")
     print_warnings(notes)
-    shown = first.head(_PREVIEW)
-    print(f"\n{shown.to_string()}")
-    if count > len(shown):
-        print(f"... and {count - len(shown)} rows more")
+    _print_first(first, count)
     print(f"\nsaved to {place}")
     return 0
+
+
+def _print_first(table: Any, count: int) -> None:
+    """The first rows of an answer, or of its first batch, and how many of ``count`` are not shown."""
+    shown = table.head(_PREVIEW)
+    print(f"\n{shown.to_string()}")
+    if more := count - len(shown):
+        print(f"... and {more} more row{'s' if more > 1 else ''}")
 
 
 def _parts(tree: Any, model: Any, table: Any, what: str | None) -> tuple[Any, ...]:

@@ -50,7 +50,7 @@ def test_files_are_fitted_and_scored(rows, capsys):
     np.testing.assert_array_equal(tree["constant_data"]["sample_weight"], np.arange(200) % 3)
     assert main(["predict", "f.nc", "rows", "--batch-size", "50"]) == 0
     out = capsys.readouterr().out
-    assert "cluster of each row, and its probability" in out and "and 195 rows more" in out
+    assert "cluster of each row, and its probability" in out and "and 195 more rows" in out
     read = pd.read_csv("f-rows.csv", index_col="observation")
     shares = transform(tree, open_rows("rows", columns=["a", "b"]))
     np.testing.assert_array_equal(read.index, np.arange(200))
@@ -99,6 +99,18 @@ def test_a_run_that_fails_leaves_no_file(rows, capsys):
     assert "in rows 0 to 19 of the data" in capsys.readouterr().err and not (rows / "w.csv").exists()
 
 
+@pytest.mark.parametrize(
+    ("held", "count", "said"),
+    [(3, 3, ""), (5, 6, "1 more row\n"), (3, 7, "4 more rows\n"), (9, 9, "4 more rows\n")],
+)
+def test_a_preview_says_how_many_rows_it_leaves_out(held, count, said, capsys):
+    """Of an answer of ``count`` rows, of which the first batch holds some."""
+    predicting._print_first(pd.DataFrame({"value": range(held)}), count)
+    shown = capsys.readouterr().out
+    assert shown.endswith(said) and ("more row" in shown) is bool(said)
+    assert f"\n{min(held, 5) - 1} " in shown and f"\n{min(held, 5)} " not in shown
+
+
 def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monkeypatch, capsys):
     """Seven rows in batches of three, of an array; those of a table keep the labels that it has."""
     monkeypatch.chdir(tmp_path)
@@ -122,6 +134,6 @@ def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monke
     found = pd.read_csv("o.csv", index_col="row")
     assert found.index.tolist() == list(range(7))
     np.testing.assert_allclose(found["value"], X[:7, 0], rtol=1e-12)
-    assert "and 4 rows more" in capsys.readouterr().out  # the first batch, of three rows, is shown
+    assert "and 4 more rows" in capsys.readouterr().out  # the first batch, of three rows, is shown
     assert main(["predict", "f.nc", "named.csv", *words, "p.csv"]) == 0
     assert pd.read_csv("p.csv", index_col="row").index.tolist() == named.index.tolist()
