@@ -5,7 +5,9 @@ import pytest
 import scipy.sparse
 from component_families import mixture, rows
 
+import zoo
 from inference import fit
+from inference.fitting import in_memory
 
 
 @pytest.mark.cases_by_default(1)
@@ -77,3 +79,19 @@ def test_starts_and_many_blocks_are_weighted(monkeypatch):
 def test_bad_weights_are_refused(weight, options, error, message):
     with pytest.raises(error, match=message):
         fit(mixture("GaussianWishart"), rows("GaussianWishart", 9), sample_weight=weight, **options)
+
+
+@pytest.mark.parametrize("weight", [None, np.array([0.5, 0, 2, 3.5, 1, 0])])
+def test_the_tolerance_is_per_row_and_a_row_of_weight_w_counts_w_times(weight, monkeypatch):
+    """What the loop is told of the number of rows, before anything is compiled."""
+    told = []
+
+    def stop(*arguments, num_rows, **settings):
+        told.append(num_rows)
+        raise InterruptedError
+
+    monkeypatch.setattr(in_memory, "ascend", stop)
+    x = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(InterruptedError):
+        fit(zoo.Mixture(num_components=2), x, method="vb", sample_weight=weight)
+    assert told == [6 if weight is None else 7.0]

@@ -7,9 +7,8 @@ import pytest
 import xarray as xr
 
 import zoo
-from inference import fit
 from inference.convergence.r_hat import Judgement
-from inference.fitting import in_memory, verdict
+from inference.fitting import verdict
 from inference.fitting.verdict import has_converged
 from inference.methods import method_of
 
@@ -30,19 +29,3 @@ def test_a_state_of_probability_zero_is_no_fault_in_warm_up_alone(chain, sweep, 
     converged, reasons = has_converged(request, run, xr.DataTree())
     assert converged is believed
     assert believed or "not finite at 1 of 8 kept sweeps" in reasons
-
-
-@pytest.mark.parametrize("weight", [None, np.array([0.5, 0, 2, 3.5, 1, 0])])
-def test_the_tolerance_is_per_row_and_a_row_of_weight_w_counts_w_times(weight, monkeypatch):
-    """What the loop is told of the number of rows, before anything is compiled."""
-    told = []
-
-    def stop(*arguments, num_rows, **settings):
-        told.append(num_rows)
-        raise InterruptedError
-
-    monkeypatch.setattr(in_memory, "ascend", stop)
-    x = np.random.default_rng(0).normal(size=(6, 2))
-    with pytest.raises(InterruptedError):
-        fit(zoo.Mixture(num_components=2), x, method="vb", sample_weight=weight)
-    assert told == [6 if weight is None else 7.0]
