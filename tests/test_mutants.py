@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.mutants.__main__ import _likely
 from tests.mutants.listing import mutants
 from tests.mutants.runner import BROKEN, IN_ORDER, KILLED, STOPPED, SURVIVED, _read
 
@@ -82,3 +83,13 @@ def test_a_test_that_is_named_before_its_folder_runs_first(tmp_path):
     ]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert found.splitlines()[:2] == ["test_two.py::test_two", "test_two.py::test_one"]
+
+
+def test_a_test_that_has_moved_is_not_asked_again():
+    mutant = next(iter(mutants()))
+    here = "tests/test_mutants.py::test_a_test_that_has_moved_is_not_asked_again[case]"
+    gone = ["tests/test_mutants.py::test_that_was_here", "tests/test_none.py::test_none"]
+    noticed = {
+        f"{mutant.path}:{number}": {"status": KILLED, "by": by} for number, by in enumerate([here, *gone])
+    }
+    assert _likely(mutant, noticed | {mutant.name: {"status": KILLED, "by": gone[0]}}) == [here]

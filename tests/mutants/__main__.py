@@ -132,12 +132,22 @@ def _run(chosen, options, known, every):
 
 
 def _likely(mutant, entries):
-    """The test that noticed it before, then those that noticed others of the same file most often."""
+    """The test that noticed it before, then those that noticed others of the same file most often.
+
+    Without those that no longer stand where they stood: pytest would collect nothing.
+    """
     before = entries.get(mutant.name, {"status": None, "by": ""})
     own = [before["by"]] if before["status"] == KILLED and "::" in before["by"] else []
     of_file = (entry for name, entry in entries.items() if name.partition(":")[0] == mutant.path)
     killers = Counter(entry["by"] for entry in of_file if entry["status"] == KILLED and "::" in entry["by"])
-    return own + [test for test, _ in killers.most_common(MOST_LIKELY)]
+    return list(filter(_stands, own + [test for test, _ in killers.most_common(MOST_LIKELY)]))
+
+
+def _stands(test) -> bool:
+    """Whether a test of a former record is still in its file."""
+    path, _, name = test.partition("::")
+    file = ROOT / path
+    return file.is_file() and f"def {name.partition('[')[0]}(" in file.read_text(encoding="utf-8")
 
 
 def _write(every, entries):
