@@ -69,6 +69,7 @@ def test_invariants_of_topics_do_not_know_their_order(trees):
         np.testing.assert_allclose(invariants(other)["word_probs"], found, rtol=1e-12)
 
 
+# One of the ten slowest: it pays for the fits that the other tests of this file read.
 def test_each_word_of_a_profile_has_its_own_probability_and_lift(trees):
     """In falling order; the mean over draws, beside the word's share of all tokens."""
     tree = trees["lda"]

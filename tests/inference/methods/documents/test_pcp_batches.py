@@ -116,7 +116,7 @@ def tree():
     return fit(MODEL, CORPUS, max_iterations=30, **CALL)
 
 
-# One of the ten slowest: two fits, in batches and whole; eight planted mistakes are noticed here first.
+# Costly: two fits, in batches and whole; eight planted mistakes are noticed here first.
 def test_the_bound_is_nearly_that_of_all_documents_at_once(tree):
     """After 30 passes of six batches within a nat of 588 (measured: .04 to .9 over starts and offsets).
 

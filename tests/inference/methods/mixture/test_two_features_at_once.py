@@ -75,7 +75,7 @@ def bounds(*features):
     return tree_of(*features)["trace"]["objective"].to_numpy()
 
 
-# One of the ten slowest: two fits a case; no other test has weights beside these three.
+# Costly: two fits a case; no other test has weights beside these three.
 @pytest.mark.parametrize("other", ["sparse", "missing", "hyperparameters"])
 def test_weighted_rows_are_repeated_ones(other):
     np.testing.assert_allclose(bounds("weights", other), bounds("copies", other), rtol=1e-10)

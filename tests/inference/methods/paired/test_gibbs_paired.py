@@ -46,7 +46,7 @@ def draw_of(model, num_rows=6):
     return values, (np.array(values.pop("y_0")), np.array(values.pop("y_1")))
 
 
-# One of the ten slowest: a program for each block of the full-covariance sampler.
+# Costly: a program for each block of the full-covariance sampler.
 @pytest.mark.parametrize(
     "case", ["full, gaussian and bernoulli", pytest.param("full, bernoulli", marks=pytest.mark.slow)]
 )

@@ -53,7 +53,7 @@ def draw_of(model, num_rows=6):
     return values, (x, y)
 
 
-# Costly: a program a block, and nothing else proves the sampler's blocks.
+# One of the ten slowest: a program a block, and nothing else proves the sampler's blocks.
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_conditionals_are_those_of_the_program(kind):
