@@ -214,14 +214,13 @@ def _components(tree: xr.DataTree) -> _Components:
         )
     if kind_of(tree) == "sampling":
         tree = tree if "relabelled" in tree.attrs else relabel(tree)
-        posterior, order, shares = draws_of(tree), slice(None), _frequencies(tree)
+        posterior, shares = draws_of(tree), _frequencies(tree)
     else:
         shares = _responsibilities(tree)
-        order = np.argsort(-shares.sum(0), kind="stable")
-    bases, scales = (_draws(posterior[name])[:, order] for name in model.subspace_sites)
+    bases, scales = (_draws(posterior[name]) for name in model.subspace_sites)
     units = np.sqrt(np.asarray(model.noise_factors.get("", 1.0)))
     units = units[:, None] if units.ndim else units
-    return _Components(bases, scales, units, shares[:, order], posterior["feature"].values)
+    return _Components(bases, scales, units, shares, posterior["feature"].values)
 
 
 def _draws(variable: xr.DataArray) -> np.ndarray:

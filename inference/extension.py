@@ -17,6 +17,8 @@ from numpyro.handlers import seed as seeded
 from numpyro.handlers import substitute, trace
 
 from inference.algorithm import SamplerSettings
+from inference.convergence.identifiable import kind_of
+from inference.convergence.numbering import in_program_order, numbered, shown_labels
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint
 from inference.fitting.arguments import key_of, read_init
@@ -91,6 +93,10 @@ def extend(
             if make is _assignments:  # they join the other draws
                 group, made = "posterior", group_of(new, "posterior").merge(made, compat="override")
             new[group] = xr.DataTree(made)
+            if (
+                make is _assignments and kind_of(new) == "sampling"
+            ):  # whose rows tell which component is which
+                new = numbered(new)
     if given and "observed_data" not in (*groups, *tree.children):
         del new["observed_data"]
     new.attrs["left_out"] = ", ".join(name for name in left_out_of(tree) if name not in groups)
@@ -136,7 +142,7 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
             "this fit is a projection, not generative: it has no densities and no draws of rows; fit the "
             "model by method='em' for those"
         )
-    posterior, left_out = group_of(tree, "posterior"), []
+    posterior, left_out = in_program_order(group_of(tree, "posterior"), model), []
     if model.needs_fitted_rows and model.scores_rows:
         left_out = [model.latent_site]
     elif model.scores_rows and model.sums_out_locals:
@@ -212,14 +218,16 @@ def _rows(model: Model, values: Mapping[str, Any], *data: jax.Array) -> jax.Arra
 
 
 def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
-    draws, site, posterior = _draws(tree, model), model.cluster_site, group_of(tree, "posterior")
+    posterior = in_program_order(group_of(tree, "posterior"), model)
+    draws, site = _draws(tree, model), model.cluster_site
     if site in posterior:  # they tell which components have rows
         draws[site] = jnp.asarray(posterior[site].to_numpy())
     return {"log_prior": over_draws(log_prior, draws, model, _data(tree, model))}, {}
 
 
 def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
-    return to_numpy(draw_locals(key, _draws(tree, model), model, _data(tree, model), True)), {}
+    found = to_numpy(draw_locals(key, _draws(tree, model), model, _data(tree, model), True))
+    return found | {model.cluster_site: shown_labels(found[model.cluster_site], tree, model)}, {}
 
 
 #: ``make(tree, model, key, num_samples)`` of each group: its variables and its attributes.

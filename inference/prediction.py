@@ -14,6 +14,7 @@ import xarray as xr
 
 from inference.algorithm import Ascent, Direct, Method
 from inference.batched_answers import answered, is_asked_in_batches
+from inference.convergence.numbering import cluster_dim, in_program_order, in_shown_order
 from inference.inputs.tables import (
     as_arrays,
     check_parts,
@@ -111,6 +112,7 @@ def transform(
         draws = draws_without_rows(_aligned(tree, model))
         values = _mean_over_draws(_scores, draws, model, arrays, (("kind", scores),))
     dim = model.score_dims[-1]
+    values = in_shown_order(values, tree, model) if dim == cluster_dim(model) else values
     labels = Labels({**coords, dim: _columns(tree, dim)})
     _warn_of_lost_rows(values, coords, model.score_dims[0])
     means = _labelled(values, model.score_dims, labels)
@@ -340,7 +342,7 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
     """
     stored = {
         name: _in_double(value.to_numpy())
-        for name, value in group_of(tree, "variational").data_vars.items()
+        for name, value in in_program_order(group_of(tree, "variational"), model).data_vars.items()
         if model.needs_fitted_rows or not ROW_DIMS & set(value.dims)
     }
     if not model.needs_fitted_rows:
@@ -356,7 +358,7 @@ def _in_double(values: np.ndarray) -> jax.Array:
 
 def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, jax.Array]:
     """Draws of everything but rows, chains laid end to end; at most so many, evenly spread."""
-    posterior = group_of(tree, "posterior")
+    posterior = in_program_order(group_of(tree, "posterior"), model_of(tree))
     size = posterior.sizes["chain"] * posterior.sizes["draw"]
     chosen = np.linspace(0, size - 1, size if most is None else min(most, size)).round().astype(int)
     return {
@@ -563,7 +565,8 @@ def guide(tree: xr.DataTree) -> Callable:
         )
     if "observed_data" in tree.children and not model.takes_documents:
         model = model.for_data(*restored_data(group_of(tree, "observed_data"), model))
-    stored = {name: value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()}
+    held = in_program_order(group_of(tree, "variational"), model)
+    stored = {name: value.to_numpy() for name, value in held.data_vars.items()}
     options = json.loads(tree.attrs["options"])
     family = {"family": options["guide"]} if "guide" in options else {}
     return partial(program, stored, model, **family)

@@ -21,13 +21,14 @@ from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
+from scipy.optimize import linear_sum_assignment
 
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, left_out_of, responsibilities_of
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 
-__all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition"]
+__all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition", "seen_clusters"]
 
 _LARGEST_MATRIX = 512 * 2**20  # bytes
 _BLOCK = 2**24  # entries of a block of indicators held at once
@@ -107,7 +108,8 @@ def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | 
         rows: positions of the rows to partition; all of them by default.
 
     Returns:
-        Integers (observation,), 0 for the largest cluster. Attributes: ``loss``, ``expected_loss`` (Binder:
+        Integers (observation,), the numbers that the clusters have in the fit, by size where it has none
+        (`inference.convergence.numbering`). Attributes: ``loss``, ``expected_loss`` (Binder:
         expected number of misplaced pairs; vi: the bound in bits, without the term that no partition can
         change), ``num_clusters``.
 
@@ -126,10 +128,11 @@ def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | 
     candidates = np.unique(np.stack([_compact(z) for z in candidates]), axis=0)
     evaluate, move_costs = _LOSSES[loss]
     best = _improve(min(candidates, key=lambda z: evaluate(z, together)), together, move_costs)
-    rank = np.argsort(np.argsort(-np.bincount(best), kind="stable"))
     reached = float(evaluate(best, together))
-    attrs = {"loss": loss, "expected_loss": reached, "num_clusters": len(rank)}
-    return xr.DataArray(rank[best], {"observation": names}, ("observation",), "partition", attrs)
+    attrs = {"loss": loss, "expected_loss": reached, "num_clusters": len(np.unique(best))}
+    return xr.DataArray(
+        _numbered_like_fit(best, tree, rows), {"observation": names}, ("observation",), "partition", attrs
+    )
 
 
 def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
@@ -163,6 +166,47 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
             both[one, other] = both[other, one] = shared @ shared
     alone = np.diag(both)
     return draws[np.argmin((alone[:, None] + alone - 2 * both).sum(1))]
+
+
+def seen_clusters(tree: xr.DataTree) -> np.ndarray | None:
+    """The most probable cluster of each row, as the fit numbers them; None where it does not.
+
+    Args:
+        tree: a fit with assignments or responsibilities.
+    """
+    soft, drawn = responsibilities_of(tree), labels_of(tree)
+    if soft is not None:
+        return soft.values.argmax(1)
+    model = model_of(tree)
+    dim = None if model.weight_site is None else model.variable_dims[model.weight_site][-1]
+    stored = tree.get(f"sample_stats/{dim}_label")
+    if drawn is None or stored is None:
+        return None
+    numbers = flat_draws(stored, dim).astype(np.int64)
+    seen = np.take_along_axis(numbers, flat_draws(drawn).astype(np.int64), axis=1)
+    size, rows = numbers.shape[1], seen.shape[1]
+    counts = np.zeros(rows * size, dtype=np.int64)
+    for own in seen:
+        counts[np.arange(rows) * size + own] += 1
+    return counts.reshape(rows, size).argmax(1)
+
+
+def _numbered_like_fit(partition: np.ndarray, tree: xr.DataTree, rows: np.ndarray | None) -> np.ndarray:
+    """A partition with the numbers that the fit has for its clusters; other clusters follow by size."""
+    names, inverse, sizes = np.unique(partition, return_inverse=True, return_counts=True)
+    seen = seen_clusters(tree)
+    numbers = np.full(len(names), -1)
+    if seen is not None:
+        seen = seen if rows is None else seen[np.asarray(rows)]
+        shared = np.zeros((len(names), seen.max() + 1))
+        np.add.at(shared, (inverse, seen), 1)
+        found, answers = linear_sum_assignment(shared, maximize=True)
+        numbers[found] = np.where(shared[found, answers] > 0, answers, -1)
+    left = np.flatnonzero(numbers < 0)
+    left = left[np.argsort(-sizes[left], kind="stable")]
+    free = np.setdiff1d(np.arange(len(names) + numbers.max(initial=-1) + 1), numbers)
+    numbers[left] = free[: len(left)]
+    return numbers[inverse]
 
 
 def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:

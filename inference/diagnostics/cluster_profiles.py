@@ -75,7 +75,6 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     probs, by_draw = _memberships(aligned), _shares(aligned)
     rows = probs.sum(0)
     kept = np.flatnonzero(rows >= _LEAST_ROWS)
-    kept = kept[np.argsort(-rows[kept], kind="stable")]
     clusters = intervals(by_draw, kind, asked.probability)
     table = pd.DataFrame(
         {

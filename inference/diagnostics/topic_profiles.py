@@ -41,7 +41,6 @@ def topic_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
         share = intervals(token_share_draws(few), kind, asked.probability)
     else:
         share = {name: np.full(len(numbers), np.nan) for name in ("mean", "lb", "ub")}
-    order = np.argsort(-np.nan_to_num(share["mean"]), kind="stable")
     table = pd.DataFrame(
         {
             "share": share["mean"],
@@ -50,12 +49,12 @@ def topic_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
             "words": [", ".join(words[w] for w in row) for row in top],
         },
         index=pd.Index(numbers, name="topic"),
-    ).iloc[order]
-    note = f"share of all words in the documents, the largest first; {kind_in_words(tree)}"
+    )
+    note = f"share of all words in the documents, by which topics are numbered; {kind_in_words(tree)}"
     note += "" if holds_data else "; no shares: the fit does not hold its documents (keep=('observed_data',))"
     table.attrs |= {"title": "Topics by size", "note": note}
     rows = []
-    for topic in order:
+    for topic in numbers:
         found = intervals(probs[:, topic, top[topic]], kind, asked.probability)
         for rank, word in enumerate(top[topic], start=1):
             cells = {name: part[rank - 1] for name, part in found.items()}
@@ -66,15 +65,15 @@ def topic_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     note += f"; {kind_in_words(tree)}"
     of_words.attrs |= {"title": "Words of each topic", "note": note}
     found = {"topics": table, "topic_words": of_words}
-    return found | ({"topic_documents": _documents(few, asked, order)} if holds_data else {})
+    return found | ({"topic_documents": _documents(few, asked)} if holds_data else {})
 
 
-def _documents(tree: xr.DataTree, asked: Asked, order: np.ndarray) -> pd.DataFrame:
+def _documents(tree: xr.DataTree, asked: Asked) -> pd.DataFrame:
     """The documents of which each topic has the largest shares."""
     shares, lengths = token_shares(tree), np.asarray(documents_of(tree).sum(axis=1)).ravel()
     long = lengths >= _SHORT * np.median(lengths[lengths > 0])
     rows = []
-    for topic in order:
+    for topic in range(shares.shape[1]):
         column = shares.iloc[:, topic].to_numpy()
         best = np.argsort(np.where(long, -column, np.inf), kind="stable")[: min(asked.num_rows, long.sum())]
         for rank, n in enumerate(best, start=1):

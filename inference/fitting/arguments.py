@@ -31,6 +31,7 @@ from inference.algorithm import (
     Settings,
     model_name,
 )
+from inference.convergence.numbering import in_program_order
 from inference.fitting.agreement import check_agreement
 from inference.inputs.shared_streams import SharedDocuments, SharedRows
 from inference.inputs.sources import is_source, opened
@@ -766,10 +767,9 @@ def _check_start(init: Any, model: Model, data: tuple) -> None:
 def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
     """The start of an ascent: q, or the draw with the highest likelihood (without one, the last draw)."""
     if "variational" in tree.children:
-        return {
-            str(name): value.to_numpy() for name, value in group_of(tree, "variational").data_vars.items()
-        }
-    posterior = group_of(tree, "posterior")
+        held = in_program_order(group_of(tree, "variational"), model_of(tree))
+        return {str(name): value.to_numpy() for name, value in held.data_vars.items()}
+    posterior = in_program_order(group_of(tree, "posterior"), model_of(tree))
     chain, draw = 0, -1
     if "log_likelihood" in tree.children:
         density = tree["log_likelihood"]["log_likelihood"].to_numpy().sum(-1)
@@ -779,7 +779,7 @@ def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:
 
 def _draws_to_start_from(tree: xr.DataTree, num_starts: int) -> dict[str, np.ndarray]:
     """Starts of chains: the last draw of each, if there are as many, else draws evenly spread over all."""
-    posterior = group_of(tree, "posterior")
+    posterior = in_program_order(group_of(tree, "posterior"), model_of(tree))
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if chains == num_starts:
         return {str(name): value.to_numpy()[:, -1] for name, value in posterior.items()}

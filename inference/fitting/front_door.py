@@ -11,6 +11,7 @@ import jax
 import xarray as xr
 
 from inference.algorithm import Direct, FitRequest, Sampler, model_name
+from inference.convergence.numbering import numbered
 from inference.fitting.arguments import read_call
 from inference.fitting.in_batches import BatchPlan, MemoisedPlan, NaturalGradientPlan, SummedPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
@@ -174,7 +175,7 @@ def fit(
         fitted = fitted_in_data_units(request, run.drive())
         rows = request.data[0]
         request.model.check_resolved(fitted.outcome.posterior, len(rows), dtype, rows)
-        tree = build_tree(request, fitted)
+        tree = numbered(build_tree(request, fitted), request.spreads_rows)
     converged, advice = has_converged(request, fitted.run, tree)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     tree.attrs |= {

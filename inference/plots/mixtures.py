@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy.stats import chi2
 
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
-from inference.convergence.partitions import central_draw, point_partition
+from inference.convergence.partitions import central_draw, point_partition, seen_clusters
 from inference.plots.palette import (
     COLOURS,
     LINES,
@@ -380,11 +380,9 @@ def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
         labels: the known label of each fitted row.
 
     Returns:
-        Counts, one row per label, one column per cluster. Clusters are those of a single partition, so their
-        numbers do not matter: that of `inference.diagnostics.point_partition`, or each document's most
-        probable cluster. Above 2000 rows it is each row's most probable component, or, for a sampler, the
-        draw nearest to the others (`inference.convergence.partitions.central_draw`). Clusters are ordered by
-        their commonest label.
+        Counts, one row per label, one column per cluster, named by its number in the fit. Clusters are those
+        of `inference.diagnostics.point_partition`; of documents, and above 2000 rows, each row's most
+        probable one. They are ordered by their commonest label.
 
     Raises:
         ValueError: the fit has no clusters, or the labels are of other rows.
@@ -417,9 +415,10 @@ def plot_confusion(tree: xr.DataTree, labels: Any, *, ax: Axes | None = None) ->
     figure, axis = figure_with_axes(2.6 + 0.5 * counts.shape[1], 1.5 + 0.36 * counts.shape[0], ax)
     words = np.where(counts > 0, counts.astype(str), "") if counts.size <= 400 else np.empty((0, 0), str)
     image = shade_cells(axis, counts / counts.sum(1, keepdims=True), words, 8, aspect="auto")
-    axis.set_xticks(range(counts.shape[1]), [f"{total}" for total in counts.sum(0)], fontsize=8)
+    ticks = [f"{cluster}\n({total})" for cluster, total in zip(table.columns, counts.sum(0), strict=True)]
+    axis.set_xticks(range(counts.shape[1]), ticks, fontsize=8)
     axis.set_yticks(range(counts.shape[0]), [literal(label) for label in table.index], fontsize=8)
-    axis.set(xlabel="cluster, by its number of rows", ylabel="label")
+    axis.set(xlabel="cluster (rows)", ylabel="label")
     pairs = np.repeat(np.indices(counts.shape).reshape(2, -1), counts.ravel(), axis=1)
     shared = normalised_mutual_information(*pairs)
     axis.set_title(f"Labels by clusters, NMI {shared:.2f}", loc="left", fontsize=10)
@@ -432,7 +431,10 @@ def _clusters(tree: xr.DataTree) -> np.ndarray:
         return cluster_shares(tree).to_numpy().argmax(1)
     drawn, soft = labels_of(tree), responsibilities_of(tree)
     num_rows = drawn.shape[-1] if drawn is not None else 0 if soft is None else soft.shape[0]
-    return central_draw(tree) if num_rows > _MOST_ROWS else point_partition(tree).values
+    if num_rows <= _MOST_ROWS:
+        return point_partition(tree).values
+    seen = seen_clusters(tree)
+    return central_draw(tree) if seen is None else seen
 
 
 @naming_versions()

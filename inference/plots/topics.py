@@ -44,7 +44,7 @@ def plot_clusters(
 ) -> Figure:
     """Plot the share of each topic in the words of each cluster: one row per cluster, one column per topic.
 
-    Topics are named by their top words; clusters are in falling order of weight, topics in the order in
+    Topics are named by their top words; clusters are in the order of their numbers, topics in the order in
     which the clusters use them most.
 
     Args:
@@ -156,7 +156,7 @@ def plot_document_clusters(
         axes.axhline(border - 0.5, color="tab:blue", linewidth=0.8)
     axes.set_yticks((first + ends) / 2 - 0.5, [literal(name) for name in names], fontsize=8)
     axes.set_xticks(range(len(kept)), [str(name) for name in kept], fontsize=8)
-    axes.set_xlabel("cluster, heaviest first")
+    axes.set_xlabel("cluster")
     axes.set_title("Documents by class", loc="left", fontsize=10)
     figure.colorbar(image, ax=axes, label="probability of the cluster", shrink=0.8)
     return figure
@@ -183,8 +183,8 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
         check_size(name, value)
     words = topic_words(tree)
     share = token_share_draws(align_topics(thinned(tree, MOST_DRAWS))).mean(0)  # as in profiles
-    order = np.argsort(-share, kind="stable")
-    used = order[share[order] >= _LEAST_SHARE]
+    order = np.arange(len(share))  # numbered by size
+    used = order[share >= _LEAST_SHARE]
     order, unused = (used[:most], len(order) - len(used)) if len(used) else (order[:most], 0)
     num_words = min(num_words, words.shape[1])
     size = (2.3, 0.6 + 0.19 * num_words)
@@ -207,8 +207,8 @@ def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, mos
 
 
 def _weighty(tree: xr.DataTree, least_weight: float) -> pd.DataFrame:
-    """Select clusters of at least that weight, the heaviest first."""
-    table = cluster_topics(tree).sort_values("weight", ascending=False, kind="stable")
+    """Select clusters of at least that weight."""
+    table = cluster_topics(tree)
     table = table[table["weight"] >= least_weight]
     if table.empty:
         raise ValueError(f"no cluster has an expected weight of at least {least_weight}")

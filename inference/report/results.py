@@ -141,7 +141,7 @@ def _together(tree: xr.DataTree) -> list[Picture]:
     if not 0 < num_rows <= _MOST_ROWS or (labels is None and kind_of(tree) == "sampling"):
         return []
     partition = point_partition(tree)
-    sizes = ", ".join(map(str, np.bincount(partition.values)))
+    sizes = ", ".join(map(str, np.unique(partition.values, return_counts=True)[1]))
     alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {sizes} rows."
     caption = (
         "Posterior probability that two rows share a component, rows ordered by cluster. "

@@ -1,37 +1,25 @@
-r"""One numbering of the components for all draws of a mixture.
+"""Relabelling: the draws of a fit with its components in the order of the clusters that a reader sees.
 
-A draw's labels are exchangeable, so its clusters are matched to running reference probabilities
-:math:`q_{nj}` (the share of draws, relabelled so far, in which row n bears label j): the permutation of draw
-s maximises :math:`\sum_n \log q_{n, \nu_s(z_n^{(s)})}`, an assignment problem, and q is recomputed until no
-permutation changes. This is Stephens's algorithm (2000, "Dealing with label switching in mixture models",
-JRSS B 62, section 4.1) with the drawn assignments in the place of the classification probabilities, which a
-fit doesn't keep by draw. The first reference is one draw, the pivot of the equivalence-classes method
-(Papastamoulis and Iliopoulos 2010): of the draws with the most frequent number of clusters, the one of the
-highest likelihood.
-
-Everything depends on the draws' partitions alone, taken in order of first appearance, and never on the labels
-that came in: two fits that differ by permutations of the labels become the same fit, and relabelling twice is
-relabelling once. A component without rows is a draw from the prior; those are numbered by weight. A round
-costs O(S N K) for S draws; there are usually 5 to 20.
+The numbers are decided when a tree is built (`inference.convergence.numbering`); here they are applied to the
+axes of the draws. A component without rows is a draw from the prior: in each draw those come last, by weight.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import linear_sum_assignment
 
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
+from inference.convergence.numbering import draw_labels, numbered, stored_labels
 from inference.convergence.partitions import cluster_sizes
 from inference.convergence.r_hat import largest_psrf
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of, with_groups
-from inference.symmetry.topics import align_topics, permuted, with_coords_of
+from inference.results.groups import flat_draws, labels_of, with_groups
+from inference.symmetry.topics import align_topics, permuted
 from zoo.dependencies import naming_versions
 
 __all__ = ["relabel"]
 
-_MAX_ROUNDS = 50
 _SMALLEST_SHARE = 0.01  # of the rows; R-hat is not reported on components with less
 _DIMS = ("component", "component_2")
 
@@ -41,17 +29,16 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with one numbering of the components in all draws, the largest first.
 
     Args:
-        tree: a fit of a model with the symmetry "labels", its assignments kept; of a topic model topics are
-            matched by their words (`inference.symmetry.topics`).
+        tree: a fit of a model with the symmetry "labels"; by a sampler its numbering as it was stored when
+            the tree was built, or else its assignments; of a topic model topics are matched by their words.
 
     Returns:
         A new tree; the argument is not changed. Every variable of ``posterior`` with the dim ``component`` is
-        permuted draw by draw and ``assignments`` follow; for draws from one q (or a point estimate), whose
-        labels agree already, one common order is applied, to ``variational`` too. Stick fractions are
-        dropped: they belong to an order of the components that no longer holds. Root attributes:
-        ``relabelled`` (how), and with several chains ``relabel_rhat_before`` and ``relabel_rhat_after``, the
-        largest rank-normalised R-hat of the vectors by component (weights, locs, ...) over components with at
-        least 1 per cent of the rows.
+        permuted draw by draw and ``assignments`` follow; draws from one q (or a point estimate), whose labels
+        agree, are numbered already. Stick fractions of a sampler are dropped: they belong to an order of the
+        components that no longer holds. Root attributes: ``relabelled`` (how), and with several chains
+        ``relabel_rhat_before`` and ``relabel_rhat_after``, the largest rank-normalised R-hat of the vectors
+        by component (weights, locs, ...) over components with at least 1 per cent of the rows.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
@@ -70,121 +57,42 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
         raise ValueError(
             "relabel needs variables of the posterior with the dim 'component'; this fit has none"
         )
-    num_components = posterior.sizes["component"]
     if kind_of(tree) != "sampling":
-        return _one_order(tree, posterior, num_components)
-    drawn = labels_of(tree)
-    if drawn is None:
-        raise ValueError(
-            "relabel matches draws by their assignments, which this fit does not hold: draw them by "
-            "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
-        )
-    shape, labels = drawn.shape[:2], flat_draws(drawn)
-    counted = cluster_sizes(labels)
-    sizes = np.pad(counted, ((0, 0), (0, num_components - counted.shape[1])))
-    weights = flat_draws(posterior[model.weight_site]) if model.weight_site in posterior else sizes
-    new_labels, rounds = _match(labels, _pivot(tree, sizes), num_components)
-    sources = _sources(new_labels, sizes, weights)
-    targets = np.argsort(sources, axis=1).reshape(*shape, -1)
-    relabelled = permuted(posterior, _DIMS, model.cluster_site, sources.reshape(*shape, -1), targets)
-    how = f"assignments matched across draws in {rounds} rounds" + _dropped(posterior)
-    attrs = {"relabelled": tree.attrs.get("relabelled", how)}
-    if shape[0] > 1 and shape[1] >= 4:
-        before = tree.attrs.get("relabel_rhat_before", largest_psrf(_entries(posterior, sizes)))
-        after = largest_psrf(_entries(relabelled, np.take_along_axis(sizes, sources, axis=1)))
-        attrs |= {"relabel_rhat_before": float(before), "relabel_rhat_after": after}
-    return with_groups(tree, {"posterior": relabelled}, **attrs)
+        tree = tree if "numbering" in tree.attrs else numbered(tree)
+        return with_groups(tree, {}, relabelled="by size: these labels do not switch")
+    if "relabelled" in tree.attrs:
+        return tree
+    stored, drawn = stored_labels(tree, "component"), labels_of(tree)
+    if stored is None:
+        if drawn is None:
+            raise ValueError(
+                "relabel matches draws by their assignments, which this fit does not hold: draw them by "
+                "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
+            )
+        dims, numbers = draw_labels(tree)["component_label"]
+        stored = xr.DataArray(numbers, dims=dims)
+    targets = stored.to_numpy().astype(np.int64)
+    sources = np.argsort(targets, axis=-1)
+    relabelled = permuted(posterior, _DIMS, model.cluster_site, sources, targets)
+    attrs: dict[str, object] = {
+        "relabelled": "components matched across draws by the rows that they hold" + _dropped(posterior)
+    }
+    if drawn is not None and posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
+        counts = cluster_sizes(flat_draws(drawn))
+        sizes = np.pad(counts, ((0, 0), (0, posterior.sizes["component"] - counts.shape[1])))
+        moved = np.take_along_axis(sizes, sources.reshape(len(sizes), -1), axis=1)
+        attrs["relabel_rhat_before"] = float(largest_psrf(_entries(posterior, sizes)))
+        attrs["relabel_rhat_after"] = float(largest_psrf(_entries(relabelled, moved)))
+    return with_groups(tree, {"posterior": relabelled} | _renamed(tree, "component"), **attrs)
 
 
-def _pivot(tree: xr.DataTree, sizes: np.ndarray) -> int:
-    """The draw to start from: of those with the usual number of clusters, the one of highest likelihood.
-
-    Not of the highest log joint: under a sparse Dirichlet prior that is one whose empty components have tiny
-    weights.
-    """
-    counts = (sizes > 0).sum(1)
-    usual = np.flatnonzero(counts == np.bincount(counts).argmax())
-    if "log_likelihood" not in tree.children:
-        return int(usual[-1])
-    rows = flat_draws(tree["log_likelihood"]["log_likelihood"])
-    return int(usual[rows.reshape(len(sizes), -1).sum(1)[usual].argmax()])
-
-
-def _match(labels: np.ndarray, pivot: int, num_components: int) -> tuple[list[dict[int, int]], int]:
-    """For each draw, old -> new label of its occupied components, and the rounds; 0 holds most rows."""
-    num_draws, num_rows = labels.shape
-    drawn = []  # per draw: labels by first appearance, each row's cluster, rows by cluster, starts
-    for z in labels:
-        names, first, inverse = np.unique(z, return_index=True, return_inverse=True)
-        appearance = np.argsort(first)
-        small = np.min_scalar_type(num_components)  # clusters are held for every draw
-        cluster = np.argsort(appearance)[inverse].astype(small)
-        rows = np.argsort(cluster, kind="stable").astype(np.int32)
-        starts = np.searchsorted(cluster[rows], np.arange(len(names)))
-        drawn.append((names[appearance], cluster, rows, starts))
-    counts = np.zeros((num_rows, num_components))
-    counts[np.arange(num_rows), drawn[pivot][1]] = 1.0
-    before, rounds = None, 0
-    while rounds < _MAX_ROUNDS:
-        rounds += 1
-        # one pseudo-draw spread evenly keeps log q finite where a label was never seen
-        reference = np.log((counts + 1.0 / num_components) / (counts.sum(1, keepdims=True) + 1.0))
-        permutations, counts = [], np.zeros_like(counts)
-        for _, cluster, rows, starts in drawn:
-            gain = np.add.reduceat(reference[rows], starts, axis=0)
-            permutation = linear_sum_assignment(gain, maximize=True)[1]
-            permutations.append(permutation)
-            counts[np.arange(num_rows), permutation[cluster]] += 1.0
-        if before is not None and all(map(np.array_equal, before, permutations)):
-            break
-        before = permutations
-    final = np.argsort(np.argsort(-counts.sum(0), kind="stable"), kind="stable")
-    return [
-        dict(zip(names.tolist(), final[permutation].tolist(), strict=True))
-        for (names, *_), permutation in zip(drawn, permutations, strict=True)
-    ], rounds
-
-
-def _sources(new_labels: list[dict[int, int]], sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The old label that each new one takes parameters from, (draws, components); empty ones by weight."""
-    sources = np.full(sizes.shape, -1)
-    for draw, mapping in enumerate(new_labels):
-        sources[draw, list(mapping.values())] = list(mapping)
-        empty = np.flatnonzero(sizes[draw] == 0)
-        sources[draw, sources[draw] < 0] = empty[np.argsort(-weights[draw, empty], kind="stable")]
-    return sources
-
-
-def _one_order(tree: xr.DataTree, posterior: xr.Dataset, num_components: int) -> xr.DataTree:
-    """Draws of one q, or a point estimate: their labels agree, so one order by share serves all groups."""
-    model, soft, drawn = model_of(tree), responsibilities_of(tree), labels_of(tree)
-    if soft is not None:
-        share = soft.values.sum(0)
-    elif drawn is not None:
-        share = np.bincount(drawn.values.astype(int).ravel(), minlength=num_components).astype(float)
-    elif model.weight_site in posterior:
-        share = posterior[model.weight_site].transpose("chain", "draw", ...).values.mean((0, 1))
-    else:
-        raise ValueError(
-            "relabel orders components by their share of the rows: this fit has neither "
-            "responsibilities, assignments nor weights"
-        )
-    order = np.argsort(-share, kind="stable")
-    shape = (posterior.sizes["chain"], posterior.sizes["draw"], num_components)
-    both = np.broadcast_to(order, shape), np.broadcast_to(np.argsort(order), shape)
-    groups = {"posterior": permuted(posterior, _DIMS, model.cluster_site, *both)}
-    if "variational" in tree.children:
-        stored = tree["variational"].to_dataset()
-        groups["variational"] = with_coords_of(
-            stored,
-            {
-                name: value.copy(data=value.isel({dim: order for dim in _DIMS if dim in value.dims}).values)
-                for name, value in stored.data_vars.items()
-                if "stick" not in value.dims
-            },
-        )
-    how = "one order by share of the rows: these labels do not switch" + _dropped(posterior)
-    return with_groups(tree, groups, relabelled=tree.attrs.get("relabelled", how))
+def _renamed(tree: xr.DataTree, dim: str) -> dict[str, xr.Dataset]:
+    """The group with the numbers of components, where they are now those of the axis."""
+    stored = stored_labels(tree, dim)
+    if stored is None:
+        return {}
+    own = np.broadcast_to(np.arange(stored.shape[-1], dtype=stored.dtype), stored.shape)
+    return {"sample_stats": tree["sample_stats"].to_dataset().assign({stored.name: (stored.dims, own)})}
 
 
 def _dropped(posterior: xr.Dataset) -> str:

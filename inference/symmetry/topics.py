@@ -1,9 +1,8 @@
 r"""One numbering of topics (and clusters) for all draws of a fit, or for two runs or models.
 
 Two sets of topics are matched by the assignment that maximises the summed Bhattacharyya similarity
-:math:`\sum_w \sqrt{p_w q_w}` of word probabilities (Hungarian algorithm). Draws of a sampler are matched to a
-reference, first the draw of the highest log joint, then the mean of the draws as matched so far, until
-nothing changes. Clusters of PCP are matched by the word probabilities of their centres.
+:math:`\sum_w \sqrt{p_w q_w}` of word probabilities (Hungarian algorithm). The numbers of a sampler's draws
+are decided when the tree is built (`inference.convergence.numbering`).
 """
 
 from typing import Any, NamedTuple
@@ -13,13 +12,12 @@ import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.numbering import cluster_dim, draw_labels, stored_labels
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, with_groups
+from inference.results.groups import with_groups
 from zoo.dependencies import naming_versions
 
 __all__ = ["Matching", "align_topics", "match_topics", "permuted", "with_coords_of"]
-
-MOST_ROUNDS = 20
 
 
 class Matching(NamedTuple):
@@ -80,46 +78,28 @@ def align_topics(tree: xr.DataTree) -> xr.DataTree:
         A new tree; root attribute ``relabelled`` says how.
     """
     posterior = draws_of(tree)
-    if kind_of(tree) != "sampling":
+    if kind_of(tree) != "sampling" or "relabelled" in tree.attrs:
         return tree
     model = model_of(tree)
-    shape = (posterior.sizes["chain"], posterior.sizes["draw"], -1)
-    clusters = None if model.weight_site is None else model.variable_dims[model.weight_site][-1]
-
-    def reordered(group: xr.Dataset, dim: str, orders: np.ndarray) -> xr.Dataset:
+    clusters, found = cluster_dim(model), {}
+    for dim in dict.fromkeys(("topic", clusters)):
+        stored = None if dim is None else stored_labels(tree, dim)
+        if stored is not None:
+            found[dim] = stored.to_numpy().astype(np.int64)
+    if not found:
+        found = {
+            name.removesuffix("_label"): numbers.astype(np.int64)
+            for name, (_, numbers) in draw_labels(tree).items()
+        }
+    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else xr.Dataset()
+    for dim, targets in found.items():
         site = model.cluster_site if dim == clusters else None
-        places = np.argsort(orders, axis=1).reshape(shape)
-        return permuted(group, (dim,), site, orders.reshape(shape), places, drop_sticks=dim == "cluster")
-
-    best = _best_draw(tree)
-    orders, rounds = _orders(flat_draws(posterior[model.topic_site], "topic", "word"), best)
-    moved = reordered(posterior, "topic", orders)
-    if model.cluster_topic_site in posterior:
-        shares = flat_draws(moved[model.cluster_topic_site], "cluster", "topic")
-        words = flat_draws(moved[model.topic_site], "topic", "word").mean(0)
-        moved = reordered(moved, "cluster", _orders(shares, best, words)[0])
-    how = f"topics matched across draws in {rounds} rounds"
-    return with_groups(tree, {"posterior": moved}, relabelled=how)
-
-
-def _best_draw(tree: xr.DataTree) -> int:
-    if "sample_stats" in tree.children and "lp" in tree["sample_stats"]:
-        return int(tree["sample_stats"]["lp"].transpose("chain", "draw").values.argmax())
-    return -1
-
-
-def _orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -> tuple[np.ndarray, int]:
-    """For each draw the numbers that come first, second, ..., shape (num_draws, size), and the rounds."""
-    reference, orders, rounds = rows[best], np.zeros(rows.shape[:2], dtype=int), 0
-    while rounds < MOST_ROUNDS:
-        rounds += 1
-        ends = (reference, rows) if words is None else (reference @ words, rows @ words)
-        found = np.stack([match_topics(topics, ends[0]).order for topics in ends[1]])
-        if (found == orders).all():
-            break
-        orders = found
-        reference = np.take_along_axis(rows, orders[:, :, None], axis=1).mean(0)
-    return orders, rounds
+        sources = np.argsort(targets, axis=-1)
+        posterior = permuted(posterior, (dim,), site, sources, targets, drop_sticks=dim == clusters)
+        own = np.broadcast_to(np.arange(targets.shape[-1]), targets.shape)
+        stats = stats.assign({f"{dim}_label": (("chain", "draw", dim), own)})
+    how = "topics matched across draws by their words"
+    return with_groups(tree, {"posterior": posterior, "sample_stats": stats}, relabelled=how)
 
 
 def permuted(

@@ -15,9 +15,9 @@ from planted import (
     variational_mixture,
 )
 
+from inference.convergence.numbering import _by_rows, by_size
 from inference.diagnostics import co_clustering, invariants, summary
 from inference.symmetry import align_rotation, identified, identify, relabel
-from inference.symmetry.labels import _match, _sources
 
 
 @pytest.fixture(autouse=True)
@@ -98,12 +98,30 @@ def test_relabelled_parameters_can_be_summarised_and_invariants_stay(switched):
 
 
 def test_components_without_rows_are_numbered_by_weight():
-    """Of three draws the old label behind each new one; of two equal weights the first comes first."""
-    sizes = np.array([[0, 2, 0, 1, 0], [3, 0, 0, 0, 0], [0, 0, 1, 1, 1]])
-    weights = np.array([[0.1, 0.4, 0.05, 0.2, 0.25], [0.4, 0.1, 0.2, 0.1, 0.2], [0.3, 0.4, 0.1, 0.1, 0.1]])
-    new_labels = [{1: 1, 3: 0}, {0: 0}, {2: 0, 3: 2, 4: 1}]
-    found = _sources(new_labels, sizes, weights)
-    np.testing.assert_array_equal(found, [[3, 1, 4, 0, 2], [0, 2, 4, 1, 3], [2, 4, 3, 1, 0]])
+    """Of two draws by hand of three rows; of two equal weights the first comes first."""
+    labels = np.array([[3, 1, 1], [2, 0, 0]])
+    weights = np.array([[0.1, 0.4, 0.05, 0.2, 0.25], [0.4, 0.1, 0.2, 0.2, 0.1]])
+    found = _by_rows(labels, np.array([0, 1, 1]), 5, weights)
+    np.testing.assert_array_equal(found, [[3, 0, 4, 1, 2], [0, 3, 1, 2, 4]])
+
+
+def test_components_are_matched_to_the_clusters_whose_rows_they_hold():
+    """Six rows; a draw that exchanges labels, one that splits the largest cluster, one that joins two."""
+    partition = np.array([7, 7, 7, 2, 2, 5])
+    labels = np.array(
+        [[0, 0, 0, 1, 1, 2], [2, 2, 2, 0, 0, 1], [3, 1, 1, 0, 0, 2], [1, 1, 1, 3, 3, 3], [0, 0, 0, 1, 1, 2]]
+    )
+    found = _by_rows(labels, partition, 4)
+    seen = np.take_along_axis(found, labels, axis=1)
+    expected = [[0, 0, 0, 1, 1, 2], [0, 0, 0, 1, 1, 2], [3, 0, 0, 1, 1, 2], [0, 0, 0, 1, 1, 1]]
+    np.testing.assert_array_equal(seen, [*expected, expected[0]])
+    np.testing.assert_array_equal(np.sort(found, axis=1), np.tile(np.arange(4), (5, 1)))
+
+
+def test_sizes_are_ordered_with_ties_by_the_first_row():
+    sizes, first = np.array([2.0, 5.0, 2.0 + 1e-12, 0.0, 5.0]), np.array([4, 9, 1, 10, 0])
+    assert by_size(sizes, first).tolist() == [4, 1, 2, 0, 3]
+    assert by_size(sizes).tolist() == [1, 4, 0, 2, 3]
 
 
 def test_stick_fractions_are_dropped_and_named(straight):
@@ -124,17 +142,6 @@ def test_draws_of_q_get_one_order_in_all_groups():
     assert (after["posterior"]["assignments"].values == owner).mean() > 0.9
     assert "relabel_rhat_after" not in after.attrs
     assert relabel(after).identical(after)
-
-
-def test_labels_are_numbered_by_size_and_those_without_rows_by_weight():
-    """Draws by hand of six rows: clusters of three, two and one, first met in the order two, one, three."""
-    labels = np.array([[4, 4, 1, 2, 2, 2], [0, 0, 3, 1, 1, 1], [2, 2, 2, 4, 4, 4]])
-    sizes = np.stack([np.bincount(draw, minlength=5) for draw in labels])
-    new_labels, _ = _match(labels, 0, 5)
-    assert new_labels == [{4: 1, 1: 2, 2: 0}, {0: 1, 3: 2, 1: 0}, {2: 1, 4: 0}]
-    weights = np.array([[0.1, 0.2, 0.3, 0.4, 0.0], [0.0, 0.0, 0.2, 0.0, 0.1], [0.3, 0.1, 0.0, 0.2, 0.0]])
-    sources = _sources(new_labels, sizes, weights)
-    np.testing.assert_array_equal(sources, [[2, 4, 1, 3, 0], [1, 0, 3, 2, 4], [4, 2, 0, 3, 1]])
 
 
 def test_one_order_of_draws_of_q_keeps_rows_with_their_parameters():

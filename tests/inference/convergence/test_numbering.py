@@ -1,0 +1,226 @@
+"""One numbering: tables, files, predictions, pictures, reports and continued fits name the clusters alike.
+
+Each fit is of three groups whose sizes rise with their place in the data, and begins, where it can, with the
+smallest first, so that no numbering is right by chance.
+"""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import inference
+import zoo
+from inference.convergence.numbering import cluster_dim, in_program_order
+from inference.convergence.partitions import point_partition
+from inference.diagnostics.profile_tables import profiles
+from inference.estimators import MixtureEstimator
+from inference.plots.mixtures import confusion, occupied_components
+from inference.report import report
+from inference.results.files import load, model_of, save
+from inference.results.groups import responsibilities_of
+from inference.topics.tables import cluster_shares, token_shares, topic_words
+
+SIZES = (6, 10, 24)
+LABELS = np.repeat([0, 1, 2], SIZES)
+ROWS = np.array([[0, 0], [9, 0], [0, 9]])[LABELS] + np.random.default_rng(0).normal(size=(40, 2))
+WORDS = np.kron(np.eye(3), np.ones(3)) * 8 + 0.3
+TEXTS = np.random.default_rng(1).poisson(WORDS[LABELS])
+START = {"responsibilities": np.eye(3)[LABELS] * 0.94 + 0.02}
+CHAINS = {"num_chains": 2, "num_warmup": 30, "num_samples": 30}
+
+
+def _mixture(**fields):
+    return zoo.Mixture.from_data(ROWS, num_components=3, **fields)
+
+
+def _depcam():
+    return zoo.DEPCAM.from_data(ROWS, family="gaussian", num_components=3, num_latents=1)
+
+
+def _topics(kind, **fields):
+    return kind.from_data(TEXTS, num_topics=3, **fields)
+
+
+CASES = {
+    "mixture vb": (_mixture, ROWS, {"method": "vb", "init": START}),
+    "mixture sticks vb": (
+        lambda: _mixture(weight_prior="stick_breaking", concentration=0.1),
+        ROWS,
+        {"method": "vb", "init": START, "sort_sticks": False},
+    ),
+    "mixture em": (_mixture, ROWS, {"method": "em", "init": START}),
+    "mixture gibbs": (_mixture, ROWS, {"method": "gibbs", **CHAINS}),
+    "mixture collapsed": (_mixture, ROWS, {"method": "collapsed_gibbs", **CHAINS}),
+    "depcam em": (_depcam, ROWS, {"method": "em", "init": START}),
+    "lda vb": (lambda: _topics(zoo.LDA), TEXTS, {"method": "vb"}),
+    "lda gibbs": (lambda: _topics(zoo.LDA), TEXTS, {"method": "collapsed_gibbs", **CHAINS}),
+    "plsi em": (lambda: _topics(zoo.PLSI), TEXTS, {"method": "em"}),
+    "pcp vb": (lambda: _topics(zoo.PCP, num_clusters=3), TEXTS, {"method": "vb"}),
+    "pcp gibbs": (
+        lambda: _topics(zoo.PCP, num_clusters=3),
+        TEXTS,
+        {"method": "collapsed_gibbs", **CHAINS},
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def journey(request):
+    make, data, options = CASES[request.param]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = make()
+        return model, data, options, inference.fit(model, data, seed=0, progress=False, **options)
+
+
+def check_clusters(tree, data):
+    """All that a person sees of the clusters of rows or documents."""
+    tables = profiles(tree)
+    listed = tables["clusters"]
+    assert listed.index.tolist() == list(range(len(listed))) and listed["rows"].is_monotonic_decreasing
+    partition = point_partition(tree).to_numpy()
+    model = model_of(tree)
+    of_rows = cluster_dim(model) == "component"
+    shares = (inference.transform(tree, data) if of_rows else cluster_shares(tree)).to_numpy()
+    predicted = shares.argmax(1)
+    if model.predicted_dims == ("observation",):
+        np.testing.assert_array_equal(inference.predict(tree, data), predicted)
+    np.testing.assert_allclose(shares.sum(0)[: len(listed)], listed["rows"], atol=1.5)
+    sure = shares.max(1) > 0.9
+    np.testing.assert_array_equal(predicted[sure], partition[sure])
+    typical = tables["cluster_rows"].reset_index()
+    np.testing.assert_array_equal(predicted[typical["row"].to_numpy().astype(int)], typical["cluster"])
+    table = confusion(tree, LABELS)
+    for cluster in table:
+        assert table[cluster].sum() == ((partition if of_rows else predicted) == cluster).sum()
+    if model_of(tree).gaussian_sites:
+        drawn = occupied_components(tree)
+        np.testing.assert_array_equal(drawn.owner, predicted)
+        centres = np.stack([data[predicted == k].mean(0) for k in drawn.index])
+        np.testing.assert_allclose(drawn.locs, centres, atol=1.5)
+
+
+def check_topics(tree, data):
+    """All that a person sees of the topics of documents."""
+    tables, shares = profiles(tree), token_shares(tree).to_numpy()
+    listed = tables["topics"]
+    assert listed.index.tolist() == [0, 1, 2] and listed["share"].is_monotonic_decreasing
+    best = [words.split(", ")[:3] for words in listed["words"]]
+    words = topic_words(tree)
+    assert best == [[str(w) for w in words.columns[np.argsort(-row)[:3]]] for row in words.to_numpy()]
+    if model_of(tree).document_topic_site is None:  # clusters mix topics, whose shares the data hardly tell
+        return
+    np.testing.assert_allclose(data.sum(1) @ shares / data.sum(), listed["share"], atol=0.05)
+    near = tables["topic_documents"].reset_index()
+    np.testing.assert_array_equal(shares[near["document"].to_numpy().astype(int)].argmax(1), near["topic"])
+
+
+def check(tree, data):
+    check = check_clusters if cluster_dim(model_of(tree)) else lambda *_: None
+    check(tree, data)
+    if model_of(tree).topic_site is not None:
+        check_topics(tree, data)
+
+
+def owners(tree, data):
+    model = model_of(tree)
+    return (
+        cluster_shares(tree) if cluster_dim(model) == "cluster" else inference.transform(tree, data)
+    ).to_numpy()
+
+
+def test_tables_predictions_and_pictures_say_the_same(journey):
+    _, data, _, tree = journey
+    check(tree, data)
+
+
+def test_a_saved_fit_and_its_report_say_the_same(journey, tmp_path):
+    _, data, _, tree = journey
+    save(tree, tmp_path / "fit.nc")
+    loaded = load(tmp_path / "fit.nc")
+    check(loaded, data)
+    np.testing.assert_array_equal(owners(loaded, data), owners(tree, data))
+    text = report(loaded, tmp_path / "fit.md").read_text(encoding="utf-8")
+    key, column = ("clusters", "rows") if cluster_dim(model_of(tree)) else ("topics", "share")
+    listed = profiles(tree)[key]
+    found = re.findall(r"^\| (\d) \| ([^|]*)\|", text.partition(listed.attrs["title"])[2], re.MULTILINE)
+    assert [int(number) for number, _ in found[: len(listed)]] == listed.index.tolist(), column
+
+
+def test_a_continued_fit_keeps_the_numbers(journey):
+    model, data, options, tree = journey
+    again = {name: value for name, value in options.items() if name != "init"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        new = inference.fit(model, data, seed=1, progress=False, init=tree, **again)
+    check(new, data)
+    before, after = owners(tree, data), owners(new, data)
+    sure = (before.max(1) > 0.9) & (after.max(1) > 0.9)
+    assert sure.sum() >= SIZES[-1]
+    np.testing.assert_array_equal(after[sure].argmax(1), before[sure].argmax(1))
+
+
+def test_an_exchange_of_two_components_is_noticed(journey):
+    """In the draws and estimates alone, as if a table had been made in another order."""
+    _, data, _, tree = journey
+    dim = cluster_dim(model_of(tree)) or "topic"
+    order = [1, 0, 2]
+    exchanged = tree.copy()
+    if f"{dim}_label" in tree.get("sample_stats", {}):
+        stats = tree["sample_stats"].to_dataset()
+        stats[f"{dim}_label"] = stats[f"{dim}_label"].copy(
+            data=np.array(order)[stats[f"{dim}_label"].to_numpy()]
+        )
+        exchanged["sample_stats"] = stats
+    else:
+        group = tree["variational"].to_dataset()
+        moved = {
+            name: value.copy(data=value.isel({dim: order}).to_numpy())
+            for name, value in group.data_vars.items()
+            if dim in value.dims
+        }
+        exchanged["variational"] = group.assign(moved)
+    with pytest.raises(AssertionError):
+        check(exchanged, data)
+
+
+def test_the_sticks_keep_their_order_and_the_map_leads_back():
+    """The smallest group is on the first stick; components are numbered by size all the same."""
+    make, data, options = CASES["mixture sticks vb"]
+    tree = inference.fit(make(), data, seed=0, progress=False, **options)
+    model = model_of(tree)
+    assert tree["posterior"]["stick_of_component"].to_numpy().tolist() == [2, 1, 0]
+    r = responsibilities_of(tree).to_numpy()
+    np.testing.assert_array_equal(r.argmax(1), 2 - LABELS)
+    posterior = in_program_order(tree["posterior"].to_dataset(), model)
+    fractions = posterior["stick_fractions"].to_numpy()
+    left = np.concatenate([np.ones((*fractions.shape[:2], 1)), np.cumprod(1 - fractions, axis=-1)], axis=-1)
+    taken = np.concatenate([fractions, np.ones((*fractions.shape[:2], 1))], axis=-1)
+    np.testing.assert_allclose(posterior["weights"], left * taken, rtol=1e-9)
+    lp = inference.extend(tree, "log_prior")["log_prior"]["log_prior"].to_numpy()
+    total = lp + tree["log_likelihood"]["log_likelihood"].sum("observation").to_numpy()
+    np.testing.assert_allclose(total, tree["sample_stats"]["lp"], rtol=1e-9)
+    drawn = inference.extend(tree, "assignments")["posterior"]["assignments"].to_numpy()
+    np.testing.assert_array_equal(drawn, np.broadcast_to(2 - LABELS, drawn.shape))
+
+
+def test_topics_with_names_of_their_own_keep_their_places(monkeypatch):
+    """A prior that tells topics apart names them: nothing is ordered."""
+
+    def ordered(*_):
+        raise AssertionError("topics were numbered by size")
+
+    monkeypatch.setattr("inference.convergence.numbering.by_size", ordered)
+    settings = {"method": "vb", "max_iterations": 3, "tolerance": 0, "progress": False}
+    inference.fit(_topics(zoo.LDA, topic_prior=np.array([0.1, 0.5, 2.0])), TEXTS, **settings)
+    with pytest.raises(AssertionError, match="numbered by size"):
+        inference.fit(_topics(zoo.LDA), TEXTS, **settings)
+
+
+def test_an_estimator_predicts_the_numbers_of_its_table():
+    estimator = MixtureEstimator(num_components=3, random_state=0).fit(ROWS)
+    labels = estimator.predict(ROWS)
+    assert np.bincount(labels).tolist() == sorted(SIZES, reverse=True)
+    check(estimator.tree_, ROWS)
