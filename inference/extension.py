@@ -93,9 +93,7 @@ def extend(
             if make is _assignments:  # they join the other draws
                 group, made = "posterior", group_of(new, "posterior").merge(made, compat="override")
             new[group] = xr.DataTree(made)
-            if (
-                make is _assignments and kind_of(new) == "sampling"
-            ):  # whose rows tell which component is which
+            if make is _assignments and kind_of(new) == "sampling":  # rows tell them apart
                 new = numbered(new)
     if given and "observed_data" not in (*groups, *tree.children):
         del new["observed_data"]
