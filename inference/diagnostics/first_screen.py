@@ -137,20 +137,10 @@ def _percent(share: float) -> str:
 
 def _found(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
     """What a fit found, in one sentence without its full stop; empty where the model has no such answers."""
-    found = []
-    if "clusters" in tables:
-        found.append(_found_clusters(tree, tables))
-    elif "num_clusters" in tables:
-        found.append(f"Clusters: {tables['num_clusters'].attrs['said']}")
-    if "topics" in tables:
-        topics = tables["topics"]
-        share = topics["share"].iloc[0]
-        text = _counted(len(topics), "topic")
-        text += f", the largest with {_percent(share)} of all words" if np.isfinite(share) else ""
-        found.append(text if not found else text[:1].lower() + text[1:])
-    if "latents" in tables:
-        found.append(_found_latents(tables))
-    return "; ".join(found)
+    found = [sentence(tree, tables) for key, sentence in _SENTENCES.items() if tables.get(key) is not None]
+    if "clusters" not in tables and "num_clusters" in tables:
+        found.insert(0, f"Clusters: {tables['num_clusters'].attrs['said']}")
+    return "; ".join([*found[:1], *(text[:1].lower() + text[1:] for text in found[1:])])
 
 
 def _found_clusters(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
@@ -169,24 +159,37 @@ def _found_clusters(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
     return f"{text}; {doubtful} of {of} {verb} doubtful (largest probability below {SURE:g})"
 
 
-def _found_latents(tables: dict[str, pd.DataFrame]) -> str:
+def _found_topics(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
+    shares = tables["topics"]["share"]
+    largest = (
+        f", the largest with {_percent(shares.iloc[0])} of all words" if np.isfinite(shares.iloc[0]) else ""
+    )
+    return f"{_counted(len(shares), 'topic')}{largest}"
+
+
+def _found_latents(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
     latents = tables["latents"]
-    text, share = _counted(len(latents), "latent"), float(latents["share"].sum())
+    text = _counted(len(latents), "latent")
     if "kind" in latents:
         shared = int((latents["kind"] == "shared").sum())
         own = len(latents) - shared
         text = _counted(shared, "shared latent") + (f" and {own} of one table alone" if own else "")
     if "of" in latents.attrs:
         verb = "explains" if len(latents) == 1 else "explain"
-        text += f", which {verb} {_percent(share)} of {latents.attrs['of']}"
+        text += f", which {verb} {_percent(float(latents['share'].sum()))} of {latents.attrs['of']}"
     return text
+
+
+#: Sentences on the tables of `profiles`, by key.
+_SENTENCES = {"clusters": _found_clusters, "topics": _found_topics, "latents": _found_latents}
 
 
 def _details(tree: xr.DataTree, width: int, most: int, options: dict[str, object]) -> str:
     """The table of `summary`, what its quantities are, and its note without what the verdict has said."""
     table = summary(tree, **options)  # type: ignore[arg-type]
     names = pd.Series([str(name).partition("[")[0] for name in table.index], table.index)
-    specimen = names.str.startswith(_SPECIMENS) & ("r_hat" not in table) & (not options)
+    known = names.map(_family_of)
+    specimen = known.isin(_SPECIMENS) & ("r_hat" not in table) & (not options)
     note = table.attrs["note"].replace(spread_of_starts(tree), "") if not options else table.attrs["note"]
     cells = summary_cells(table[~specimen.to_numpy()], most)
     counts = ", ".join(
@@ -195,10 +198,8 @@ def _details(tree: xr.DataTree, width: int, most: int, options: dict[str, object
     notes = [cells.attrs["not_shown"], note]
     if counts:
         notes.insert(1, f"Not listed: {counts}, cells by which chains are compared.")
-    meanings = {}
-    for name in dict.fromkeys(names[~specimen]):
-        found = [key for key in _MEANINGS if str(name) == key or str(name).startswith(f"{key}_")]
-        meanings |= {str(name): _MEANINGS[max(found, key=len)]} if found else {}
+    listed = dict(zip(names[~specimen], known[~specimen], strict=True))
+    meanings = {name: _MEANINGS[key] for name, key in listed.items() if key}
     longest = max(map(len, meanings), default=0)
     legend = [
         textwrap.fill(f"{name:<{longest}}  {meaning}", width, subsequent_indent=" " * (longest + 2))
@@ -210,3 +211,10 @@ def _details(tree: xr.DataTree, width: int, most: int, options: dict[str, object
         textwrap.fill(" ".join(" ".join(notes).split()), width),
     ]
     return "\n\n".join(filter(None, blocks))
+
+
+def _family_of(name: str) -> str:
+    """The key of `_MEANINGS` for an invariant, such as ``natural_params`` for that of a view; or nothing."""
+    while name and not _MEANINGS.get(name):
+        name = name.rpartition("_")[0]
+    return name

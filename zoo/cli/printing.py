@@ -93,7 +93,11 @@ def _left_out(found: re.Match) -> str:
 
 
 def line_width() -> int:
-    """Characters of a line on this terminal, from 60 to 110; 110 where there is none."""
+    """The width of a line on this terminal.
+
+    Returns:
+        From 60 to 110 characters; 110 where there is no terminal.
+    """
     return min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, _NARROWEST), _WIDEST)
 
 
