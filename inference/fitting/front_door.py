@@ -187,6 +187,8 @@ def fit(
         warn(f"{model_name(request.model)} by {request.name} has not converged: {why}")
     found = verdict(tree)
     tree.attrs["verdict"] = f"{found.word}: {found.text}"
+    if converged and found.good is False:  # its draws cannot be trusted for another reason
+        warn(f"{model_name(request.model)} by {request.name}: {found.text}. Next: {found.advice}")
     return tree
 
 
