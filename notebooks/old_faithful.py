@@ -249,7 +249,7 @@ restarts.groupby("occupied components")["bound (nats)"].agg(restarts="count", be
 # VB would have reported any of these as *the* number of clusters. Here is the best.
 
 # %% mystnb={"image": {"alt": "Eruptions with an ellipse for each occupied component of the best fit by variational Bayes."}}
-print(diagnostics.summary_text(vb))
+print(diagnostics.summary_text(vb, details=True))
 plots.plot_mixture(vb)
 
 # %% [markdown]
@@ -266,7 +266,7 @@ plots.plot_mixture(vb)
 
 # %% tags=["warns"]
 short = inference.fit(model, x, method="gibbs", seed=1, **settings["short"], progress=progress)
-print(diagnostics.summary_text(short))
+print(diagnostics.summary_text(short, details=True))
 
 # %% [markdown]
 # `fit` warned, and it is right. R-hat compares the variation between chains with that within them; it

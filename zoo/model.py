@@ -211,12 +211,15 @@ class TypicalCells(NamedTuple):
         columns: positions of the columns in the first part of the data, shape (num_columns,).
         values: shape (..., num_clusters, num_columns).
         spread: standard deviation of cells within a cluster, the same shape; None: the quantity has none.
+        of_logs: whether values and spread are of the logarithms of cells, whose exponentials are read. Draws
+            are averaged before: the mean of a cell with a Gaussian logarithm need not exist in the posterior.
     """
 
     quantity: str
     columns: np.ndarray
     values: Any
     spread: Any
+    of_logs: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

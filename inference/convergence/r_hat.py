@@ -23,7 +23,7 @@ from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 
 __all__ = [
-    "Judgement",
+    "Agreement",
     "Mixing",
     "effective_sample_size",
     "is_constant",
@@ -159,7 +159,7 @@ def mixing(tree: xr.DataTree) -> Mixing:
     return Mixing(factors, sizes, constant, (), needed)
 
 
-class Judgement(NamedTuple):
+class Agreement(NamedTuple):
     """What the chains of a sampler say.
 
     Attributes:
@@ -193,7 +193,7 @@ def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
     return judgement(tree, mixed)[:2]
 
 
-def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Judgement:
+def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Agreement:
     """The verdict of `judge` with the largest R-hat.
 
     Args:
@@ -210,20 +210,20 @@ def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Judgement:
         raise ValueError(why_no_psrf(tree))
     sizes = draws_of(tree).sizes
     if sizes["chain"] < 2:
-        return Judgement(
+        return Agreement(
             False, "one chain: nothing to compare it with. Run at least two (num_chains=4)", np.nan
         )
     if sizes["draw"] < _FEWEST_DRAWS:
-        return Judgement(
+        return Agreement(
             False, f"{sizes['draw']} draws per chain are too few to judge. Raise num_samples", np.nan
         )
     mixed = mixing(tree) if mixed is None else mixed
     if mixed.broken:
         name, number = mixed.broken
         reasons = f"{name} is not finite in {number} draws. Check the data and the prior's scale"
-        return Judgement(False, reasons, np.nan)
+        return Agreement(False, reasons, np.nan)
     if not mixed.factors:
-        return Judgement(True, f"all {len(mixed.constant)} invariants are constant over the draws", np.nan)
+        return Agreement(True, f"all {len(mixed.constant)} invariants are constant over the draws", np.nan)
     worst, least = max(mixed.factors, key=mixed.factors.get), min(mixed.sizes, key=mixed.sizes.get)
     largest = mixed.factors[worst]
     figures = (
@@ -232,12 +232,12 @@ def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Judgement:
         f"over {len(mixed.factors)} invariants"
     )
     if largest < R_HAT_WANTED and mixed.sizes[least] > mixed.needed:
-        return Judgement(True, figures, largest)
+        return Agreement(True, figures, largest)
     advice = _longer(tree, bool(mixed.apart))
     if largest > APART:
         advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
     failed = f"{len(mixed.apart)} invariants fail on R-hat and {len(mixed.slow)} on ESS"
-    return Judgement(False, f"{failed}: {figures}. Next: {advice}", largest)
+    return Agreement(False, f"{failed}: {figures}. Next: {advice}", largest)
 
 
 def _longer(tree: xr.DataTree, are_apart: bool) -> str:

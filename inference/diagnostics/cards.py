@@ -11,7 +11,7 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.diagnostics.cluster_profiles import number_in_words
-from inference.diagnostics.verdicts import sentences, verdict
+from inference.fitting.verdict import sentences, verdict
 from inference.results.files import check_tree, model_of
 from inference.topics.tables import top_words
 from zoo.dependencies import naming_versions

@@ -25,6 +25,7 @@ from inference.diagnostics.profile_parts import (
     quantity_in_words,
     ranked,
     row_names,
+    spread_of_logs,
 )
 from inference.diagnostics.tables import occupied
 from inference.extension import extend
@@ -37,8 +38,9 @@ from zoo.columns import date_in_words
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["aligned_clusters", "cluster_tables", "number_in_words", "starts_table"]
+__all__ = ["SURE", "aligned_clusters", "cluster_tables", "memberships", "number_in_words", "starts_table"]
 
+SURE = 0.9  # largest probability of a row, below which its cluster is doubtful
 _LEAST_ROWS = 0.5  # expected rows of a cluster that is listed
 _SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
 _SCORED_DRAWS = 50
@@ -72,7 +74,7 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
             found["num_clusters"].attrs[said] += f"; {note}"
         return found
     aligned = aligned_clusters(tree)
-    probs, by_draw = _memberships(aligned), _shares(aligned)
+    probs, by_draw = memberships(aligned), _shares(aligned)
     rows = probs.sum(0)
     kept = np.flatnonzero(rows >= _LEAST_ROWS)
     clusters = intervals(by_draw, kind, asked.probability)
@@ -85,15 +87,26 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
         },
         index=pd.Index(kept, name="cluster"),
     )
+    posterior = draws_of(aligned)
+    if model.weight_site in posterior:
+        weights = flat_draws(posterior[model.weight_site], *model.variable_dims[model.weight_site])
+        proportions = intervals(weights, kind, asked.probability)
+        for name, end in (("proportion", "mean"), ("proportion_lb", "lb"), ("proportion_ub", "ub")):
+            table[name] = proportions[end][kept]
     empty = by_draw.shape[1] - len(kept)
     noun = "documents" if model.takes_documents else "rows"
-    note = f"share of the fitted {noun}; rows: expected number of them; {kind_in_words(tree)}"
+    note = f"share: of the fitted {noun}; rows: expected number of them; {kind_in_words(tree)}"
+    note += (
+        f"; proportion: probability that a new {noun[:-1]} is of the cluster" if "proportion" in table else ""
+    )
     note += (
         f"; {empty} of {by_draw.shape[1]} clusters hold less than half a row and are left out"
         if empty
         else ""
     )
-    table.attrs |= {"title": "Clusters by size", "note": note}
+    doubtful = int((probs.max(1) < SURE).sum())
+    note += f"; {doubtful} {noun} are doubtful: no cluster has a probability of {SURE:g} for them"
+    table.attrs |= {"title": "Clusters by size", "note": note, "doubtful": doubtful, "of": len(probs)}
     found = {"clusters": table} | found | _cells(aligned, asked, by_draw, kept)
     typical = _typical_rows(aligned, asked, probs, kept)
     found |= {} if typical is None else {"cluster_rows": typical}
@@ -194,7 +207,7 @@ def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
     return table
 
 
-def _memberships(aligned: xr.DataTree) -> np.ndarray:
+def memberships(aligned: xr.DataTree) -> np.ndarray:
     """Probability of each cluster for each fitted row, shape (rows, clusters)."""
     soft = responsibilities_of(aligned)
     if soft is not None:
@@ -207,7 +220,7 @@ def _memberships(aligned: xr.DataTree) -> np.ndarray:
 
 def _shares(aligned: xr.DataTree) -> np.ndarray:
     """Share of the fitted rows in each cluster, draw by draw, shape (draws, clusters)."""
-    labels, probs = labels_of(aligned), _memberships(aligned)
+    labels, probs = labels_of(aligned), memberships(aligned)
     if labels is None or kind_of(aligned) == "point":
         return probs.mean(0)[None]
     drawn = flat_draws(labels).astype(int)
@@ -248,6 +261,9 @@ def _cells(
         own, far = (intervals(part, kind, asked.probability) for part in (values * held, effect))
         sure = mean_of_held(np.where(np.isnan(effect), np.nan, np.sign(effect) == np.sign(far["mean"])))
         others, inside = mean_of_held(others * held), None if spread is None else mean_of_held(spread * held)
+        if part.of_logs:
+            own, others = {name: np.exp(ends) for name, ends in own.items()}, np.exp(others)
+            inside = spread_of_logs(own["mean"], inside)
         for k in kept:
             for j, column in enumerate(part.columns):
                 cell = {"mean": own["mean"][k, j], "others": others[k, j]}
@@ -268,6 +284,8 @@ def _cells(
         "in the units of the data; spread: standard deviation of cells within the cluster; others: the mean "
     )
     note += f"over the other clusters; {kind_in_words(aligned)}"
+    if any(part.of_logs for part in parts):
+        note += "; median: of a column fitted by its logarithms, whose spread is half its central 68 %"
     if np.isnan(held).any():
         note += "; over the draws in which the cluster holds rows"
     table = _with_dates(table, origins)

@@ -24,6 +24,7 @@ from inference.diagnostics.profile_parts import (
     quantities_of,
     ranked,
     row_names,
+    spread_of_logs,
 )
 from inference.numerics.programs import over_draws
 from inference.prediction import predict
@@ -98,6 +99,7 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
         rows, ("view", "row", "column"), ("mean", "sd", *(("value", "probability") if words else ()))
     )
     note = "expectation of each missing cell given the observed ones of its row, and its standard deviation"
+    note += "; of columns fitted by their logarithms the median and half the central 68 %"
     note += "; value: the word or date nearest to it, with the probability of the word" if words else ""
     note += f"; {unknown} cells are not filled: their row has no answer" if unknown else ""
     note += "; dates have means and deviations in days since the first" if origins else ""
@@ -144,8 +146,11 @@ def _by_clusters(tree: xr.DataTree, gap: np.ndarray) -> _Filled:
         mean, *second = (np.asarray(own)[0].mean(0) for own in moment)
         at = np.ix_(rows, part.columns)
         if second:
-            found.mean[at] = mean
-            found.deviation[at] = np.sqrt(np.maximum(second[0] - mean**2, 0.0))
+            deviation = np.sqrt(np.maximum(second[0] - mean**2, 0.0))
+            if part.of_logs:
+                mean = np.exp(mean)
+                deviation = spread_of_logs(mean, deviation)
+            found.mean[at], found.deviation[at] = mean, deviation
             continue
         better = mean > best[:, part.columns]  # one quantity a level, in the order of the levels
         best[:, part.columns] = np.where(better, mean, best[:, part.columns])

@@ -31,6 +31,7 @@ __all__ = [
     "quantity_in_words",
     "ranked",
     "row_names",
+    "spread_of_logs",
 ]
 
 MOST_DRAWS = 400  # of which tables are made: intervals need no more
@@ -53,6 +54,8 @@ class Asked(NamedTuple):
 def intervals(values: np.ndarray, kind: str, probability: float) -> dict[str, np.ndarray]:
     """Mean and equal-tailed interval over the first axis, NaN left out; no interval of a point estimate.
 
+    The mean of a skewed quantity can lie outside of its quantiles: the interval is widened to hold it.
+
     Args:
         values: draws, shape (num_draws, ...).
         kind: as of `inference.convergence.identifiable.kind_of`.
@@ -71,7 +74,7 @@ def intervals(values: np.ndarray, kind: str, probability: float) -> dict[str, np
         with warnings.catch_warnings():  # a cell that no draw holds is NaN
             warnings.simplefilter("ignore", RuntimeWarning)
             low, high = np.nanquantile(values, tails, axis=0)
-    return {"mean": mean, "lb": low, "ub": high}
+    return {"mean": mean, "lb": np.minimum(low, mean), "ub": np.maximum(high, mean)}
 
 
 def mean_of_held(values: np.ndarray) -> np.ndarray:
@@ -80,6 +83,18 @@ def mean_of_held(values: np.ndarray) -> np.ndarray:
     count = held.sum(0)
     total = np.where(held, values, 0.0).sum(0)
     return np.divide(total, count, where=count > 0, out=np.full(count.shape, np.nan))
+
+
+def spread_of_logs(median: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Half the central 68 % of cells with Gaussian logarithms; NaN where it is beyond all numbers.
+
+    Args:
+        median: of the cells.
+        deviation: of their logarithms, the same shape.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = median * np.sinh(deviation)
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def names_along(tree: xr.DataTree, dim: str, size: int, noun: str) -> list[str]:

@@ -11,23 +11,43 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.convergence.identifiable import draws_of
-from inference.diagnostics.cluster_profiles import cluster_tables, starts_table
+from inference.convergence.identifiable import draws_of, kind_of
+from inference.diagnostics.cluster_profiles import (
+    SURE,
+    aligned_clusters,
+    cluster_tables,
+    memberships,
+    starts_table,
+)
 from inference.diagnostics.filled_cells import filled_cells
-from inference.diagnostics.profile_parts import Asked, place_in_words
+from inference.diagnostics.profile_parts import (
+    Asked,
+    column_names,
+    fitted_data,
+    intervals,
+    kind_in_words,
+    place_in_words,
+)
 from inference.diagnostics.projection_profiles import projection_tables
+from inference.diagnostics.text_pictures import bar, scatter
 from inference.diagnostics.topic_profiles import topic_tables
+from inference.fitting.verdict import WHY_NOT
 from inference.results.files import model_of
 from zoo.checks import check_size
 from zoo.columns import date_in_words
 from zoo.dependencies import naming_versions
 
-__all__ = ["profile_cells", "profile_text", "profiles"]
+__all__ = ["TYPICAL", "answers_text", "in_blocks", "profile_cells", "profile_text", "profiles"]
 
 _MOST_COLUMNS = 12  # of a printed table
 _MOST_CLUSTERS = 8
 _MOST_TOPICS = 20
 _MOST_LOADINGS = 12
+TYPICAL = 3  # rows that are named of each cluster or end
+_OF_CLUSTERS = (
+    "The share counts the fitted rows; the mixing proportion is the share of new ones. The other intervals "
+    "are of the cluster's mean, rate or probability, not of its cells."
+)
 _DATES = ("date", "others_date")  # columns that repeat means as dates, and where means and widths are
 _MEANS, _WIDTHS = ("mean", "others"), ("spread", "sd")
 
@@ -44,8 +64,11 @@ def profiles(
 
     Clusters of rows (mixtures, mixtures of PCAs) or of documents:
 
-    ``"clusters"``: index ``cluster``, the largest first; columns ``share`` of the rows, ``lb``, ``ub``, and
-    ``rows`` (expected number). Clusters that hold less than half a row are left out; the note counts them.
+    ``"clusters"``: index ``cluster``, the largest first; columns ``share`` of the fitted rows, ``lb``,
+    ``ub``, ``rows`` (expected number), and ``proportion`` (the mixing proportion: the probability that a new
+    row is of the cluster), ``proportion_lb``, ``proportion_ub``. Clusters that hold less than half a row are
+    left out; the note counts them. Attributes ``doubtful`` (rows whose largest probability is below .9) and
+    ``of`` (all rows).
 
     ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (NaN of an estimate, and of
     one q whose other starts found other numbers) and, of an ascent from several starts, ``starts`` (how many
@@ -149,7 +172,8 @@ def _provisional(tree: xr.DataTree) -> str:
     """Why not to build on a fit; empty for one that has converged."""
     if int(tree.attrs.get("converged", 1)):
         return ""
-    return f"this fit has not converged ({tree.attrs.get('stop_reason', 'no reason recorded')})"
+    reason = tree.attrs.get(WHY_NOT) or tree.attrs.get("stop_reason", "no reason recorded")
+    return f"this fit has not converged ({reason.partition('. Next: ')[0]})"
 
 
 @naming_versions()
@@ -168,11 +192,12 @@ def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
     leading = next((name for name in ("difference", "mean", "share", "explained") if name in table), None)
     firsts = [origins.get(name) for name in table.reset_index()["column"]] if origins else [None] * len(table)
     for name in table.columns:
-        if name in ("lb", "ub") or (origins and name in _DATES):
+        if str(name).endswith(("lb", "ub")) or (origins and name in _DATES):
             continue
         column = [_cell(value, name, first) for value, first in zip(table[name], firsts, strict=True)]
-        if name == leading and "lb" in table:
-            cells = zip(column, table["lb"], table["ub"], firsts, strict=True)
+        own = "" if name == leading else f"{name}_"
+        if f"{own}lb" in table:
+            cells = zip(column, table[f"{own}lb"], table[f"{own}ub"], firsts, strict=True)
             column = [_with_ends(text, low, high, name, first) for text, low, high, first in cells]
         columns[str(name)] = column
     cells = pd.DataFrame(columns, index=table.index)
@@ -183,7 +208,8 @@ def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
 def _with_ends(text: str, low: float, high: float, name: object, first: str | None) -> str:
     """A mean with its interval, unless that is shorter than the digits shown."""
     ends = _cell(low, name, first), _cell(high, name, first)
-    return text if pd.isna(low) or set(ends) == {text} else f"{text} ({ends[0]} to {ends[1]})"
+    shown = f"{ends[0].removesuffix(' %')} to {ends[1]}" if ends[1].endswith(" %") else " to ".join(ends)
+    return text if pd.isna(low) or set(ends) == {text} else f"{text} ({shown})"
 
 
 def _cell(value: object, name: object, first: str | None = None) -> str:
@@ -199,7 +225,7 @@ def _cell(value: object, name: object, first: str | None = None) -> str:
         return date_in_words(first, value)
     if first is not None and name in _WIDTHS:
         return f"{_cell(value, name)} days"
-    if str(name).partition("_")[0] in ("share", "explained", "cumulative"):
+    if str(name).partition("_")[0] in ("share", "explained", "cumulative", "proportion"):
         return f"{100 * value:.0f} %" if value >= 0.1 or value == 0 else f"{100 * value:.1f} %"
     if str(name) == "probability":
         return f"{value:.2f}"
@@ -217,62 +243,144 @@ def profile_text(tree: xr.DataTree, *, width: int = 110) -> str:
     Returns:
         Lines; empty for a fit without any of them.
     """
-    tables, found = profiles(tree, num_rows=3), []
+    tables = profiles(tree, num_rows=TYPICAL)
+    answers = answers_text(tree, tables, width)
+    provisional = {table.attrs["provisional"] for table in tables.values()} - {""}
+    return "\n".join([*(f"Provisional: {reason}." for reason in provisional if answers), answers])
+
+
+def answers_text(tree: xr.DataTree, tables: dict[str, pd.DataFrame], width: int) -> str:
+    """The tables of `profiles` that are printed, a picture in text, and what the intervals are of."""
+    found = []
     for key, table in tables.items():
         if writer := _WRITERS.get(key):
             found += writer(table, tables, width)
-    provisional = {table.attrs["provisional"] for table in tables.values()} - {""}
-    found = [f"Provisional: {reason}." for reason in provisional if found] + found
+    if not found:
+        return ""
+    found += _estimated_text(tree)
+    if kind_of(tree) != "point":
+        of = kind_in_words(tree).removeprefix("intervals are ")
+        note = f"In brackets: 90 % intervals {of}; none where it is shorter than the digits shown."
+        found += [f"{note} {_OF_CLUSTERS}" if "clusters" in tables else note]
     lines = []
-    for text in found:
+    for text in found + _picture_text(tree, tables, width):
         if "\n" in text:
             lines.append(text)
         else:
-            lines += textwrap.wrap(text, width, subsequent_indent="  ") or [""]
+            deeper = " " * (6 if text.startswith(" ") else 2)
+            lines += textwrap.wrap(text, width, subsequent_indent=deeper) or [""]
     return "\n".join(lines)
 
 
 def _number_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
     """The number of clusters in a sentence, where no table of them has it."""
-    return [] if "clusters" in tables else [_number_of(table)]
-
-
-def _number_of(table: pd.DataFrame) -> str:
-    return f"Number of clusters: {table.attrs['said']}."
+    return [] if "clusters" in tables else [f"Number of clusters: {table.attrs['said']}."]
 
 
 def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """A column a cluster, and what sets each apart."""
-    values = tables.get("cluster_values")
-    kept = clusters.index[:_MOST_CLUSTERS]
-    parts, notes = [profile_cells(clusters.loc[kept])[["share"]].T], []
+    """A column a cluster: its shares, typical cells and typical rows."""
+    values, kept, notes = tables.get("cluster_values"), clusters.index[:_MOST_CLUSTERS], []
+    noun = "documents" if "cluster_topics" in tables else "rows"
+    cells = profile_cells(clusters.loc[kept])
+    named = {"share": f"share of these {noun}"}
+    if "proportion_lb" in clusters and clusters["proportion_lb"].notna().any():
+        named["proportion"] = "mixing proportion"
+    parts = [cells[list(named)].rename(columns=named).T]
     if values is not None:
         wide = _wide(values, kept)
-        parts.append(wide.head(_MOST_COLUMNS))
         if len(wide) > _MOST_COLUMNS:
-            notes.append(f"the first {_MOST_COLUMNS} of {len(wide)} columns")
+            apart = tables.get("cluster_differences")
+            wide = wide.loc[_most_apart(apart, list(wide.index))] if apart is not None else wide
+            notes.append(
+                f"{min(len(wide), _MOST_COLUMNS)} of {len(values.loc[kept[0]])} quantities: those "
+                "that set clusters most apart"
+            )
+        parts.append(wide.head(_MOST_COLUMNS))
     if "cluster_topics" in tables:
         topics = tables["cluster_topics"]["mean"].unstack("topic").loc[kept].T
-        parts.append(topics.map("{:.0%}".format).rename(index="topic {}".format).head(_MOST_COLUMNS))
-    if "cluster_rows" in tables:
-        named = tables["cluster_rows"]["row"].map(str)
-        rows = named.groupby(level="cluster").apply(", ".join)
-        parts.append(rows.reindex(kept).fillna("-").rename("most typical").to_frame().T)
+        parts.append(
+            topics.map(lambda share: f"{100 * share:.0f} %")
+            .rename(index="topic {}".format)
+            .head(_MOST_COLUMNS)
+        )
+    if "cluster_rows" in tables and len(tables["cluster_rows"]):
+        rows = tables["cluster_rows"]["row"]
+        listed = rows.map(str).groupby(level="cluster").apply(", ".join)
+        parts.append(listed.reindex(kept).fillna("-").rename(_named("most typical", noun, rows)).to_frame().T)
     shown = pd.concat(parts).rename(columns="cluster {}".format)
-    shown.columns.name = shown.index.name = None
     if len(clusters) > _MOST_CLUSTERS:
         notes.append(f"the largest {_MOST_CLUSTERS} of {len(clusters)} clusters")
-    more = f" ({', '.join(notes)})" if notes else ""
-    found = [_number_of(tables["num_clusters"]), f"Clusters{more}:", shown.to_string(line_width=width)]
-    apart = tables.get("cluster_differences")
-    if apart is None or not len(apart):
-        return found
-    found.append("What sets each apart: its value (the others')")
-    for cluster, rows in list(profile_cells(apart).groupby(level="cluster", sort=False))[:_MOST_CLUSTERS]:
-        named = zip(rows["column"], rows["quantity"], rows["mean"], rows["others"], strict=True)
-        cells = [f"{place_in_words(c, q)} {mean} ({others})" for c, q, mean, others in named]
-        found.append(f"  cluster {cluster}: {', '.join(cells)}")
-    return found
+    return [*([f"Shown: {'; '.join(notes)}."] if notes else []), in_blocks(shown, width)]
+
+
+def _most_apart(apart: pd.DataFrame, places: list[str]) -> list[str]:
+    """The quantities of `_wide` in the order in which they set clusters apart."""
+    sizes = apart["difference"].abs()
+    names = [place_in_words(*pair) for pair in zip(apart["column"], apart["quantity"], strict=True)]
+    ranked = (
+        pd.Series(sizes.to_numpy(), names).groupby(level=0).max().sort_values(ascending=False, kind="stable")
+    )
+    first = [name for name in ranked.index if name in places]
+    return [*first, *(name for name in places if name not in ranked.index)]
+
+
+def _named(what: str, noun: str, labels: pd.Series) -> str:
+    """Words for labels of rows: that they are numbers of rows where they have no names."""
+    numbered = all(isinstance(label, int | np.integer) for label in labels)
+    return f"{what} {noun[:-1]} numbers" if numbered else f"{what} {noun}"
+
+
+def in_blocks(cells: pd.DataFrame, width: int) -> str:
+    """A table of text; columns that do not fit into the width follow in a block of their own.
+
+    Args:
+        cells: the cells as text.
+        width: of a line.
+    """
+    first = max(map(len, map(str, cells.index)), default=0)
+    blocks, block, used = [], [], first
+    for name in cells.columns:
+        wide = 2 + max(len(str(name)), *map(len, cells[name]))
+        if block and used + wide > width:
+            blocks, block, used = [*blocks, block], [], first
+        block, used = [*block, name], used + wide
+    cells = cells.rename_axis(index=None, columns=None)
+    return "\n\n".join(cells[names].to_string() for names in [*blocks, block])
+
+
+def _picture_text(tree: xr.DataTree, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+    """The rows on the plane of two real columns by their clusters; of other columns bars of the shares."""
+    if "clusters" not in tables:
+        return []
+    kept, data = list(tables["clusters"].index[:_MOST_CLUSTERS]), fitted_data(tree)
+    table = data[0] if data is not None else None
+    values = tables.get("cluster_values")
+    is_plane = values is not None and values["spread"].notna().all() and np.shape(table)[1:] == (2,)
+    if not is_plane or not isinstance(table, np.ndarray):
+        width_of = max(len(f"cluster {k}") for k in kept)
+        shares = tables["clusters"]["share"]
+        return ["", "\n".join([f"{f'cluster {k}':<{width_of}}  {bar(shares[k])}" for k in kept])]
+    probs = memberships(aligned_clusters(tree))
+    largest = probs.argmax(1)
+    marks = [
+        "?" if probs[n, k] < SURE else str(k) if k in kept and k < 10 else "+" for n, k in enumerate(largest)
+    ]
+    names = column_names(tree, model_of(tree).data_names[0], 2)
+    said = "Each digit is a row of that cluster" + ("; ?: a doubtful row" if "?" in marks else "")
+    return ["", scatter(table, marks, names, width), f"{said}."]
+
+
+def _estimated_text(tree: xr.DataTree) -> list[str]:
+    """Parameters of the model that are one number each."""
+    kind, site = kind_of(tree), model_of(tree).occupied_site
+    found = []
+    for name, variable in draws_of(tree).data_vars.items():
+        if set(variable.dims) == {"chain", "draw"} and name != site and variable.dtype.kind == "f":
+            one = pd.DataFrame(
+                {end: [float(v)] for end, v in intervals(variable.to_numpy().ravel(), kind, 0.9).items()}
+            )
+            found.append(f"{name} {profile_cells(one)['mean'][0]}")
+    return [f"Also estimated: {', '.join(found)}."] if found else []
 
 
 def _wide(values: pd.DataFrame, clusters: pd.Index) -> pd.DataFrame:
@@ -284,21 +392,33 @@ def _wide(values: pd.DataFrame, clusters: pd.Index) -> pd.DataFrame:
 
 
 def _topics_text(topics: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """A line a topic: its share and its words."""
-    cells = profile_cells(topics.head(_MOST_TOPICS))
-    lines = zip(cells.index, cells["share"], cells["words"], strict=True)
+    """A line a topic: its share, as a number and as a bar, and its words."""
+    kept = topics.head(_MOST_TOPICS)
+    cells = profile_cells(kept)
+    sides = [max(map(len, column)) for column in (map(str, cells.index), cells["share"])]
+    bars = [bar(share) for share in np.nan_to_num(kept["share"])]
+    longest = max(map(len, bars), default=0)
     more = f" (the largest {_MOST_TOPICS} of {len(topics)})" if len(topics) > _MOST_TOPICS else ""
-    found = [f"Topics by size, with their most probable words{more}:"]
-    return found + [f"  topic {topic}  {share}:  {words}" for topic, share, words in lines]
+    lines = [
+        f"  topic {topic:<{sides[0]}}  {share:<{sides[1]}}  {drawn:<{longest}}  {words}".rstrip()
+        for topic, share, drawn, words in zip(cells.index, cells["share"], bars, cells["words"], strict=True)
+    ]
+    return [f"Topics with their share of all words and their most probable words{more}:", *lines]
 
 
 def _latents_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """Shares of variance."""
+    """A line a latent: its share of the variance, as a number and as a bar."""
     latents = profile_cells(table)
-    kinds = latents["kind"] if "kind" in latents else [""] * len(latents)
-    named = zip(latents.index, kinds, latents["share"], strict=True)
-    shares = [f"latent {k}{f' ({kind})' if kind else ''} {share}" for k, kind, share in named]
-    return [f"{table.attrs['title']}:", f"  {'; '.join(shares)}"]
+    kinds = [f" ({kind})" for kind in latents["kind"]] if "kind" in latents else [""] * len(latents)
+    names = [f"latent {k}{kind}" for k, kind in zip(latents.index, kinds, strict=True)]
+    sides = max(map(len, names)), max(map(len, latents["share"]))
+    title = "Latents, with their shares of "
+    title += table.attrs.get("of", "the variance of all latents")
+    lines = [
+        f"  {name:<{sides[0]}}  {share:<{sides[1]}}  {bar(size)}".rstrip()
+        for name, share, size in zip(names, latents["share"], table["share"], strict=True)
+    ]
+    return [f"{title}:", *lines]
 
 
 def _correlations_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
@@ -320,14 +440,13 @@ def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
     several = loadings.index.get_level_values("view").nunique() > 1
     shown = cells.loc[kept].rename(columns="latent {}".format)
     shown.index = [f"{view}: {column}" if several else column for view, column in kept]
-    shown.columns.name = None
     more = f" (the largest, {len(kept)} of {len(sizes)} columns)" if len(sizes) > len(kept) else ""
-    return [f"Loadings{more}:", shown.to_string(line_width=width)]
+    return [f"Loadings{more}:", in_blocks(shown, width)]
 
 
 def _ends_text(rows: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
     """The rows at both ends of each latent, one line per latent."""
-    found = ["Rows at the low and the high end:"]
+    found = [f"{_named('Extreme', 'rows', rows['row'])}, of the low end | of the high end:"]
     for latent, part in rows["row"].groupby(level="latent"):
         ends = [", ".join(map(str, own)) for _, own in part.groupby(level="end", sort=False)]
         found.append(f"  latent {latent}: {' | '.join(ends)}")

@@ -179,7 +179,7 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
             "; in the units of the columns, so that those with large numbers count most (unless all are in "
             f"the same unit, {model.scale_remedy})"
         )
-    table.attrs |= {"title": "Latents by the variance they explain", "note": note}
+    table.attrs |= {"title": "Latents by the variance they explain", "note": note, "of": of.partition(";")[0]}
     return table
 
 

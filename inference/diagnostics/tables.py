@@ -3,7 +3,6 @@
 `inference.convergence` computes which quantities a symmetry cannot change and whether chains agree on them.
 """
 
-import textwrap
 import warnings
 from collections.abc import Sequence
 
@@ -28,7 +27,7 @@ from inference.results.groups import group_of, labels_of, left_out_of, responsib
 from zoo.checks import check_choice, check_whole
 from zoo.dependencies import naming_versions
 
-__all__ = ["occupied", "summary", "summary_cells", "summary_text", "top_partitions"]
+__all__ = ["occupied", "summary", "summary_cells", "top_partitions"]
 
 
 _INTERVALS = ("eti", "hdi")
@@ -60,7 +59,7 @@ def summary(
         ``ess_bulk``, ``ess_tail`` and ``r_hat``, which read ``"constant"`` where the quantity never changed;
         no such columns for draws from q, a point estimate or, R-hat, one chain. The attribute ``note`` lists
         the variables left out, with the reason and the remedy, and how the starts of an ascent ended;
-        ``summary_text`` prints both.
+        ``summary_text(tree, details=True)`` prints both.
 
     Raises:
         ValueError: an unknown interval, probability, method or name, or a parameter whose labels or rotation
@@ -93,7 +92,7 @@ def summary(
 
 
 def _by_starts(tree: xr.DataTree, rows: dict[str, dict], ends: tuple[str, str]) -> str:
-    """Widen the row of the number of clusters of one q to what all starts found; return a note.
+    """Take back how sure one q is of the number of clusters where starts differ; return a note.
 
     One q holds its own optimum only: that its draws agree tells nothing about the number.
     """
@@ -101,17 +100,16 @@ def _by_starts(tree: xr.DataTree, rows: dict[str, dict], ends: tuple[str, str]) 
     if site not in rows or np.isnan(rows[site]["sd"]):
         return ""
     row, found = rows[site], occupied_by_start(tree)
+    if found is None and row["sd"] > 0:
+        return ""
+    low, high = row[ends[0]], row[ends[1]]
+    if found is not None and found.min() == found.max() and low <= found.min() <= high:
+        return ""
+    row |= {"sd": np.nan} | dict.fromkeys(ends, np.nan)
     if found is None:
-        if row["sd"] == 0:
-            row |= {"sd": np.nan} | dict.fromkeys(ends, np.nan)
-            return f"{site} is of one start, which has no spread; see other starts (num_restarts=10)."
-        return ""
-    own = row[ends[0]], row[ends[1]]
-    row[ends[0]], row[ends[1]] = (min(own[0], found.min()), max(own[1], found.max()))
-    if found.min() == found.max() and own == (row[ends[0]], row[ends[1]]):
-        return ""
-    row["sd"] = np.nan
-    return f"The interval of {site} spans all starts."
+        return f"{site} is of one start, which has no spread; see other starts (num_restarts=10)."
+    span = f"{min(low, found.min()):.0f} to {max(high, found.max()):.0f}"
+    return f"{site} has no interval: it is of the best start, and over all starts it is {span}."
 
 
 def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
@@ -122,24 +120,6 @@ def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
     num_rows = tree["observed_data"].sizes.get(dim, np.inf)
     num_bytes = 8 * posterior.sizes["chain"] * posterior.sizes["draw"] * num_rows
     return extend(tree, "log_likelihood") if row_limit(num_bytes, "log_likelihood") else tree
-
-
-@naming_versions()
-def summary_text(tree: xr.DataTree, *, most: int = _MOST_OF_A_VARIABLE, **options: object) -> str:
-    """Format the table of ``summary`` with its note as text to print.
-
-    Args:
-        tree: a fit.
-        most: rows of one variable, as for ``summary_cells``.
-        options: passed to ``summary``.
-
-    Returns:
-        Lines of at most about 110 characters.
-    """
-    table = summary(tree, **options)
-    cells = summary_cells(table, most)
-    note = f"{cells.attrs['not_shown']} {table.attrs['note']}".strip()
-    return cells.to_string() + "\n\n" + textwrap.fill(note, 110)
 
 
 @naming_versions()

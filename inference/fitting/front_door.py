@@ -16,7 +16,7 @@ from inference.fitting.arguments import read_call
 from inference.fitting.in_batches import BatchPlan, MemoisedPlan, NaturalGradientPlan, SummedPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.memory import one_memory_error
-from inference.fitting.verdict import has_converged
+from inference.fitting.verdict import WHY_NOT, has_converged, verdict
 from inference.methods.units import fitted_in_data_units, request_in_standard_units
 from inference.numerics.atomic_files import held_alone
 from inference.numerics.compiled import for_work
@@ -176,15 +176,20 @@ def fit(
         rows = request.data[0]
         request.model.check_resolved(fitted.outcome.posterior, len(rows), dtype, rows)
         tree = numbered(build_tree(request, fitted), request.spreads_rows)
-    converged, advice = has_converged(request, fitted.run, tree)
+    converged, why = has_converged(request, fitted.run, tree)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     tree.attrs |= {
         "converged": int(converged),
         "sampling_time": time.perf_counter() - begun,
         "created_at": now,
     }
-    if not converged and advice:
-        warn(f"{model_name(request.model)} by {request.name} has not converged: {advice}")
+    if not converged and why:
+        tree.attrs[WHY_NOT] = why
+        warn(f"{model_name(request.model)} by {request.name} has not converged: {why}")
+    found = verdict(tree)
+    tree.attrs["verdict"] = f"{found.word}: {found.text}"
+    if converged and found.good is False:  # its draws cannot be trusted for another reason
+        warn(f"{model_name(request.model)} by {request.name}: {found.text}. Next: {found.advice}")
     return tree
 
 

@@ -1,19 +1,65 @@
-"""The stopping rule of ascents, and the verdict on convergence with advice."""
+"""The stopping rule of ascents, and the one verdict on a fit: a sentence, its reason and the next step.
 
-from typing import Any
+The command line, the report, the warnings of `fit`, cards and ``tree.attrs["verdict"]`` all take it from
+`verdict`.
+
+The rules; of those that fail the gravest is the verdict, and the others are named beside it.
+
+1. *The run ended as asked*: it was not interrupted, and every log joint and objective is finite.
+2. *The chains agree*: rank-normalised R-hat below 1.01 and bulk ESS above 100 per chain, for every invariant
+   that varies (`inference.convergence.judge`), over at least two chains. Where R-hat passes and ESS does not,
+   there are too few draws. Draws that never change at all earn a caution.
+3. *No transition diverged.*
+4. *The ascent has converged*: five steps in a row of less gain than ``tolerance``; a noisy objective has
+   levelled.
+5. *The answer does not depend on the start* (a caution): of several starts at least two end within 2 nats of
+   the best, and those that do occupy the same number of clusters; of a model with several modes there is more
+   than one start.
+6. *The truncation is long enough* (a caution): an infinite prior that was cut at K clusters fills all K in
+   fewer than one draw in 20.
+7. *All columns count* (a caution): under one noise variance no column has ten times the standard deviation of
+   another.
+8. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
+   where rules 1 to 4 hold.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Sampler, Stochastic
-from inference.convergence.r_hat import APART, Judgement, judgement
+from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
+from inference.convergence.starts import CLOSE, spread_of_starts
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
+from inference.fitting.arguments import scales_in_words
+from inference.results.files import model_of
+from inference.results.groups import restored_data
 
-__all__ = ["SMALL_STEPS", "five_small_gains", "has_converged"]
+__all__ = [
+    "REMARKS",
+    "SMALL_STEPS",
+    "WHY_NOT",
+    "Judgement",
+    "convergence_judgements",
+    "five_small_gains",
+    "gravest",
+    "has_converged",
+    "is_provisional",
+    "sentences",
+    "verdict",
+]
+
 
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 _FEWEST_NOISY = 100  # iterations, below which noise hides a rise
 _SHORTEST_STRETCH = 50  # iterations of a noisy objective that are averaged, where there are as many
+WHY_NOT = "why_not_converged"  # attribute of a fit: "REASON. Next: ADVICE" of its run
+_SOLVED = "solved directly"
+_WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
+_OFTEN_FULL = 0.05  # share of draws that fill a truncation
 
 
 def five_small_gains(
@@ -36,17 +82,8 @@ def five_small_gains(
     return small, numbers.where(numbers.isfinite(objective), status, NOT_FINITE)
 
 
-def _moves_to_add(request: FitRequest, verdict: Judgement) -> str:
-    """The end of the advice to someone whose chains stay apart: moves of the sampler that were left out."""
-    if not verdict.r_hat > APART:
-        return ""
-    offered = request.method.options_for_modes(request.model)
-    left_out = [f"{name}={value}" for name, value in offered.items() if not request.options[name]]
-    return f", or add moves between modes: {', '.join(left_out)}" if left_out else ""
-
-
 def has_converged(request: FitRequest, run: Any, tree: xr.DataTree) -> tuple[bool, str]:
-    """Whether the fit has converged, and advice if not (none where it ran as requested)."""
+    """Whether the fit has converged, and if not "REASON. Next: ADVICE" (empty where it ran as requested)."""
     settings = request.settings
     if isinstance(request.method, Sampler):
         if run.stop_reason != "completed":
@@ -54,25 +91,37 @@ def has_converged(request: FitRequest, run: Any, tree: xr.DataTree) -> tuple[boo
         kept = np.asarray(run.trace["objective"])[:, settings.num_warmup :]
         if bad := int(np.count_nonzero(~np.isfinite(kept))):
             remedy = "check the scale of data and priors"
-            return False, f"the log joint is not finite at {bad} of {kept.size} kept sweeps; {remedy}"
-        verdict = judgement(tree)
-        return verdict.converged, verdict.reasons + _moves_to_add(request, verdict)
+            return False, f"the log joint is not finite at {bad} of {kept.size} kept sweeps. Next: {remedy}"
+        found = judgement(tree)
+        return found.converged, found.reasons + _moves_to_add(request, found)
     is_noisy = isinstance(request.method, Stochastic)
     if run.stop_reason.startswith("the objective"):  # it fell or was not finite
-        remedy = "try other starts (num_restarts) or check the scale of data and priors"
-        return False, f"{run.stop_reason}; {'lower step_size' if is_noisy else remedy}"
+        return False, f"{run.stop_reason}. Next: lower step_size" if is_noisy else _why(run.stop_reason)
     last = _last_objective(run, tree)
     if not np.isfinite(last) and run.stop_reason != "interrupted":
-        return False, f"the objective ended at {last}; check the scale of data and priors"
+        return False, f"the objective ended at {last}. Next: check the scale of data and priors"
     if is_noisy:
         return _has_levelled(run.trace["objective"][run.best_restart], settings.max_iterations)
     if run.stop_reason == "max_iterations" and settings.tolerance == 0:
         return False, ""  # as requested
-    return (
-        run.converged and bool(np.isfinite(last)),
-        f"stopped by {run.stop_reason}; raise max_iterations or tolerance, or try other starts "
-        f"(num_restarts)",
-    )
+    return run.converged and bool(np.isfinite(last)), _why(run.stop_reason)
+
+
+def _moves_to_add(request: FitRequest, found: Agreement) -> str:
+    """The end of the advice to someone whose chains stay apart: moves of the sampler that were left out."""
+    if not found.r_hat > APART:
+        return ""
+    offered = request.method.options_for_modes(request.model)
+    left_out = [f"{name}={value}" for name, value in offered.items() if not request.options[name]]
+    return f", or add moves between modes: {', '.join(left_out)}" if left_out else ""
+
+
+def _why(stopped: str) -> str:
+    """Why an ascent that stopped so has not converged, and what to do."""
+    if stopped.startswith("the objective"):
+        return f"{stopped}. Next: try other starts (num_restarts), or check the scale of data and priors"
+    more = "raise max_iterations or tolerance, continue with init=tree, or try other starts (num_restarts)"
+    return f"{_WHY_STOPPED.get(stopped, f'stopped by {stopped}')}. Next: {more}"
 
 
 def _last_objective(run: AscentRun, tree: xr.DataTree) -> float:
@@ -91,13 +140,246 @@ def _has_levelled(objective: np.ndarray, max_iterations: int) -> tuple[bool, str
     """
     objective = objective[np.isfinite(objective)]
     if objective.size < _FEWEST_NOISY:
-        return False, f"{objective.size} iterations are too few to judge by; raise max_iterations"
+        return False, f"{objective.size} iterations are too few to judge by. Next: raise max_iterations"
     tenth = max(objective.size // 10, _SHORTEST_STRETCH)
     before, after = objective[-2 * tenth : -tenth], objective[-tenth:]
     error = np.sqrt(before.var(ddof=1) / tenth + after.var(ddof=1) / tenth)
     rise = after.mean() - before.mean()
     advice = (
-        f"the objective still rose by {rise:.3g} nats over the last {tenth} iterations; raise "
+        f"the objective still rose by {rise:.3g} nats over the last {tenth} iterations. Next: raise "
         f"max_iterations or step_size"
     )
     return bool(objective.size >= max_iterations and rise < 2 * error), advice
+
+
+class Judgement(NamedTuple):
+    """A verdict with its reason and the next step.
+
+    Attributes:
+        good: whether it is in favour; None: a caution, or nothing that could be judged.
+        text: the verdict in one sentence.
+        reason: why.
+        advice: the next step.
+    """
+
+    good: bool | None
+    text: str
+    reason: str
+    advice: str
+
+    @property
+    def word(self) -> str:
+        """``"Good"``, ``"Caution"`` or ``"Problem"``."""
+        return {True: "Good", None: "Caution", False: "Problem"}[self.good]
+
+
+def verdict(tree: xr.DataTree, further: Sequence[Judgement] = ()) -> Judgement:
+    """Give the one verdict on a fit: the gravest judgement, with the others that fail named in its reason.
+
+    Args:
+        tree: a fit.
+        further: judgements on prediction and prior that the caller has made.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: it has no draws.
+    """
+    return gravest(convergence_judgements(tree), further)
+
+
+def gravest(own: Sequence[Judgement], further: Sequence[Judgement] = ()) -> Judgement:
+    """Choose among judgements the one to state first, and name the others that fail in its reason.
+
+    Args:
+        own: the result of `convergence_judgements`.
+        further: judgements on prediction and prior, which count only where the run itself has not failed.
+    """
+    judged = list(own) if is_provisional(own) else [*own, *further]
+    first, *others = sorted(judged, key=lambda one: _GRAVITY[one.good])
+    also = [f"also: {_lower(one.text)}" for one in others if first.good or not one.good]
+    return first._replace(reason="; ".join(filter(None, [first.reason, *also])))
+
+
+def is_provisional(own: Sequence[Judgement]) -> bool:
+    """Whether nothing that is read off a fit can be final, because its run failed.
+
+    Args:
+        own: the result of `convergence_judgements`.
+    """
+    return any(one.good is False for one in own)
+
+
+_GRAVITY = {False: 0, None: 1, True: 2}
+
+
+def _lower(text: str) -> str:
+    """A sentence to stand inside another; names in capitals stay."""
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+
+
+def sentences(judgement: Judgement) -> tuple[str, list[str]]:
+    """Word a judgement: its sentence, and its reason and advice if there are any.
+
+    Args:
+        judgement: a judgement.
+    """
+    found = [judgement.text]
+    found += [f"Why: {judgement.reason}"] if judgement.reason else []
+    found += [f"Next: {judgement.advice}"] if judgement.advice else []
+    first, *rest = (text if text.endswith((".", "?", "!")) else f"{text}." for text in found)
+    return first, rest
+
+
+def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
+    """Judge the run of a fit by rules 1 to 7; the first is the one on its convergence.
+
+    Args:
+        tree: a fit.
+
+    Raises:
+        TypeError: ``tree`` is not a DataTree.
+        ValueError: it has no draws.
+    """
+    run = _of_chains(tree) if kind_of(tree) == "sampling" else _of_ascent(tree)
+    remarks = [found for remark in REMARKS if (found := remark(tree)) is not None]
+    if run.good and is_provisional(remarks):  # R-hat passes, and yet the draws cannot be trusted
+        run = run._replace(good=None, text="R-hat and effective draws alone are in order")
+    return [run, *remarks]
+
+
+def _of_chains(tree: xr.DataTree) -> Judgement:
+    sizes, stopped = draws_of(tree).sizes, str(tree.attrs.get("stop_reason", ""))
+    if stopped.startswith("interrupted"):
+        reason = f"the run was interrupted after {sizes['draw']} draws per chain"
+        advice = "run it to completion (checkpoint=... resumes where it stopped)"
+        return Judgement(False, "The run was cut short: do not build on these draws yet", reason, advice)
+    if sizes["chain"] < 2:
+        reason = f"a single chain of {sizes['draw']} draws cannot be compared with another"
+        advice = "run at least two: num_chains=4"
+        return Judgement(
+            False, "There is one chain only: nothing shows that it has converged", reason, advice
+        )
+    mixed = mixing(tree) if sizes["draw"] >= 4 else None
+    good, reason = judge(tree, mixed)
+    told = str(tree.attrs.get(WHY_NOT, ""))
+    reason, _, advice = (reason if good else told or reason).partition(". Next: ")
+    if mixed is None:
+        text = "There are too few draws to judge by: do not build on them yet"
+        return Judgement(False, text, *_split(reason))
+    if mixed.broken:
+        return Judgement(False, "Some draws are not finite: do not build on this fit", *_split(reason))
+    if good and int(tree.attrs.get("converged", 1)) == 0:
+        text = "The run has not converged: do not build on these draws yet"
+        reason, _, advice = (told or f"it ended with: {stopped or 'no reason recorded'}").partition(
+            ". Next: "
+        )
+        return Judgement(False, text, reason, advice or "run it again")
+    if good and not mixed.factors:
+        reason += ": either the posterior holds one state, or the sampler never moved"
+        advice = "fit by another method, or from other starts, and see whether that persists"
+        return Judgement(None, "The sampler did not move: all draws are the same", reason, advice)
+    if good:
+        advice = "use them; refit with another seed before you publish"
+        return Judgement(True, "The chains agree: the draws can be trusted", reason, advice)
+    if not mixed.apart:
+        text = "There are too few effective draws: averages are still rough"
+        return Judgement(False, text, reason, advice)
+    return Judgement(False, "The chains have not converged: do not build on these draws yet", reason, advice)
+
+
+def _split(reason: str) -> tuple[str, str]:
+    """A reason and the advice in its last sentence."""
+    why, _, advice = reason.partition(". ")
+    return why, advice[:1].lower() + advice[1:]
+
+
+def _of_divergences(tree: xr.DataTree) -> Judgement | None:
+    diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
+    if diverging is None or not diverging.any():
+        return None
+    text = f"{int(diverging.sum())} of {diverging.size} transitions diverged: the draws may miss a region"
+    reason = "near a divergence the sampler may miss a region of high curvature, which R-hat does not see"
+    return Judgement(False, text, reason, "raise target_accept_prob to 0.95, or compare with another method")
+
+
+def _of_ascent(tree: xr.DataTree) -> Judgement:
+    stopped = str(tree.attrs.get("stop_reason", "no reason recorded"))
+    name = str(tree.attrs.get("method", "the ascent"))
+    name = name.upper() if len(name) < 4 else name
+    variational = kind_of(tree) == "variational"
+    if stopped == _SOLVED:
+        reason = "a closed form: the optimum of the objective, one point without uncertainty"
+        advice = "score held-out rows; for uncertainty fit by a method with a posterior, if there is one"
+        return Judgement(True, "Solved directly: there is nothing to converge", reason, advice)
+    if not int(tree.attrs.get("converged", 0)):
+        text = f"{name} has not converged: {'q' if variational else 'the estimate'} is not final"
+        reason, _, advice = str(tree.attrs.get(WHY_NOT) or _why(stopped)).partition(". Next: ")
+        return Judgement(False, text, reason, advice)
+    result = "q is an approximation of the posterior" if variational else "one estimate, without uncertainty"
+    referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
+    advice = f"compare with method='{referee}'"
+    advice += (
+        ": an approximation usually understates uncertainty" if variational else ", which has a posterior"
+    )
+    return _of_starts(tree, name, stopped, result, advice)
+
+
+def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: str) -> Judgement:
+    """Judge an ascent that has converged by how its starts ended."""
+    model, spread = model_of(tree), spread_of_starts(tree)
+    said = {"converged": [], "max_iterations": ["the objective has levelled off"]}.get(stopped, [stopped])
+    more = "num_restarts=10: the ascent finds the optimum nearest to its start"
+    if not spread:
+        if "labels" in model.symmetries or model.has_several_modes:
+            reason = "; ".join([*said, "there was one start, and this objective has many optima", result])
+            return Judgement(None, f"{name} has converged, from one start only", reason, more)
+        return Judgement(True, f"{name} has converged", "; ".join([*said, result]), advice)
+    reason = "; ".join([*said, spread.rstrip("."), result])
+    ends = tree["trace"]["objective_at_end"].to_numpy()
+    near = int((np.nanmax(ends) - ends[np.isfinite(ends)] <= CLOSE).sum())
+    if "Not sure how many" in spread:
+        text = f"{name} has converged, but starts of equal rank disagree on the number of clusters"
+        weigh = "rely on no single number; run a sampler to weigh the alternatives"
+        return Judgement(None, text, reason, weigh)
+    if near < 2:
+        text = f"{name} has converged, but only 1 of {ends.size} starts reached the best objective"
+        again = "raise num_restarts until the best is reached twice: a better optimum may remain"
+        return Judgement(None, text, reason, again)
+    text = f"{name} has converged: {near} of {ends.size} starts end within {CLOSE:g} nats of the best"
+    return Judgement(True, text, reason, advice)
+
+
+def _of_truncation(tree: xr.DataTree) -> Judgement | None:
+    model, draws = model_of(tree), draws_of(tree)
+    if model.truncation is None or model.truncation < 2 or model.occupied_site not in draws:
+        return None
+    full = float((draws[model.occupied_site] >= model.truncation).mean())
+    if full < _OFTEN_FULL:
+        return None
+    text = (
+        f"The truncation is too short: all {model.truncation} clusters hold rows in {full:.0%} of the draws"
+    )
+    reason = "the prior has infinitely many clusters and was cut where the data still fill every one"
+    advice = f"raise the number of clusters to {2 * model.truncation} or more"
+    return Judgement(None, text, reason, advice)
+
+
+def _of_scales(tree: xr.DataTree) -> Judgement | None:
+    model = model_of(tree)
+    if "observed_data" not in tree.children or not any(model.isotropic_parts):
+        return None
+    held = tree["observed_data"].to_dataset()
+    coords = {str(dim): values.to_numpy() for dim, values in held.coords.items()}
+    reason, remedy = scales_in_words(model, restored_data(held, model), coords)
+    if not reason:
+        return None
+    text = "Columns with large numbers decide this fit: all share one noise variance"
+    return Judgement(None, text, reason, f"unless all are in the same unit, {remedy}")
+
+
+#: What is said of a fit beside its convergence: each looks at a tree, and returns a remark or None.
+REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
+    _of_divergences,
+    _of_truncation,
+    _of_scales,
+)

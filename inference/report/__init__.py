@@ -9,7 +9,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from inference.diagnostics.verdicts import convergence_judgements, gravest, is_provisional
+from inference.fitting.verdict import convergence_judgements, gravest, is_provisional
 from inference.report.comparison import report_comparison
 from inference.report.convergence import convergence_section
 from inference.report.page import Paragraph, check_page_path, write_page

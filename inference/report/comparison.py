@@ -25,7 +25,7 @@ from inference.diagnostics.comparison import (
     same_posterior,
     standard_error,
 )
-from inference.diagnostics.verdicts import Judgement, convergence_judgements, gravest, is_provisional
+from inference.fitting.verdict import Judgement, convergence_judgements, gravest, is_provisional
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.prediction import log_density
 from inference.report.page import (

@@ -9,7 +9,7 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.r_hat import mixing
 from inference.diagnostics.tables import summary, summary_cells
-from inference.diagnostics.verdicts import Judgement
+from inference.fitting.verdict import Judgement
 from inference.plots.draws import plot_rank, plot_trace
 from inference.plots.fits import plot_objective, plot_psrf_path
 from inference.report.page import Paragraph, Picture, Section, Table

@@ -25,7 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from matplotlib.figure import Figure
 from PIL import Image
 
-from inference.diagnostics.verdicts import Judgement, sentences
+from inference.fitting.verdict import Judgement, sentences
 from inference.numerics.atomic_files import check_replaceable, replacing
 
 __all__ = [

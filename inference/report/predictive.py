@@ -19,7 +19,7 @@ from inference.diagnostics.model_criticism import (
     judge_prior,
     prior_sensitivity,
 )
-from inference.diagnostics.verdicts import Judgement
+from inference.fitting.verdict import Judgement
 from inference.plots.topics import plot_document_check
 from inference.report.page import Paragraph, Picture, Section, Table, one_column
 from inference.results.files import model_of

@@ -14,6 +14,7 @@ from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_parts import place_in_words
 from inference.diagnostics.profile_tables import profile_cells, profiles
+from inference.diagnostics.tables import occupied
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,
@@ -141,12 +142,19 @@ def _together(tree: xr.DataTree) -> list[Picture]:
     if not 0 < num_rows <= _MOST_ROWS or (labels is None and kind_of(tree) == "sampling"):
         return []
     partition = point_partition(tree)
-    sizes = ", ".join(map(str, np.unique(partition.values, return_counts=True)[1]))
-    alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {sizes} rows."
+    sizes = np.unique(partition.values, return_counts=True)[1]
+    listed = ", ".join(map(str, sizes))
+    alt = f"Matrix in blocks: the point partition of {num_rows} rows has clusters of {listed} rows."
     caption = (
-        "Posterior probability that two rows share a component, rows ordered by cluster. "
+        "Posterior probability that two rows share a component, rows ordered by the point partition. "
         "Sharp blocks are reliable clusters."
     )
+    counts = occupied(tree)
+    if len(sizes) != counts.attrs["mode"]:
+        caption += (
+            f" The partition has {len(sizes)} clusters where {counts.attrs['mode']} hold rows in most draws: "
+            "its small ones are rows that the draws put now into one cluster, now into another."
+        )
     return [Picture("co-clustering", caption, alt, plot_co_clustering(tree))]
 
 

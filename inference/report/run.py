@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
-from inference.diagnostics.verdicts import Judgement
+from inference.fitting.verdict import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
 from inference.report.page import Code, Front, Paragraph, Picture, Section, Table, one_column
 from inference.results.files import model_of

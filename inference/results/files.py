@@ -367,6 +367,7 @@ def load(path: str | os.PathLike) -> xr.DataTree:
         raise ValueError(
             f"{path} contradicts itself: {found}; it was changed or put together: copy it again, or fit again"
         )
+    tree.encoding["source"] = str(path)  # a page names the file that it was made from
     return tree
 
 

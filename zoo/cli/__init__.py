@@ -30,7 +30,16 @@ from zoo.cli.early import (
 from zoo.cli.elsewhere import files_read, is_read_in_batches, line_of, name_of, opened
 from zoo.cli.paths import check_checkpoint, files_of, free_name, target
 from zoo.cli.predicting import predict
-from zoo.cli.printing import collected_warnings, one_line, print_columns, print_notes, print_warnings, shape
+from zoo.cli.printing import (
+    as_options,
+    collected_warnings,
+    line_width,
+    one_line,
+    print_columns,
+    print_notes,
+    print_warnings,
+    shape,
+)
 from zoo.cli.selection import terms_of
 from zoo.cli.sweeping import sweep
 from zoo.datasets import catalogue
@@ -39,7 +48,6 @@ from zoo.dependencies import naming_versions
 __all__ = ["main"]
 
 _ERRORS = (ValueError, TypeError, KeyError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
-_MOST_OF_A_VARIABLE = 4  # rows of the table of `fit`
 _INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C, or of a fit by SIGTERM
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB")
 _HELD = {
@@ -111,14 +119,11 @@ def list_models(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""
-    import shutil
-
     from zoo.cards.page import card_as_markdown, card_as_text
 
     card = read_card(options.model)
     if options.out is None:
-        columns = shutil.get_terminal_size((100, 24)).columns
-        print(card_as_text(card, min(max(columns, 60), 110)))
+        print(card_as_text(card, line_width()))
         return 0
     from inference.numerics.atomic_files import replacing
 
@@ -170,7 +175,7 @@ def fit(options: argparse.Namespace) -> int:
     keywords = {key: getattr(options, key) for key in FIT_OPTIONS if getattr(options, key) is not None}
 
     import inference
-    from inference.diagnostics import profile_text, summary_text
+    from inference.diagnostics.first_screen import first_screen
     from inference.inputs.tables import check_parts as check_data
     from inference.results.files import check_place_of_fit
     from inference.results.groups import stored_columns
@@ -198,23 +203,23 @@ def fit(options: argparse.Namespace) -> int:
         tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
         place, trouble = _saved(tree, out.settled())
         tree.encoding["source"] = str(place)  # the page names its file
-        answers, table = profile_text(tree), summary_text(tree, most=_MOST_OF_A_VARIABLE)
+        screen = first_screen(tree, details=options.details, width=line_width())
     attributes = tree.attrs
-    print(f"model      {card.name}: {card.title}")
+    print(as_options(screen.opening), end="\n\n")
     told = line_of(data[0], options.batch_size) if in_batches else "; ".join(map(shape, data))
     print(f"data       {name}: {told}")
     print_notes(data)
     print_columns("; ".join(map(str, filter(None, stored_columns(tree, inference.model_of(tree))))))
+    print(f"model      {card.name}: {card.title}")
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
-    verdict = f"{'yes' if attributes['converged'] else 'NO'} ({attributes['stop_reason']})"
-    spent = f"{attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s"
-    print(f"converged  {verdict}, {spent}{_reached(tree)}")
-    print_warnings(notes)
-    print(f"\n{answers}\n\n{table}\n" if answers else f"\n{table}\n")
+    print(f"run        {attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s")
+    print_warnings([note for note in notes if "has not converged" not in note])  # the verdict says it
+    for part in filter(None, screen[1:]):
+        print(f"\n{part}")
     interrupted = _was_interrupted(tree)
     saved = "interrupted; what there is was saved" if interrupted else "saved"
-    print(f"{saved} to {place} ({place.stat().st_size / 1e6:.1f} MB)")
+    print(f"\n{saved} to {place} ({place.stat().st_size / 1e6:.1f} MB)")
     if page is not None:
         from inference.report import report as write_report
 
@@ -222,6 +227,7 @@ def fit(options: argparse.Namespace) -> int:
             written_page = write_report(tree, page.settled())
         print_warnings(notes)
         print(f"report in {written_page}")
+    print(f"next: {shlex.join(['zoo', *_next(tree, place, page is not None)])}")
     if trouble:
         print(f"zoo: error: {trouble}", file=sys.stderr)
         return 2
@@ -415,12 +421,11 @@ def _split(text: str) -> tuple[str, Any]:
     return key, parse_settings([text], (key,), "the method")[key]
 
 
-def _reached(tree: Any) -> str:
-    """Text with the final objective of an ascent; empty for a sampler."""
-    objective = tree["trace"]["objective"]
-    if "chain" in objective.dims:
-        return ""
-    return f", objective {float(objective.dropna('iteration')[-1]):.3f} nats"
+def _next(tree: Any, place: Path, has_page: bool) -> list[str]:
+    """Words of the command that comes after a fit: its page, or predictions where it has one."""
+    if has_page:
+        return ["predict", str(place), "NEW_ROWS"]
+    return ["report", str(place)]
 
 
 def _was_interrupted(tree: Any) -> bool:

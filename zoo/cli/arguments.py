@@ -281,6 +281,10 @@ COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]], str]] = {
         | {
             "--out": _text("FILE", "where to write the fit (default: MODEL-DATASET.nc, or an unused name)"),
             "--report": _text("FILE", "also write its report, an .html or .md file"),
+            "--details": {
+                "action": "store_true",
+                "help": "also print the quantities by which convergence is judged, and what they are",
+            },
         }
         | _FORCE,
         """

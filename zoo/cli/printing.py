@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import shutil
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from zoo.cli.arguments import in_brief
 __all__ = [
     "as_options",
     "collected_warnings",
+    "line_width",
     "one_line",
     "print_columns",
     "print_notes",
@@ -21,7 +23,7 @@ __all__ = [
     "shape",
 ]
 
-_WIDTH = 110
+_WIDEST, _NARROWEST = 110, 60
 _AS_OPTIONS = (
     (re.compile(r"families=\{'([^']+)': '([^']+)'\}"), lambda found: _families(found)),
     (re.compile(r"\w+\.drop\(columns=('[^']*'|\d+|\[[^\]]*\])\)"), lambda found: _left_out(found)),
@@ -90,6 +92,15 @@ def _left_out(found: re.Match) -> str:
     return f"--families {shlex.quote(','.join(f'{name}=leave_out' for name in listed))}"
 
 
+def line_width() -> int:
+    """The width of a line on this terminal.
+
+    Returns:
+        From 60 to 110 characters; 110 where there is no terminal.
+    """
+    return min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, _NARROWEST), _WIDEST)
+
+
 def shape(table: Any) -> str:
     """Rows and columns of a table in words, with the names of few columns.
 
@@ -139,4 +150,4 @@ def print_columns(found: str) -> None:
 
 def _print(title: str, notes: Sequence[str]) -> None:
     for note in notes:
-        print(textwrap.fill(note, _WIDTH, initial_indent=f"{title:<11}", subsequent_indent=" " * 11))
+        print(textwrap.fill(note, line_width(), initial_indent=f"{title:<11}", subsequent_indent=" " * 11))

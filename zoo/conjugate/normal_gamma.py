@@ -28,7 +28,7 @@ from zoo.conjugate.component_prior import (
     learnt_gamma,
     learnt_mean_precision,
 )
-from zoo.model import as_hyperparameter
+from zoo.model import TypicalCells, as_hyperparameter
 from zoo.shapes import Scalar, Statistics
 
 __all__ = ["LogNormalGamma", "NormalGamma", "SphericalNormalGamma"]
@@ -340,6 +340,12 @@ class LogNormalGamma(NormalGamma):
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """The medians, in the units of the cells."""
         return {"medians": jnp.exp(parameters["locs"])}
+
+    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Medians of the cells, by their logarithms; see `ComponentPrior.typical_cells`."""
+        spread = 1.0 / jnp.sqrt(jnp.asarray(parameters["precisions"]))
+        columns = np.arange(self.num_features)
+        return (TypicalCells("median", columns, jnp.asarray(parameters["locs"]), spread, of_logs=True),)
 
     def _check_domain(self, x: np.ndarray) -> None:
         _check_positive_cells(x)

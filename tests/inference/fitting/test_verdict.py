@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import zoo
-from inference.convergence.r_hat import Judgement
+from inference.convergence.r_hat import Agreement
 from inference.fitting import verdict
 from inference.fitting.verdict import has_converged
 from inference.methods import method_of
@@ -18,7 +18,7 @@ from inference.methods import method_of
 )
 def test_a_state_of_probability_zero_is_no_fault_in_warm_up_alone(chain, sweep, believed, monkeypatch):
     """Two chains, three sweeps of warm-up and four draws, of which one sweep has no finite log joint."""
-    right = Judgement(True, "", 1.0)
+    right = Agreement(True, "", 1.0)
     monkeypatch.setattr(verdict, "judgement", lambda tree: right)
     objective = np.zeros((2, 7))
     objective[chain, sweep] = -np.inf

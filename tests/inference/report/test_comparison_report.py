@@ -19,7 +19,7 @@ from inference.diagnostics.comparison import (
     leave_one_out,
     same_posterior,
 )
-from inference.diagnostics.verdicts import Judgement, convergence_judgements
+from inference.fitting.verdict import Judgement, convergence_judgements
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
 from inference.report.comparison import _agreed, _fitted, _held_out, _pair_verdict

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from report_cases import FITS, fitted
 
 import inference
-from inference.diagnostics.verdicts import Judgement
+from inference.fitting.verdict import Judgement
 from inference.report import report, report_comparison
 from inference.report.page import (
     Code,

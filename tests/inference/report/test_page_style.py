@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import inference
 import zoo
-from inference.diagnostics.verdicts import Judgement
+from inference.fitting.verdict import Judgement
 from inference.report import report
 from inference.report.page import Front, Paragraph, Picture, Section, Table, as_html, to_png
 

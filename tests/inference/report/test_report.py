@@ -20,7 +20,7 @@ from planted import (
 )
 
 from inference.diagnostics.model_criticism import STATISTICS, check_features
-from inference.diagnostics.verdicts import Judgement, convergence_judgements
+from inference.fitting.verdict import Judgement, convergence_judgements
 from inference.plots.model_graph import Graph
 from inference.report import report
 from inference.report.convergence import _extremes
@@ -173,7 +173,7 @@ def test_chains_that_disagree_are_not_believed():
     good = convergence_judgements(planted_regression(num_draws=1000))[0]
     bad = convergence_judgements(planted_regression(num_draws=1000, shift=1.0))[0]
     assert good.good and not bad.good
-    assert "NOT converged" in bad.text and "R-hat" in bad.reason and "num_warmup" in bad.advice
+    assert "not converged" in bad.text and "R-hat" in bad.reason and "num_warmup" in bad.advice
 
 
 def test_divergences_are_reported():
@@ -208,7 +208,7 @@ def test_a_variational_fit_is_judged_by_its_objective_and_its_starts():
     tree = _climbed(-300.0, -301.0)
     tree.attrs["converged"] = 0
     (verdict,) = convergence_judgements(tree)
-    assert verdict.good is False and verdict.text == "VB has NOT converged: q is not final"
+    assert verdict.good is False and verdict.text == "VB has not converged: q is not final"
 
 
 def test_one_restart_has_no_second_to_be_compared_with():

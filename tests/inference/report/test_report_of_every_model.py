@@ -9,7 +9,7 @@ from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
-from inference.diagnostics.verdicts import Judgement
+from inference.fitting.verdict import Judgement
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.plots.topics import plot_topics
 from inference.report import report
@@ -54,7 +54,7 @@ def test_the_report_is_whole(name, tmp_path, monkeypatch):
     assert len(text) < 1e6
     assert {"Data", "Model", "Method", "Date", "File", "Seed", "Time"} == set(page.facts)
     if page.state == "bad":  # stopped early: nothing below may be in favour
-        assert "NOT converged" in page.front and not [words for kind, words in page.judged if kind == "good"]
+        assert "not converged" in page.front and not [words for kind, words in page.judged if kind == "good"]
     assert page.verdicts and all("Why: " in verdict and "Next: " in verdict for verdict in page.verdicts)
 
 

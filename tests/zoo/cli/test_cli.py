@@ -385,8 +385,10 @@ def test_fit_prints_its_table_and_writes_its_file(fitted):
     out = process.stdout
     assert os.listdir(folder) == ["mixture-faithful.nc"]
     assert "data       faithful: 272 rows, 2 columns (eruptions, waiting)" in out
-    assert "method     vb, seed 1, num_components=4" in out and "converged  yes" in out
-    assert "num_occupied" in out and "R-hat" in out and "saved to mixture-faithful.nc" in out
+    assert "method     vb, seed 1, num_components=4" in out and "VB has converged" in out
+    assert out.startswith("Two clusters; ") and "saved to mixture-faithful.nc" in out
+    assert out.splitlines()[-1] == "next: zoo report mixture-faithful.nc"
+    assert "num_occupied" not in out and "(converged)" not in out
     assert "Warning" not in process.stderr and "Traceback" not in process.stderr
 
 
@@ -432,13 +434,24 @@ def test_warnings_of_a_fit_are_lines_of_the_table(tmp_path, monkeypatch, capsys)
         == 0
     )
     out, err = capsys.readouterr()
-    assert "converged  NO" in out and "\nwarning    " in out and "Warning" not in out + err
+    assert "Problem: VB has not converged" in out and "Next: raise --max-iterations" in out
+    assert out.count("not converged") == 1 and "Warning" not in out + err
 
 
 @pytest.mark.slow
 def test_a_sampler_s_table_has_ess_and_psrf(tmp_path, capsys):
     out = tmp_path / "g.nc"
-    arguments = ["--method", "gibbs", "--num-warmup", "20", "--num-samples", "40", "--num-chains", "2"]
+    arguments = [
+        "--method",
+        "gibbs",
+        "--num-warmup",
+        "20",
+        "--num-samples",
+        "40",
+        "--num-chains",
+        "2",
+        "--details",
+    ]
     assert main(["fit", "dma", "faithful", "--set", "num_components=3", *arguments, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "ess_bulk" in printed and "r_hat" in printed and out.exists()

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from report_cases import fitted
 
 import inference
-from inference.diagnostics.verdicts import Judgement
+from inference.fitting.verdict import Judgement
 from inference.numerics.atomic_files import check_replaceable, replacing
 from inference.report import report, report_comparison
 from inference.report.page import Front, Picture, Section, check_page_path, write_page

@@ -142,7 +142,7 @@ def test_an_optimiser_that_diverges_stops_at_its_last_good_state():
     reason = "the objective was not finite at iteration 2; this is the state before it"
     assert tree.attrs["stop_reason"] == reason and not tree.attrs["converged"]
     assert [str(warning.message) for warning in caught] == [
-        f"epca by svi has not converged: {reason}; lower step_size"
+        f"epca by svi has not converged: {reason}. Next: lower step_size"
     ]
     for group in ("posterior", "variational"):
         assert all(np.isfinite(value).all() for value in tree[group].data_vars.values())
