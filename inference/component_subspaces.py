@@ -31,6 +31,7 @@ from inference.prediction import transform
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from inference.symmetry import relabel
+from inference.symmetry.labels import given_rows
 from zoo.dependencies import naming_versions
 
 __all__ = [
@@ -49,8 +50,8 @@ class _Components(NamedTuple):
     """Components in one order for all draws, the largest share of rows first.
 
     Attributes:
-        bases: shape (draws, components, features, latents).
-        scales: shape (draws, components, latents).
+        bases: shape (draws, components, features, latents), NaN where a component of a draw has no rows.
+        scales: shape (draws, components, latents), likewise.
         units: of the features, in which bases and scales are, shape (features, 1) or ().
         shares: responsibilities, shape (rows, components), averaged over draws.
         features: names of the columns.
@@ -70,7 +71,7 @@ class _Components(NamedTuple):
 
 @naming_versions()
 def loading_products(tree: xr.DataTree, *, in_standard_units: bool = False) -> xr.DataArray:
-    """W_k W_k' of every component, averaged over draws.
+    """W_k W_k' of every component, averaged over the draws in which it holds rows.
 
     Args:
         tree: a fit of DEPCAM.
@@ -87,8 +88,10 @@ def loading_products(tree: xr.DataTree, *, in_standard_units: bool = False) -> x
     components = _components(tree)
     w = components.bases * components.scales[:, :, None, :]
     w = w if in_standard_units else w * components.units
-    stacked = np.moveaxis(w, 0, -2).reshape(*w.shape[1:3], -1)  # component, feature, draws x latents
-    products, names = stacked @ np.swapaxes(stacked, -1, -2) / len(w), components.features
+    count = (~np.isnan(w[:, :, 0, 0])).sum(0)[:, None, None]  # of draws
+    stacked = np.moveaxis(np.nan_to_num(w), 0, -2).reshape(*w.shape[1:3], -1)  # component, feature, rest
+    products, names = stacked @ np.swapaxes(stacked, -1, -2), components.features
+    products = np.divide(products, count, where=count > 0, out=np.full(products.shape, np.nan))
     coords = components.coords() | {"feature": names, "feature_2": names}
     dims = ("component", "feature", "feature_2")
     return xr.DataArray(products, coords, dims, name="loading_products")
@@ -104,7 +107,8 @@ def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
     Returns:
         One row a component: ``share`` of the rows; ``num_active``, scales that are not zero (of a sampler all
         are); ``effective``, the participation ratio (sum phi^2)^2 / sum phi^4, between 1 and d, 0 without any
-        direction; ``direction_1``, ..., the sizes of the scales, largest first. All averaged over draws.
+        direction; ``direction_1``, ..., the sizes of the scales, largest first. All averaged over the draws
+        in which the component holds rows.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
@@ -116,11 +120,11 @@ def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "share": components.shares.mean(0),
-            "num_active": (squares > 0).sum(-1).mean(0),
-            "effective": np.divide(total**2, fourth, where=fourth > 0, out=np.zeros_like(fourth)).mean(0),
+            "num_active": _mean(np.where(np.isnan(total), np.nan, (squares > 0).sum(-1))),
+            "effective": _mean(np.divide(total**2, fourth, where=~(fourth <= 0), out=np.zeros_like(fourth))),
         }
     )
-    sizes = np.sort(np.abs(components.scales), axis=-1)[..., ::-1].mean(0)
+    sizes = _mean(np.sort(np.abs(components.scales), axis=-1)[..., ::-1])
     for j, column in enumerate(sizes.T, start=1):
         table[f"direction_{j}"] = column
     return table.rename_axis("component")
@@ -134,7 +138,8 @@ def component_similarity(tree: xr.DataTree) -> xr.Dataset:
         tree: a fit of DEPCAM.
 
     Returns:
-        Dims (component, component_2), averaged over draws, all with a unit diagonal: ``angular`` and
+        Dims (component, component_2), averaged over the draws in which both hold rows, all with a unit
+        diagonal: ``angular`` and
         ``subspace``, the kernels at the model's similarity scale, ``products`` as in the head of this file
         (NaN where all scales of a component are zero), and, up to 12 latents, ``angular_least`` and
         ``angular_most``, the range of the angular kernel of the same components under
@@ -162,7 +167,7 @@ def component_similarity(tree: xr.DataTree) -> xr.Dataset:
         same = np.eye(bases.shape[1], dtype=bool)
         found["angular_least"] = np.where(same, 1.0, np.exp(rho * (-farthest - d)))
         found["angular_most"] = np.where(same, 1.0, np.exp(rho * (farthest - d)))
-    variables = {name: (("component", "component_2"), values.mean(0)) for name, values in found.items()}
+    variables = {name: (("component", "component_2"), _mean(values)) for name, values in found.items()}
     coords = components.coords() | {"component_2": np.arange(bases.shape[1])}
     return xr.Dataset(variables, coords, attrs={"similarity_scale": rho})
 
@@ -214,13 +219,18 @@ def _components(tree: xr.DataTree) -> _Components:
         )
     if kind_of(tree) == "sampling":
         tree = tree if "relabelled" in tree.attrs else relabel(tree)
-        posterior, shares = draws_of(tree), _frequencies(tree)
+        posterior, shares = given_rows(tree), _frequencies(tree)
     else:
         shares = _responsibilities(tree)
     bases, scales = (_draws(posterior[name]) for name in model.subspace_sites)
     units = np.sqrt(np.asarray(model.noise_factors.get("", 1.0)))
     units = units[:, None] if units.ndim else units
     return _Components(bases, scales, units, shares, posterior["feature"].values)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Mean over the draws in which a component holds rows; NaN where there is none."""
+    return np.ma.masked_invalid(values).mean(0).filled(np.nan)
 
 
 def _draws(variable: xr.DataArray) -> np.ndarray:

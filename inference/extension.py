@@ -35,7 +35,7 @@ from zoo.checks import check_whole, shown, warn
 from zoo.dependencies import naming_versions
 from zoo.model import Model, in_current_precision
 
-__all__ = ["extend", "prior_by_mcmc", "replicate", "simulate"]
+__all__ = ["check_replicable", "extend", "prior_by_mcmc", "replicate", "simulate"]
 
 
 @naming_versions()
@@ -133,13 +133,17 @@ def _num_rows(tree: xr.DataTree, model: Model) -> int:
     return next(group.sizes[dim] for group in tree.children.values() if dim in group.sizes)
 
 
-def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
-    """Draws of everything but rows, unless those are sites: coefficients of rows, latents not summed out."""
+def _check_generative(tree: xr.DataTree) -> None:
     if not tree.attrs.get("generative", 1):
         raise ValueError(
             "this fit is a projection, not generative: it has no densities and no draws of rows; fit the "
             "model by method='em' for those"
         )
+
+
+def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
+    """Draws of everything but rows, unless those are sites: coefficients of rows, latents not summed out."""
+    _check_generative(tree)
     posterior, left_out = in_program_order(group_of(tree, "posterior"), model), []
     if model.needs_fitted_rows and model.scores_rows:
         left_out = [model.latent_site]
@@ -180,13 +184,24 @@ def _prior_draws(
     return to_numpy(values | _drawn_anew(tree, key, values, model, data)), attrs
 
 
-def _posterior_predictive(
-    tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
-) -> tuple[dict, dict]:
+def check_replicable(tree: xr.DataTree, model: Model) -> None:
+    """Raise ValueError if data like the fitted ones cannot be drawn from a fit.
+
+    Args:
+        tree: a fit.
+        model: its model.
+    """
+    _check_generative(tree)
     if not model.scores_rows:
         raise ValueError(f"{type(model).__name__} is no distribution of rows: it has none to replicate")
     if model.needs_fitted_rows:
         raise ValueError("with a kernel x is known by inner products alone: rows cannot be replicated")
+
+
+def _posterior_predictive(
+    tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
+) -> tuple[dict, dict]:
+    check_replicable(tree, model)
     return to_numpy(_drawn_anew(tree, key, _draws(tree, model), model, _data(tree, model))), {}
 
 

@@ -1,175 +1,146 @@
-"""A fit as ArviZ wants it: identified quantities, log likelihoods by data site, and nothing by row but data.
+"""A fit as ArviZ wants it: identified quantities that move, one density a row, and one outcome a row.
 
 ArviZ's functions take a fit as it is, but draw and tabulate every variable of ``posterior``: labels of rows,
-latents, and parameters whose labels or axes switch. `for_arviz` gives them what can be read.
+latents, parameters whose labels or axes switch, and constants, of which they make an R-hat of 1e15 or an
+error. `for_arviz` gives them what can be read, from what the fit holds: nothing is computed but replications
+of the outcome, and those when they are first read.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import itertools
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import xarray as xr
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
 from inference.convergence.identifiable import draws_of, invariants, kind_of
-from inference.extension import extend
-from inference.numerics.programs import over_draws
+from inference.extension import check_replicable, extend
 from inference.precision import double_precision
-from inference.results.files import first_number, model_of
+from inference.results.files import SAMPLE_DIMS, first_number, model_of
 from inference.results.groups import ROW_DIMS, group_of, labels_of, restored_data
 from inference.symmetry import align_rotation, relabel
+from inference.symmetry.labels import given_rows
+from zoo.checks import shown
 from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = ["for_arviz"]
 
-_MADE = ("posterior_predictive", "prior", "log_prior")
 _MOST_CELLS = 2**24  # of all replications
-_MOST_PRIOR_DRAWS = 500
-_MOST_COUNTS = 2**22  # cells of documents as a matrix
+_SMALLEST_MOVE = 1e-12  # of the size of a quantity; what moves less is rounding
+_LISTED = 5  # cells that do not move
 _RENAMED = {  # dims of ArviZ's own, and of a few cells that are no rows
     "component": "mixture_component",
     "row": "data_row",
     "column": "data_column",
     "document": "data_document",
-}  # ArviZ has such dims
+}
 
 
 @naming_versions()
 @double_precision
 def for_arviz(
-    tree: xr.DataTree, *, column: str | int | None = None, parameters: bool = False, seed: int = 0
+    tree: xr.DataTree, *, column: str | int | None = None, parameters: bool | None = None, seed: int = 0
 ) -> xr.DataTree:
     """Return a fit in the form that the functions of ArviZ take.
 
     Args:
-        tree: a fit.
-        column: label of the one column of the data to keep in ``observed_data`` and
-            ``posterior_predictive``; None: all. ``az.loo_pit`` and other functions of single outcomes need
-            one.
+        tree: a fit by a method that draws from a posterior or from an approximation of it.
+        column: label of the column of the data that is the outcome of a row in ``observed_data`` and
+            ``posterior_predictive``, where `arviz.loo_pit` wants a single one; None: the first column without
+            missing cells. `inference.extend` makes replications of all columns.
         parameters: whether ``posterior`` also has the parameters, brought to one labelling or orientation
-            (`inference.symmetry`); else it has the invariants alone (`inference.diagnostics.invariants`).
-        seed: of the replications and prior draws.
+            (`inference.symmetry`), of a component only where it holds rows in every draw; else it has the
+            invariants alone (`inference.diagnostics.invariants`). None: of a fit that is aligned, those that
+            are no matrices, such as weights and locations.
+        seed: of the replications.
 
     Returns:
-        A tree with: ``posterior``, nothing in it by row; ``log_likelihood``, one variable for each data site
-        and called like it, by row (of paired views one for each, given the latents; ``x_and_y`` where the
-        parts of a row are not independent given a draw); ``observed_data``;
-        ``sample_stats``; and, where they can be made, ``posterior_predictive``, ``prior`` (of the same
-        quantities as ``posterior`` as far as prior draws have them) and ``log_prior``. The root attribute
-        ``not_made`` lists what could not be made, with the reasons. The fit itself is not changed.
+        A tree with: ``posterior``, nothing in it by row and no cell that stays the same within every chain,
+        of symmetric matrices the upper triangle (a variable of which cells are left out has the others along
+        the dim ``NAME_cell``);
+        ``log_likelihood``, the density of each row in one variable; ``observed_data`` and
+        ``posterior_predictive``, an outcome a row under the same name, called like the data (``x``,
+        ``y_0_and_y_1``), the attribute ``column`` telling which; the replications are drawn when they are
+        first read; ``sample_stats``, ``log_prior``, and ``prior`` where the fit has it. The root attribute
+        ``not_made`` lists what is left out, with the reasons. The fit itself is not changed.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
-        ValueError: it has no draws, or there is no such column.
+        ValueError: it has no draws, or is a point estimate; no such column, or one with missing cells.
 
     Example:
-        >>> import arviz, numpy as np, inference, zoo
+        >>> import numpy as np, inference, zoo
         >>> x = np.random.default_rng(0).normal(size=(20, 3))
-        >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
+        >>> tree = inference.fit(zoo.PPCA(num_latents=1, loading_prior="ard"), x, method="vb")
         >>> "latents" in inference.diagnostics.for_arviz(tree)["posterior"]
         False
     """
     draws_of(tree)
-    made, reasons = _with_groups(tree, seed)
-    groups = {"posterior": _posterior(made, parameters)}
-    model = model_of(tree)
-    if "log_likelihood" in made.children:
-        groups["log_likelihood"] = _log_likelihood(made, model)
-    for name in ("sample_stats", "log_prior"):
-        if name in made.children:
-            groups[name] = made[name].to_dataset()
-    for name in ("observed_data", "posterior_predictive"):
-        if name in made.children:
-            held = _tables(made[name].to_dataset(), model, _labels_of_words(made, model))
-            groups[name] = held if column is None else _of_column(held, column)
-    if column is not None and "log_likelihood" in groups and "observed_data" in groups:
-        kept = set(groups["observed_data"].data_vars) & set(groups["log_likelihood"].data_vars)
-        groups["log_likelihood"] = (
-            groups["log_likelihood"][sorted(kept)] if kept else groups["log_likelihood"]
+    if kind_of(tree) == "point":
+        method, model = tree.attrs.get("method"), model_of(tree)
+        raise ValueError(
+            f"{method!r} gives a point estimate: one draw, of which there is no R-hat, no interval and no "
+            f"leave-one-out density; fit by {_methods_with_draws(model)} for ArviZ, or compare estimates by "
+            f"the density of held-out rows, inference.log_density(tree, *new_data)"
         )
-    if "prior" in made.children:
-        groups["prior"] = _prior(made, groups["posterior"])
-        if not groups["prior"].data_vars:
-            del groups["prior"]
-            reasons.append("prior: none of the quantities follows from prior draws")
+    model, reasons = model_of(tree), []
+    posterior = _moving(_posterior(tree, model, parameters, reasons), reasons)
+    groups = {"posterior": posterior} | _densities(tree, reasons)
+    name = "_and_".join(model.data_names)
+    if (outcome := _outcome(tree, model, column, reasons)) is not None:
+        groups["observed_data"] = xr.Dataset({name: outcome.observed})
+        replicated = _replications(tree, model, outcome, seed, reasons)
+        groups |= {} if replicated is None else {"posterior_predictive": xr.Dataset({name: replicated})}
+    if "log_likelihood" in groups:
+        (own,) = groups["log_likelihood"].data_vars
+        groups["log_likelihood"] = groups["log_likelihood"].rename({own: name})
+    if "prior" in tree.children:
+        groups["prior"] = _prior(tree, posterior)
+    else:
+        reasons.append("prior: inference.extend(tree, 'prior') draws it")
+    groups = {group: value for group, value in groups.items() if value.data_vars}
     attrs = dict(tree.attrs) | {"not_made": "; ".join(reasons)}
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
 
 
-def _with_groups(tree: xr.DataTree, seed: int) -> tuple[xr.DataTree, list[str]]:
-    """The fit with the groups that can be made, and why others cannot."""
-    posterior, reasons = draws_of(tree), []
-    for group in _MADE:
-        if group in tree.children:
-            continue
-        try:
-            if "observed_data" not in tree.children:
-                raise ValueError("the fit does not hold its data")
-            if group == "posterior_predictive":
-                cells = sum(value.size for value in tree["observed_data"].data_vars.values())
-                if cells * posterior.sizes["chain"] * posterior.sizes["draw"] > _MOST_CELLS:
-                    raise ValueError("too many cells for all draws (inference.extend makes it all the same)")
-            tree = extend(tree, group, seed=seed, num_samples=_MOST_PRIOR_DRAWS)
-        except ValueError as why_not:
-            reasons.append(f"{group}: {why_not}")
-    return tree, reasons
+def _methods_with_draws(model: Model) -> str:
+    """Methods that draw, for a message."""
+    names = [name for name in model.methods if name in ("vb", "gibbs", "collapsed_gibbs", "nuts")]
+    return " or ".join(f"method={name!r}" for name in names) or "a sampler"
 
 
-def _labels_of_words(tree: xr.DataTree, model: Model) -> dict[str, np.ndarray]:
-    """Labels of documents and words, where the fit has them."""
-    dims = model.variable_dims[model.data_names[0]] if model.takes_documents else ()
-    held = [
-        (dim, group[dim].values) for dim in dims for group in tree.children.values() if dim in group.coords
-    ]
-    return dict(held)
-
-
-def _tables(held: xr.Dataset, model: Model, labels: Mapping[str, np.ndarray]) -> xr.Dataset:
-    """The data sites of a group; documents, which are stored by their words, as a matrix of counts."""
-    known = [part for part in model.data_names if part in held]
-    if known or not model.takes_documents:
-        return held[known]
-    (counts,) = restored_data(held, model)
-    if counts.shape[0] * counts.shape[1] > _MOST_COUNTS:
-        return held
-    (name,), dims = model.data_names, model.variable_dims[model.data_names[0]]
-    return xr.Dataset({name: (dims, np.asarray(counts.to_scipy().todense()))}, labels)
-
-
-def _of_column(held: xr.Dataset, column: str | int) -> xr.Dataset:
-    """Every table of a group that has the column, cut down to it."""
-    found = {}
-    for name, value in held.data_vars.items():
-        dim = value.dims[-1]
-        labels = value[dim].values if dim in value.coords else np.arange(value.sizes[dim])
-        places = [place for place, label in enumerate(labels) if label == column or str(label) == column]
-        if places:
-            found[name] = value.isel({dim: places[0]}, drop=True)
-    if not found:
-        listed = ", ".join(str(value.dims[-1]) for value in held.data_vars.values())
-        raise ValueError(f"the data have no column {column!r} along {listed}")
-    return xr.Dataset(found)
-
-
-def _without_rows(group: xr.Dataset) -> xr.Dataset:
-    return group.drop_vars([name for name, value in group.data_vars.items() if ROW_DIMS & set(value.dims)])
-
-
-def _posterior(tree: xr.DataTree, parameters: bool) -> xr.Dataset:
+def _posterior(tree: xr.DataTree, model: Model, parameters: bool | None, reasons: list[str]) -> xr.Dataset:
+    """The invariants, and the aligned parameters if they are asked for."""
     found = _with_ranks(invariants(tree).drop_vars("lp", errors="ignore"))
-    found = found.rename({dim: new for dim, new in _RENAMED.items() if dim in found.dims})
-    if not parameters:
-        return found
-    symmetries, aligned = model_of(tree).symmetries, tree
-    if "labels" in symmetries and (kind_of(tree) != "sampling" or labels_of(tree) is not None):
-        aligned = tree if "relabelled" in tree.attrs else relabel(tree)
-    elif "rotation" in symmetries:
-        aligned = tree if "rotation_aligned" in tree.attrs else align_rotation(tree)
-    rest = _without_rows(draws_of(aligned))
-    rest = rest.drop_vars([name for name in rest.data_vars if name in found])
-    rest = rest.rename({dim: new for dim, new in _RENAMED.items() if dim in rest.dims})
-    return found.assign(rest.data_vars)
+    is_aligned = bool({"relabelled", "rotation_aligned"} & set(tree.attrs))
+    if is_aligned if parameters is None else parameters:
+        aligned, symmetries = tree, model.symmetries
+        if "labels" in symmetries and (kind_of(tree) != "sampling" or labels_of(tree) is not None):
+            aligned = tree if "relabelled" in tree.attrs else relabel(tree)
+        elif "rotation" in symmetries:
+            aligned = tree if "rotation_aligned" in tree.attrs else align_rotation(tree)
+        rest = _with_ranks(given_rows(aligned))
+        for name, value in rest.data_vars.items():
+            is_matrix = any(str(dim).endswith("_2") for dim in value.dims)
+            if name not in found and not ROW_DIMS & set(value.dims) and (parameters or not is_matrix):
+                found = found.assign({name: _always_held(value, reasons)})
+    return found.rename({dim: new for dim, new in _RENAMED.items() if dim in found.dims})
+
+
+def _always_held(value: xr.DataArray, reasons: list[str]) -> xr.DataArray:
+    """The entries of a parameter of clusters that hold rows in every draw; the others are NaN in some."""
+    gaps = value.isnull().any(SAMPLE_DIMS)
+    if not gaps.any():
+        return value
+    dim = next(str(dim) for dim in value.dims[2:] if str(dim) in ("component", "cluster"))
+    empty = gaps.any([other for other in gaps.dims if other != dim]).to_numpy()
+    labels = ", ".join(map(str, value[dim].to_numpy()[empty]))
+    reasons.append(f"{value.name} of {dim} {labels}: without rows in some draws")
+    return value.isel({dim: ~empty}).rename({dim: f"{dim}_of_{value.name}"})
 
 
 def _with_ranks(values: xr.Dataset) -> xr.Dataset:
@@ -178,23 +149,182 @@ def _with_ranks(values: xr.Dataset) -> xr.Dataset:
     return values.assign_coords({dim: first_number(str(dim)) + np.arange(values.sizes[dim]) for dim in bare})
 
 
-def _rows_by_part(model: Model, values: Mapping[str, Any], *data: Any) -> list[jax.Array]:
-    return model.log_likelihood_by_part(values, *data)
+def _moving(values: xr.Dataset, reasons: list[str]) -> xr.Dataset:
+    """The quantities without cells that stay the same within every chain, and without their transposes."""
+    found, still = {}, []
+    for name, value in values.data_vars.items():
+        value = value.transpose(*SAMPLE_DIMS, ...)
+        cells = value.to_numpy().astype(float).reshape(*value.shape[:2], -1)
+        moves = (np.ptp(cells, axis=1) > _SMALLEST_MOVE * np.abs(cells).max(axis=1)).any(axis=0)
+        at = value.dims[2:]
+        upper = _is_upper(value.isel(chain=0, draw=0))
+        if (moves & upper).all():
+            found[name] = value
+            continue
+        labels = np.array([", ".join(map(str, cell)) for cell in _cells_along(value, at)])
+        for label, own in zip(labels[~moves], np.moveaxis(cells[..., ~moves], -1, 0), strict=True):
+            place = f"{name}[{label}]" if at else str(name)
+            still.append(f"{place} = {', '.join(f'{number:.6g}' for number in np.unique(own[:, 0]))}")
+        if (kept := moves & upper).any():
+            coords = {dim: value[dim] for dim in SAMPLE_DIMS} | {f"{name}_cell": labels[kept]}
+            found[name] = xr.DataArray(cells[..., kept], coords, (*SAMPLE_DIMS, f"{name}_cell"))
+    if still:
+        shown_ones = ", ".join(still[:_LISTED]) + (", ..." if len(still) > _LISTED else "")
+        reasons.append(f"posterior: the same in all draws of a chain: {shown_ones}")
+    return xr.Dataset(found)
 
 
-def _log_likelihood(tree: xr.DataTree, model: Model) -> xr.Dataset:
-    """Row densities by the name of the data site."""
-    whole = group_of(tree, "log_likelihood")
-    (name,) = whole.data_vars
-    if not model.independent_parts or "observed_data" not in tree.children:
-        return whole.rename({name: "_and_".join(model.data_names)})
-    draws = {
-        str(key): value.transpose("chain", "draw", ...).to_numpy() for key, value in draws_of(tree).items()
-    }
-    found = over_draws(_rows_by_part, draws, model, restored_data(group_of(tree, "observed_data"), model))
-    dims = whole[name].transpose("chain", "draw", ...).dims
-    variables = {part: (dims, np.asarray(rows)) for part, rows in zip(model.data_names, found, strict=True)}
-    return xr.Dataset(variables, whole.coords, dict(whole.attrs))
+def _is_upper(value: xr.DataArray) -> np.ndarray:
+    """Which cells of a quantity are no transposes of others: of dims d and d_2 the upper triangle."""
+    places = np.indices(value.shape).reshape(value.ndim, value.size)
+    at = {str(dim): own for dim, own in zip(value.dims, places, strict=True)}
+    pairs = [(own, at[f"{dim}_2"]) for dim, own in at.items() if f"{dim}_2" in at]
+    return np.logical_and.reduce([first <= second for first, second in pairs] or [np.ones(value.size, bool)])
+
+
+def _cells_along(value: xr.DataArray, dims: tuple) -> list[tuple]:
+    """Labels of all cells along dims, in the order of the values."""
+    return list(itertools.product(*(value[dim].to_numpy().tolist() for dim in dims)))
+
+
+def _densities(tree: xr.DataTree, reasons: list[str]) -> dict[str, xr.Dataset]:
+    """The groups of densities as the fit has them; the log prior is what its log joint leaves."""
+    held = ("sample_stats", "log_likelihood", "log_prior")
+    found = {name: tree[name].to_dataset() for name in held if name in tree.children}
+    if "log_likelihood" not in found:
+        reasons.append("log_likelihood: inference.extend(tree, 'log_likelihood') makes it")
+    elif "log_prior" not in found and "lp" in found.get("sample_stats", {}):
+        rows = found["log_likelihood"]["log_likelihood"]
+        of_rows = rows.sum([dim for dim in rows.dims if dim not in SAMPLE_DIMS])
+        found["log_prior"] = xr.Dataset({"log_prior": found["sample_stats"]["lp"] - of_rows})
+    if "log_prior" not in found:
+        reasons.append("log_prior: inference.extend(tree, 'log_prior') makes it")
+    return found
+
+
+class _Outcome(NamedTuple):
+    """A column of the data.
+
+    Attributes:
+        observed: its cells, by row.
+        site: the part of the data.
+        place: number of the column there.
+    """
+
+    observed: xr.DataArray
+    site: str
+    place: int
+
+
+def _outcome(
+    tree: xr.DataTree, model: Model, column: str | int | None, reasons: list[str]
+) -> _Outcome | None:
+    """The column asked for, or the first one without missing cells; None where there is none.
+
+    Raises:
+        ValueError: no such column, or cells of it are missing.
+    """
+    if "observed_data" not in tree.children:
+        if column is not None:
+            raise ValueError("the fit does not hold its data: inference.extend(tree, 'observed_data', *data)")
+        reasons.append("observed_data: the fit does not hold its data")
+        return None
+    listed = []
+    for site, part in zip(
+        model.data_names, restored_data(group_of(tree, "observed_data"), model), strict=True
+    ):
+        row_dim, dim = model.variable_dims[site]
+        rows, labels = (
+            _labels_of(tree, own, size) for own, size in zip((row_dim, dim), part.shape, strict=True)
+        )
+        for place, label in enumerate(labels.tolist()):
+            if column is not None and label != column and str(label) != str(column):
+                listed.append(str(label))
+                continue
+            cells = _column_of(part, place)
+            missing = int(np.isnan(cells).sum())
+            if not missing:
+                attrs = {"site": site, "column": str(label)}
+                return _Outcome(xr.DataArray(cells, {row_dim: rows}, (row_dim,), attrs=attrs), site, place)
+            if column is not None:
+                raise ValueError(
+                    f"column {label!r} of {site} lacks {missing} of {len(cells)} cells: an outcome must be "
+                    f"observed in every row; name another column"
+                )
+    if column is not None:
+        raise ValueError(f"the data have no column {column!r}: there are {shown(listed)}")
+    reasons.append("observed_data: every column has missing cells, and an outcome is one a row")
+    return None
+
+
+def _labels_of(tree: xr.DataTree, dim: str, size: int) -> np.ndarray:
+    held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
+    return next((labels for labels in held if len(labels) == size), np.arange(size))
+
+
+def _column_of(part: Any, place: int) -> np.ndarray:
+    """The cells of a column, of a matrix or of a sparse one."""
+    if isinstance(part, np.ndarray):
+        return part[:, place].astype(float)
+    return part.to_scipy().tocsc()[:, [place]].toarray().ravel().astype(float)
+
+
+class _DrawnWhenRead(BackendArray):
+    """An array that is computed when its values are first asked for.
+
+    Args:
+        draw: gives the values.
+        shape: of them.
+    """
+
+    dtype = np.dtype(float)
+
+    def __init__(self, draw: Callable[[], np.ndarray], shape: tuple[int, ...]) -> None:
+        self.draw, self.shape = draw, shape
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        return self.draw()
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        basic = indexing.IndexingSupport.BASIC
+        return indexing.explicit_indexing_adapter(key, self.shape, basic, lambda own: self.values[own])
+
+
+def _replications(
+    tree: xr.DataTree, model: Model, outcome: _Outcome, seed: int, reasons: list[str]
+) -> xr.DataArray | None:
+    """Replications of the outcome, as the fit has them or drawn when they are first read."""
+    posterior, dim = draws_of(tree), model.variable_dims[outcome.site][1]
+    dims, shape = (
+        (*SAMPLE_DIMS, *outcome.observed.dims),
+        (*(posterior.sizes[d] for d in SAMPLE_DIMS), outcome.observed.size),
+    )
+
+    def of_column(group: xr.Dataset) -> np.ndarray:
+        return group[outcome.site].isel({dim: outcome.place}).transpose(*dims).to_numpy().astype(float)
+
+    coords = {d: posterior[d] for d in SAMPLE_DIMS if d in posterior.coords} | dict(outcome.observed.coords)
+    if "posterior_predictive" in tree.children:
+        return xr.DataArray(of_column(tree["posterior_predictive"].to_dataset()), coords, dims)
+    try:
+        check_replicable(tree, model)
+    except ValueError as why_not:
+        reasons.append(f"posterior_predictive: {why_not}")
+        return None
+    cells = sum(value.size for value in tree["observed_data"].data_vars.values())
+    if cells * shape[0] * shape[1] > _MOST_CELLS:
+        reasons.append(
+            "posterior_predictive: too many cells for all draws; inference.extend makes it all the same"
+        )
+        return None
+    draw = partial(_drawn, tree, seed, of_column)
+    lazy = indexing.LazilyIndexedArray(_DrawnWhenRead(draw, shape))
+    return xr.DataArray(xr.Variable(dims, lazy), coords)
+
+
+def _drawn(tree: xr.DataTree, seed: int, of_column: Callable) -> np.ndarray:
+    return of_column(extend(tree, "posterior_predictive", seed=seed)["posterior_predictive"].to_dataset())
 
 
 def _prior(tree: xr.DataTree, posterior: xr.Dataset) -> xr.Dataset:

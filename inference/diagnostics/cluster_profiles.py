@@ -33,6 +33,7 @@ from inference.numerics.programs import over_draws
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, stored_columns, thinned
 from inference.symmetry import relabel
+from inference.symmetry.labels import given_rows
 from inference.topics.tables import nearest_documents
 from zoo.columns import date_in_words
 from zoo.model import Model
@@ -349,7 +350,7 @@ def _topics_of_clusters(aligned: xr.DataTree, asked: Asked, kept: np.ndarray) ->
     """Shares of the topics in each cluster of documents."""
     model, kind = model_of(aligned), kind_of(aligned)
     site = model.cluster_topic_site
-    values = flat_draws(draws_of(aligned)[site], *model.variable_dims[site])
+    values = flat_draws(given_rows(aligned)[site], *model.variable_dims[site])
     found = intervals(values, kind, asked.probability)
     rows = [
         {"cluster": int(k), "topic": topic} | {name: part[k, topic] for name, part in found.items()}

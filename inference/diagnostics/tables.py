@@ -24,6 +24,7 @@ from inference.extension import extend
 from inference.numerics.weighted_rows import row_limit
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, left_out_of, responsibilities_of
+from inference.symmetry.labels import given_rows
 from zoo.checks import check_choice, check_whole
 from zoo.dependencies import naming_versions
 
@@ -31,6 +32,7 @@ __all__ = ["occupied", "summary", "summary_cells", "top_partitions"]
 
 
 _INTERVALS = ("eti", "hdi")
+_OF_HELD = "draws: those in which the cluster holds rows; in the others its parameters are of the prior."
 _MOST_OF_A_VARIABLE = 12  # rows of the printed table
 
 
@@ -57,7 +59,9 @@ def summary(
     Returns:
         One row a scalar: ``mean``, ``sd``, the interval's ends (``eti90_lb``, ``eti90_ub``), and for MCMC
         ``ess_bulk``, ``ess_tail`` and ``r_hat``, which read ``"constant"`` where the quantity never changed;
-        no such columns for draws from q, a point estimate or, R-hat, one chain. The attribute ``note`` lists
+        no such columns for draws from q, a point estimate or, R-hat, one chain. Parameters of a cluster are
+        given that it holds rows: the column ``draws`` counts the draws where it does, if those are not all,
+        and such rows have no ESS and R-hat. The attribute ``note`` lists
         the variables left out, with the reason and the remedy, and how the starts of an ascent ended;
         ``summary_text(tree, details=True)`` prints both.
 
@@ -73,12 +77,15 @@ def summary(
     lower, upper = (f"{interval}{100 * probability:.3g}_{end}" for end in ("lb", "ub"))
     several_chains = values.sizes["chain"] > 1
     rows = {}
-    for name, draws in scalars(values):
-        rows[name] = row = {"mean": draws.mean()}
+    for name, drawn in scalars(values):
+        draws = drawn[~np.isnan(drawn)] if np.isnan(drawn).any() else drawn
+        rows[name] = row = {"mean": draws.mean() if draws.size else np.nan}
+        if draws.size < drawn.size:
+            row["draws"] = draws.size
         if kind != "point":
             row["sd"] = draws.std(ddof=1) if draws.size > 1 else np.nan
             row[lower], row[upper] = _interval(draws, interval, probability)
-        if kind == "sampling":
+        if kind == "sampling" and draws.size == drawn.size:
             constant = "constant" if is_constant(draws) else None
             for tail in ("bulk", "tail"):
                 row[f"ess_{tail}"] = constant or effective_sample_size(draws, tail)
@@ -87,7 +94,8 @@ def summary(
     honest = _by_starts(tree, rows, (lower, upper)) if kind == "variational" else ""
     table = pd.DataFrame.from_dict(rows, orient="index")
     note = _note(tree, kind, several_chains, [] if var_names else list(hidden_variables(tree)))
-    table.attrs["note"] = " ".join(filter(None, (note, spread_of_starts(tree), honest)))
+    held = _OF_HELD if any("draws" in row for row in rows.values()) else ""
+    table.attrs["note"] = " ".join(filter(None, (note, spread_of_starts(tree), honest, held)))
     return table
 
 
@@ -143,7 +151,7 @@ def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.Da
     which = "those with the largest R-hat" if "r_hat" in table else "the first ones"
     parts = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
     table = table[(rank <= most).to_numpy()]
-    styles = {"ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
+    styles = {"draws": ".0f", "ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
     columns = {
         name: [_in_print(cell, styles.get(name, ".4g")) for cell in table[name]] for name in table.columns
     }
@@ -218,7 +226,8 @@ def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
                 f"{name!r} is not identified: averages over its draws mix {_REASONS[hidden[name]]}. "
                 f"{_REMEDIES[hidden[name]]}"
             )
-    return xr.Dataset({name: values[name] if name in values else posterior[name] for name in names})
+    held = given_rows(tree)
+    return xr.Dataset({name: values[name] if name in values else held[name] for name in names})
 
 
 _ALIGNED = {"labels": "relabelled", "rotation": "rotation_aligned"}  # the attribute that the remedy leaves
@@ -256,6 +265,8 @@ def _note(tree: xr.DataTree, kind: str, several_chains: bool, left_out: list[str
 
 
 def _interval(draws: np.ndarray, interval: str, probability: float) -> tuple[float, float]:
+    if not draws.size:
+        return np.nan, np.nan
     if is_constant(draws):
         return float(draws.flat[0]), float(draws.flat[0])
     function = array_stats.eti if interval == "eti" else array_stats.hdi

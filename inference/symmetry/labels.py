@@ -13,12 +13,12 @@ from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.convergence.numbering import draw_labels, numbered, stored_labels
 from inference.convergence.partitions import cluster_sizes
 from inference.convergence.r_hat import largest_psrf
-from inference.results.files import model_of
+from inference.results.files import SAMPLE_DIMS, model_of
 from inference.results.groups import flat_draws, labels_of, with_groups
 from inference.symmetry.topics import align_topics, permuted
 from zoo.dependencies import naming_versions
 
-__all__ = ["relabel"]
+__all__ = ["given_rows", "relabel"]
 
 _SMALLEST_SHARE = 0.01  # of the rows; R-hat is not reported on components with less
 _DIMS = ("component", "component_2")
@@ -84,6 +84,36 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
         attrs["relabel_rhat_before"] = float(largest_psrf(_entries(posterior, sizes)))
         attrs["relabel_rhat_after"] = float(largest_psrf(_entries(relabelled, moved)))
     return with_groups(tree, {"posterior": relabelled} | _renamed(tree, "component"), **attrs)
+
+
+def given_rows(tree: xr.DataTree) -> xr.Dataset:
+    """The draws with the parameters of clusters given that these hold rows: NaN in draws where one is empty.
+
+    There they are draws from the prior, which tell nothing of the cluster of that number.
+
+    Args:
+        tree: a fit with one numbering of its clusters, such as `relabel` gives.
+
+    Returns:
+        The group ``posterior``; the weights of the clusters are kept, since that of an empty one is known.
+    """
+    posterior, model, drawn = draws_of(tree), model_of(tree), labels_of(tree)
+    if drawn is None or model.weight_site is None or kind_of(tree) == "point":
+        return posterior
+    dim = model.variable_dims[model.weight_site][-1]
+    counts = cluster_sizes(drawn.values)
+    size = posterior.sizes.get(dim, 0)
+    held = np.pad(counts, ((0, 0), (0, 0), (0, max(size - counts.shape[2], 0))))[..., :size] > 0
+    if held.all():
+        return posterior
+    holds = xr.DataArray(held, dims=(*SAMPLE_DIMS, dim))
+    return posterior.assign(
+        {
+            name: value.where(holds)
+            for name, value in posterior.data_vars.items()
+            if dim in value.dims and name != model.weight_site
+        }
+    )
 
 
 def _renamed(tree: xr.DataTree, dim: str) -> dict[str, xr.Dataset]:

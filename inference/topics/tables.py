@@ -22,6 +22,7 @@ from inference.precision import double_precision
 from inference.prediction import prepared, transform
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data, thinned
+from inference.symmetry.labels import given_rows
 from inference.symmetry.topics import align_topics, match_topics
 from zoo.checks import check_choice, check_size
 from zoo.dependencies import naming_versions
@@ -408,7 +409,9 @@ def _expected(tree: xr.DataTree, site: str) -> xr.DataArray:
             return concentration / concentration.sum(concentration.dims[-1])
         if site in stored:
             return stored[site]
-    return align_topics(tree)["posterior"][site].mean(("chain", "draw"))
+    aligned = align_topics(tree)
+    mean = given_rows(aligned)[site].mean(("chain", "draw"))
+    return mean.fillna(aligned["posterior"][site].mean(("chain", "draw")))
 
 
 def _weights(tree: xr.DataTree) -> np.ndarray:

@@ -13,7 +13,7 @@ import pytest
 
 import inference
 import zoo
-from inference.diagnostics import for_arviz, prior_sensitivity
+from inference.diagnostics import prior_sensitivity
 
 RNG = np.random.default_rng(0)
 BITS, COUNTS = RNG.integers(0, 2, size=(24, 5)), RNG.poisson(1.0, size=(10, 6))
@@ -137,91 +137,6 @@ def test_energy_and_predictive_checks(case):
     if name not in DOCUMENTS:  # whose observed counts are kept as the cells that are not zero
         assert type(arviz.plot_ppc_dist(predicted, var_names=[site])).__name__ == "PlotCollection"
     plt.close("all")
-
-
-COLUMNS = {"lda": 2, "pcp": 2, "depcam": 1}  # labels of a column; else the first
-CALLS = {
-    "summary": lambda tree: arviz.summary(tree),
-    "loo": lambda tree: arviz.loo(tree, var_name=_site_of(tree)),
-    "compare": lambda tree: arviz.compare({"one": tree, "same": tree}, var_name=_site_of(tree)),
-    "psense_summary": lambda tree: arviz.psense_summary(tree),
-    "plot_trace": lambda tree: arviz.plot_trace(tree),
-    "plot_rank": lambda tree: arviz.plot_rank(tree),
-    "plot_forest": lambda tree: arviz.plot_forest(tree),
-    "plot_pair": lambda tree: arviz.plot_pair(_two_of(tree)),
-    "plot_ppc_dist": lambda tree: arviz.plot_ppc_dist(tree),
-    "plot_prior_posterior": lambda tree: arviz.plot_prior_posterior(tree),
-}
-
-
-def _site_of(tree):
-    """The name of the first of the densities, of which some functions take one."""
-    return str(next(iter(tree["log_likelihood"].data_vars)))
-
-
-def _two_of(tree):
-    """The tree with two single quantities, since every two cells are a panel."""
-    posterior = tree["posterior"].to_dataset()
-    first = {
-        f"one_{i}": value.stack(cell=value.dims[2:])[..., 0]
-        for i, value in enumerate(posterior.values())
-        if value.ndim > 2
-    }
-    whole = {name: value for name, value in posterior.items() if value.ndim == 2}
-    two = dict(list({**whole, **{k: v.drop_vars(v.coords) for k, v in first.items()}}.items())[:2])
-    new = tree.copy()
-    new["posterior"] = type(tree)(type(posterior)(two))
-    return new
-
-
-QUICK_CALLS = ("summary", "loo", "compare", "psense_summary")
-
-
-@pytest.fixture(scope="module")
-def readied(case):
-    """Name, the fit, and what `for_arviz` makes of it."""
-    name, tree = case
-    return name, tree, for_arviz(tree)
-
-
-@pytest.mark.cases_by_default(4)
-@pytest.mark.parametrize("call", [*QUICK_CALLS, *slow([name for name in CALLS if name not in QUICK_CALLS])])
-def test_arviz_takes_what_for_arviz_makes(readied, call):
-    name, tree, ready = readied
-    if call == "plot_prior_posterior" and "prior" not in ready.children:
-        assert "prior" in ready.attrs["not_made"]
-        return
-    assert CALLS[call](ready) is not None
-    plt.close("all")
-
-
-def test_for_arviz_names_densities_after_their_data_and_holds_nothing_by_row(readied):
-    name, tree, ready = readied
-    model = CASES[name][0]
-    named = {"_and_".join(model.data_names)} if not model.independent_parts else set(model.data_names)
-    assert set(ready["log_likelihood"].data_vars) == named
-    rows = {"observation", "document"}
-    assert not any(rows & set(value.dims) for value in ready["posterior"].data_vars.values())
-    assert "log_likelihood" in tree["log_likelihood"]  # the fit itself keeps the name of the contract
-    total = sum(value for value in ready["log_likelihood"].data_vars.values())
-    np.testing.assert_allclose(total, tree["log_likelihood"]["log_likelihood"], rtol=1e-6)
-    for site in model.data_names:
-        assert ready["observed_data"][site].dims == ready["posterior_predictive"][site].dims[2:]
-    chosen = set(for_arviz(tree, parameters=True)["posterior"].data_vars) - set(ready["posterior"].data_vars)
-    assert chosen or name == "ppca"
-
-
-def test_single_outcomes_are_cut_out_by_column(readied):
-    """`loo_pit` takes one outcome a row: between 0 and 1, and of a row left out."""
-    name, tree, _ = readied
-    column = for_arviz(tree, column=COLUMNS.get(name, 0))
-    found = arviz.loo_pit(column)
-    values = np.concatenate([np.ravel(value) for value in found.data_vars.values()])
-    assert len(values) >= len(CASES[name][1][0]) and ((values >= 0) & (values <= 1)).all()
-    assert type(arviz.plot_loo_pit(column)).__name__ == "PlotCollection"
-    plt.close("all")
-    with pytest.raises(ValueError, match="no column 'nothing'"):
-        for_arviz(tree, column="nothing")
 
 
 def test_summary_agrees_with_ours(case):

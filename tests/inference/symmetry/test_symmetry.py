@@ -15,9 +15,13 @@ from planted import (
     variational_mixture,
 )
 
+from inference.component_subspaces import component_similarity, effective_directions, loading_products
 from inference.convergence.numbering import _by_rows, by_size
 from inference.diagnostics import co_clustering, invariants, summary
+from inference.diagnostics.tables import summary_cells
 from inference.symmetry import align_rotation, identified, identify, relabel
+from inference.symmetry.labels import given_rows
+from tests.fit_cases import fitted
 
 
 @pytest.fixture(autouse=True)
@@ -353,3 +357,73 @@ def test_intervals_of_components_leave_the_same_mass_in_each_tail(prob, tail, mo
         judged = ["r_hat", "ess_bulk"] if chains == 2 else []
         assert list(table.columns) == ["mean", "low", "high", *judged]
         assert not judged or table["r_hat"].isna().tolist() == [False, False, False, True]
+
+
+def emptied(tree, site, cluster, **spoilt):
+    """The fit with a cluster without rows in every second draw, and its parameters far away there."""
+    posterior = tree["posterior"].to_dataset().copy(deep=True)
+    labels = posterior[site].transpose("chain", "draw", ...).values
+    labels[:, ::2] = np.where(labels[:, ::2] == cluster, 0, labels[:, ::2])
+    for name, value in spoilt.items():
+        posterior[name].transpose("chain", "draw", ...).values[:, ::2, cluster] = value
+    return replaced(tree, posterior=posterior)
+
+
+def test_parameters_of_a_cluster_are_of_the_draws_in_which_it_holds_rows(straight):
+    tree = emptied(straight, "assignments", 2, locs=1e4, covariances=1e6)
+    aligned = relabel(tree)
+    assert aligned["posterior"]["locs"].sel(component=2).std() > 1000  # by the number alone
+    table = summary(aligned, ["locs", "weights"])
+    number = straight["posterior"].sizes["chain"] * straight["posterior"].sizes["draw"]
+    of_cluster = table.loc[[name for name in table.index if name.startswith("locs[2")]]
+    holds = (aligned["posterior"]["assignments"] == 2).any("observation").values
+    held = aligned["posterior"]["locs"].sel(component=2).values[holds]
+    assert held.std() < 5 and number // 2 <= len(held) < 0.6 * number  # a stray row is a cluster in a few
+    np.testing.assert_allclose(of_cluster["mean"], held.mean(0))
+    np.testing.assert_allclose(of_cluster["sd"], held.std(0, ddof=1))
+    assert (of_cluster["draws"] == len(held)).all()
+    assert of_cluster["r_hat"].isna().all() and "in which the cluster holds rows" in table.attrs["note"]
+    others = table.loc[[name for name in table.index if name.startswith(("locs[0", "weights"))]]
+    assert others["draws"].isna().all() and others["r_hat"].notna().all()
+    assert "draws" not in summary(relabel(straight), ["weights"])
+    assert "inf" not in summary_cells(table).to_string()
+
+
+@pytest.mark.slow
+def test_subspaces_of_a_component_are_of_the_draws_in_which_it_holds_rows():
+    tree = fitted("depcam nuts")
+    labels = np.broadcast_to(np.arange(30) % 3 == 2, tree["posterior"]["assignments"].shape)
+    posterior = tree["posterior"].to_dataset().copy(deep=True)
+    posterior["assignments"] = posterior["assignments"].copy(data=labels.astype(np.int32))
+    whole = replaced(tree, posterior=posterior)
+    spoilt = emptied(whole, "assignments", 1, scales=1e3)
+    halves = {
+        name: child.to_dataset().isel(draw=slice(1, None, 2))
+        for name, child in whole.children.items()
+        if "draw" in child.dims
+    }
+    half = replaced(whole, **halves)
+    for table in (loading_products, lambda tree: effective_directions(tree).drop(columns="share")):
+        found, expected = (np.asarray(table(fit))[1] for fit in (spoilt, half))
+        np.testing.assert_allclose(found, expected)
+    found, expected = (component_similarity(fit) for fit in (spoilt, half))
+    for name in expected.data_vars:
+        np.testing.assert_allclose(found[name][0, 1], expected[name][0, 1], err_msg=name)
+
+
+@pytest.mark.slow
+def test_topics_of_a_cluster_are_of_the_draws_in_which_it_holds_documents():
+    tree = fitted("pcp gibbs")
+    labels = np.broadcast_to((np.arange(24) % 3 == 2) * 1, tree["posterior"]["doc_clusters"].shape)
+    posterior = tree["posterior"].to_dataset().copy(deep=True)
+    posterior["doc_clusters"] = posterior["doc_clusters"].copy(data=labels.astype(np.int32))
+    whole = replaced(tree, posterior=posterior)
+    held = given_rows(emptied(whole, "doc_clusters", 1, cluster_topic_probs=np.eye(3)[0]))
+    half = posterior["cluster_topic_probs"].isel(draw=slice(1, None, 2))
+    found, expected = (
+        value.sel(cluster=1).mean(("chain", "draw")) for value in (held["cluster_topic_probs"], half)
+    )
+    np.testing.assert_allclose(found, expected)
+    assert (
+        held["cluster_topic_probs"].sel(cluster=2).isnull().all() and held["cluster_weights"].notnull().all()
+    )
