@@ -19,6 +19,7 @@ from inference.calibration import elbo_check
 from inference.methods.documents.dirichlet_factors import symmetric_prior
 from inference.methods.lda import vb
 from inference.methods.lda.vb import LDAVBState
+from inference.numerics import host_draws
 from inference.numerics.documents import CACHED_NUMBERS, cut
 from zoo.gamma_functions import expected_log
 
@@ -205,11 +206,9 @@ def test_new_documents_have_the_shares_of_fitted_ones(tree):
 
 
 def test_draws_that_are_too_large_are_fewer(monkeypatch):
-    from inference.methods.lda import vb as lda_posterior
-
-    monkeypatch.setattr(lda_posterior, "TOPIC_BYTES", 8 * 18 * 3)
+    monkeypatch.setattr(host_draws, "DRAWN_BYTES", 8 * 18 * 3)
     with pytest.warns(UserWarning, match="40 draws of the topics would take"):
-        assert lda_posterior.affordable(40, 18) == 3
+        assert host_draws.affordable(40, 18, "the topics") == 3
 
 
 @pytest.mark.parametrize(
