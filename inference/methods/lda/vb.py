@@ -77,10 +77,10 @@ from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_w
 from inference.numerics.host_draws import affordable, dirichlet_draws, generator
 from inference.numerics.weighted_rows import row_limit
 from zoo.checks import check_choice, check_number, warn
-from zoo.documents.bags import CellTopics, dense_counts, log_coefficients
-from zoo.documents.shares import fold_in, log_integrals
+from zoo.documents.bags import CellTopics, dense_counts
+from zoo.documents.shares import fold_in, log_topic_spread
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
-from zoo.lda import INTEGRATION_SEED, LDA
+from zoo.lda import LDA
 from zoo.model import in_current_precision
 
 __all__ = ["LEARNABLE", "METHOD", "init", "step"]
@@ -190,15 +190,15 @@ def transform(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
 
 
 def log_density(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
-    """Log density of new documents in nats, topics at their mean under q, shares integrated out.
+    """Log of the expected density of new documents under q, in nats.
 
-    By importance sampling (`zoo.documents.shares.log_integrals`).
+    At the topics' means the shares are integrated out by importance sampling, as
+    `zoo.LDA.log_likelihood` does; `zoo.documents.shares.log_topic_spread` adds what q's spread about these
+    means is worth.
     """
-    words = stored["topic_word_concentration"]
-    by_word = (words / jnp.sum(words, axis=-1, keepdims=True)).T
-    prior = in_current_precision(model)._topic_prior()
-    key = jax.random.key(INTEGRATION_SEED)
-    return log_integrals(key, counts, by_word, prior).value + log_coefficients(counts)
+    words, site = stored["topic_word_concentration"], model.topic_site
+    at_means = model.log_likelihood({site: model.expected(stored)[site]}, counts)
+    return at_means + log_topic_spread(counts, words.T, in_current_precision(model)._topic_prior())
 
 
 LEARNABLE = ("word_smoothing", "topic_prior")
