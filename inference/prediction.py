@@ -237,12 +237,16 @@ def log_density(
 ) -> _PerRow | Path:
     """Log posterior predictive density of each new row, in nats, local latents integrated out.
 
-    From VB it is the log of the density's expectation under q: of mixtures and documents in closed form, of
-    PPCA and SPPCA, whose loadings are random under q, by a rule without random numbers
+    From VB it is the log of the density's expectation under q: of mixtures in closed form; of PPCA and SPPCA,
+    whose loadings are random under q, by a rule without random numbers
     (`inference.methods.linear_gaussian.vb`), good to about .02 nats and, far outside, 3e-4 of its size
-    (with one latent, against quadrature; with more, rows like the fitted ones were compared). From a sampler
-    it is the log of the mean density over draws. The dims are (observation,), or of text (document,) with
-    the coordinate ``num_tokens``.
+    (with one latent, against quadrature; with more, rows like the fitted ones were compared); of `zoo.LDA`
+    with the spread of topics to second order (`zoo.documents.shares.log_topic_spread`), exact with one topic,
+    and topic shares by importance sampling (`inference.diagnostics.heldout` gives its error). Of `zoo.PCP` it
+    is the density at the parameters' means under q, without their spread, which is worth nats in documents
+    that repeat rare words, and of `zoo.DEPCAM`, whose q has points for parameters, the density at these.
+    Other models from VB, and samplers: the log of the mean density over draws. The dims are (observation,),
+    or of text (document,) with the coordinate ``num_tokens``.
 
     Args:
         tree: a fit.

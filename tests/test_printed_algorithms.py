@@ -14,7 +14,7 @@ CELL = re.compile(r"```\{code-cell\} python\n(.*?)```", re.DOTALL)
 INTRODUCTION, *SECTIONS = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
 TITLES = {section.partition("\n")[0]: section for section in SECTIONS}
 SLOW = {
-    "PCP's mean-field updates lose all clusters",
+    "PCP's mean-field updates lose all clusters from random starts",
     "The joint prior at beta = 1 has no integral",
     "The last stick must not be free",
 }

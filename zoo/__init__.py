@@ -115,7 +115,7 @@ ALIASES: dict[str, str] = {
     "morp": "sppca",
     "bepca": "epca",
     "exponential_family_pca": "epca",
-    "sepca": "paired",  # supervised EPCA; the DEPCAM paper's SePCA, sparse EPCA, is sparse_epca here
+    "sepca": "paired",  # supervised EPCA; the DEPCAM paper's SePCA (simple EPCA) is simple_epca here
     "epls": "paired",
     "ecca": "paired",
     "secca": "paired",
@@ -124,7 +124,7 @@ ALIASES: dict[str, str] = {
     "bepls": "paired",
     "cca": "paired",
     "pls": "paired",
-    "sparse_epca": "depcam",
+    "simple_epca": "depcam",
     "sepca_mm": "depcam",
     "mppca": "depcam",
     "mixture_of_ppca": "depcam",

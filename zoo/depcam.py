@@ -53,7 +53,7 @@ Departures from the source. The offset (without it a pattern and its complement 
 single lambda weighs both the determinant and the l1 norm of phi: here they are apart, ``repulsion`` and
 ``sparsity``; its lambda, xi, rho are ``DEPCAM.with_single_weight``. The kernel has a unit diagonal, which
 changes the objective by a constant. SePCA's Gaussian columns with a precision each are represented by the
-precisions of their scales, with a Gamma prior (``"ard"``, `DEPCAM.sparse_epca`).
+precisions of their scales, with a Gamma prior (``"ard"``, `DEPCAM.simple_epca`).
 
 Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -> y / c raises log p(y) for
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
@@ -450,7 +450,7 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         return cls(repulsion=weight, sparsity=weight * quality, **fields)
 
     @classmethod
-    def sparse_epca(cls, x: Any, num_latents: int, **fields: Any) -> Self:
+    def simple_epca(cls, x: Any, num_latents: int, **fields: Any) -> Self:
         """The SePCA model: one PCA whose columns are N(0, I / alpha_j), alpha by type-II maximum likelihood.
 
         With orthonormal bases a column is w_j = phi_j u_j, and normal columns of D features with precision

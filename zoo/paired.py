@@ -49,8 +49,9 @@ With ``view_weights`` alpha the log density of the cells of view v is multiplied
 prior is then 1 / alpha_v times stronger for that view; a warning is given if it dominates the data.
 
 Symmetry: rotations within the shared latents and within those of each view. Only the product of the two
-variances matters for Theta, so both sites are drawn with the same variance. EPLS with one target column is
-the same model as SEPCA with the same total number of latents: rotate until the target lies on the first axis.
+variances matters for Theta, so both sites are drawn with the same variance. EPLS with one target column has
+the maxima of SEPCA with the same total number of latents (rotate until the target lies on the first axis),
+but another posterior, because its target has fewer loadings.
 
 Departures from the source. beta = 1 is for point estimates only. The kernel sees the whole Theta, mean
 included. The source's Gibbs sampler for the full-covariance model does not target its posterior; this program

@@ -23,7 +23,7 @@ y_i      ``y``                   (N, L)      data; a row of NaN is unlabelled (S
 Any pattern of missing cells is allowed: a row's density is that of its observed cells. With the latents
 integrated out, x has its marginal density and y its conditional density given the observed cells of x.
 
-With a ``kernel`` x is replaced by a feature vector phi(x) and W_x = Phi' B (7.17): ``coefficients`` B of
+With a ``kernel`` x is replaced by a feature vector phi(x) and W_x = Phi' B (7.13): ``coefficients`` B of
 shape (N, K) replace ``loadings_x``, and x is centred in feature space and enters only through its Gram
 matrix. In an infinite-dimensional space the constant (M/2) log(2 pi sx2) is left out and sx2 must be given.
 

@@ -81,7 +81,9 @@ def fit(
             and devices give the same answer bit for bit.
         num_chains: chains of a sampler.
         num_warmup: sweeps before draws are kept.
-        num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain.
+        num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain. Of draws
+            with square matrices of 16 columns or more (full covariances) as many are made as fit into 250 MB,
+            with a warning; ``keep`` with the name of one makes all.
         thinning: sweeps per kept draw.
         until: ``"converged"``: a sampler runs until its chains have converged. After every ``num_samples``
             draws per chain the diagnostics of `inference.convergence.judge` are computed from all draws so

@@ -6,16 +6,22 @@ draws that a fit keeps. That is less than a run takes, so that nothing is refuse
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from numpyro import handlers
 
 from inference.algorithm import Direct, FitRequest, model_name
 from inference.driver.host import CHUNK_CAPACITY
+from inference.numerics.host_draws import affordable
+from inference.numerics.weighted_rows import unweighted
+from inference.results.groups import ROW_DIMS
 from zoo.checks import machine_memory, memory_in_words
+from zoo.model import Model
 
-__all__ = ["check_memory", "check_sizes", "one_memory_error"]
+__all__ = ["affordable_matrices", "check_memory", "check_sizes", "one_memory_error"]
 
 SHARE = 0.1  # of the memory, for which generous sizes ask before any shapes are computed
 
@@ -36,6 +42,50 @@ def check_memory(
     """
     if _generous(request, starts, num_draws) >= SHARE * machine_memory():
         check_sizes(request, sizes())
+
+
+MATRIX_BYTES = 2.5e8  # of draws of square matrices, each of which takes operations of order columns cubed
+FEWEST_COLUMNS = 16  # of a matrix that is large
+
+
+def affordable_matrices(request: FitRequest, *data: Any) -> int:
+    """The number of draws that a fit ends with: fewer than asked for where each holds large matrices.
+
+    So are the draws of full covariances of many columns. They are independent, so that fewer are as good,
+    and ``keep`` makes all of them. Warns if there are fewer.
+
+    Args:
+        request: the call.
+        *data: rows that the program takes; only their widths matter.
+    """
+    num_samples, model, data = request.settings.num_samples, request.model, tuple(map(unweighted, data))
+    if request.method.guide is None or max(part.shape[-1] for part in data) < FEWEST_COLUMNS:
+        return num_samples
+    own = {
+        name: shape
+        for name, shape in _value_shapes(model, data).items()
+        if (dims := model.variable_dims.get(name, ("",)))[-1].endswith("_2") and not ROW_DIMS & set(dims)
+    }
+    num_entries = sum(map(math.prod, own.values()))
+    if not num_entries or set(own) & set(request.keep):
+        return num_samples
+    remedy = f", or for all of them by keep={(next(iter(own)),)}"
+    return affordable(num_samples, num_entries, " and ".join(own), MATRIX_BYTES, remedy)
+
+
+def _value_shapes(model: Model, data: tuple) -> dict[str, tuple[int, ...]]:
+    """The shapes of the program's latent and deterministic sites; none where it has no program to run."""
+    found: dict[str, tuple[int, ...]] = {}
+
+    def run() -> None:
+        sites = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace(*data)
+        for name, site in sites.items():
+            if site["type"] in ("sample", "deterministic") and not site.get("is_observed", False):
+                found[name] = jnp.shape(site["value"])
+
+    with suppress(NotImplementedError):  # an improper prior: its program has no draws to be traced
+        jax.eval_shape(run)
+    return found
 
 
 def check_sizes(request: FitRequest, sizes: Mapping[str, Any]) -> None:

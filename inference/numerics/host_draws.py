@@ -26,9 +26,11 @@ from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from inference.numerics.compiled import compiled
+from zoo.checks import memory_in_words, warn
 from zoo.dirichlet_process import BetaDecay
 
 __all__ = [
+    "affordable",
     "dirichlet_draws",
     "dirichlet_of_each",
     "generator",
@@ -38,6 +40,7 @@ __all__ = [
     "weight_draws",
 ]
 
+DRAWN_BYTES = 2e9  # draws of q that would take more are not all made
 BLOCK_NUMBERS = 2**23  # drawn at once, so that what is made of them on the way stays small
 GAMMAS = dist.Dirichlet, dist.Wishart, dist.Gamma, dist.InverseGamma, dist.Beta, BetaDecay
 
@@ -49,6 +52,27 @@ def generator(key: Array) -> np.random.Generator:
         key: a JAX key.
     """
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
+def affordable(
+    num_samples: int, num_entries: int, what: str, most_bytes: float | None = None, remedy: str = ""
+) -> int:
+    """The number of draws from q that fit into memory; warns if that is fewer than asked for.
+
+    Args:
+        num_samples: draws asked for.
+        num_entries: numbers in a draw.
+        what: is drawn, in words.
+        most_bytes: that all draws may take; None: `DRAWN_BYTES`.
+        remedy: how more are had.
+    """
+    fits = max(int((DRAWN_BYTES if most_bytes is None else most_bytes) // (8 * num_entries)), 1)
+    if fits < num_samples:
+        warn(
+            f"{num_samples} draws of {what} would take {memory_in_words(8.0 * num_samples * num_entries)}: "
+            f"{fits} are kept; ask for fewer by num_samples{remedy}"
+        )
+    return min(num_samples, fits)
 
 
 def log_gamma_draws(rng: np.random.Generator, concentration: Any, num_draws: int) -> np.ndarray:

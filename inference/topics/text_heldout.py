@@ -4,7 +4,8 @@ r"""Held-out scores of topic models, by three protocols that differ in meaning.
   thesis's 9.3.2). A bound, not a likelihood: how far it lies below differs between models, so it does not
   compare them.
 * ``"likelihood"``: PCP: the exact mixture at the expected parameters (plug-in). LDA: topics at their mean,
-  topic shares integrated out by importance sampling, on average too low; ``sampling_error`` is the standard
+  without their spread, which `inference.log_density` adds, so that the two compare; topic shares are
+  integrated out by importance sampling, on average too low; ``sampling_error`` is the standard
   error that this adds. pLSI: the mixture over the fitted
   documents' shares (Blei, Ng and Jordan 2003, section 7.1). Draws: the mean density over draws.
 * ``"completion"``: half of each document's tokens are given, the other half scored one by one under the word
@@ -180,6 +181,10 @@ def _sampling_errors(draws: Mapping[str, Array], model: Model, documents: Sparse
 
 def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
     if not model.scored_over_fitted:
+        is_q = model.estimates_density and "variational" in tree.children
+        means = model.expected(stored_variables(tree, model)) if is_q else {}
+        if model.topic_site in means:  # of LDA: log_density adds the spread of topics, which PCP's has not
+            return _at_means(means, model, documents)
         return log_density(tree, documents).to_numpy() - np.asarray(log_coefficients(documents))
     draws = group_of(tree, "posterior")
     if model.document_topic_site not in draws:
@@ -190,6 +195,11 @@ def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Ar
     sites = (model.document_topic_site, model.topic_site)
     shares, topics = (draws[site].to_numpy()[-1, -1] for site in sites)
     return _over_fitted_documents(shares, topics, documents)
+
+
+@jax.jit
+def _at_means(means: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
+    return model.log_likelihood(means, documents) - log_coefficients(documents)
 
 
 @jax.jit

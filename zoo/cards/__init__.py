@@ -109,11 +109,14 @@ class Correction(NamedTuple):
         right: the correction.
         shown: the section of ``notebooks/guide/printed.md`` that runs the printed form beside the right one;
             empty where there is none.
+        check: the check in ``tests/test_corrections.py`` that the printed form fails and this one passes;
+            empty where there is none.
     """
 
     place: str
     right: str
     shown: str = ""
+    check: str = ""
 
 
 class Notes(NamedTuple):
@@ -198,7 +201,12 @@ def read_notes(card: Card) -> Notes:
         },
         claims=tuple(Claim(**{key: _joined(text) for key, text in entry.items()}) for entry in own["claims"]),
         corrections=tuple(
-            Correction(_joined(entry["place"]), _joined(entry["right"]), entry.get("shown", ""))
+            Correction(
+                _joined(entry["place"]),
+                _joined(entry["right"]),
+                entry.get("shown", ""),
+                entry.get("check", ""),
+            )
             for entry in [*own["corrections"], *shared]
         ),
     )

@@ -11,6 +11,7 @@ __all__ = ["CardSection", "card_as_markdown", "card_as_text", "card_sections"]
 
 _COMMAND_WIDTH = 70
 _PRINTED = "notebooks/guide/printed.md"
+_CHECKS = "tests/test_corrections.py"
 _HEADER = re.compile(r"^(Attributes|Examples?):\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\w+): ", re.MULTILINE)
 
@@ -54,7 +55,9 @@ def card_sections(card: Card) -> list[CardSection]:
         for claim in notes.claims
     ]
     corrections = [
-        f"{own.place}: {own.right}" + (f" [{_PRINTED}, {own.shown!r}]" if own.shown else "")
+        f"{own.place}: {own.right}"
+        + (f" [{_PRINTED}, {own.shown!r}]" if own.shown else "")
+        + (f" [{_CHECKS}, {own.check!r}]" if own.check else "")
         for own in notes.corrections
     ]
     sections = [

@@ -18,7 +18,15 @@ from jax.scipy.special import logsumexp
 from zoo.gamma_functions import exp_digamma, gammaln
 from zoo.sparse import SparseCounts
 
-__all__ = ["CellSums", "LogIntegrals", "cell_sums", "fold_in", "likely_shares", "log_integrals"]
+__all__ = [
+    "CellSums",
+    "LogIntegrals",
+    "cell_sums",
+    "fold_in",
+    "likely_shares",
+    "log_integrals",
+    "log_topic_spread",
+]
 
 FOLD_IN_STEPS = 1000
 FOLD_IN_TOLERANCE = 1e-4  # share of a document's tokens that may still move in its last pass
@@ -203,6 +211,49 @@ def log_integrals(
     # the variance of independent draws from the mixture: an upper bound for those of fixed shares
     variance = jnp.maximum(num_draws * jnp.exp(second - 2 * first) - 1.0, 0.0) / (num_draws - 1)
     return LogIntegrals(first - jnp.log(num_draws), jnp.sqrt(variance))
+
+
+def log_topic_spread(counts: SparseCounts, words: Array, prior: Array) -> Array:
+    r"""Log ratio of a document's expected density under q(topics) to that at the topics' means, in nats.
+
+    With :math:`n_{kw}` tokens of topic k, :math:`q(\beta_k) = \mathrm{Dirichlet}(a_k)`, :math:`A_k = \sum_w
+    a_{kw}` and :math:`(a)_n = \Gamma(a + n) / \Gamma(a)` the ratio is the expectation of
+
+    .. math:: \prod_k \frac{A_k^{N_k}}{(A_k)_{N_k}} \prod_w \frac{(a_{kw})_{n_{kw}}}{a_{kw}^{n_{kw}}}
+
+    over the topics z of the words given the means of the topics. A word of :math:`n_w` tokens has topic k
+    with probability :math:`\phi_{kw}` by `fold_in`, and adds :math:`\phi \sum_{j < n_w} \log(1 + \phi j /
+    a_{kw})`: exact with one topic and for words that occur once, of second order in :math:`n_w / a_{kw}` for
+    others. The totals are taken at their means with half their variance over :math:`A_k + N_k`.
+
+    Args:
+        counts: the documents.
+        words: Dirichlet parameters of the topics under q, shape (num_words, num_topics).
+        prior: Dirichlet parameters of the shares before the words, shape (num_topics,).
+
+    Returns:
+        Shape (num_documents,).
+    """
+    totals = jnp.sum(words, axis=0)
+    by_word = words / totals
+    gamma = fold_in(counts, by_word, prior)
+    shares = exp_digamma(gamma) / exp_digamma(jnp.sum(gamma, axis=-1, keepdims=True))
+
+    def log_rising(start: Array, length: Array) -> Array:
+        """``log (start)_length - length log start``."""
+        return gammaln(start + length) - gammaln(start) - length * jnp.log(start)
+
+    def cells(document: Array, word: Array, count: Array) -> tuple[Array, Array, Array]:
+        phi = shares[document] * by_word[word]
+        phi = phi / jnp.maximum(jnp.sum(phi, axis=-1, keepdims=True), jnp.finfo(phi.dtype).tiny)
+        phi = jnp.maximum(phi, jnp.finfo(phi.dtype).eps)
+        tokens = count[:, None] * phi
+        own = jnp.sum(phi * log_rising(words[word] / phi, count[:, None]), axis=-1)
+        return jnp.where(count > 1, own, 0.0), tokens, tokens * (1.0 - phi)
+
+    by_cell, tokens, variances = counts.sum_by_document(cells)
+    of_totals = log_rising(totals, tokens) + 0.5 * variances / (totals + tokens)
+    return by_cell - jnp.sum(of_totals, axis=-1)
 
 
 def _fingerprints(counts: SparseCounts) -> Array:

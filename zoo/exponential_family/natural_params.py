@@ -416,7 +416,9 @@ def row_modes(log_joint: Callable, rows: Array, num_latents: int, starts: Callab
 
     Newton's step is halved until the log joint rises by a share of what the gradient promises; it may be
     halved a hundred times, since of counts far above the fitted ones the first step is too long by the factor
-    :math:`e^\theta / \theta`. The climb ends where the Newton decrement :math:`\sqrt{g^T A^{-1} g}`, the
+    :math:`e^\theta / \theta`. A step at whose end the log joint still rises has risen all the way, as it is
+    concave, and is taken too: of counts in the billions the rise is lost in rounding, since terms of
+    :math:`c \log c` nats cancel. The climb ends where the Newton decrement :math:`\sqrt{g^T A^{-1} g}`, the
     distance to the mode in posterior deviations, is down to rounding. A row whose climb ends elsewhere, or
     whose log joint is finite at none of its starts, has NaN instead of a guess.
 
@@ -446,7 +448,9 @@ def row_modes(log_joint: Callable, rows: Array, num_latents: int, starts: Callab
                 size, count, _ = carry
                 size = 0.5 * size
                 wanted = height + ASCENT * size * decrement - rounding
-                return size, count + 1, log_joint(u + size * direction, row) >= wanted  # False of NaN
+                there, slope = jax.value_and_grad(log_joint)(u + size * direction, row)
+                still_rises = (slope @ direction >= 0) & jnp.isfinite(there)
+                return size, count + 1, (there >= wanted) | still_rises  # False of NaN
 
             begin = 2.0 * jnp.ones_like(height), jnp.zeros((), int), arrived
             size, _, rose = jax.lax.while_loop(lambda c: ~c[2] & (c[1] < HALVINGS), halve, begin)

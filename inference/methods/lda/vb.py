@@ -74,19 +74,18 @@ from inference.methods.documents.dirichlet_factors import (
     warn_of_smoothing,
 )
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
-from inference.numerics.host_draws import dirichlet_draws, generator
+from inference.numerics.host_draws import affordable, dirichlet_draws, generator
 from inference.numerics.weighted_rows import row_limit
 from zoo.checks import check_choice, check_number, warn
-from zoo.documents.bags import CellTopics, dense_counts, log_coefficients
-from zoo.documents.shares import fold_in, log_integrals
+from zoo.documents.bags import CellTopics, dense_counts
+from zoo.documents.shares import fold_in, log_topic_spread
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
-from zoo.lda import INTEGRATION_SEED, LDA
+from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = ["LEARNABLE", "METHOD", "affordable", "init", "step"]
+__all__ = ["LEARNABLE", "METHOD", "init", "step"]
 
 
-TOPIC_BYTES = 2e9  # draws of topics that would take more are not all made
 INNER_STEPS = 100  # the most passes over the documents in a step
 INNER_TOLERANCE = 3e-3  # share of the tokens that may still move in the last of them
 FEWEST_PASSES = 4
@@ -113,22 +112,6 @@ class LDAVBState(NamedTuple):
     moved: Array | float = 0.0
 
 
-def affordable(num_samples: int, num_entries: int) -> int:
-    """The number of draws of topics that fit into memory; warns if that is fewer than asked for.
-
-    Args:
-        num_samples: draws asked for.
-        num_entries: numbers in a draw.
-    """
-    fits = max(int(TOPIC_BYTES // (8 * num_entries)), 1)
-    if fits < num_samples:
-        warn(
-            f"{num_samples} draws of the topics would take {num_samples * num_entries * 8 / 1e9:.1f} GB: "
-            f"{fits} are kept; ask for fewer by num_samples"
-        )
-    return min(num_samples, fits)
-
-
 def conclude(
     key: Array,
     state: LDAVBState,
@@ -139,7 +122,7 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """Independent draws from q as one chain, beside q's parameters; topic shares only where small."""
-    num_samples = affordable(num_samples, state.word_concentration.size)
+    num_samples = affordable(num_samples, state.word_concentration.size, "the topics")
     if "topic_prior" in options.get("learn", ()):
         warn_of_prior(state.topic_prior, state.doc_concentration, "topic_prior", "documents")
     if "word_smoothing" in options.get("learn", ()):
@@ -207,15 +190,15 @@ def transform(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
 
 
 def log_density(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
-    """Log density of new documents in nats, topics at their mean under q, shares integrated out.
+    """Log of the expected density of new documents under q, in nats.
 
-    By importance sampling (`zoo.documents.shares.log_integrals`).
+    At the topics' means the shares are integrated out by importance sampling, as
+    `zoo.LDA.log_likelihood` does; `zoo.documents.shares.log_topic_spread` adds what q's spread about these
+    means is worth.
     """
-    words = stored["topic_word_concentration"]
-    by_word = (words / jnp.sum(words, axis=-1, keepdims=True)).T
-    prior = in_current_precision(model)._topic_prior()
-    key = jax.random.key(INTEGRATION_SEED)
-    return log_integrals(key, counts, by_word, prior).value + log_coefficients(counts)
+    words, site = stored["topic_word_concentration"], model.topic_site
+    at_means = model.log_likelihood({site: model.expected(stored)[site]}, counts)
+    return at_means + log_topic_spread(counts, words.T, in_current_precision(model)._topic_prior())
 
 
 LEARNABLE = ("word_smoothing", "topic_prior")

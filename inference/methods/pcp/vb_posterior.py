@@ -24,10 +24,9 @@ from inference.methods.documents.dirichlet_factors import (
     warn_of_prior,
     warn_of_smoothing,
 )
-from inference.methods.lda.vb import affordable
 from inference.numerics.compiled import compiled
 from inference.numerics.documents import DocumentBlocks
-from inference.numerics.host_draws import dirichlet_draws, generator, label_draws, weight_draws
+from inference.numerics.host_draws import affordable, dirichlet_draws, generator, label_draws, weight_draws
 from inference.precision import to_numpy
 from zoo.checks import warn
 from zoo.documents.bags import CellTopics, dense_counts
@@ -354,7 +353,7 @@ def conclude(
     } | model.weights.variables(state.weights)
     if r is not None:
         stored |= {"responsibilities": r, "num_occupied": np.sum(np.asarray(r).sum(axis=0) > OCCUPIED)}
-    num_samples = affordable(num_samples, state.words.size + state.clusters.size)
+    num_samples = affordable(num_samples, state.words.size + state.clusters.size, "the topics")
     rng = generator(key)
     draws = {
         model.weights.site: weight_draws(rng, state.weights, num_samples),

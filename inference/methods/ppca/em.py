@@ -11,7 +11,7 @@ factor analysis, missing cells and priors need EM. Where the spread of the param
 
 Sparse rows stay sparse: `inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
 
-Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 5.2 (with (7.12) corrected).
+Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 5.1.2.
 """
 
 from collections.abc import Mapping

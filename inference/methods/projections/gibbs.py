@@ -24,7 +24,7 @@ fractional count there is no exact draw of its variable; an acceptance step for 
 
 A sweep costs O(N D K^2), all rows at once and then all columns.
 
-Reference: Polson, Scott and Windle (2013); Virtanen (2010), section 6.1 for the sampler that it replaces.
+Reference: Polson, Scott and Windle (2013); Virtanen (2010), section 6.2 for the sampler that it replaces.
 
 Moves along flat directions
 ---------------------------

@@ -167,7 +167,7 @@ def morp_simplified(
 
 
 def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
-    """Run Algorithm 6.1 as printed, ``X'X w = l (X' K^+ X + g I) w``, which is PCA where N >= M + L."""
+    """Run Algorithm 6.1 as printed, ``X'X w = l (X' K^+ X + g I) w``, which is PCA where N > M + L."""
     q = x.T @ _inverse(blend) @ x + ridge * np.eye(x.shape[1], dtype=x.dtype)
     values, vectors = np.linalg.eigh(q)
     root = vectors / np.sqrt(values) @ vectors.T

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,8 @@ from inference.fitting import in_batches, in_memory, memory
 from inference.fitting.memory import one_memory_error
 from zoo import checks
 from zoo.checks import machine_memory, memory_in_words
+from zoo.conjugate import NormalGamma
+from zoo.exponential_family import Gaussian
 
 ROWS = np.random.default_rng(0).normal(size=(60, 3))
 COUNTS = np.ones((20, 5), int) + np.eye(20, 5, dtype=int)
@@ -110,6 +113,59 @@ def test_a_run_that_fits_is_not_refused(monkeypatch):
             with pytest.raises(InterruptedError):
                 fit(zoo.Mixture(num_components=2), ROWS, num_samples=5, **call)
     assert len(started) == 6
+
+
+WIDE = np.random.default_rng(1).normal(size=(40, 20))
+OF_20 = 3 * 20 * 20  # numbers in the precisions of three components of 20 columns
+
+#: Model, data, the call, and how many numbers of a draw are in square matrices.
+WITH_MATRICES = {
+    "mixture": (zoo.Mixture(num_components=3), (WIDE,), {}, 2 * OF_20),
+    "mixture by svi": (zoo.Mixture(num_components=3), (WIDE,), {"method": "svi"}, 2 * OF_20),
+    "mixture in batches": (
+        zoo.Mixture(num_components=3), (WIDE,), {"batch_size": 20, "num_restarts": 1}, 2 * OF_20,
+    ),
+    "paired": (
+        zoo.Paired(
+            families=(Gaussian(noise_variance=None),) * 2,
+            num_shared=1, num_specific=(0, 0), specific="full_covariance",
+        ),
+        (WIDE, WIDE[:, :17]), {"method": "vb"}, 20**2 + 17**2,
+    ),
+    "diagonal mixture": (zoo.Mixture(num_components=3, components=NormalGamma()), (WIDE,), {}, 0),
+    "mixture of few columns": (zoo.Mixture(num_components=3), (ROWS,), {}, 0),
+    "a point": (zoo.Mixture(num_components=3), (WIDE,), {"method": "em"}, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WITH_MATRICES)
+def test_draws_of_large_matrices_are_fewer(case, monkeypatch):
+    """As many as fit into the limit are drawn, all of them where `keep` asks for it."""
+    model, data, call, num_entries = WITH_MATRICES[case]
+    monkeypatch.setattr(memory, "MATRIX_BYTES", 8.0 * 7 * max(num_entries, 1))
+    found = []
+
+    def affordable_matrices(request, *rows):
+        found.append(memory.affordable_matrices(request, *rows))
+        raise InterruptedError
+
+    for plans in (in_memory, in_batches):
+        monkeypatch.setattr(plans, "affordable_matrices", affordable_matrices)
+    monkeypatch.setattr(in_batches, "ascend_in_batches", lambda *args, **call: SimpleNamespace(state=None))
+
+    def drawn(**rest):
+        with pytest.raises(InterruptedError):
+            fit(model, *data, num_samples=9, progress=False, **call, **rest)
+        return found.pop()
+
+    if not num_entries:
+        assert drawn() == 9
+        return
+    with pytest.warns(
+        UserWarning, match=r"^9 draws of .*precision.* would take .*: 7 are kept; .*keep="
+    ) as it:
+        assert drawn() == 7
+    assert drawn(keep=(re.search(r"keep=\('(\w+)'", str(it[0].message))[1],)) == 9
 
 
 def test_the_generous_guess_is_above_the_sizes(monkeypatch):

@@ -323,6 +323,26 @@ def test_the_mode_of_a_row_is_found_however_far_it_is():
         np.testing.assert_allclose(u, middle, rtol=1e-9, atol=1e-9)
 
 
+def test_the_mode_of_large_counts_is_found():
+    """The rise of the log joint is lost in the rounding of terms of c log c nats: some draws gave NaN."""
+    rng = np.random.default_rng(0)
+    row = jnp.array([[9.0, 1.4e6, 3e9, 2.4e6, 1.4e6, 2.2e6]])
+    loadings = np.array([0.12, -0.33, 0.4, 0.08, -0.36, 0.05]) * rng.normal(1.0, 0.3, (400, 6))
+    locs = np.array([2.3, 12.2, 17.9, 15.1, 12.0, 14.9]) + 0.3 * rng.normal(size=(400, 6))
+
+    def of_draw(draw):
+        def log_joint(u, row):
+            return jnp.sum(Poisson().log_density(draw[1] + draw[0] * u, row)) - 0.5 * jnp.sum(u**2)
+
+        mode = row_modes(log_joint, row, 1)
+        return mode.latents[0, 0], jax.grad(log_joint)(mode.latents[0], row[0])[0], mode.covariance[0, 0, 0]
+
+    with in_precision():
+        modes, slopes, variances = jax.lax.map(of_draw, (jnp.asarray(loadings), jnp.asarray(locs)))
+    assert np.isfinite(modes).all()
+    assert (np.abs(slopes) * np.sqrt(variances) < 2e-3).all()
+
+
 def test_a_mode_that_is_not_there_is_not_made_up():
     """A planted fault: a log joint that has no maximum gives NaN, not the place where steps ran out."""
     with in_precision():

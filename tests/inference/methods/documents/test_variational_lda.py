@@ -3,6 +3,7 @@
 Statistical tests compare at 4 standard errors: 6e-5 false alarms each, on fixed seeds.
 """
 
+import itertools
 import warnings
 from functools import partial
 
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import digamma
+from scipy.special import digamma, gammaln, logsumexp
 from text_cases import COUNTS, lda_bound, random_corpus, sparse
 
 import zoo
@@ -19,6 +20,7 @@ from inference.calibration import elbo_check
 from inference.methods.documents.dirichlet_factors import symmetric_prior
 from inference.methods.lda import vb
 from inference.methods.lda.vb import LDAVBState
+from inference.numerics import host_draws
 from inference.numerics.documents import CACHED_NUMBERS, cut
 from zoo.gamma_functions import expected_log
 
@@ -204,12 +206,45 @@ def test_new_documents_have_the_shares_of_fitted_ones(tree):
     assert np.isfinite(log_density(tree, COUNTS).values).all()
 
 
-def test_draws_that_are_too_large_are_fewer(monkeypatch):
-    from inference.methods.lda import vb as lda_posterior
+def enumerated(document, words, prior):
+    """Log of the expected density of a document's counts under q(topics), over the topics of its words."""
+    tokens, totals = np.repeat(np.arange(words.shape[1]), document), words.sum(1)
 
-    monkeypatch.setattr(lda_posterior, "TOPIC_BYTES", 8 * 18 * 3)
+    def log_rising(start, length):
+        return gammaln(start + length) - gammaln(start)
+
+    terms = []
+    for z in itertools.product(range(len(prior)), repeat=len(tokens)):
+        table = np.zeros(words.shape)
+        np.add.at(table, (np.array(z), tokens), 1.0)
+        sizes = table.sum(1)
+        shares = log_rising(prior, sizes).sum() - log_rising(prior.sum(), sizes.sum())
+        terms.append(shares + log_rising(words, table).sum() - log_rising(totals, sizes).sum())
+    return logsumexp(terms) + gammaln(document.sum() + 1) - gammaln(document + 1).sum()
+
+
+@pytest.mark.parametrize(("num_topics", "most"), [(1, 1e-9), (2, 0.12), (3, 0.12)])
+def test_the_density_of_a_document_is_its_expectation_under_q(num_topics, most):
+    """At the topics' means alone, the planted fault, it is too low by half a nat and more."""
+    rng = np.random.default_rng(num_topics)
+    words = 0.1 + 30.0 * rng.dirichlet(np.full(4, 0.5), num_topics)
+    prior = np.full(num_topics, 1.0 / num_topics)
+    documents = rng.multinomial(6, rng.dirichlet(np.full(4, 0.7), 8)).astype(float)
+    documents[0] = [1.0, 1.0, 0.0, 0.0]
+    exact = np.array([enumerated(document, words, prior) for document in documents.astype(int)])
+    model = zoo.LDA(num_topics=num_topics, num_words=4)
+    stored = {"topic_word_concentration": jnp.asarray(words)}
+    found = vb.log_density(stored, model, sparse(documents))
+    at_means = model.log_likelihood(model.expected(stored), sparse(documents))
+    error = model.sampling_errors(model.expected(stored), sparse(documents))
+    assert (np.abs(found - exact) < most + 4 * error).all()
+    assert (exact - at_means).max() > 0.5
+
+
+def test_draws_that_are_too_large_are_fewer(monkeypatch):
+    monkeypatch.setattr(host_draws, "DRAWN_BYTES", 8 * 18 * 3)
     with pytest.warns(UserWarning, match="40 draws of the topics would take"):
-        assert lda_posterior.affordable(40, 18) == 3
+        assert host_draws.affordable(40, 18, "the topics") == 3
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_scales_with_their_precisions_are_normal_columns():
         columns = bases * scales
         by_columns = stats.norm.logpdf(columns, scale=1 / np.sqrt(precision)).sum() - RATE * precision.sum()
         for shape, gap in gaps.items():
-            model = zoo.DEPCAM.sparse_epca(x, 3, ard_concentration=shape, offset=False)
+            model = zoo.DEPCAM.simple_epca(x, 3, ard_concentration=shape, offset=False)
             with in_precision():
                 values = {"bases": bases[None], "scales": scales[None], "scales_precision": precision[None]}
                 gap.append(float(log_prior(values, model)) - by_columns)
@@ -61,7 +61,7 @@ def test_optimum_is_that_of_bishop_s_bayesian_pca():
     inner = w.T @ w
     assert np.abs(inner - np.diag(np.diag(inner))).max() < 1e-6 * inner.max()
     family = Gaussian(noise_variance=1.0)
-    model = zoo.DEPCAM.sparse_epca(x, 4, family=family, offset_variance=1e12)
+    model = zoo.DEPCAM.simple_epca(x, 4, family=family, offset_variance=1e12)
     tree = fit(model, x, method="em", init="random", tolerance=1e-13, max_iterations=20000)
     q = {name: value.to_numpy()[0] for name, value in tree["variational"].data_vars.items() if value.ndim > 1}
     own = q["bases"] * q["scales"]
