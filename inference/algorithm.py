@@ -494,6 +494,8 @@ class FitRequest[M: Method, S: Settings]:
         origin: what was taken from the columns of each part of the data (None: nothing), where the model and
             the data are those of moved rows (`inference.precision.moved`); else None.
         original: the call before it was moved, or None.
+        back: the way back from the coordinates of the fit (`inference.coordinates.Return`), where model and
+            data are in coordinates of their own; else None.
     """
 
     model: Any
@@ -519,6 +521,7 @@ class FitRequest[M: Method, S: Settings]:
     checkpoint: Any
     origin: tuple | None = None
     original: Any = None
+    back: Any = None
 
     @property
     def spreads_rows(self) -> bool:

@@ -18,7 +18,7 @@ LAYERS = (
     "zoo",
     "program_cache processes",
     "algorithm precision",
-    "numerics",
+    "coordinates numerics",
     "inputs results",
     "driver methods convergence",
     "fitting symmetry batched_answers",

@@ -24,9 +24,10 @@ from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
 from inference.algorithm import FitRequest, Fitted, Method
+from inference.coordinates import with_densities_less
 from inference.numerics.compiled import compiled
 from inference.processes import over_processes
-from zoo.exponential_family.natural_params import ZeroElsewhere
+from zoo.coordinates import free_log_scales
 from zoo.model import Model
 
 __all__ = ["asked_in_data_units", "fitted_in_data_units", "request_in_standard_units"]
@@ -63,21 +64,20 @@ def fitted_in_data_units(request: FitRequest, fitted: Fitted) -> Fitted:
     Returns:
         The run.
     """
-    model, run, outcome = request.model, fitted.run, fitted.outcome
+    model = request.model
+    if request.back is not None:
+        fitted = request.back.fitted(fitted)
     if model.units:
-        densities, call = outcome.densities, (model, request.sample_weight, *request.data)
-        lost = {sites: np.asarray(_log_scale(sites, *call)) for sites in set(densities.values())}
-        trace = {name: run.trace[name] - lost[densities[name]] for name in densities if name in run.trace}
-        attrs = {n: float(outcome.attrs[n] - lost[densities[n]]) for n in densities if n in outcome.attrs}
-        run = run._replace(trace=run.trace | trace)
-        outcome = outcome._replace(
-            posterior=_in_data_units(model, outcome.posterior),
-            variational=_in_data_units(model, outcome.variational),
-            attrs=dict(outcome.attrs) | attrs,
-            model=None if outcome.model is None else model,
+        call = model, request.sample_weight, *request.data
+        fitted = with_densities_less(fitted, lambda sites: np.asarray(_log_scale(sites, *call)))
+        outcome = fitted.outcome._replace(
+            posterior=_in_data_units(model, fitted.outcome.posterior),
+            variational=_in_data_units(model, fitted.outcome.variational),
+            model=None if fitted.outcome.model is None else model,
         )
-        fitted = fitted._replace(run=run, data=None if fitted.data is None else request.data)
-    return fitted._replace(outcome=outcome._replace(attrs=_with_criteria(outcome.attrs, request)))
+        fitted = fitted._replace(outcome=outcome, data=None if fitted.data is None else request.data)
+    attrs = _with_criteria(fitted.outcome.attrs, request)
+    return fitted._replace(outcome=fitted.outcome._replace(attrs=attrs))
 
 
 def _with_criteria(attrs: Mapping[str, Any], request: FitRequest) -> Mapping[str, Any]:
@@ -142,16 +142,6 @@ def _log_density(function: Callable, stored: Mapping[str, Any], model: Model, *d
     return _asked(function, stored, model, *data) - _log_scale_of_rows(model, data)
 
 
-def _free_log_scales(support: Any, scale: Any, shape: tuple[int, ...]) -> Any:
-    """Log scales of the entries of a value, zero where an entry follows from others or is fixed."""
-    each = jnp.broadcast_to(jnp.log(scale), shape)
-    while hasattr(support, "base_constraint") and not isinstance(support, ZeroElsewhere):
-        support = support.base_constraint
-    if isinstance(support, ZeroElsewhere):
-        return each[..., jnp.array(support.places, int)]
-    return jnp.tril(each) if isinstance(support, type(dist.constraints.positive_definite)) else each
-
-
 class _ChangeOfUnit(AffineTransform):
     """Values times a positive scale, plus a shift: of a support, onto itself."""
 
@@ -171,7 +161,7 @@ class _ChangeOfUnit(AffineTransform):
         Returns:
             The shape of ``x`` without the dims of a value.
         """
-        each = _free_log_scales(self.domain, self.scale, jnp.shape(x))
+        each = free_log_scales(self.domain, self.scale, jnp.shape(x))
         return jnp.sum(each, axis=tuple(range(-self.domain.event_dim, 0)))
 
 
@@ -243,8 +233,7 @@ def _log_scale_of_parameters(model: Model, data: tuple, names: tuple[str, ...]) 
         (units[name], site) for name, site in trace.items() if name in units and site["type"] == "sample"
     )
     return sum(
-        jnp.sum(_free_log_scales(site["fn"].support, scale, jnp.shape(site["value"])))
-        for scale, site in sites
+        jnp.sum(free_log_scales(site["fn"].support, scale, jnp.shape(site["value"]))) for scale, site in sites
     )
 
 
