@@ -147,7 +147,9 @@ class Outcome(NamedTuple):
         model: the model that the fit is of, where the method learns hyperparameters or sizes.
         is_point: whether it is a point estimate, which has no pointwise posterior log likelihood.
         is_generative: whether ``posterior`` holds the sites of the program; a projection's does not.
-        point_sites: sites of ``posterior`` that are points, their prior density a part of the objective.
+        densities: ``"objective"`` and every other column of the trace or attribute that is a log density of
+            the rows, to the sites of the program whose prior density is a part of it: none of a likelihood
+            or a bound. What is no log density of the rows is not named.
     """
 
     posterior: Mapping[str, Any]
@@ -158,7 +160,7 @@ class Outcome(NamedTuple):
     model: Any = None
     is_point: bool = False
     is_generative: bool = True
-    point_sites: tuple[str, ...] = ()
+    densities: Mapping[str, tuple[str, ...]] = MappingProxyType({"objective": ()})
 
 
 def accept(model: Any, **options: Any) -> None:
@@ -333,8 +335,8 @@ class Direct(Method):
 
 
 def conclude_draws(key: Any, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
-    """The ``conclude`` of a sampler whose draws are the posterior as they are."""
-    return Outcome(posterior=draws)
+    """The ``conclude`` of a sampler of all sites, whose draws are the posterior as they are."""
+    return Outcome(posterior=draws, densities={"objective": tuple(draws)})
 
 
 def as_one_chain(draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -492,6 +494,8 @@ class FitRequest[M: Method, S: Settings]:
         origin: what was taken from the columns of each part of the data (None: nothing), where the model and
             the data are those of moved rows (`inference.precision.moved`); else None.
         original: the call before it was moved, or None.
+        back: the way back from the coordinates of the fit (`inference.coordinates.Return`), where model and
+            data are in coordinates of their own; else None.
     """
 
     model: Any
@@ -517,6 +521,7 @@ class FitRequest[M: Method, S: Settings]:
     checkpoint: Any
     origin: tuple | None = None
     original: Any = None
+    back: Any = None
 
     @property
     def spreads_rows(self) -> bool:

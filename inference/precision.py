@@ -167,6 +167,8 @@ def moved_back(values: Mapping[str, Any], request: Any) -> dict[str, Any]:
     Returns:
         The same variables.
     """
+    if request.back is not None:
+        return request.back.variables(values)
     return dict(values) if request.origin is None else _added(values, request.model, request.origin)
 
 
@@ -180,6 +182,8 @@ def stored_model(request: Any, learnt: Model | None) -> Model:
     Returns:
         The model to be stored.
     """
+    if request.back is not None:
+        return request.back.model(learnt)
     if request.origin is None:
         return request.model if learnt is None else learnt
     return request.original.model if learnt is None else learnt.shifted(request.origin)
@@ -195,6 +199,8 @@ def unmoved_data(request: Any, data: tuple) -> tuple:
     Returns:
         The parts of the data.
     """
+    if request.back is not None:
+        return request.back.request.data
     if request.origin is None:
         return data
     original = request.original

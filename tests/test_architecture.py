@@ -18,7 +18,7 @@ LAYERS = (
     "zoo",
     "program_cache processes",
     "algorithm precision",
-    "numerics",
+    "coordinates numerics",
     "inputs results",
     "driver methods convergence",
     "fitting symmetry batched_answers",
@@ -282,6 +282,18 @@ def crowded_folders(trees):
     ]
 
 
+def silent_outcomes(trees):
+    """9. A method says which densities its outcome reports, and of which parameters."""
+    return [
+        f"{path}:{node.lineno} names no densities"
+        for path, tree in trees.items()
+        if path.startswith("inference/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Outcome"
+        if "densities" not in {keyword.arg for keyword in node.keywords}
+    ]
+
+
 RULES = (
     upward_imports,
     imports_between_methods,
@@ -291,6 +303,7 @@ RULES = (
     repeated_names,
     table_of_methods,
     crowded_folders,
+    silent_outcomes,
 )
 
 
@@ -355,6 +368,7 @@ PLANTED = [
         "there is no module inference.methods.nowhere",
     ),
     (crowded_folders, {f"zoo/kernels/m{i}.py": "" for i in range(25)}, "zoo/kernels holds"),
+    (silent_outcomes, {"inference/methods/extra.py": "found = Outcome(posterior=draws)"}, "extra.py:1 names"),
 ]
 
 

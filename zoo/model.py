@@ -18,7 +18,7 @@ import difflib
 import html
 import sys
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -36,6 +36,7 @@ from zoo.checks import (
     shown,
 )
 from zoo.columns import Columns
+from zoo.coordinates import Freedom, Unit, freedom_of
 
 __all__ = [
     "Assumptions",
@@ -548,6 +549,39 @@ class Model(Assumptions):
         else that a model answers, is in the units of the data.
         """
         return {}
+
+    @property
+    def units_of_sites(self) -> Mapping[str, Unit]:
+        """Parts of the data and sites to how they follow the data's origin and scale; others do not.
+
+        A model that names any is fitted in coordinates of its data (`zoo.coordinates`); its program knows of
+        none. Empty: the model is fitted to the data as they are.
+        """
+        return {}
+
+    @property
+    def units_of_fields(self) -> Mapping[str, Unit]:
+        """Hyperparameters to how they follow the data's origin and scale; others do not."""
+        return {}
+
+    @property
+    def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
+        """For each part of the data the coordinates in which the model can be written; None: its own."""
+        return freedom_of({**self.units_of_fields, **self.units_of_sites}, self.data_names)
+
+    def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
+        """The same model of data in other coordinates.
+
+        Args:
+            turn: what becomes of a field with a unit: `zoo.coordinates.Coordinates.inward` or ``outward``.
+
+        Returns:
+            The model.
+        """
+        fields = {name: (getattr(self, name), unit) for name, unit in self.units_of_fields.items()}
+        return self.replaced(
+            **{n: turn(value, unit) for n, (value, unit) in fields.items() if value is not None}
+        )
 
     @property
     def part_weights(self) -> Mapping[str, Any]:

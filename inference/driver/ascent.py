@@ -169,7 +169,8 @@ def ascend(
     checkpoint.save(restarts.state, stored(restarts.progress, history))
     if not history:
         raise KeyboardInterrupt("interrupted before the first step was complete")
-    return best_run(restarts.state, restarts.progress, history.arrays(), interrupted)
+    own = restarts.state, restarts.progress, history.arrays(), interrupted
+    return best_run(*own, num_rows=num_rows)
 
 
 def _steps_left(restarts: _Restarts, max_iterations: int) -> int:

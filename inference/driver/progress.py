@@ -41,6 +41,7 @@ __all__ = [
 RUNNING, CONVERGED, SETTLED, NOT_FINITE, FELL = range(5)  # a restart of status NOT_FINITE or more has failed
 DROPPED = -1
 TRIAL_STEPS = 30  # before a restart may be left behind
+TIE = 1e-9  # nats per row: restarts that reach one optimum end so near, and which is higher is rounding
 CLOSE = 2.0  # nats below the best: a restart so near is never left behind, because it may tell another answer
 
 
@@ -224,9 +225,14 @@ def beginning_with(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, n
 
 
 def best_run(
-    states: Any, progress: Progress, trace: dict[str, np.ndarray], interrupted: bool, unit: str = "iteration"
+    states: Any,
+    progress: Progress,
+    trace: dict[str, np.ndarray],
+    interrupted: bool,
+    unit: str = "iteration",
+    num_rows: float = 0.0,
 ) -> AscentRun:
-    """The restart with the highest objective, and why it stopped.
+    """The restart with the highest objective, the first of those that tie, and why it stopped.
 
     Args:
         states: of all restarts, leaves with a leading axis over them.
@@ -234,6 +240,7 @@ def best_run(
         trace: of all restarts.
         interrupted: whether the run was.
         unit: the name of a step, for messages.
+        num_rows: restarts within `TIE` nats of the highest for each of so many rows tie with it.
 
     Raises:
         FloatingPointError: no restart has a finite objective.
@@ -244,7 +251,8 @@ def best_run(
             "the objective is not finite after the first step, at every restart: check the scale of data and "
             "priors, and how far they lie from each other"
         )
-    best = int(np.where(status == DROPPED, -np.inf, objective).argmax())
+    ends = np.where(status == DROPPED, -np.inf, objective)
+    best = int((ends >= ends.max() - TIE * num_rows).argmax())
     end = int(iteration[best])
     reason = {
         RUNNING: "interrupted" if interrupted else "max_iterations",

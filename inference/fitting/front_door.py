@@ -12,6 +12,7 @@ import xarray as xr
 
 from inference.algorithm import Direct, FitRequest, Sampler, model_name
 from inference.convergence.numbering import numbered
+from inference.coordinates import inward
 from inference.fitting.arguments import read_call
 from inference.fitting.in_batches import BatchPlan, MemoisedPlan, NaturalGradientPlan, SummedPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
@@ -171,7 +172,9 @@ def fit(
     """
     arguments = locals()  # all parameters by name
     begun = time.perf_counter()
-    request = moved(read_call(**arguments))
+    request = inward(read_call(**arguments))
+    if request.back is None:
+        request = moved(request)
     with in_precision(dtype), for_work(*request.work), one_memory_error(request), _held(request):
         run = plan(request_in_standard_units(request))
         fitted = fitted_in_data_units(request, run.drive())

@@ -108,7 +108,7 @@ def conclude(
         posterior=as_one_draw(values | labels),
         variational=values | ({} if shares is None else {"responsibilities": shares}),
         is_point=True,
-        point_sites=tuple(values),
+        densities={"objective": tuple(values)},
     )
 
 

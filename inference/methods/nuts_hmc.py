@@ -28,6 +28,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from numpyro import handlers
+from numpyro.distributions import biject_to
 from numpyro.infer import HMC, NUTS
 from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import constrain_fn, unconstrain_fn
@@ -46,7 +48,8 @@ class HamiltonianInfo(NamedTuple):
     """Values recorded at every sweep.
 
     Attributes:
-        objective: minus the potential energy: the log joint in unconstrained space, in nats.
+        objective: the log joint density of all sites at their own scale, in nats: minus the potential energy
+            less the Jacobian of the unconstrained coordinates, in which the sampler moves.
     """
 
     objective: Array
@@ -65,6 +68,23 @@ def program(model: Any, *data: Any) -> Any:
 
 def _unweighted(data: tuple) -> tuple:
     return tuple(map(unweighted, data))
+
+
+def _log_joint(state: HMCState, model: Any, data: tuple) -> Array:
+    """Log joint density of the sites at their own scale, in nats."""
+    jacobians = []
+
+    def constrained(site: dict[str, Any]) -> Array | None:
+        point = state.z.get(site["name"])
+        if point is None:
+            return None
+        transform = biject_to(site["fn"].support)
+        value = transform(point)
+        jacobians.append(jnp.sum(transform.log_abs_det_jacobian(point, value)))
+        return value
+
+    handlers.substitute(program, substitute_fn=constrained)(model, *data)
+    return -state.potential_energy - sum(jacobians)
 
 
 def given_sites(variables: Mapping[str, Array], model: Any, *data: Any) -> dict[str, Array]:
@@ -103,14 +123,14 @@ def _step(
     state = state._replace(rng_key=key)
     if not dict(options).get("random_step"):
         state = kernel.sample(state, (model, *data), {})
-        return state, HamiltonianInfo(-state.potential_energy)
+        return state, HamiltonianInfo(_log_joint(state, model, data))
     mean = state.adapt_state.step_size
     factor = jax.random.exponential(jax.random.fold_in(key, 1), mean.shape, mean.dtype)
     drawn = state._replace(adapt_state=state.adapt_state._replace(step_size=mean * factor))
     moved = kernel.sample(drawn, (model, *data), {})
     adapted = jnp.where(state.i < num_warmup, moved.adapt_state.step_size, mean)
     moved = moved._replace(adapt_state=moved.adapt_state._replace(step_size=adapted))
-    return moved, HamiltonianInfo(-moved.potential_energy)
+    return moved, HamiltonianInfo(_log_joint(moved, model, data))
 
 
 @cache
@@ -156,7 +176,9 @@ def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_ro
     data = _unweighted(data)
     values = _constrain(draws["unconstrained"], model, data)
     return Outcome(
-        posterior=values | draw_locals(key, values, model, data, keep_rows), sample_stats=draws["stats"]
+        posterior=values | draw_locals(key, values, model, data, keep_rows),
+        sample_stats=draws["stats"],
+        densities={"objective": tuple(values)},
     )
 
 

@@ -3,10 +3,11 @@ r"""Fits in standard units: the only way in, and the only way out.
 A model whose `zoo.model.Model.units` are not empty is fitted to :math:`\tilde x = (x - c) / s` as
 `zoo.model.Model.in_standard_units`, whatever the method; then variables return to the units of the data,
 :math:`v = s_v \tilde v + c_v`. Densities of cells lose :math:`\log s` for each observed cell, times the
-weight of its part; densities of parameters (a log posterior, but not a bound or a likelihood) lose
-:math:`\log s_v` for each entry that varies freely: neither for fixed zeros, nor for the second half of a
-symmetric matrix. What is asked of a finished fit goes to functions of the method the same way
-(`asked_in_data_units`); functions of the model are in the units of the data already.
+weight of its part; densities of parameters lose :math:`\log s_v` for each entry that varies freely: neither
+for fixed zeros, nor for the second half of a symmetric matrix, nor under an improper prior, whose density is
+one in any unit. A method says which densities it reports, and of which parameters
+(`inference.algorithm.Outcome.densities`). What is asked of a finished fit goes to functions of the method the
+same way (`asked_in_data_units`); functions of the model are in the units of the data already.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,9 +23,11 @@ from numpyro import handlers
 from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
-from inference.algorithm import Direct, FitRequest, Fitted, Method, Stochastic
+from inference.algorithm import FitRequest, Fitted, Method
+from inference.coordinates import with_densities_less
 from inference.numerics.compiled import compiled
-from zoo.exponential_family.natural_params import ZeroElsewhere
+from inference.processes import over_processes
+from zoo.coordinates import free_log_scales
 from zoo.model import Model
 
 __all__ = ["asked_in_data_units", "fitted_in_data_units", "request_in_standard_units"]
@@ -52,37 +55,41 @@ def request_in_standard_units(request: FitRequest) -> FitRequest:
 
 
 def fitted_in_data_units(request: FitRequest, fitted: Fitted) -> Fitted:
-    """A run in standard units with its outcome and objective in the units of the data.
+    """A run in standard units with its outcome and densities in the units of the data; AIC and BIC of these.
 
     Args:
         request: the call, in the units of the data.
         fitted: the run that `request_in_standard_units` led to.
 
     Returns:
-        The run; itself where the model has no units.
+        The run.
     """
-    model, outcome = request.model, fitted.outcome
-    if not model.units:
-        return fitted
-    names = outcome.point_sites
-    if not names and _has_parameter_density(request, outcome.is_point):
-        names = tuple(sorted(outcome.posterior))
-    change = -np.asarray(_log_scale(names, model, request.sample_weight, *request.data))
-    trace = fitted.run.trace | {"objective": fitted.run.trace["objective"] + change}
-    outcome = outcome._replace(
-        posterior=_in_data_units(model, outcome.posterior),
-        variational=_in_data_units(model, outcome.variational),
-        model=None if outcome.model is None else model,
-    )
-    data = None if fitted.data is None else request.data
-    return fitted._replace(run=fitted.run._replace(trace=trace), outcome=outcome, data=data)
+    model = request.model
+    if request.back is not None:
+        fitted = request.back.fitted(fitted)
+    if model.units:
+        call = model, request.sample_weight, *request.data
+        fitted = with_densities_less(fitted, lambda sites: np.asarray(_log_scale(sites, *call)))
+        outcome = fitted.outcome._replace(
+            posterior=_in_data_units(model, fitted.outcome.posterior),
+            variational=_in_data_units(model, fitted.outcome.variational),
+            model=None if fitted.outcome.model is None else model,
+        )
+        fitted = fitted._replace(outcome=outcome, data=None if fitted.data is None else request.data)
+    attrs = _with_criteria(fitted.outcome.attrs, request)
+    return fitted._replace(outcome=fitted.outcome._replace(attrs=attrs))
 
 
-def _has_parameter_density(request: FitRequest, is_point: bool) -> bool:
-    """Whether the objective has the density of the parameters in it: a log posterior or a log joint."""
-    if request.model.prior == "improper" or isinstance(request.method, Stochastic | Direct):
-        return False  # what is computed at once, where there are units, is a maximum of the likelihood
-    return is_point or hasattr(request.settings, "num_warmup")
+def _with_criteria(attrs: Mapping[str, Any], request: FitRequest) -> Mapping[str, Any]:
+    """The attributes of a fit with AIC and BIC, where its method counts the parameters of a likelihood."""
+    if not {"log_likelihood", "num_parameters"} <= attrs.keys():
+        return attrs
+    weight, number = request.sample_weight, attrs["num_parameters"]
+    num_rows = request.data[0].shape[0] if weight is None else float(np.sum(weight))
+    if request.spreads_rows:
+        num_rows = over_processes(num_rows)
+    misfit = -2 * attrs["log_likelihood"]
+    return dict(attrs) | {"bic": float(misfit + number * np.log(num_rows)), "aic": float(misfit + 2 * number)}
 
 
 @cache
@@ -135,16 +142,6 @@ def _log_density(function: Callable, stored: Mapping[str, Any], model: Model, *d
     return _asked(function, stored, model, *data) - _log_scale_of_rows(model, data)
 
 
-def _free_log_scales(support: Any, scale: Any, shape: tuple[int, ...]) -> Any:
-    """Log scales of the entries of a value, zero where an entry follows from others or is fixed."""
-    each = jnp.broadcast_to(jnp.log(scale), shape)
-    while hasattr(support, "base_constraint") and not isinstance(support, ZeroElsewhere):
-        support = support.base_constraint
-    if isinstance(support, ZeroElsewhere):
-        return each[..., jnp.array(support.places, int)]
-    return jnp.tril(each) if isinstance(support, type(dist.constraints.positive_definite)) else each
-
-
 class _ChangeOfUnit(AffineTransform):
     """Values times a positive scale, plus a shift: of a support, onto itself."""
 
@@ -164,7 +161,7 @@ class _ChangeOfUnit(AffineTransform):
         Returns:
             The shape of ``x`` without the dims of a value.
         """
-        each = _free_log_scales(self.domain, self.scale, jnp.shape(x))
+        each = free_log_scales(self.domain, self.scale, jnp.shape(x))
         return jnp.sum(each, axis=tuple(range(-self.domain.event_dim, 0)))
 
 
@@ -224,7 +221,8 @@ def _log_scale(names: tuple[str, ...], model: Model, weight: Array | None, *data
     """Weighted sum of the log scales of the observed cells, and of the parameters of these names."""
     each = _log_scale_of_rows(model, data)
     total = jnp.sum(each if weight is None else jnp.asarray(weight) * each)
-    return total + _log_scale_of_parameters(model, data, names) if names else total
+    counted = names and model.prior != "improper"
+    return total + _log_scale_of_parameters(model, data, names) if counted else total
 
 
 def _log_scale_of_parameters(model: Model, data: tuple, names: tuple[str, ...]) -> Array:
@@ -235,8 +233,7 @@ def _log_scale_of_parameters(model: Model, data: tuple, names: tuple[str, ...]) 
         (units[name], site) for name, site in trace.items() if name in units and site["type"] == "sample"
     )
     return sum(
-        jnp.sum(_free_log_scales(site["fn"].support, scale, jnp.shape(site["value"])))
-        for scale, site in sites
+        jnp.sum(free_log_scales(site["fn"].support, scale, jnp.shape(site["value"]))) for scale, site in sites
     )
 
 

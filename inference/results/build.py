@@ -60,6 +60,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
             wanted += ["log_prior", "log_likelihood"]
     found = to_numpy(over_draws(_asked(*wanted), draws, model, data)) if wanted else {}
     draws |= found.get("deterministics", {})
+    if request.back is not None:
+        found = request.back.densities(found, tuple(draws))
     stats = dict(outcome.sample_stats)
     site = model.cluster_site
     groups, left_out = {}, [site] if site is not None and site not in draws else []

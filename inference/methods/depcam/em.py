@@ -404,9 +404,11 @@ def conclude(
     if not keep_rows:
         posterior.pop("assignments")
     stored = values | {"responsibilities": r, "num_occupied": np.sum(np.asarray(r).sum(axis=0) > 0.5)}
-    lead = as_one_draw(posterior)
     return Outcome(
-        posterior=lead, variational=stored, is_point=True, point_sites=tuple(program_values(values))
+        posterior=as_one_draw(posterior),
+        variational=stored,
+        is_point=True,
+        densities={"objective": tuple(program_values(values))},
     )
 
 

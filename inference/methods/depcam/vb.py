@@ -94,7 +94,7 @@ def conclude(
         dims={"latents_loc": own, "latents_covariance": (*own, "latent_2")},
         is_point=not keeps,
         is_generative=bool(keeps),
-        point_sites=tuple(points),
+        densities={"objective": tuple(points)},
     )
 
 

@@ -241,8 +241,13 @@ def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
         "components_pruned": pruned,
         "explained_share": float(components.eigenvalues.sum() / components.trace),
     }
-    lead = as_one_draw(posterior)
-    return Outcome(posterior=lead, variational=variational, attrs=attrs, is_point=True)
+    return Outcome(
+        posterior=as_one_draw(posterior),
+        variational=variational,
+        attrs=attrs,
+        is_point=True,
+        densities={"objective": ("coefficients", "noise_variance")},
+    )
 
 
 def score_at(components: Components, model: KernelPCA, freedom: float, dimension: float) -> float:

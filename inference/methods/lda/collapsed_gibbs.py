@@ -227,7 +227,8 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
     if "by_document" in draws:
         shares = dirichlet_of_each(rng, np.asarray(draws["by_document"]), model.topic_prior)
         posterior["doc_topic_probs"] = shares
-    return Outcome(posterior=posterior, sample_stats={"lp": draws["lp"]})
+    stats = {"lp": draws["lp"]}
+    return Outcome(posterior=posterior, sample_stats=stats, densities={"objective": ()})
 
 
 METHOD = topic_sampler(Algorithm(init, step, loops=True), start, conclude, lambda keep_rows: position)

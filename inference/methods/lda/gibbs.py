@@ -160,6 +160,7 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
     return Outcome(
         posterior={name: value for name, value in draws.items() if name != "lp"},
         sample_stats={"lp": draws["lp"]},
+        densities={"objective": ("topic_word_probs", "doc_topic_probs")},
     )
 
 

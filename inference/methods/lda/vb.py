@@ -139,7 +139,8 @@ def conclude(
     prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
     learnt = model.replaced(word_smoothing=np.asarray(state.word_smoothing), topic_prior=np.asarray(prior))
     learnt = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), learnt)
-    return Outcome(posterior=as_one_chain(draws), variational=stored, model=learnt)
+    densities = {"objective": ()}
+    return Outcome(posterior=as_one_chain(draws), variational=stored, model=learnt, densities=densities)
 
 
 def own_rows(state: LDAVBState, rows: slice) -> LDAVBState:

@@ -476,7 +476,8 @@ def concluded(
     elif row_limit(8 * covariances.size, "latents_covariance", ()):
         stored["latents_covariance"] = covariances
     posterior = as_one_chain(draws)
-    return Outcome(posterior=posterior, variational=stored, dims=dims)
+    densities = {"objective": ()}
+    return Outcome(posterior=posterior, variational=stored, dims=dims, densities=densities)
 
 
 @cache

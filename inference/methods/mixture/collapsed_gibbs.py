@@ -377,7 +377,11 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
     posterior = dict(draws) | posterior
     if not keep_rows:
         posterior.pop("assignments")
-    return Outcome(posterior=posterior, model=jax.tree.map(np.asarray, model))
+    return Outcome(
+        posterior=posterior,
+        model=jax.tree.map(np.asarray, model),
+        densities={"objective": ("concentration", *hyper)},
+    )
 
 
 @compiled

@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
@@ -210,10 +209,9 @@ def conclude(
     keep_rows: bool,
     **options: Any,
 ) -> Outcome:
-    """The estimate as one draw of one chain, beside its responsibilities, BIC and AIC."""
+    """The estimate as one draw of one chain, beside its responsibilities and its log likelihood."""
     stored, labels, log_likelihood = to_numpy(_concluded(state, model, *data))
     number = model.components.num_free_parameters(model.num_components) + model.num_components - 1
-    num_rows = float(np.asarray(state.statistics)[:, 0].sum())
     posterior = {"weights": stored["weights"]} | state.parameters | labels
     if not keep_rows:
         posterior.pop("assignments")
@@ -227,11 +225,15 @@ def conclude(
     attrs = {
         "num_parameters": number,
         "log_likelihood": float(log_likelihood),
-        "bic": float(-2 * log_likelihood + number * np.log(num_rows)),
-        "aic": float(-2 * log_likelihood + 2 * number),
         "components_at_floor": held,
     }
-    return Outcome(posterior=as_one_draw(posterior), variational=stored, attrs=attrs, is_point=True)
+    return Outcome(
+        posterior=as_one_draw(posterior),
+        variational=stored,
+        attrs=attrs,
+        is_point=True,
+        densities={"objective": (), "bound": (), "log_likelihood": ()},
+    )
 
 
 @compiled

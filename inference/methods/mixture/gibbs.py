@@ -594,12 +594,11 @@ def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -
 def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
     """The draws as they are; of weighted rows with a label of each row in place of those of its copies."""
     (x,) = data
-    if not isinstance(x, Copies):
-        return conclude_draws(key, draws, model, data, keep_rows)
-    draws = {name: value for name, value in draws.items() if name != "assignments"}
-    if keep_rows:
-        draws["assignments"] = draw_locals(key, draws, model, (x.rows,), True)["assignments"]
-    return Outcome(posterior=draws)
+    if isinstance(x, Copies):
+        draws = {name: value for name, value in draws.items() if name != "assignments"}
+        if keep_rows:
+            draws["assignments"] = draw_locals(key, draws, model, (x.rows,), True)["assignments"]
+    return conclude_draws(key, draws, model, data, keep_rows)
 
 
 METHOD = Sampler(

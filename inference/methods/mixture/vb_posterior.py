@@ -187,7 +187,7 @@ def conclude(
     if keep_rows and data:
         labels = label_draws(rng, stored["responsibilities"], num_samples)
         draws |= current.derived({"assignments": labels})
-    outcome = Outcome(posterior=as_one_chain(draws), variational=stored)
+    outcome = Outcome(posterior=as_one_chain(draws), variational=stored, densities={"objective": ()})
     if not learn:
         return outcome
     if state.learning_in > 0:

@@ -133,8 +133,10 @@ def solve(key: Array, model: Paired, data: tuple) -> tuple[Outcome, float]:
     latents = centred @ np.linalg.solve(covariance, whole)
     values["latents"] = latents * np.sqrt(variance)
     values |= {f"loadings_{v}": own / np.sqrt(variance) for v, own in enumerate(loadings)}
-    posterior = as_one_draw(values)
-    return Outcome(posterior=posterior, variational=values, is_point=True), objective
+    outcome = Outcome(
+        posterior=as_one_draw(values), variational=values, is_point=True, densities={"objective": ()}
+    )
+    return outcome, objective
 
 
 def _canonical(model: Paired, data: tuple) -> tuple[list[np.ndarray], dict[str, np.ndarray], float]:

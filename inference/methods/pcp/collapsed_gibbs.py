@@ -184,7 +184,7 @@ def conclude(key: Array, draws: dict[str, Array], model: PCP, data: tuple, keep_
     values = _parameters(key, draws, model, data[0])
     if not keep_rows:
         values.pop("doc_clusters")
-    return Outcome(posterior=values)
+    return Outcome(posterior=values, densities={"objective": ()})
 
 
 @compiled

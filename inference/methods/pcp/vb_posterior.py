@@ -373,6 +373,7 @@ def conclude(
         posterior=as_one_chain(draws),
         variational=stored,
         model=model.replaced(**fields),
+        densities={"objective": ("topic_word_probs",) if point else ()},
     )
 
 

@@ -324,7 +324,13 @@ def conclude(
         "topic_word_probs": _smoothed(state, data[0], smoothing).T,
         "doc_topic_probs": state.shares,
     }
-    return Outcome(posterior=as_one_draw(values), variational=values, attrs=attrs, is_point=True)
+    return Outcome(
+        posterior=as_one_draw(values),
+        variational=values,
+        attrs=attrs,
+        is_point=True,
+        densities={"objective": ()},
+    )
 
 
 METHOD = Ascent(

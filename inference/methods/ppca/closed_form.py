@@ -220,7 +220,7 @@ def point_outcome(
     log_likelihood: float,
     latents: np.ndarray | None = None,
 ) -> Outcome:
-    """Conclude a point estimate: one draw of one chain, the posterior of the latents, BIC and AIC.
+    """Conclude a point estimate: one draw of one chain, and the posterior of the latents.
 
     Args:
         values: ``loadings``, ``loc``, ``noise_variance``, and with ARD ``loading_precision``.
@@ -235,7 +235,6 @@ def point_outcome(
         UserWarning: the floor holds a noise variance.
     """
     rows = unweighted(x)
-    weight = np.asarray(x.weight) if isinstance(x, Rows) else np.ones(rows.shape[0])
     values, turn = turned(values)
     if held.size:
         which = "the noise variance" + (
@@ -263,16 +262,19 @@ def point_outcome(
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
         stored["latents_covariance"] = _covariances(rows, values["loadings"], values["noise_variance"])
-    number, size = num_free_parameters(model, rows.shape[1]), float(weight.sum())
     attrs = {
-        "num_parameters": number,
+        "num_parameters": num_free_parameters(model, rows.shape[1]),
         "log_likelihood": log_likelihood,
-        "bic": float(-2 * log_likelihood + number * np.log(size)),
-        "aic": float(-2 * log_likelihood + 2 * number),
         "noise_at_floor": int(held.size),
     }
-    lead = as_one_draw(values)
-    return Outcome(posterior=lead, variational=stored, attrs=attrs, dims=dims, is_point=True)
+    return Outcome(
+        posterior=as_one_draw(values),
+        variational=stored,
+        attrs=attrs,
+        dims=dims,
+        is_point=True,
+        densities={"objective": ("loadings", "loc", "noise_variance"), "log_likelihood": ()},
+    )
 
 
 _means, _covariances = compiled(latents_mean), compiled(latents_covariance)

@@ -384,7 +384,8 @@ def conclude(
     key: Array, draws: dict[str, Any], model: EPCA | Paired, data: tuple, keep_rows: bool
 ) -> Outcome:
     """Conclude with the draws and their acceptance rates."""
-    return Outcome(posterior=draws["values"], sample_stats=draws["stats"])
+    densities = {"objective": tuple(draws["values"])}
+    return Outcome(posterior=draws["values"], sample_stats=draws["stats"], densities=densities)
 
 
 METHOD = Sampler(

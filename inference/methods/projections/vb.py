@@ -302,7 +302,8 @@ def concluded(
     if not row_limit(8 * stored["latents_covariance"].size, "latents_covariance", ()):
         stored = {name: value for name, value in stored.items() if not name.startswith("latents_")}
     posterior = as_one_chain(draws)
-    return Outcome(posterior=posterior, variational=stored, dims=dims)
+    densities = {"objective": ()}
+    return Outcome(posterior=posterior, variational=stored, dims=dims, densities=densities)
 
 
 # New rows, at the means of q

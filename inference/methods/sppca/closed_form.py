@@ -133,8 +133,13 @@ def concluded(
     elif variance_x is None:
         variance_x = float(np.nanvar(np.asarray(x), axis=0).mean())
     warn_of_floors(values, model, np.asarray(y), variance_x)
-    lead = as_one_draw(values)
-    return Outcome(posterior=lead, variational=values | latents, attrs=attrs or {}, is_point=True)
+    return Outcome(
+        posterior=as_one_draw(values),
+        variational=values | latents,
+        attrs=attrs or {},
+        is_point=True,
+        densities={"objective": tuple(values)},
+    )
 
 
 def warn_of_floors(

@@ -324,4 +324,6 @@ def concluded_in_features(
         "gram_means": rows.gram_means,
         "gram_products": rows.gram @ values["coefficients"],
     }
-    return Outcome(posterior=as_one_draw(values), variational=stored, is_point=True)
+    return Outcome(
+        posterior=as_one_draw(values), variational=stored, is_point=True, densities={"objective": ()}
+    )

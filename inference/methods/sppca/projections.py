@@ -295,6 +295,7 @@ def stored(
         model=model,
         is_point=True,
         is_generative=False,
+        densities={},
     )
 
 

@@ -157,6 +157,15 @@ def test_the_best_is_never_one_that_was_given_up():
     assert run.best_restart == 1 and run.converged
 
 
+@pytest.mark.parametrize(("lag", "best"), [(0.9e-7, 0), (1.1e-7, 2)])
+def test_of_starts_that_tie_the_first_is_best(lag, best):
+    """Within 1e-9 nats a row, of 100 rows; one that was given up does not count."""
+    ends = [-5.0 - lag, -6.0, -5.0, -5.0, -4.0]
+    progress = progress_of(ends, 40, [CONVERGED] * 4 + [DROPPED])._replace(objective=np.array(ends))
+    run = best_run({"a": np.arange(5)}, progress, {"objective": np.zeros((5, 40))}, False, num_rows=100)
+    assert run.best_restart == best and run.state["a"] == best
+
+
 @pytest.fixture(scope="module")
 def by_need():
     """The mixture of Old Faithful by as many starts as it is given unasked, which are ten."""

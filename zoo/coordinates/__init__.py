@@ -1,0 +1,238 @@
+r"""Coordinates of the data, and how everything that has a unit follows them.
+
+A table may be measured from another origin and in another scale, :math:`\tilde x_d = (x_d - o_d) / s_d`. A
+quantity of power p is then :math:`\tilde v = v / s^p`, a location :math:`(v - o) / s`, and a density of it
+gains :math:`p \log s` for every entry that varies freely. A model that declares the powers of its sites and
+fields (`Unit`) is therefore *the same model* in all coordinates in which its program can be written:
+
+.. math:: p(x, v \mid m) = p(\tilde x, \tilde v \mid \tilde m) \,
+    |\partial(\tilde x, \tilde v) / \partial(x, v)|.
+
+With a scale for each column, a quantity that has no axis over the columns (one noise variance for all) cannot
+follow; so a scale for each column suits models of which every quantity has one (`freedom_of`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+__all__ = ["Coordinates", "Freedom", "Unit", "coordinates_of", "free_log_scales", "freedom_of"]
+
+
+class Unit(NamedTuple):
+    """How a quantity follows the data.
+
+    A covariance is ``Unit(1, (-2, -1))``, a precision matrix ``Unit(-1, (-2, -1))``, one noise variance
+    ``Unit(2)``, one for each column ``Unit(2, (-1,))``.
+
+    Attributes:
+        power: of the scale of the columns; of a matrix, along each axis.
+        axes: axes of the value over the columns, counted from the last; empty: it has none.
+        is_location: whether it has the origin of the data too.
+        part: of the data.
+    """
+
+    power: float = 1.0
+    axes: tuple[int, ...] = ()
+    is_location: bool = False
+    part: int = 0
+
+
+class Freedom(NamedTuple):
+    """Which coordinates of a part of the data a model can be written in.
+
+    Attributes:
+        scale: one for each of the ``"columns"``, one ``"common"`` to all, or None: the scale stays.
+        shift: whether the origin may change.
+    """
+
+    scale: Literal["columns", "common"] | None = "common"
+    shift: bool = True
+
+
+def freedom_of(units: Mapping[str, Unit], names: Sequence[str]) -> tuple[Freedom | None, ...]:
+    """The coordinates that units allow.
+
+    Args:
+        units: of parts of the data, sites and fields.
+        names: of the parts of the data; one without a unit keeps its coordinates.
+
+    Returns:
+        For each part its freedom, or None.
+    """
+    by_part = [[own for own in units.values() if own.part == number] for number in range(len(names))]
+    scales = ("columns" if all(unit.axes for unit in own) else "common" for own in by_part)
+    pairs = zip(names, scales, strict=True)
+    return tuple(Freedom(own, units[name].is_location) if name in units else None for name, own in pairs)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Origin and scale of each part of the data; both are numbers of the data and in double precision.
+
+    Attributes:
+        origins: shape (num_columns,) each; None: the part keeps its origin.
+        scales: shape (num_columns,), or () of a common scale; None: the part keeps its scale.
+    """
+
+    origins: tuple[np.ndarray | None, ...]
+    scales: tuple[np.ndarray | None, ...]
+
+    def factor(self, unit: Unit) -> Any:
+        """By what a value is multiplied on the way outward.
+
+        Args:
+            unit: of the value.
+
+        Returns:
+            Positive numbers that broadcast to its trailing axes.
+        """
+        scale = self.scales[unit.part]
+        if scale is None:
+            return np.ones(())
+        if not np.ndim(scale):
+            return scale ** (unit.power * max(1, len(unit.axes)))
+        total = np.ones(())
+        for axis in unit.axes:
+            total = total * (scale**unit.power).reshape(-1, *(1,) * (-axis - 1))
+        return total
+
+    def shift(self, unit: Unit) -> Any:
+        """What is added to a value on the way outward.
+
+        Args:
+            unit: of the value.
+
+        Returns:
+            Numbers that broadcast to its trailing axes.
+        """
+        origin = self.origins[unit.part] if unit.is_location else None
+        return np.zeros(()) if origin is None else origin
+
+    def inward(self, value: Any, unit: Unit) -> Any:
+        """A value, or the prior of one, of the data's coordinates in these.
+
+        Args:
+            value: numbers of any leading axes, or a distribution.
+            unit: its unit.
+
+        Returns:
+            The same kind.
+
+        Raises:
+            TypeError: there is no rule for such a distribution.
+        """
+        return _changed(value, 1.0 / self.factor(unit), -self.shift(unit) / self.factor(unit))
+
+    def outward(self, value: Any, unit: Unit) -> Any:
+        """A value, or the prior of one, of these coordinates in the data's.
+
+        Args:
+            value: as of `inward`.
+            unit: its unit.
+
+        Returns:
+            The same kind.
+        """
+        return _changed(value, self.factor(unit), self.shift(unit))
+
+    def log_scale_of_rows(self, data: Sequence[Any], weights: Sequence[float] = ()) -> Any:
+        """By how much the log density of each row is larger in these coordinates.
+
+        Args:
+            data: the parts, NaN where a cell is missing.
+            weights: of the parts in the density; empty: all 1.
+
+        Returns:
+            Shape (num_observations,), in nats.
+        """
+        total = np.zeros(data[0].shape[0])
+        for number, (part, scale) in enumerate(zip(data, self.scales, strict=True)):
+            if scale is not None:
+                seen = np.where(np.isnan(part), 0.0, np.log(scale))
+                total = total + (weights[number] if weights else 1.0) * seen.sum(axis=-1)
+        return total
+
+
+def coordinates_of(data: Sequence[Any], freedom: Sequence[Freedom | None]) -> Coordinates | None:
+    """Coordinates about the origin of the data and in their scale, as far as a model allows them.
+
+    The origin is the mean of the observed cells of each column and the scale their standard deviation (a
+    common one: the root of the mean variance); where the origin stays, the scale is the mean size of the
+    cells. A column that does not vary has scale 1.
+
+    Args:
+        data: the parts; one that is no array keeps its coordinates.
+        freedom: of each part.
+
+    Returns:
+        The coordinates; None: none change.
+    """
+    origins: list[np.ndarray | None] = []
+    scales: list[np.ndarray | None] = []
+    for x, free in zip(data, freedom, strict=True):
+        if free is None or not isinstance(x, np.ndarray):
+            free = Freedom(None, shift=False)
+        origin, size = _moments(x, free.shift) if any(free) else (None, None)
+        if free.scale == "common":
+            size = np.sqrt(np.mean(np.square(size)))
+        origins.append(origin if free.shift else None)
+        scales.append(None if free.scale is None else np.where(size > 0, size, 1.0))
+    changes = any(own is not None for own in (*origins, *scales))
+    return Coordinates(tuple(origins), tuple(scales)) if changes else None
+
+
+def _moments(x: np.ndarray, is_shifted: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of each column's observed cells, or the mean size of cells whose origin stays."""
+    seen = np.isfinite(x)
+    count = np.maximum(seen.sum(axis=0), 1)
+    mean = np.where(seen, x, 0.0).sum(axis=0) / count
+    if not is_shifted:
+        return mean, np.where(seen, np.abs(x), 0.0).sum(axis=0) / count
+    return mean, np.sqrt((np.where(seen, x - mean, 0.0) ** 2).sum(axis=0) / count)
+
+
+def _changed(value: Any, factor: Any, shift: Any) -> Any:
+    """``factor * value + shift``, of numbers or of a variable with this distribution."""
+    if not isinstance(value, dist.Distribution):
+        return np.asarray(value, np.float64) * factor + shift
+    if isinstance(value, dist.Gamma):
+        return dist.Gamma(value.concentration, value.rate / factor, validate_args=False)
+    if isinstance(value, dist.Normal):
+        return dist.Normal(value.loc * factor + shift, value.scale * factor, validate_args=False)
+    if isinstance(value, dist.MultivariateNormal):
+        rows = jnp.broadcast_to(factor, jnp.shape(value.loc))[..., :, None]
+        loc = value.loc * factor + shift
+        return dist.MultivariateNormal(loc, scale_tril=value.scale_tril * rows, validate_args=False)
+    if isinstance(value, dist.Wishart):
+        matrix = jnp.asarray(value.scale_matrix) * factor
+        return dist.Wishart(value.concentration, scale_matrix=matrix, validate_args=False)
+    raise TypeError(
+        f"a prior in other coordinates must be Normal, MultivariateNormal, Gamma or Wishart; "
+        f"got {type(value).__name__}"
+    )
+
+
+def free_log_scales(support: dist.constraints.Constraint, scale: Any, shape: tuple[int, ...]) -> Array:
+    """Log scales of the entries of a value that vary freely.
+
+    Args:
+        support: of the value.
+        scale: of its entries, broadcast to its trailing axes.
+        shape: of the value.
+
+    Returns:
+        The shape of the value, zero where an entry follows from others (the second half of a symmetric
+        matrix); of a value with fixed zeros the free places of the last axis alone.
+    """
+    each = jnp.broadcast_to(jnp.log(scale), shape)
+    while hasattr(support, "base_constraint") and not hasattr(support, "places"):
+        support = support.base_constraint
+    if hasattr(support, "places"):  # real there, zero elsewhere
+        return each[..., jnp.array(support.places, int)]
+    return jnp.tril(each) if isinstance(support, type(dist.constraints.positive_definite)) else each
