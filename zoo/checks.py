@@ -639,6 +639,54 @@ def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return means.astype(kind), _without_rounding(x, means, deviations).astype(kind)
 
 
+def rows_with_weight(x: np.ndarray, weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """The rows of weight above zero, and their weights.
+
+    Raises:
+        ValueError: another number of weights than rows.
+
+    Args:
+        x: shape (num_observations, num_features).
+        weight: of each row, shape (num_observations,); None: one.
+
+    Returns:
+        Rows and weights; without weights all rows and None.
+    """
+    if weight is None:
+        return x, None
+    weight = np.asarray(weight, np.float64)
+    if weight.shape != x.shape[:1]:
+        raise ValueError(f"sample_weight must have shape ({len(x)},), one for each row; got {weight.shape}")
+    return x[weight > 0], weight[weight > 0]
+
+
+def degrees_of_freedom(total: Any, ddof: int) -> Any:
+    """What sums of squares are divided by; ``ddof`` less than the total weight, but half of it at least."""
+    return np.maximum(total - ddof, 0.5 * total) if ddof else total
+
+
+def observed_moments(
+    x: np.ndarray, weight: np.ndarray | None = None, ddof: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances of the observed cells of each column; a row of weight w counts as w rows.
+
+    Args:
+        x: shape (num_observations, num_features), NaN where a cell is missing; every column has cells.
+        weight: of each row, positive, shape (num_observations,); None: one.
+        ddof: degrees of freedom that the means take.
+
+    Returns:
+        Two arrays of shape (num_features,).
+    """
+    if weight is None:
+        return np.nanmean(x, axis=0), np.nanvar(x, axis=0, ddof=ddof)
+    seen = ~np.isnan(x)
+    total = weight @ seen
+    means = weight @ np.where(seen, x, 0.0) / total
+    squares = weight @ np.where(seen, x - means, 0.0) ** 2
+    return means, squares / degrees_of_freedom(total, ddof)
+
+
 def _without_rounding(x: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> np.ndarray:
     """The deviations, exactly zero where all cells of a column are equal."""
     doubtful = np.flatnonzero((deviations > 0) & (deviations <= 1e-7 * np.abs(means)))
@@ -688,7 +736,7 @@ def check_not_constant(x: np.ndarray, name: str = "x", measured: np.ndarray | No
 
 
 def column_scale(
-    x: Any, given: Any = None, name: str = "x", measured: np.ndarray | None = None
+    x: Any, given: Any = None, name: str = "x", measured: np.ndarray | None = None, weight: Any = None
 ) -> np.ndarray:
     """The standard deviation of each column over its observed cells, or the scales that are given.
 
@@ -697,6 +745,7 @@ def column_scale(
         given: scales, shape (num_features,), or None.
         name: of the data in messages.
         measured: whether a column has a scale, shape (num_features,); None: all have.
+        weight: of each row, positive, shape (num_observations,); None: one.
 
     Returns:
         Shape (num_features,), positive; 1 for a column without a scale.
@@ -720,7 +769,7 @@ def column_scale(
     check_infinite(x, name)
     check_not_constant(x, name, measured)
     if measured is None:
-        return np.nanstd(x, axis=0)
+        return np.sqrt(observed_moments(x, weight)[1])
     return np.where(measured, np.nanstd(np.where(measured, x, 0.0), axis=0), 1.0)
 
 

@@ -190,7 +190,7 @@ class JointPriorModel(ChoosesFamily, Model):
             return "proper"
         return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
 
-    def with_sizes_from(self, *data: Any) -> Self:
+    def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with its sizes and, where there are kernels, their means."""
         is_filled = self.unit is not None or not self._reads_units()
         has_unit = self.natural_unit is not None or not self._is_negative

@@ -213,12 +213,13 @@ class Mixture(MixtureModel):
             )
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """The model with its components read off the data.
 
         Args:
             x: rows, shape (num_observations, num_features); of a DataFrame the columns are read by what they
                 hold (`zoo.columns.read_columns`), of anything else all cells are real numbers.
+            sample_weight: weight of each row, shape (num_observations,); None: one.
             **overrides: fields.
 
         Returns:
@@ -231,13 +232,15 @@ class Mixture(MixtureModel):
             x = columns.encoded(x)
         components = GaussianWishart() if components is None else components
         is_prior = isinstance(components, ComponentPrior)
-        return cls(**overrides | {"components": components.filled(x) if is_prior else components})
+        return cls(
+            **overrides | {"components": components.filled(x, sample_weight) if is_prior else components}
+        )
 
-    def with_sizes_from(self, *data: Any) -> Self:
+    def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with its components read off the data."""
         if isinstance(self.components, ComponentPrior) and not self.components.is_filled:
-            return self.replaced(components=self.components.filled(data[0]))
-        return super().with_sizes_from(*data)
+            return self.replaced(components=self.components.filled(data[0], sample_weight))
+        return super().with_sizes_from(*data, sample_weight=sample_weight)
 
     def for_data(self, *data: Any) -> Self:
         """The model whose components know which cells of these rows are missing."""

@@ -832,11 +832,13 @@ class Model(Assumptions):
         """
         return cls(**overrides)
 
-    def with_sizes_from(self, *data: Any) -> Self:
+    def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with the fields that are None read off the data by `from_data`; itself where none is.
 
         Args:
             *data: parts of the data, in the model's order.
+            sample_weight: weight of each row, shape (num_observations,), for a model that `weighs_rows`; a
+                row of weight w counts as w rows. None: one.
 
         Returns:
             The model with its sizes.
@@ -844,6 +846,7 @@ class Model(Assumptions):
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         if all(value is not None for value in given.values()):
             return self
+        given |= {"sample_weight": sample_weight}
         return self.from_data(*data, **{name: value for name, value in given.items() if value is not None})
 
     def require(self, *names: str) -> None:

@@ -277,32 +277,34 @@ class PPCA(Model):
         return self, tuple(as_rows(part) if is_sparse(part) else part for part in data)
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """The model with its size, and under a proper prior its location and scale, read off the data.
 
-        ``overrides`` are fields.
+        ``sample_weight``, shape (num_observations,), weighs the rows; ``overrides`` are fields.
 
         Raises:
             ValueError: sparse rows, and a prior of the loadings.
         """
-        x = as_rows(x)
+        x, weight = as_rows(x), None
+        if not isinstance(x, SparseMatrix):  # of which nothing is read
+            x, weight = checks.rows_with_weight(x, sample_weight)
         given = {name: value for name, value in overrides.items() if value is not None}
         model = cls(**given)  # checks the fields that numbers follow from
         read: dict[str, Any] = {"num_features": x.shape[1]}
         if overrides.get("standardize", False):
-            scale = checks.column_scale(x, overrides.get("column_scale"))
+            scale = checks.column_scale(x, overrides.get("column_scale"), weight=weight)
             read["column_scale"], x = scale, x / scale
         if overrides.get("loading_prior", "flat") != "flat":
             if isinstance(x, SparseMatrix):
                 raise ValueError("sparse x goes with loading_prior='flat', the default")
             checks.check_some_cells(x)
             checks.check_scale(x)
-            variances = np.nanvar(x, axis=0)
+            means, variances = checks.observed_moments(x, weight)
             scale = float(variances.mean())
             read |= {
                 "loading_variance": scale,
                 "ard_rate": model.ard_concentration * scale,
-                "loc_mean": np.nanmean(x, axis=0),
+                "loc_mean": means,
                 "loc_variance": BROAD * scale,
                 "noise_rate": model.noise_concentration
                 * (variances if overrides.get("noise") == "diagonal" else scale),

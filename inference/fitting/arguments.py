@@ -170,6 +170,8 @@ def read_call(
             arrays, weight = (_rows_to_begin_with(stream),), stream.sample_weight
     else:
         arrays, coords = as_arrays(model, data)
+        if sample_weight is not None:
+            weight = checked_weight(sample_weight, arrays[0].shape[0])
     check_scales(model, arrays, coords, dtype)
     if jax.process_count() > 1:
         _refuse(call._replace(data=arrays))
@@ -177,12 +179,18 @@ def read_call(
     is_exchanged = stream is not None and is_summed  # already
     # of documents no default is read off
     exchanges = spreads_rows and not is_exchanged and "documents" not in chosen.takes
-    of_all_processes = tuple(map(exchanged, arrays)) if exchanges else arrays
-    if is_exchanged and any_process(sample_weight is not None):  # priors are read without weights
-        of_all_processes = (summed_of_all((batch.rows, np.ones(batch.count)) for batch in stream).x,)
+    worth = None  # of the rows that default priors are read off
+    if model.weighs_rows and any_process(sample_weight is not None):
+        worth = weight if stream is None or is_summed else _weight_to_begin_with(stream)
+        worth = np.ones(arrays[0].shape[0]) if worth is None else worth
+    if exchanges and worth is not None:
+        both = exchanged(np.column_stack([arrays[0], worth]))
+        of_all_processes, worth = (both[:, :-1],), both[:, -1]
+    else:
+        of_all_processes = tuple(map(exchanged, arrays)) if exchanges else arrays
     if isinstance(init, xr.DataTree):
         model = model.continuing(_former_model(init, model))
-    model = model.with_sizes_from(*of_all_processes)
+    model = model.with_sizes_from(*of_all_processes, **({} if worth is None else {"sample_weight": worth}))
     model.check(*arrays)
     coords = {**coords, **model.dim_labels(coords, columns)}
     if stream is not None and not is_summed and "documents" not in chosen.takes:
@@ -211,8 +219,6 @@ def read_call(
     _warn_of_scales(model, arrays, coords)
     call = call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices)
     _refuse(call._replace(has_weight=sample_weight is not None))
-    if sample_weight is not None and stream is None:
-        weight = checked_weight(sample_weight, arrays[0].shape[0])
     _check_start(init, model, arrays)
     strategy, variables = read_init(init, chosen, of_method)
     if checkpoint is not None:
@@ -560,8 +566,17 @@ def _open_stream(
 
 def _rows_to_begin_with(stream: RowStream) -> np.ndarray:
     """The rows that default priors are read off: all of an array in memory, else a sample or the first."""
-    in_memory = isinstance(stream.source, np.ndarray) and not isinstance(stream.source, np.memmap)
-    return stream.whole() if in_memory else stream.sample(max(SCALE_ROWS, stream.batch_size))
+    return stream.whole() if _is_in_memory(stream) else stream.sample(max(SCALE_ROWS, stream.batch_size))
+
+
+def _weight_to_begin_with(stream: RowStream) -> np.ndarray | None:
+    """The weights of `_rows_to_begin_with`."""
+    whole = _is_in_memory(stream) or stream.sample_weight is None
+    return stream.sample_weight if whole else stream.sampled_weight(max(SCALE_ROWS, stream.batch_size))
+
+
+def _is_in_memory(stream: RowStream) -> bool:
+    return isinstance(stream.source, np.ndarray) and not isinstance(stream.source, np.memmap)
 
 
 def _complete(stream: RowStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -114,8 +114,8 @@ def fit(
             copies, that is, its likelihood (labels and latents summed out) is raised to the power w. Taken by
             ``vb`` and ``em`` of mixtures and PPCA, by ``nuts`` and ``hmc`` of both, and, as whole numbers, by
             ``gibbs`` of mixtures. A Series is paired with the rows by its index, as parts of the data are; a
-            string names a column of the first part, which is then not modelled. Data-dependent default priors
-            and the group ``log_likelihood`` ignore the weights.
+            string names a column of the first part, which is then not modelled. Default priors are read off
+            the weighted rows too; the group ``log_likelihood`` is of each row once.
         batch_size: rows per batch; files (`inference.inputs.sources`), memory maps and chunks (an object with
             ``__iter__``, or a callable that makes a fresh iterator) are never held whole. ``vb`` of mixtures:
             an iteration is one pass over all batches (memoised variational inference, Hughes and Sudderth

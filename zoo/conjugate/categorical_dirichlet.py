@@ -103,12 +103,19 @@ class CategoricalDirichlet(ComponentPrior):
 
     @classmethod
     def from_data(
-        cls, x: Any, *, num_levels: int | None = None, levels: Any = None, concentration: Any = 1.0
+        cls,
+        x: Any,
+        *,
+        sample_weight: Any = None,
+        num_levels: int | None = None,
+        levels: Any = None,
+        concentration: Any = 1.0,
     ) -> Self:
         """Uniform on every simplex unless ``concentration`` is given.
 
         Args:
             x: numbers of levels and NaN, shape (num_observations, num_features).
+            sample_weight: weight of each row; the levels are those of all rows.
             num_levels: L; None: as many as there are names, or else one more than the largest number.
             levels: names of the levels.
             concentration: a number, one for each level, or shape (num_features, num_levels).

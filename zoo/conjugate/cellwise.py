@@ -28,6 +28,7 @@ from zoo.checks import (
     check_scale,
     check_some_columns,
     column_of,
+    rows_with_weight,
     shown,
     without_columns,
 )
@@ -256,11 +257,12 @@ class _GammaRates(Cellwise):
     parameter_dims = {"rates": ("component", "feature")}
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """A prior of shape one, unless one is given, whose rate gives the cells the mean of their column.
 
         Args:
             x: data that the family can have and NaN, shape (num_observations, num_features).
+            sample_weight: weight of each row, shape (num_observations,); None: one.
             **overrides: fields to set instead, a number or one per column.
 
         Returns:
@@ -269,7 +271,7 @@ class _GammaRates(Cellwise):
         Raises:
             ValueError: a column whose mean is not positive, and no ``rate`` given.
         """
-        x, means = column_means(x)
+        x, _, means = column_means(x, sample_weight)
         if "rate" not in overrides and not np.all(means > 0):
             place = int(np.argmin(means))
             raise ValueError(
@@ -304,23 +306,25 @@ class _GammaRates(Cellwise):
         return jnp.sum(gammaln(a) - a * jnp.log(b), axis=-1)
 
 
-def column_means(x: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The data as a matrix, and the mean of the observed cells of each column.
+def column_means(x: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """The rows with weight as a matrix, their weights, and the mean of the observed cells of each column.
 
     Args:
         x: data, shape (num_observations, num_features), NaN where a cell is missing.
+        weight: of each row, shape (num_observations,); None: one.
 
     Returns:
-        The data as float64, and means of shape (num_features,).
+        Rows as float64, their weights or None, and means of shape (num_features,).
 
     Raises:
         ValueError: a column without a single observed cell.
     """
-    x = as_matrix(x)
+    x, weight = rows_with_weight(as_matrix(x), weight)
     check_infinite(x)
     check_scale(x)
     check_some_columns(x)
-    return x, np.nansum(x, axis=0) / (~np.isnan(x)).sum(axis=0)
+    worth = np.ones(len(x)) if weight is None else weight
+    return x, weight, np.nansum(x * worth[:, None], axis=0) / (worth @ ~np.isnan(x))
 
 
 def _size(value: Any) -> int:
@@ -349,17 +353,18 @@ class BernoulliBeta(Cellwise):
     hyperprior_kinds = dict.fromkeys(column_fields, (dist.Gamma,))
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """Uniform on every probability, unless fields are given.
 
         Args:
             x: zeros, ones and NaN, shape (num_observations, num_features).
+            sample_weight: weight of each row, shape (num_observations,); None: one.
             **overrides: fields to set instead, a number or one per column.
 
         Returns:
             The prior.
         """
-        x, means = column_means(x)
+        x, _, means = column_means(x, sample_weight)
         fields = {"concentration1": 1.0, "concentration0": 1.0} | overrides
         return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
 
@@ -440,7 +445,7 @@ class BinomialBeta(BernoulliBeta):
     has_counts = True
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """Uniform on every probability; ``total_count`` must be given.
 
         Raises:
@@ -448,7 +453,7 @@ class BinomialBeta(BernoulliBeta):
         """
         if "total_count" not in overrides:
             raise ValueError("BinomialBeta needs total_count=, the number of trials of each column")
-        return super().from_data(x, **overrides)
+        return super().from_data(x, sample_weight=sample_weight, **overrides)
 
     def validate(self) -> None:
         """Raise ValueError if a field has the wrong shape or is outside its domain."""
@@ -578,7 +583,7 @@ class GammaKnownShape(ExponentialGamma):
     has_base_measure = True
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """The rate is such that a cell has the mean of its column; ``known_shape`` must be given.
 
         Raises:
@@ -586,7 +591,7 @@ class GammaKnownShape(ExponentialGamma):
         """
         if "known_shape" not in overrides:
             raise ValueError("GammaKnownShape needs known_shape=, a number or one per column")
-        return super().from_data(x, **overrides)
+        return super().from_data(x, sample_weight=sample_weight, **overrides)
 
     def _rate_for(self, means: np.ndarray) -> np.ndarray:
         return self.shape * means / self.known_shape

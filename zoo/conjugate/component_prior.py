@@ -137,11 +137,12 @@ class ComponentPrior(Assumptions):
         names = (field.name for field in dataclasses.fields(self) if field.name not in self.optional_fields)
         return all(getattr(self, name) is not None for name in names)
 
-    def filled(self, x: Any) -> Self:
+    def filled(self, x: Any, sample_weight: Any = None) -> Self:
         """The prior with the fields that are None read off the data by `from_data`; itself where none is.
 
         Args:
             x: rows, shape (num_observations, num_features).
+            sample_weight: weight of each row, shape (num_observations,); None: one.
 
         Returns:
             The prior.
@@ -149,6 +150,7 @@ class ComponentPrior(Assumptions):
         if self.is_filled:
             return self
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        given |= {"sample_weight": sample_weight}
         return type(self).from_data(x, **{name: value for name, value in given.items() if value is not None})
 
     # Rows whose missing cells are integrated out by pattern

@@ -30,7 +30,7 @@ from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import gammaln
 
-from zoo.checks import shown
+from zoo.checks import observed_moments, shown
 
 __all__ = [
     "Conditionals",
@@ -392,31 +392,35 @@ def log_predictive_of_observed(predictive: dist.Distribution, x: Array, patterns
     return constant - log_det - 0.5 * (df + number) * jnp.log1p(squares / df)
 
 
-def covariance_of_observed(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def covariance_of_observed(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of one normal fitted to the observed cells, by maximum likelihood (EM).
 
     Args:
         x: shape (num_observations, num_features), NaN where a cell is missing; every column varies.
+        weight: of each row, positive, shape (num_observations,); None: one.
 
     Returns:
         Mean, shape (num_features,), and covariance, its variances those of the observed cells, shape
         (num_features, num_features), positive definite where the data determine it.
     """
-    mean, deviations = np.nanmean(x, axis=0), np.nanstd(x, axis=0, ddof=1)
+    mean, variances = observed_moments(x, weight, ddof=1)
+    deviations = np.sqrt(variances)
+    weight = np.ones(len(x)) if weight is None else weight
     z = (x - mean) / deviations
     missing = np.isnan(z)
     patterns, place = np.unique(missing, axis=0, return_inverse=True)
-    groups = [(~pattern, z[place.ravel() == number]) for number, pattern in enumerate(patterns)]
+    groups = [(~pattern, place.ravel() == number) for number, pattern in enumerate(patterns)]
     loc, covariance = np.zeros(z.shape[1]), np.eye(z.shape[1])
     for _ in range(EM_STEPS):
         first, second = np.zeros_like(loc), np.zeros_like(covariance)
-        for seen, rows in groups:
+        for seen, own in groups:
+            rows, worth = z[own], weight[own]
             gain = covariance[:, seen] @ np.linalg.pinv(covariance[np.ix_(seen, seen)], hermitian=True)
             filled = loc + (rows[:, seen] - loc[seen]) @ gain.T
-            first += filled.sum(axis=0)
-            second += filled.T @ filled + len(rows) * (covariance - gain @ covariance[seen])
-        loc = first / len(z)
-        new = second / len(z) - np.outer(loc, loc)
+            first += worth @ filled
+            second += (worth * filled.T) @ filled + worth.sum() * (covariance - gain @ covariance[seen])
+        loc = first / weight.sum()
+        new = second / weight.sum() - np.outer(loc, loc)
         moved, covariance = np.abs(new - covariance).max(), 0.5 * (new + new.T)
         if moved < EM_TOLERANCE:
             break

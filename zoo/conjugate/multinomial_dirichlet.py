@@ -162,11 +162,12 @@ class MultinomialDirichlet(ComponentPrior):
         return int(value.batch_shape[-1] if isinstance(value, dist.Distribution) else np.shape(value)[-1])
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """Uniform on the simplex unless ``concentration`` is given.
 
         Args:
             x: counts, shape (num_observations, num_features), dense or sparse.
+            sample_weight: weight of each row; the prior does not depend on it.
             **overrides: ``concentration``, a number or one per column.
 
         Returns:

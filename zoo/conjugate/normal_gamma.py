@@ -18,7 +18,15 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.checks import as_matrix, check_cells, check_infinite, check_not_constant, check_positive, check_rows
+from zoo.checks import (
+    as_matrix,
+    check_cells,
+    check_infinite,
+    check_not_constant,
+    check_positive,
+    check_rows,
+    observed_moments,
+)
 from zoo.conjugate.cellwise import Cellwise, column_means
 from zoo.conjugate.component_prior import (
     Estimate,
@@ -86,7 +94,7 @@ class NormalGamma(Cellwise):
         return super().field_supports | {"loc": dist.constraints.real}
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """The default of `GaussianWishart`, column by column.
 
         Centred at the column means, a hundredth of a cell strong, and such that
@@ -94,6 +102,7 @@ class NormalGamma(Cellwise):
 
         Args:
             x: data, shape (num_observations, num_features), NaN where a cell is missing.
+            sample_weight: weight of each row, shape (num_observations,); None: one.
             **overrides: fields to set instead, a number or one per column; the rate follows
                 ``mean_precision`` and ``shape``.
 
@@ -103,7 +112,7 @@ class NormalGamma(Cellwise):
         Raises:
             ValueError: constant or wholly missing columns.
         """
-        x, means = column_means(x)
+        x, weight, means = column_means(x, sample_weight)
         check_rows(x, 2, "a mixture of one row has nothing to cluster")
         check_not_constant(x)
         fields = {"loc": means, "mean_precision": 0.01, "shape": 0.5, "center": means} | overrides
@@ -111,7 +120,7 @@ class NormalGamma(Cellwise):
             worth = fields["mean_precision"]
             worth = worth.mean if isinstance(worth, dist.Distribution) else worth
             strength = np.asarray(worth, np.float64) * np.asarray(fields["shape"])
-            variances = np.nanvar(x, axis=0, ddof=1)
+            variances = observed_moments(x, weight, ddof=1)[1]
             fields["rate"] = strength * (variances.mean() if cls.is_spherical else variances)
         return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
 
@@ -314,11 +323,12 @@ class LogNormalGamma(NormalGamma):
     cell_units = "scale"
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
         """The default of `NormalGamma` for the logarithms.
 
         Args:
             x: positive data, shape (num_observations, num_features), NaN where a cell is missing.
+            sample_weight: weight of each row, shape (num_observations,); None: one.
             **overrides: as of `NormalGamma.from_data`, for the logarithms.
 
         Returns:
@@ -330,7 +340,7 @@ class LogNormalGamma(NormalGamma):
         x = as_matrix(x)
         check_infinite(x)
         _check_positive_cells(x)
-        return super().from_data(np.log(x), **overrides)
+        return super().from_data(np.log(x), sample_weight=sample_weight, **overrides)
 
     @property
     def location_columns(self) -> dict[str, np.ndarray]:

@@ -106,7 +106,12 @@ class Product(ComponentPrior):
 
     @classmethod
     def from_data(
-        cls, x: Any, *, families: tuple[Any, ...], columns: tuple[tuple[int | str, ...], ...]
+        cls,
+        x: Any,
+        *,
+        families: tuple[Any, ...],
+        columns: tuple[tuple[int | str, ...], ...],
+        sample_weight: Any = None,
     ) -> Self:
         """Each group's default prior for its columns.
 
@@ -114,6 +119,7 @@ class Product(ComponentPrior):
             x: data, shape (num_observations, num_features).
             families: per group a class of `zoo.conjugate`, or a prior, filled or not.
             columns: column numbers, or names if ``x`` is a DataFrame, per group.
+            sample_weight: weight of each row, shape (num_observations,); None: one.
 
         Returns:
             The prior.
@@ -126,7 +132,7 @@ class Product(ComponentPrior):
         made = []
         for family, group in zip(families, numbers, strict=True):
             fill = family.from_data if isinstance(family, type) else family.filled
-            made.append(fill(take_columns(x, group)))
+            made.append(fill(take_columns(x, group), sample_weight=sample_weight))
         return cls(families=tuple(made), columns=numbers)
 
     def with_column_names(self, names: Sequence[str]) -> Self:

@@ -1,13 +1,16 @@
 """A row of weight w counts as w copies of it."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse
-from component_families import mixture, rows
+from component_families import FAMILIES, mixture, rows
 
 import zoo
-from inference import fit
+from inference import fit, model_of
 from inference.fitting import in_memory
+from zoo import conjugate
 
 
 @pytest.mark.cases_by_default(1)
@@ -95,3 +98,71 @@ def test_the_tolerance_is_per_row_and_a_row_of_weight_w_counts_w_times(weight, m
     with pytest.raises(InterruptedError):
         fit(zoo.Mixture(num_components=2), x, method="vb", sample_weight=weight)
     assert told == [6 if weight is None else 7.0]
+
+
+def unfilled(name):
+    """What `fit` is given where nothing is: the model whose default prior is read off the rows."""
+    if name == "PPCA":
+        return zoo.PPCA(num_latents=1, loading_prior="ard", noise="diagonal")
+    if name == "standardized PPCA":
+        return zoo.PPCA(num_latents=1, loading_prior="gaussian", standardize=True)
+    given = {
+        "GaussianKnownCovariance": {"covariance": np.eye(2)},
+        "BinomialBeta": {"total_count": 4.0},
+        "GammaKnownShape": {"known_shape": 1.5},
+    }.get(name, {})
+    if name == "Product":
+        families = (conjugate.GaussianWishart(), conjugate.PoissonGamma(), conjugate.BernoulliBeta())
+        given = {"families": families, "columns": ((0, 3), (1,), (2,))}
+    return zoo.Mixture(components=getattr(conjugate, name)(**given), num_components=3)
+
+
+def read_off(model):
+    """The numbers of a model's prior, by name."""
+    components = getattr(model, "components", None)
+    parts = (model, *getattr(components, "families", (components,) if components else ()))
+    found = {f"{i} {name}": getattr(part, name) for i, part in enumerate(parts) for name in part.leaf_names()}
+    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+
+
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("name", [*FAMILIES, "PPCA", "standardized PPCA"])
+def test_default_priors_are_those_of_copies(name, holes):
+    """Rows of weight zero, which are far away, count as absent, and those of weight w as w rows."""
+    x, weight = rows(name, 40), np.random.default_rng(0).integers(0, 4, 40)
+    if holes and name not in ("GaussianKnownMean", "SharedGaussianWishart", "MultinomialDirichlet"):
+        x[np.random.default_rng(1).uniform(size=x.shape) < 0.1] = np.nan
+    if name not in ("BernoulliBeta", "BinomialBeta", "CategoricalDirichlet", "Product"):
+        x[weight == 0] *= 50
+    model = unfilled(name)
+    weighted = read_off(model.with_sizes_from(x, sample_weight=weight))
+    copies = read_off(model.with_sizes_from(np.repeat(x, weight, axis=0)))
+    assert weighted.keys() == copies.keys()
+    for field, value in copies.items():
+        np.testing.assert_allclose(weighted[field], value, rtol=1e-6, err_msg=field)
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        (zoo.Mixture(num_components=2), "vb"),
+        (zoo.Mixture(num_components=2), "em"),
+        (zoo.Mixture(num_components=2), "gibbs"),
+        (zoo.PPCA(num_latents=1, loading_prior="ard"), "vb"),
+        (zoo.PPCA(num_latents=1, loading_prior="gaussian"), "em"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value,
+)
+def test_the_stored_prior_is_that_of_the_rows_that_count(model, method):
+    """From the call of `fit`, whole or in batches, to the numbers that it stores."""
+    rng = np.random.default_rng(0)
+    x = np.vstack([rng.normal(5000.0, 1.0, (6, 2)), rng.normal(size=(30, 2))])
+    weight = np.repeat([0.0, 1.0], [6, 30])
+    short = {"gibbs": {"num_warmup": 0, "num_samples": 1, "num_chains": 1, "split_merge": 0}}
+    call = short.get(method, {"max_iterations": 1, "num_restarts": 1, "num_samples": 1})
+    wanted = read_off(model.with_sizes_from(x[6:]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of one step
+        tree = fit(model, x, method=method, sample_weight=weight, **call)
+    for field, value in read_off(model_of(tree)).items():
+        np.testing.assert_allclose(value, wanted[field], rtol=1e-6, err_msg=field)
