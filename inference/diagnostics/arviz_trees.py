@@ -66,7 +66,9 @@ def for_arviz(
         ``posterior_predictive``, an outcome a row under the same name, called like the data (``x``,
         ``y_0_and_y_1``), the attribute ``column`` telling which; the replications are drawn when they are
         first read; ``sample_stats``, ``log_prior``, and ``prior`` where the fit has it. The root attribute
-        ``not_made`` lists what is left out, with the reasons. The fit itself is not changed.
+        ``not_made`` lists what is left out, with the reasons. The fit itself is not changed. Of more than
+        20 quantities `arviz.plot_psense_dist` takes some by ``var_names``, or all with a larger
+        ``arviz.rcParams["plot.max_subplots"]``.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
@@ -199,6 +201,12 @@ def _densities(tree: xr.DataTree, reasons: list[str]) -> dict[str, xr.Dataset]:
         found["log_prior"] = xr.Dataset({"log_prior": found["sample_stats"]["lp"] - of_rows})
     if "log_prior" not in found:
         reasons.append("log_prior: inference.extend(tree, 'log_prior') makes it")
+    joint = float(np.abs(found["sample_stats"]["lp"]).max()) if "lp" in found.get("sample_stats", {}) else 0.0
+    for name in ("log_likelihood", "log_prior"):
+        moves = found[name][name].to_numpy() if name in found else None
+        if moves is not None and np.ptp(moves, axis=(0, 1)).max() <= _SMALLEST_MOVE * max(joint, 1.0):
+            del found[name]
+            reasons.append(f"{name}: the same in all draws, which weighs none of them against another")
     return found
 
 

@@ -7,6 +7,7 @@ right.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from numpyro.infer import init_to_uniform
 from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
-from inference.numerics.compiled import compiled
+from inference.numerics.compiled import compiled, for_work, is_work_told
 from zoo.in_blocks import map_in_blocks
 
 __all__ = [
@@ -307,9 +308,8 @@ def _base(distribution: dist.Distribution) -> dist.Distribution:
     return distribution
 
 
-@partial(compiled, static_argnums=0)
 def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
-    """``function(model, values, *data)`` of every draw.
+    """``function(model, values, *data)`` of every draw; outside `fit` optimised for what it passes over.
 
     Args:
         function: of a model, one draw's values and the data; a module-level function, since it keys the
@@ -321,7 +321,15 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: t
     Returns:
         Its results, with leading dims (chain, draw).
     """
+    chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
+    cells = sum(np.size(leaf) for leaf in jax.tree.leaves(draws))
+    cells += chains * num_draws * sum(np.size(leaf) for leaf in jax.tree.leaves(data))
+    with for_work(cells, cells) if not is_work_told() else nullcontext():
+        return _over_draws(function, draws, model, data)
 
+
+@partial(compiled, static_argnums=0)
+def _over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
     def one(values: Any) -> Any:
         return function(model, values, *data)
 
