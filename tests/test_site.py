@@ -12,7 +12,7 @@ from pages.site import QUESTIONS, SitePage, clicks, faults_of, read_site
 import inference
 import zoo
 from notebooks._site import course
-from notebooks._site.audit import VERDICTS, read_audit, recorded
+from notebooks._site.audit import BUILT, VERDICTS, read_audit, read_items, recorded
 from notebooks._site.models import PICTURES
 from notebooks._site.reference import MODULES, public_names
 
@@ -143,6 +143,18 @@ def test_a_row_of_the_audit_says_where_its_verdict_comes_from(row):
         assert row.get("values"), "our number beside theirs"
     if row["verdict"] != "not tried":
         assert (NOTEBOOKS.parent / row["where"]).exists() and row["ran"]
+
+
+def test_every_item_of_the_papers_is_here_or_has_a_reason():
+    items = read_items()
+    assert len(items) >= 189 and {item["source"] for item in items} == set(NUMBERED)
+    assert len({(item["source"], item["place"], item["claim"]) for item in items}) == len(items)
+    for item in items:
+        assert item["built"] in BUILT and item["place"] and item["claim"]
+        assert bool(item.get("where")) == (item["built"] != "not here"), item
+        assert bool(item.get("reason")) == (item["built"] != "here"), item
+        for path in re.findall(r"[\w/]+\.(?:py|json|md|toml)\b", item.get("where", "")):
+            assert (NOTEBOOKS.parent / path).exists(), item
 
 
 def test_a_number_that_no_record_has_is_refused():

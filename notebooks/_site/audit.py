@@ -4,7 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
-__all__ = ["VERDICTS", "read_audit", "recorded", "write"]
+__all__ = ["BUILT", "VERDICTS", "read_audit", "read_items", "recorded", "write"]
 
 REFERENCE = Path(__file__).parents[2] / "tests" / "reference"
 #: What a verdict may be, and what it means.
@@ -16,6 +16,8 @@ VERDICTS = {
     "illustration": "shows no result; drawn here as stated",
     "not tried": "the reason is stated",
 }
+#: Whether what a source has is in the zoo.
+BUILT = ("here", "in part", "not here")
 INTRODUCTION = """# The papers, figure by figure
 
 Every numbered figure and table of the five sources: what it claims, what was run here, our number beside theirs, and the
@@ -34,6 +36,16 @@ def read_audit():
         (a file that shows it), ``reason`` and ``values`` (``label``, ``record``, ``path``, ``theirs``).
     """
     return tomllib.loads((REFERENCE / "audit.toml").read_text(encoding="utf-8"))["row"]
+
+
+def read_items():
+    """What a reader of the sources would expect, item by item.
+
+    Returns:
+        List of dicts with ``source``, ``place``, ``claim``, ``built`` (one of `BUILT`) and, where they apply,
+        ``where`` and ``reason``.
+    """
+    return tomllib.loads((REFERENCE / "audit.toml").read_text(encoding="utf-8"))["item"]
 
 
 def recorded(value):
@@ -72,8 +84,24 @@ def write(path):
     for source in dict.fromkeys(row["source"] for row in rows):
         page += f"## {source}\n\n| number | verdict | claim | ours (theirs) | what was run |\n| --- | --- | --- | --- | --- |\n"
         page += "".join(_line(row) for row in rows if row["source"] == source) + "\n"
+    page += _of_items(read_items())
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(page, encoding="utf-8")
+
+
+def _of_items(items):
+    """The second part of the page: all items, and what is missing with its reason."""
+    counts = ", ".join(f"{sum(item['built'] == built for item in items)} {built}" for built in BUILT)
+    page = f"# The papers, item by item\n\nWhat a reader of the sources would expect: {counts}.\n\n"
+    for source in dict.fromkeys(item["source"] for item in items):
+        page += f"## {source}, items\n\n| place | what it has | in the zoo | where, or why not |\n| --- | --- | --- | --- |\n"
+        for item in items:
+            if item["source"] == source:
+                here = [item.get("where", ""), item.get("reason", "")]
+                cells = [item["place"], item["claim"], item["built"], "<br>".join(filter(None, here))]
+                page += "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+        page += "\n"
+    return page
 
 
 def _line(row):
