@@ -1,8 +1,13 @@
 """Starts of VB and EM of a mixture: the sufficient statistics of drawn or given responsibilities.
 
-``"mixed"``, the default: of several restarts every other one begins at random, the others with k-means into
-2, 3, 5, 8, 12, ... clusters (at most K), since components that begin empty stay so and those that begin full
-are given up slowly; a single start, and sparse rows, begin at random.
+``"mixed"``, the default, in VB: k-means into K clusters, which are then united in pairs (`united`), and random
+responsibilities, in turn. The first finds clusters that lie apart in few steps, the second, with the moves of
+VB, those that overlap. Sparse rows begin at random.
+
+``"mixed"`` in EM, and in VB of rows with missing cells under full covariances and of components that share a
+parameter: of several restarts every other one begins at random, the others with k-means into 2, 3, 5, 8, 12,
+... clusters (at most K), since components that begin empty stay so and those that begin full are given up
+slowly; a single start, and sparse rows, begin at random.
 
 Random: ``"random"`` (uniform responsibilities, rows normalised), ``"dirichlet"`` (responsibilities uniform on
 the simplex) and ``"kmeans"`` (k-means from k-means++ seeds). Deterministic, the same whatever the seed, so
@@ -17,6 +22,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+from jax.scipy.special import gammaln
 
 from inference.algorithm import starts_by_size
 from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows, unweighted, weight_of
@@ -34,9 +41,12 @@ __all__ = [
     "restarts",
     "start_named",
     "statistics_given",
+    "united",
+    "united_or_random",
 ]
 
 KMEANS_STEPS = 10
+WORTH_UNITING = 5.0  # nats: labels without doubt make a union look better than the bound of soft labels does
 
 
 def random(key: Array, model: Mixture, x: Array) -> Array:
@@ -216,12 +226,64 @@ def mixed(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
     return jax.lax.cond(number % 2 == 0, partial(random, model=model, x=x), clusters, key)
 
 
+def united(statistics: Array, model: Mixture) -> Array:
+    """Statistics of clusters that are united in pairs, the best pair first, as long as it is worth it.
+
+    Labels without doubt have no entropy, so that the gain of a union follows from sums alone: it is that of
+    the evidence of the rows, and of the weights' under a symmetric Dirichlet prior. No row is looked at.
+
+    Args:
+        statistics: of such labels, shape (num_components, num_statistics).
+        model: whose components share no parameter.
+    """
+    random_alpha = model.has_random_concentration
+    alpha = (model.concentration.mean if random_alpha else model.concentration) / model.num_components
+    evidence = model.components.log_evidence
+
+    def of_weight(count: Array) -> Array:
+        return gammaln(alpha + count) - gammaln(alpha)
+
+    def value(statistics: Array) -> Array:
+        return evidence(statistics) + of_weight(statistics[..., 0])
+
+    def unite(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        statistics, pairs, _ = carry
+        own, occupied = value(statistics), statistics[:, 0] > 0
+        gains = pairs + value(jnp.zeros_like(statistics[:1])) - own - own[:, None]
+        gains = jnp.where(jnp.triu(occupied & occupied[:, None], 1), gains, -jnp.inf)
+        first, second = jnp.unravel_index(jnp.argmax(gains), gains.shape)
+        after = statistics.at[first].add(statistics[second]).at[second].set(0.0)
+        with_others = value(after[first] + after)
+        return after, pairs.at[first].set(with_others).at[:, first].set(with_others), gains[first, second]
+
+    def attempt(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        after = unite(carry)
+        pays = after[2] > WORTH_UNITING
+        kept = jax.tree.map(partial(jnp.where, pays), after[:2], carry[:2])
+        return *kept, pays
+
+    pairs = jax.lax.map(lambda one: value(one + statistics), statistics)
+    return jax.lax.while_loop(lambda carry: carry[2], attempt, (statistics, pairs, jnp.asarray(True)))[0]
+
+
+def united_or_random(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
+    """Statistics of one of several starts of VB: k-means whose clusters are united, random ones, in turn."""
+    components = model.components
+    if isinstance(unweighted(x), SparseCounts) or components.is_incomplete or components.couples_components:
+        return mixed(number, key, model, x)
+
+    def clusters(key: Array) -> Array:
+        return united(kmeans(key, model, x), model)
+
+    return jax.lax.cond(number % 2 == 0, clusters, partial(random, model=model, x=x), key)
+
+
 def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: Any) -> int:
-    """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap, one with moves."""
+    """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap, one with births."""
     entries = data[0].nbytes / 8 * model.num_components
     if model.components.is_incomplete:  # squares of each row's missing cells take a solution each
         entries *= data[0].shape[1]
-    return 1 if moves else starts_by_size(NEEDED, entries)
+    return 1 if "birth" in moves else starts_by_size(NEEDED, entries)
 
 
 def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:

@@ -56,6 +56,7 @@ Reference: merge and birth moves after Ueda and Ghahramani (2002) and Hughes and
 the exact bound of the proposed state.
 """
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ from jax import Array
 from jax.scipy.special import entr, xlogy
 
 from inference.algorithm import Algorithm, Ascent, Memoised
-from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_named
+from inference.methods.mixture.starts import STRATEGIES, restarts, start_named, united_or_random
 from inference.methods.mixture.vb_hyperparameters import (
     check_learn,
     concentration_terms,
@@ -276,18 +277,19 @@ def update_globals(
 def build(strategy: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str, ...]) -> Algorithm:
     """The algorithm with a start strategy."""
     options = {"sort_sticks": sort_sticks, "learn": learn}
+    is_mixed = strategy == "mixed"
     return Algorithm(
-        partial(begin, start_named(strategy), learn),
+        partial(begin, partial(united_or_random, 0) if is_mixed else start_named(strategy), learn),
         partial(step, **options),
         partial(improve, moves=moves, **options) if moves or learn else None,
-        numbered_init=partial(_begin_mixed, learn) if strategy == "mixed" else None,
+        numbered_init=partial(_begin_mixed, learn) if is_mixed else None,
     )
 
 
 def _begin_mixed(
     learn: tuple[str, ...], number: Array, key: Array, model: Mixture, x: Array
 ) -> MixtureVBState:
-    return begin(partial(mixed, number), learn, key, model, x)
+    return begin(partial(united_or_random, number), learn, key, model, x)
 
 
 @cache
@@ -317,18 +319,18 @@ def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any, num_devic
     """Raise TypeError or ValueError if an option does not suit the model."""
     check_flag("sort_sticks", sort_sticks)
     check_names("moves", moves, MOVES)
-    if moves and model.num_components < 2:
-        raise ValueError("moves need a mixture of at least two components")
-    if moves and model.components.is_incomplete:
+    if "birth" in moves and model.num_components < 2:
+        raise ValueError("births need a mixture of at least two components")
+    if "birth" in moves and model.components.is_incomplete:
         raise ValueError(
-            "moves take complete rows under full covariances, and cells are missing: leave moves out, or "
-            "take components=NormalGamma(), whose columns are independent"
+            "births take complete rows under full covariances, and cells are missing: leave 'birth' out of "
+            "moves, or take components=NormalGamma(), whose columns are independent"
         )
     check_learn(model, learn)
 
 
 METHOD = Ascent(
-    options={"sort_sticks": True, "moves": (), "learn": (), "num_devices": None},
+    options={"sort_sticks": True, "moves": ("merge", "delete"), "learn": (), "num_devices": None},
     strategies=STRATEGIES,
     restarts=restarts,
     drops_starts=True,
@@ -344,7 +346,7 @@ METHOD = Ascent(
 )
 
 
-MOVES = ("merge", "birth")
+MOVES = ("merge", "delete", "birth")
 PROPOSALS = 12  # births tried in a round
 RESTRICTED_STEPS = 6  # updates of the two components of a birth, all else held
 REFINED = 3  # proposals that get full updates
@@ -377,8 +379,10 @@ def improve(
     options = {"sort_sticks": sort_sticks, "learn": learn}
     best, start = _settled(state, model, x)
     objective = start
-    if "merge" in moves:
-        best, objective = _merge_all(best, objective, model, x)
+    if model.num_components > 1:
+        for name, propose in (("merge", _best_merge), ("delete", _least_missed)):
+            if name in moves:
+                best, objective = _as_long_as_it_pays(propose, best, objective, model, x)
     if "birth" in moves:
         best, objective = _birth(key, best, objective, model, x, options)
     better = objective > start + _least(start)
@@ -464,19 +468,55 @@ def _merged(statistics: Array, first: Array, second: Array) -> Array:
     return statistics.at[first].add(statistics[second]).at[second].set(0.0)
 
 
-def _merge_all(
-    state: MixtureVBState, objective: Array, model: Mixture, x: Array
+def _best_merge(state: MixtureVBState, model: Mixture, x: Array) -> Array:
+    """The statistics after the merge that gains most."""
+    gains, (first, second), statistics = merge_gains(state, model, x)
+    best = jnp.argmax(gains)
+    return _merged(statistics, first[best], second[best])
+
+
+# Delete
+
+
+def deletion_losses(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array, Array]:
+    """The log density that the rows lose without each component, all else held, and the statistics.
+
+    Returns:
+        Losses in nats, shape (num_components,); infinity where a component is empty. The statistics of the
+        labels.
+    """
+    current = with_learnt(state, model)
+    statistics = update_responsibilities(state, current, x).statistics
+
+    def block(rows: Array, weight: Array) -> Array:
+        scores = log_unnormalised(state, current, rows)
+        largest = jnp.arange(model.num_components) == jnp.argmax(scores, axis=-1)[:, None]
+        whole = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
+        others = jax.nn.logsumexp(jnp.where(largest, -jnp.inf, scores), axis=-1, keepdims=True)
+        share = jnp.where(largest, 0.0, jnp.exp(scores - whole))
+        return weight @ jnp.where(largest, whole - others, -jnp.log1p(-share))
+
+    losses = sum_over_rows(block, x)
+    return jnp.where(statistics[:, 0] > OCCUPIED, losses, jnp.inf), statistics
+
+
+def _least_missed(state: MixtureVBState, model: Mixture, x: Array) -> Array:
+    """The statistics without those of the component whose rows the others describe best."""
+    losses, statistics = deletion_losses(state, model, x)
+    return statistics.at[jnp.argmin(losses)].set(0.0)
+
+
+def _as_long_as_it_pays(
+    propose: Callable, state: MixtureVBState, objective: Array, model: Mixture, x: Array
 ) -> tuple[MixtureVBState, Array]:
-    """The best merge again and again, as long as it pays; after each, the labels are updated."""
+    """A move again and again, as long as the bound is higher once the labels are updated after it."""
 
     def attempt(carry: tuple) -> tuple:
         state, objective, _ = carry
-        gains, (first, second), statistics = merge_gains(state, model, x)
-        best = jnp.argmax(gains)
-        merged = in_best_order(_merged(statistics, first[best], second[best]), state, model)
-        merged, after = _settled(updated(state, merged, model), model, x)
-        pays = (gains[best] > _least(objective)) & (after > objective + _least(objective))
-        return (*_choose(pays, (merged, after), (state, objective)), pays)
+        statistics = in_best_order(propose(state, model, x), state, model)
+        moved, after = _settled(updated(state, statistics, model), model, x)
+        pays = after > objective + _least(objective)
+        return (*_choose(pays, (moved, after), (state, objective)), pays)
 
     carry = state, objective, jnp.asarray(True)
     return jax.lax.while_loop(lambda carry: carry[2], attempt, carry)[:2]
