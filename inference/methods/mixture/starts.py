@@ -1,8 +1,8 @@
 """Starts of VB and EM of a mixture: the sufficient statistics of drawn or given responsibilities.
 
-``"mixed"``, the default, in VB: k-means into K clusters, which are then united in pairs (`united`), and random
-responsibilities, in turn. The first finds clusters that lie apart in few steps, the second, with the moves of
-VB, those that overlap. Sparse rows begin at random.
+``"mixed"``, the default, in VB: k-means into K clusters, which are then united in pairs (`united`), and
+random responsibilities, in turn. The first finds clusters that lie apart in few steps, the second, with the
+moves of VB, those that overlap. Sparse rows begin at random.
 
 ``"mixed"`` in EM, and in VB of rows with missing cells under full covariances and of components that share a
 parameter: of several restarts every other one begins at random, the others with k-means into 2, 3, 5, 8, 12,
@@ -22,7 +22,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-
 from jax.scipy.special import gammaln
 
 from inference.algorithm import starts_by_size
@@ -33,6 +32,7 @@ from zoo.sparse import SparseCounts
 __all__ = [
     "STARTS",
     "STRATEGIES",
+    "added_up",
     "given_labels",
     "hierarchical_labels",
     "kmeans_labels",
@@ -41,6 +41,7 @@ __all__ = [
     "restarts",
     "start_named",
     "statistics_given",
+    "union_gains",
     "united",
     "united_or_random",
 ]
@@ -226,56 +227,107 @@ def mixed(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
     return jax.lax.cond(number % 2 == 0, partial(random, model=model, x=x), clusters, key)
 
 
-def united(statistics: Array, model: Mixture) -> Array:
+def united(statistics: Array, model: Mixture, least_gain: Array | float = WORTH_UNITING) -> Array:
     """Statistics of clusters that are united in pairs, the best pair first, as long as it is worth it.
 
-    Labels without doubt have no entropy, so that the gain of a union follows from sums alone: it is that of
-    the evidence of the rows, and of the weights' under a symmetric Dirichlet prior. No row is looked at.
+    Labels without doubt have no entropy, so that the gain of a union follows from sums alone (`union_gains`).
+    No row is looked at.
 
     Args:
         statistics: of such labels, shape (num_components, num_statistics).
         model: whose components share no parameter.
+        least_gain: in nats, that a union is worth.
     """
-    random_alpha = model.has_random_concentration
-    alpha = (model.concentration.mean if random_alpha else model.concentration) / model.num_components
-    evidence = model.components.log_evidence
+    number = model.num_components
+    alpha = model.concentration.mean if model.has_random_concentration else model.concentration
 
-    def of_weight(count: Array) -> Array:
-        return gammaln(alpha + count) - gammaln(alpha)
-
-    def value(statistics: Array) -> Array:
-        return evidence(statistics) + of_weight(statistics[..., 0])
-
-    def unite(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        statistics, pairs, _ = carry
-        own, occupied = value(statistics), statistics[:, 0] > 0
-        gains = pairs + value(jnp.zeros_like(statistics[:1])) - own - own[:, None]
-        gains = jnp.where(jnp.triu(occupied & occupied[:, None], 1), gains, -jnp.inf)
+    def body(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        statistics, values, row, turn = carry
+        with_others = _values(statistics[row] + statistics, alpha, model)
+        values = values.at[row].set(with_others).at[:, row].set(with_others)
+        gains = _gains_of(values, statistics[:, 0] > 0)
         first, second = jnp.unravel_index(jnp.argmax(gains), gains.shape)
-        after = statistics.at[first].add(statistics[second]).at[second].set(0.0)
-        with_others = value(after[first] + after)
-        return after, pairs.at[first].set(with_others).at[:, first].set(with_others), gains[first, second]
+        after = added_up(statistics, first, second)
+        fills = turn < number  # the table, row by row, in the first turns
+        pays = gains[first, second] > least_gain
+        statistics = jnp.where(pays & ~fills, after, statistics)
+        return statistics, values, jnp.where(fills, turn + 1, first), jnp.where(fills | pays, turn + 1, -1)
 
-    def attempt(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        after = unite(carry)
-        pays = after[2] > WORTH_UNITING
-        kept = jax.tree.map(partial(jnp.where, pays), after[:2], carry[:2])
-        return *kept, pays
-
-    pairs = jax.lax.map(lambda one: value(one + statistics), statistics)
-    return jax.lax.while_loop(lambda carry: carry[2], attempt, (statistics, pairs, jnp.asarray(True)))[0]
+    values = jnp.zeros((number + 1, number + 1), statistics.dtype)
+    first = jnp.zeros((), int)
+    carry = _with_an_empty_one(statistics), values, first, first
+    return jax.lax.while_loop(lambda carry: carry[3] >= 0, body, carry)[0][:-1]
 
 
-def united_or_random(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
-    """Statistics of one of several starts of VB: k-means whose clusters are united, random ones, in turn."""
+def union_gains(statistics: Array, alpha: Array, model: Mixture) -> Array:
+    """The gain of the evidence by each union of two components, in nats.
+
+    That is the evidence of the rows, and of the labels under symmetric Dirichlet weights (those under sticks
+    depend on the order of all). Of soft labels it is what the bound gains but for their entropy.
+
+    Args:
+        statistics: shape (num_components, num_statistics).
+        alpha: concentration of the weights.
+        model: the model.
+
+    Returns:
+        Shape (num_components, num_components), minus infinity where no two occupied components are.
+    """
+    occupied = statistics[:, 0] > 0
+    if not model.components.couples_components:
+        padded = _with_an_empty_one(statistics)
+        values = jax.lax.map(lambda one: _values(one + padded, alpha, model), padded)
+        return _gains_of(values, jnp.append(occupied, False))[:-1, :-1]
+
+    def after(pair: tuple[Array, Array]) -> Array:
+        first, second = pair
+        return jnp.sum(
+            _values(statistics.at[first].add(statistics[second]).at[second].set(0.0), alpha, model)
+        )
+
+    here = _values(statistics, alpha, model)
+    places = jnp.indices((model.num_components,) * 2)
+    gains = jax.lax.map(after, tuple(places.reshape(2, -1))).reshape(places.shape[1:]) - here
+    return jnp.where(jnp.triu(occupied & occupied[:, None], 1), gains, -jnp.inf)
+
+
+def _values(statistics: Array, alpha: Array, model: Mixture) -> Array:
+    """Log evidence of the rows and the labels of components; in one sum where they share a parameter."""
+    of_labels = gammaln(alpha / model.num_components + statistics[:, 0])
+    if model.components.couples_components:
+        of_labels = jnp.sum(of_labels)
+    return model.components.log_evidence(statistics) + of_labels
+
+
+def added_up(statistics: Array, first: Array, second: Array) -> Array:
+    """Statistics with those of a second component added to those of a first, which empties the second."""
+    return statistics.at[first].add(statistics[second]).at[second].set(0.0)
+
+
+def _with_an_empty_one(statistics: Array) -> Array:
+    return jnp.pad(statistics, ((0, 1), (0, 0)))
+
+
+def _gains_of(values: Array, occupied: Array) -> Array:
+    """Gains of unions from the values of all pairs, the last component being empty."""
+    own = values[-1]
+    gains = values + own[-1] - own - own[:, None]
+    return jnp.where(jnp.triu(occupied & occupied[:, None], 1), gains, -jnp.inf)
+
+
+def united_or_random(number: Array | int, key: Array, model: Mixture, x: Array | Rows) -> Array:
+    """Statistics of one of several starts of VB: united clusters of k-means and random labels in turn."""
     components = model.components
     if isinstance(unweighted(x), SparseCounts) or components.is_incomplete or components.couples_components:
         return mixed(number, key, model, x)
+    is_random = jnp.asarray(number % 2 == 1)
+    clusters = partial(kmeans_labels, z=_standardised(x), num_clusters=model.num_components)
 
-    def clusters(key: Array) -> Array:
-        return united(kmeans(key, model, x), model)
+    def drawn(key: Array) -> Array:
+        return jax.random.randint(key, x.shape[:1], 0, model.num_components)
 
-    return jax.lax.cond(number % 2 == 0, clusters, partial(random, model=model, x=x), key)
+    labels = jax.lax.cond(is_random, drawn, clusters, key)
+    return united(_labelled(labels, model, x), model, jnp.where(is_random, jnp.inf, WORTH_UNITING))
 
 
 def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: Any) -> int:

@@ -56,18 +56,23 @@ Reference: merge and birth moves after Ueda and Ghahramani (2002) and Hughes and
 the exact bound of the proposed state.
 """
 
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.scipy.special import entr, xlogy
+from jax.scipy.special import entr
 
 from inference.algorithm import Algorithm, Ascent, Memoised
-from inference.methods.mixture.starts import STRATEGIES, restarts, start_named, united_or_random
+from inference.methods.mixture.starts import (
+    STRATEGIES,
+    added_up,
+    restarts,
+    start_named,
+    union_gains,
+    united_or_random,
+)
 from inference.methods.mixture.vb_hyperparameters import (
     check_learn,
     concentration_terms,
@@ -93,7 +98,6 @@ from inference.methods.mixture.vb_posterior import (
 )
 from inference.numerics.weighted_rows import Rows, RowShards, sum_over_rows, unweighted, weight_of
 from zoo.checks import check_flag, check_names
-from zoo.in_blocks import map_in_blocks
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
@@ -278,10 +282,14 @@ def build(strategy: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple
     """The algorithm with a start strategy."""
     options = {"sort_sticks": sort_sticks, "learn": learn}
     is_mixed = strategy == "mixed"
+    proposing = tuple(name for name in moves if name in PROPOSALS_OF)
+    improving = "birth" in moves or learn
     return Algorithm(
         partial(begin, partial(united_or_random, 0) if is_mixed else start_named(strategy), learn),
         partial(step, **options),
-        partial(improve, moves=moves, **options) if moves or learn else None,
+        partial(propose, moves=proposing) if proposing else None,
+        EACH * len(proposing),
+        partial(improve, moves=moves, **options) if improving else None,
         numbered_init=partial(_begin_mixed, learn) if is_mixed else None,
     )
 
@@ -347,6 +355,7 @@ METHOD = Ascent(
 
 
 MOVES = ("merge", "delete", "birth")
+EACH = 3  # merges, and deletions, that are proposed before a settled restart ends
 PROPOSALS = 12  # births tried in a round
 RESTRICTED_STEPS = 6  # updates of the two components of a birth, all else held
 REFINED = 3  # proposals that get full updates
@@ -379,10 +388,6 @@ def improve(
     options = {"sort_sticks": sort_sticks, "learn": learn}
     best, start = _settled(state, model, x)
     objective = start
-    if model.num_components > 1:
-        for name, propose in (("merge", _best_merge), ("delete", _least_missed)):
-            if name in moves:
-                best, objective = _as_long_as_it_pays(propose, best, objective, model, x)
     if "birth" in moves:
         best, objective = _birth(key, best, objective, model, x, options)
     better = objective > start + _least(start)
@@ -404,122 +409,51 @@ def _settled(state: MixtureVBState, model: Mixture, x: Array) -> tuple[MixtureVB
     return state, bound(state, sums.statistics, sums.entropy, model)
 
 
-# Merge
+# Merges and deletions
 
 
-def merge_gains(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array, tuple[Array, Array], Array]:
-    """The gain of the bound by each of the most promising merges, right after an update of the labels.
-
-    Returns:
-        The exact gains in nats, shape (num_candidates,); minus infinity where a component is empty.
-        The two components of each candidate. The statistics of the labels.
-    """
-    current = with_learnt(state, model)
-    sums = update_responsibilities(state, current, x)
-    statistics, entropy = sums.statistics, sums.entropy
-    first, second = (jnp.asarray(index) for index in np.triu_indices(model.num_components, 1))
-    limits = _gains_with_entropy_held(state, statistics, entropy, (first, second), model)
-    counts = statistics[:, 0]
-    both = (counts[first] > OCCUPIED) & (counts[second] > OCCUPIED)
-    limits = jnp.where(both, limits, -jnp.inf)
-    limits, order = jax.lax.top_k(limits, min(first.shape[0], model.num_components))
-    first, second = first[order], second[order]
-
-    def block(rows: Array, weight: Array) -> Array:
-        r = jax.nn.softmax(log_unnormalised(state, current, rows), axis=-1)
-        one, other = r[:, first], r[:, second]
-        return weight @ (xlogy(one, one) + xlogy(other, other) - xlogy(one + other, one + other))
-
-    return limits + sum_over_rows(block, x), (first, second), statistics
-
-
-def _gains_with_entropy_held(
-    state: MixtureVBState, statistics: Array, entropy: Array, pairs: tuple[Array, Array], model: Mixture
-) -> Array:
-    """The gain of the bound by each merge, the entropy of the labels held, shape (num_pairs,).
-
-    Only two components and the weights change, unless the family couples all components.
-    """
-    current = with_learnt(state, model)
-
-    def by_whole_bound(pair: tuple[Array, Array]) -> Array:
-        merged = in_best_order(_merged(statistics, *pair), state, model)
-        return bound(updated(state, merged, model), merged, entropy, model)
-
-    def weights(counts: Array) -> Array:
-        posterior = current.weights.posterior(counts, mean_of(state.concentration))
-        return current.weights.log_normaliser(posterior)
-
-    def by_parts(pair: tuple[Array, Array]) -> Array:
-        first, second = pair
-        merged = in_best_order(_merged(statistics, *pair)[:, :1], state, model)[:, 0]
-        both = evidence((statistics[first] + statistics[second])[None])[0]
-        return both + nothing - own[first] - own[second] + weights(merged) - weights(statistics[:, 0])
-
-    if current.components.couples_components:
-        here = bound(updated(state, statistics, model), statistics, entropy, model)
-        return map_in_blocks(by_whole_bound, pairs, 256) - here
-    evidence = current.components.log_evidence
-    own, nothing = evidence(statistics), evidence(jnp.zeros_like(statistics[:1]))[0]
-    return map_in_blocks(by_parts, pairs, 256)
-
-
-def _merged(statistics: Array, first: Array, second: Array) -> Array:
-    return statistics.at[first].add(statistics[second]).at[second].set(0.0)
-
-
-def _best_merge(state: MixtureVBState, model: Mixture, x: Array) -> Array:
-    """The statistics after the merge that gains most."""
-    gains, (first, second), statistics = merge_gains(state, model, x)
-    best = jnp.argmax(gains)
-    return _merged(statistics, first[best], second[best])
-
-
-# Delete
-
-
-def deletion_losses(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array, Array]:
-    """The log density that the rows lose without each component, all else held, and the statistics.
-
-    Returns:
-        Losses in nats, shape (num_components,); infinity where a component is empty. The statistics of the
-        labels.
-    """
-    current = with_learnt(state, model)
-    statistics = update_responsibilities(state, current, x).statistics
-
-    def block(rows: Array, weight: Array) -> Array:
-        scores = log_unnormalised(state, current, rows)
-        largest = jnp.arange(model.num_components) == jnp.argmax(scores, axis=-1)[:, None]
-        whole = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
-        others = jax.nn.logsumexp(jnp.where(largest, -jnp.inf, scores), axis=-1, keepdims=True)
-        share = jnp.where(largest, 0.0, jnp.exp(scores - whole))
-        return weight @ jnp.where(largest, whole - others, -jnp.log1p(-share))
-
-    losses = sum_over_rows(block, x)
-    return jnp.where(statistics[:, 0] > OCCUPIED, losses, jnp.inf), statistics
-
-
-def _least_missed(state: MixtureVBState, model: Mixture, x: Array) -> Array:
-    """The statistics without those of the component whose rows the others describe best."""
-    losses, statistics = deletion_losses(state, model, x)
-    return statistics.at[jnp.argmin(losses)].set(0.0)
-
-
-def _as_long_as_it_pays(
-    propose: Callable, state: MixtureVBState, objective: Array, model: Mixture, x: Array
+def propose(
+    number: Array, state: MixtureVBState, model: Mixture, *, moves: tuple[str, ...]
 ) -> tuple[MixtureVBState, Array]:
-    """A move again and again, as long as the bound is higher once the labels are updated after it."""
+    """The state after one of `EACH` moves of every kind, and whether the bound may be higher there."""
+    if model.num_components < 2:
+        return state, jnp.asarray(False)
+    proposed = [PROPOSALS_OF[name](number % EACH, state, model) for name in moves]
+    which = number // EACH
+    statistics, is_promising = (jnp.stack(each)[which] for each in zip(*proposed, strict=True))
+    return updated(state, in_best_order(statistics, state, model), model), is_promising
 
-    def attempt(carry: tuple) -> tuple:
-        state, objective, _ = carry
-        statistics = in_best_order(propose(state, model, x), state, model)
-        moved, after = _settled(updated(state, statistics, model), model, x)
-        pays = after > objective + _least(objective)
-        return (*_choose(pays, (moved, after), (state, objective)), pays)
 
-    carry = state, objective, jnp.asarray(True)
-    return jax.lax.while_loop(lambda carry: carry[2], attempt, carry)[:2]
+def _merge(number: Array, state: MixtureVBState, model: Mixture) -> tuple[Array, Array]:
+    """The statistics with the pair added up that may gain most, second most, ...; whether it may gain."""
+    alpha = mean_of(state.concentration)
+    gains = union_gains(state.statistics, alpha, with_learnt(state, model))
+    counts = state.statistics[:, 0]
+    gains = jnp.where(jnp.minimum(counts, counts[:, None]) > OCCUPIED, gains, -jnp.inf)
+    gain, place = _next_best(gains.ravel(), number)
+    first, second = jnp.divmod(place, model.num_components)
+    return added_up(state.statistics, first, second), gain > 0
+
+
+def _delete(number: Array, state: MixtureVBState, model: Mixture) -> tuple[Array, Array]:
+    """The statistics without the smallest component, or the second smallest, ...; whether there is one."""
+    counts = state.statistics[:, 0]
+    occupied = counts > OCCUPIED
+    _, place = _next_best(jnp.where(occupied, -counts, -jnp.inf), number)
+    return state.statistics.at[place].set(0.0), number < jnp.sum(occupied) - 1  # the last is not deleted
+
+
+def _next_best(values: Array, number: Array) -> tuple[Array, Array]:
+    """The value, and its place, than which so many are larger; a sort takes longer to compile."""
+
+    def without_best(_: int, values: Array) -> Array:
+        return values.at[jnp.argmax(values)].set(-jnp.inf)
+
+    values = jax.lax.fori_loop(0, number, without_best, values)
+    return jnp.max(values), jnp.argmax(values)
+
+
+PROPOSALS_OF = {"merge": _merge, "delete": _delete}
 
 
 # Birth
