@@ -200,32 +200,37 @@ def _have_settled(restarts: _Restarts) -> bool:
 def _try_proposals(
     propose: Callable | None, num_proposals: int, restarts: _Restarts, take_a_step: Callable, model: Any
 ) -> _Restarts:
-    """Every settled restart moved to where its first proposal leads that leads higher, to run on from there.
+    """Every settled restart moved to where proposals lead, as long as one leads higher, to run on from there.
 
     What comes of it depends on the restart alone, not on where chunks were cut.
     """
-    for number in range(num_proposals):
-        if not _have_settled(restarts):
-            break
-        trial, tried = _proposed(propose, number, restarts, model)
-        if np.asarray(tried).any():
-            restarts = _better_of(restarts, take_a_step(trial), tried)
+    is_open = np.asarray(restarts.progress.status) == SETTLED
+    while num_proposals and is_open.any():
+        before = np.asarray(restarts.progress.improvements)
+        for number in range(num_proposals):
+            trial, tried = _proposed(propose, number, restarts, is_open, model)
+            if np.asarray(tried).any():
+                restarts = _better_of(restarts, take_a_step(trial), tried)
+        is_open = np.asarray(restarts.progress.improvements) > before
     return restarts
 
 
 @partial(compiled, static_argnums=0)
-def _proposed(propose: Callable, number: Array, restarts: _Restarts, model: Any) -> tuple[_Restarts, Array]:
-    """Every settled restart at a proposal, if it is promising, ready to take one step; which of them are."""
+def _proposed(
+    propose: Callable, number: Array, restarts: _Restarts, is_open: Array, model: Any
+) -> tuple[_Restarts, Array]:
+    """Every open restart at a proposal, if it is promising, ready to take one step; which of them are."""
 
-    def one(restart: _Restarts) -> tuple[_Restarts, Array]:
+    def one(given: tuple[_Restarts, Array]) -> tuple[_Restarts, Array]:
+        restart, is_open = given
         at = restart.progress
         state, is_promising = propose(number, restart.state, model)
-        tried = is_promising & (at.status == SETTLED)
+        tried = is_promising & is_open
         status = jnp.where(tried, jnp.full_like(at.status, RUNNING), jnp.full_like(at.status, CONVERGED))
         at = at._replace(objective=jnp.full_like(at.objective, -jnp.inf), status=status)
         return _Restarts(_where(tried, state, restart.state), at), tried
 
-    return jax.lax.map(one, restarts)
+    return jax.lax.map(one, (restarts, is_open))
 
 
 @compiled
