@@ -12,8 +12,9 @@ The rules; of those that fail the gravest is the verdict, and the others are nam
 5. *The answer does not depend on the start* (a caution): of several starts at least two end within 2 nats of
    the best, and those that do occupy the same number of clusters; of a model with several modes there is more
    than one start.
-6. *The truncation is long enough* (a caution): an infinite prior that was cut at K clusters fills all K in
-   fewer than one draw in 20.
+6. *There are clusters enough, each in a place of its own* (a caution): an infinite prior that was cut at K
+   clusters, or a mixture whose prior leaves some of K empty, fills all K in fewer than one draw in 20; no two
+   components of a point estimate or of q share their rows.
 7. *All columns count* (a caution): under one noise variance no column has ten times the standard deviation of
    another.
 8. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
@@ -28,7 +29,7 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.r_hat import judge, mixing
-from inference.convergence.starts import CLOSE, spread_of_starts
+from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
 from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
 from inference.results.groups import restored_data
@@ -37,6 +38,8 @@ __all__ = ["Judgement", "convergence_judgements", "gravest", "is_provisional", "
 
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
+_MOST_PAIRS = 3  # that are named
+_OF_ROWS = ("observed_data", "variational", "log_likelihood")  # groups that tell how many rows there were
 _OFTEN_FULL = 0.05  # share of draws that fill a truncation
 
 
@@ -124,7 +127,7 @@ def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
         ValueError: it has no draws.
     """
     if kind_of(tree) != "sampling":
-        return [*_of_ascent(tree), *_of_truncation(tree), *_of_scales(tree)]
+        return [*_of_ascent(tree), *_of_truncation(tree), *_of_places(tree), *_of_scales(tree)]
     chains, diverged = _of_chains(tree), _of_divergences(tree)
     if chains.good and diverged:  # R-hat passes, and yet the draws cannot be trusted
         chains = chains._replace(good=None, text="R-hat and effective draws alone are in order")
@@ -236,7 +239,11 @@ def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: 
 
 def _of_truncation(tree: xr.DataTree) -> list[Judgement]:
     model, draws = model_of(tree), draws_of(tree)
-    if model.truncation is None or model.truncation < 2 or model.occupied_site not in draws:
+    if model.occupied_site not in draws:
+        return []
+    if model.truncation is None:
+        return _of_number(tree)
+    if model.truncation < 2:
         return []
     full = float((draws[model.occupied_site] >= model.truncation).mean())
     if full < _OFTEN_FULL:
@@ -246,6 +253,36 @@ def _of_truncation(tree: xr.DataTree) -> list[Judgement]:
     )
     reason = "the prior has infinitely many clusters and was cut where the data still fill every one"
     advice = f"raise the number of clusters to {2 * model.truncation} or more"
+    return [Judgement(None, text, reason, advice)]
+
+
+def _of_number(tree: xr.DataTree) -> list[Judgement]:
+    """Judge whether a finite mixture has used up the components that its prior would leave empty."""
+    model, draws = model_of(tree), draws_of(tree)
+    rows = next((tree[group].sizes.get("observation") for group in _OF_ROWS if group in tree.children), None)
+    if rows is None or tree.attrs.get("method") == "em" or not model.leaves_some_empty(rows):
+        return []
+    number = model.num_components
+    full = float((draws[model.occupied_site] >= number).mean())
+    if full < _OFTEN_FULL:
+        return []
+    text = f"The components are used up: all {number} hold rows" + (
+        "" if full == 1 else f" in {full:.0%} of the draws"
+    )
+    reason = "the prior leaves some of so many empty, and the data fill every one: there may be more clusters"
+    return [Judgement(None, text, reason, f"raise num_components to {2 * number} or more")]
+
+
+def _of_places(tree: xr.DataTree) -> list[Judgement]:
+    """Judge whether each component has a place of its own."""
+    pairs = components_in_one_place(tree)
+    if not pairs:
+        return []
+    named = ", ".join(f"{first} and {second}" for first, second in pairs[:_MOST_PAIRS])
+    more = f" and {len(pairs) - _MOST_PAIRS} pairs more" if len(pairs) > _MOST_PAIRS else ""
+    text = f"Components stand in one place: {named}{more}"
+    reason = "no row says which of the two it belongs to; together they are one cluster of another shape"
+    advice = "count them as one; more starts (num_restarts) may find one component in their place"
     return [Judgement(None, text, reason, advice)]
 
 
