@@ -60,9 +60,14 @@ class Algorithm(NamedTuple):
         step: ``step(key, state, model, *data) -> (state, info)``; ``info`` is a NamedTuple of scalars that
             always has ``objective``, in nats: the bound, the log likelihood or the log posterior for an
             ascent, the log joint for a sampler.
+        propose: ascent only, optional: ``propose(number, state, model) -> (state, is_promising)``, asked
+            whenever the objective has settled: a state elsewhere, from what the state holds, without a look
+            at the data. A step is taken from each promising one, and the first is kept after which the
+            objective is higher than it was.
+        num_proposals: with ``propose``, how many there are; they are numbered from 0.
         improve: ascent only, optional: ``improve(key, state, model, *data) -> (state, objective, better)``,
-            asked whenever the objective has settled: a state elsewhere with a higher objective, and whether
-            there is one.
+            asked whenever the objective has settled and no proposal is kept: a state elsewhere with a higher
+            objective, and whether there is one.
         shrink: ascent only, optional: ``shrink(states, model)``, asked on the host now and then, of all
             restarts (leading axis): smaller states with the same objective to run on with, or None.
         slot_axes: with ``shrink``, the paths of the leaves that become smaller, as ``jax.tree_util.keystr``
@@ -78,6 +83,8 @@ class Algorithm(NamedTuple):
 
     init: Callable
     step: Callable
+    propose: Callable | None = None
+    num_proposals: int = 0
     improve: Callable | None = None
     shrink: Callable | None = None
     slot_axes: tuple[tuple[str, int], ...] = ()

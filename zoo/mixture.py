@@ -41,6 +41,7 @@ one, so each row carries the factor :math:`\sum_k \pi_k` and the prior is not no
 reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -76,6 +77,7 @@ from zoo.suitable_fields import kind_of_cells
 __all__ = ["Mixture"]
 
 OWN_ROWS = 1.5  # a component with fewer has no spread of rows
+RARE = 0.05  # chance below which the prior does not expect all components to hold rows
 SPOILT_SHARE = 1e-2  # of a component's variance, uncertain by rounding
 
 
@@ -235,6 +237,23 @@ class Mixture(MixtureModel):
         return cls(
             **overrides | {"components": components.filled(x, sample_weight) if is_prior else components}
         )
+
+    def leaves_some_empty(self, num_rows: float) -> bool:
+        r"""Whether rows in all components would surprise: the prior gives it less than one chance in twenty.
+
+        A component has no row with probability :math:`E[(1 - \pi_k)^n]`; under Dirichlet weights this is a
+        ratio of Gamma functions. That components are filled independently of each other is close enough.
+
+        Args:
+            num_rows: how many rows there are.
+        """
+        if self.num_components < 2 or self.truncation is not None:
+            return self.num_components > 1
+        alpha = float(self.concentration.mean if self.has_random_concentration else self.concentration)
+        others = alpha * (1 - 1 / self.num_components)
+        log_empty = math.lgamma(alpha) - math.lgamma(others)
+        log_empty += math.lgamma(others + num_rows) - math.lgamma(alpha + num_rows)
+        return (1 - math.exp(log_empty)) ** self.num_components < RARE
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with its components read off the data."""

@@ -599,6 +599,14 @@ class Model(Assumptions):
         """Number of clusters at which an infinite prior is cut; None: their number is part of the model."""
         return None
 
+    def leaves_some_empty(self, num_rows: float) -> bool:
+        """Whether rows in all components would surprise, which says that there may be more clusters.
+
+        Args:
+            num_rows: how many rows there are.
+        """
+        return False
+
     @property
     def exact_symmetries(self) -> tuple[str, ...]:
         """Those of `symmetries` that leave the posterior unchanged with the present fields: by default all.

@@ -1,14 +1,16 @@
-"""How the starts of an ascent ended, and whether they agree."""
+"""How the starts of an ascent ended, whether they agree, and components that stand in one place."""
 
 import numpy as np
 import xarray as xr
 
 from inference.results.files import model_of
 
-__all__ = ["CLOSE", "occupied_by_start", "spread_of_starts"]
+__all__ = ["CLOSE", "components_in_one_place", "occupied_by_start", "spread_of_starts"]
 
 CLOSE = 2.0  # nats: of starts that end so near to the best, none can be called the worse answer
 MOST_NAMED = 10
+OCCUPIED = 0.5  # rows that an occupied component is expected to hold more than
+ONE_PLACE = 0.5  # cosine of two components' responsibilities: 1 in one place, seldom above 0.1 for neighbours
 
 
 def occupied_by_start(tree: xr.DataTree) -> np.ndarray | None:
@@ -62,3 +64,33 @@ def spread_of_starts(tree: xr.DataTree) -> str:
         return text
     numbers = " and ".join(filter(None, (", ".join(map(str, near[:-1])), str(near[-1]))))
     return f"{text} Not sure how many: starts within {CLOSE:g} nats of the best occupy {numbers}."
+
+
+def components_in_one_place(tree: xr.DataTree) -> list[tuple[str, str]]:
+    """Pairs of occupied components that share their rows, so that they stand in one place.
+
+    No row says which of the two it belongs to: the cosine of the angle between their responsibilities,
+    weighted as the rows are, is above one half. It does not depend on how the rows are split between them.
+
+    Args:
+        tree: a fit by VB or EM of a mixture.
+
+    Returns:
+        Labels of the components, the pair that shares most first; empty where no responsibilities are stored.
+    """
+    model = model_of(tree)
+    stored = tree["variational"] if "variational" in tree.children else {}
+    if model.responsibility_site not in stored:
+        return []
+    r = stored[model.responsibility_site]
+    names = [str(name) for name in r[r.dims[-1]].to_numpy()]
+    r = r.to_numpy().astype(float)
+    held = tree["constant_data"] if "constant_data" in tree.children else {}
+    weight = held["sample_weight"].to_numpy() if "sample_weight" in held else np.ones(len(r))
+    shared = (weight[:, None] * r).T @ r
+    norm = np.sqrt(np.diag(shared))
+    occupied = np.flatnonzero(weight @ r > OCCUPIED)
+    cosine = shared[np.ix_(occupied, occupied)] / np.outer(norm[occupied], norm[occupied])
+    first, second = np.nonzero(np.triu(cosine, 1) > ONE_PLACE)
+    order = np.argsort(-cosine[first, second], kind="stable")
+    return [(names[occupied[first[i]]], names[occupied[second[i]]]) for i in order]

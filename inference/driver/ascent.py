@@ -1,9 +1,10 @@
 """The loop of an ascent: a step repeated on every restart until its objective stops rising.
 
 A fresh start may ask for steps that come before the first that counts (`Algorithm.settling_steps`): the same
-compiled steps, at iterations below zero, neither recorded nor judged. A restart that has settled may be asked
-for a better state (`Algorithm.improve`) and runs on from there. The result of a restart does not depend on
-where the run was cut into chunks.
+compiled steps, at iterations below zero, neither recorded nor judged. For a restart that has settled, states
+elsewhere may be proposed (`Algorithm.propose`): it runs on from the first from which one step leads higher.
+If there is none, it may be asked for a better state (`Algorithm.improve`). The result of a restart does not
+depend on where the run was cut into chunks.
 
 A step that cannot be traced, such as a product of a sparse matrix by scipy, runs on the host: then restarts
 run one after another, step by step, with the same keys and the same rule for every step, and no data are
@@ -44,6 +45,7 @@ __all__ = ["ascend"]
 
 
 SHRINK_EVERY = 10  # steps: fixed, so that what comes of a run does not depend on where it was cut into chunks
+LEAST_GAIN = 1e-3  # nats that a proposal must gain, beyond rounding
 IMPROVE = 2**31 - 1  # no iteration has this number: the key of an improvement is no step's
 
 
@@ -71,6 +73,8 @@ def ascend(
     checkpoint: Checkpoint,
     open_bar: Callable,
     may_drop: bool = False,
+    propose: Callable | None = None,
+    num_proposals: int = 0,
     improve: Callable | None = None,
     shrink: Callable | None = None,
     slot_axes: tuple[tuple[str, int], ...] = (),
@@ -81,8 +85,8 @@ def ascend(
 ) -> AscentRun:
     """Repeat a step on every restart until its objective stops rising; keep the restart that rose highest.
 
-    Every restart takes a step before any takes the next; with ``may_drop``, and no ``improve``, one that
-    falls behind for good is stopped (`inference.driver.progress.left_behind`).
+    Every restart takes a step before any takes the next; with ``may_drop``, and neither ``propose`` nor
+    ``improve``, one that falls behind for good is stopped (`inference.driver.progress.left_behind`).
 
     Args:
         step: the step to repeat, of an `Algorithm`.
@@ -100,8 +104,10 @@ def ascend(
         checkpoint: where to save and resume.
         open_bar: ``open_bar(total, done)``, a context that is told of steps and shows them.
         may_drop: whether a restart that falls behind the others for good is stopped.
-        improve: of an `Algorithm`: asked for a better state whenever a restart has settled; the restart has
-            converged when there is none.
+        propose: of an `Algorithm`: asked for states elsewhere whenever a restart has settled; the restart has
+            converged when none of them leads higher.
+        num_proposals: of an `Algorithm`.
+        improve: of an `Algorithm`: asked when no proposal leads higher.
         shrink: of an `Algorithm`: asked every few steps.
         slot_axes: of an `Algorithm`.
         settling_steps: of an `Algorithm`: asked of fresh starts.
@@ -134,8 +140,9 @@ def ascend(
     restarts, keys, model = place((_Restarts(state, progress), keys, model))
     small_gain = smallest_gain(num_rows, tolerance)
     slack = tolerated_fall(progress.objective.dtype, must_rise)
-    bounds = max_iterations, small_gain, slack, CONVERGED if improve is None else SETTLED
-    may_drop &= num_restarts > 1 and improve is None  # else what comes of a restart depends on chunks
+    may_move = propose is not None or improve is not None
+    bounds = max_iterations, small_gain, slack, SETTLED if may_move else CONVERGED
+    may_drop &= num_restarts > 1 and not may_move  # else what comes of a restart depends on chunks
     run_chunk = partial(_ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule, may_drop))
     if to_come := int(-np.min(progress.iteration, initial=0)):
         restarts, _ = run_chunk(restarts, keys, (to_come, 0, *bounds[1:]), model, data)
@@ -156,7 +163,15 @@ def ascend(
             most = int((after - before).max())
             infos = {name: np.asarray(value)[:, :most] for name, value in infos._asdict().items()}
             history.add(before, after, infos)
-            restarts = _improve_settled(improve, restarts, keys, model, data)
+            restarts = _try_proposals(
+                propose,
+                num_proposals,
+                restarts,
+                lambda trial: run_chunk(trial, keys, (1, *bounds), model, data)[0],
+                model,
+            )
+            if _have_settled(restarts):
+                restarts = _improve_settled(improve, restarts, keys, model, data)
             if shrink is not None and int(after.max()) % SHRINK_EVERY == 0:
                 smaller = shrink(restarts.state, model)
                 restarts = restarts if smaller is None else restarts._replace(state=smaller)
@@ -179,6 +194,74 @@ def _steps_left(restarts: _Restarts, max_iterations: int) -> int:
     return int(np.where(status == RUNNING, max_iterations - iteration, 0).max())
 
 
+def _have_settled(restarts: _Restarts) -> bool:
+    return bool((np.asarray(restarts.progress.status) == SETTLED).any())
+
+
+def _try_proposals(
+    propose: Callable | None, num_proposals: int, restarts: _Restarts, take_a_step: Callable, model: Any
+) -> _Restarts:
+    """Every settled restart moved to where proposals lead, as long as one leads higher, to run on from there.
+
+    What comes of it depends on the restart alone, not on where chunks were cut.
+    """
+    is_open = np.asarray(restarts.progress.status) == SETTLED
+    while num_proposals and is_open.any():
+        before = np.asarray(restarts.progress.improvements)
+        for number in range(num_proposals):
+            trial, tried = _proposed(propose, number, restarts, is_open, model)
+            if np.asarray(tried).any():
+                restarts = _better_of(restarts, take_a_step(trial), tried)
+        is_open = np.asarray(restarts.progress.improvements) > before
+    return restarts
+
+
+@partial(compiled, static_argnums=0)
+def _proposed(
+    propose: Callable, number: Array, restarts: _Restarts, is_open: Array, model: Any
+) -> tuple[_Restarts, Array]:
+    """Every open restart at a proposal, if it is promising, ready to take one step; which of them are."""
+
+    def one(given: tuple[_Restarts, Array]) -> tuple[_Restarts, Array]:
+        restart, is_open = given
+        at = restart.progress
+        state, is_promising = propose(number, restart.state, model)
+        tried = is_promising & is_open
+        status = jnp.where(tried, jnp.full_like(at.status, RUNNING), jnp.full_like(at.status, CONVERGED))
+        at = at._replace(objective=jnp.full_like(at.objective, -jnp.inf), status=status)
+        return _Restarts(_where(tried, state, restart.state), at), tried
+
+    return jax.lax.map(one, (restarts, is_open))
+
+
+@compiled
+def _better_of(restarts: _Restarts, trial: _Restarts, tried: Array) -> _Restarts:
+    """Restarts that run on from where a step from a proposal led, where that is higher; else as they were."""
+
+    def one(restart: _Restarts, trial: _Restarts, tried: Array) -> _Restarts:
+        at, reached = restart.progress, trial.progress.objective
+        least = LEAST_GAIN + 100 * jnp.finfo(reached.dtype).eps * jnp.abs(at.objective)
+        moved = Progress(
+            reached,
+            jnp.zeros_like(at.small_steps),
+            at.iteration,
+            jnp.full_like(at.status, RUNNING),
+            at.improvements + 1,
+        )
+        is_higher = tried & (reached > at.objective + least)
+        return _where(is_higher, _Restarts(trial.state, moved), restart)
+
+    return jax.vmap(one)(restarts, trial, tried)
+
+
+@compiled
+def _ended(restarts: _Restarts) -> _Restarts:
+    """Every settled restart converged."""
+    at = restarts.progress
+    status = jnp.where(at.status == SETTLED, jnp.full_like(at.status, CONVERGED), at.status)
+    return restarts._replace(progress=at._replace(status=status))
+
+
 def _improve_settled(
     improve: Callable | None, restarts: _Restarts, keys: Array, model: Any, data: tuple
 ) -> _Restarts:
@@ -186,6 +269,8 @@ def _improve_settled(
 
     What comes of it depends on the restart alone, not on where chunks were cut.
     """
+    if improve is None:
+        return _ended(restarts)
     for number in np.flatnonzero(np.asarray(restarts.progress.status) == SETTLED):
         restarts = _improve_restart(improve, restarts, keys, number, model, data)
     return restarts

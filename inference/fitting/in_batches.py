@@ -308,6 +308,8 @@ def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, st
             rule=five_small_gains,
             checkpoint=Checkpoint(None, {}),
             open_bar=progress_line(False),
+            propose=algorithm.propose,
+            num_proposals=algorithm.num_proposals,
             improve=algorithm.improve,
         )
         if run.stop_reason == "interrupted":

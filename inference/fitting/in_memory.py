@@ -271,6 +271,8 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
             rule=five_small_gains,
             variables=self.given,
             **loop_arguments(request),
+            propose=self.algorithm.propose,
+            num_proposals=self.algorithm.num_proposals,
             improve=self.algorithm.improve,
             shrink=self.algorithm.shrink,
             slot_axes=self.algorithm.slot_axes,

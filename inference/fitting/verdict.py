@@ -15,8 +15,9 @@ The rules; of those that fail the gravest is the verdict, and the others are nam
 5. *The answer does not depend on the start* (a caution): of several starts at least two end within 2 nats of
    the best, and those that do occupy the same number of clusters; of a model with several modes there is more
    than one start.
-6. *The truncation is long enough* (a caution): an infinite prior that was cut at K clusters fills all K in
-   fewer than one draw in 20.
+6. *There are clusters enough, each in a place of its own* (a caution): an infinite prior that was cut at K
+   clusters, or a mixture whose prior leaves some of K empty, fills all K in fewer than one draw in 20; no two
+   components of a point estimate or of q share their rows.
 7. *All columns count* (a caution): under one noise variance no column has ten times the standard deviation of
    another.
 8. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
@@ -32,7 +33,7 @@ import xarray as xr
 from inference.algorithm import AscentRun, FitRequest, Sampler, Stochastic
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
-from inference.convergence.starts import CLOSE, spread_of_starts
+from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
@@ -60,6 +61,8 @@ WHY_NOT = "why_not_converged"  # attribute of a fit: "REASON. Next: ADVICE" of i
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
 _OFTEN_FULL = 0.05  # share of draws that fill a truncation
+_MOST_PAIRS = 3  # that are named
+_OF_ROWS = ("observed_data", "variational", "log_likelihood")  # groups that tell how many rows there were
 
 
 def five_small_gains(
@@ -351,7 +354,11 @@ def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: 
 
 def _of_truncation(tree: xr.DataTree) -> Judgement | None:
     model, draws = model_of(tree), draws_of(tree)
-    if model.truncation is None or model.truncation < 2 or model.occupied_site not in draws:
+    if model.occupied_site not in draws:
+        return None
+    if model.truncation is None:
+        return _of_number(tree)
+    if model.truncation < 2:
         return None
     full = float((draws[model.occupied_site] >= model.truncation).mean())
     if full < _OFTEN_FULL:
@@ -361,6 +368,36 @@ def _of_truncation(tree: xr.DataTree) -> Judgement | None:
     )
     reason = "the prior has infinitely many clusters and was cut where the data still fill every one"
     advice = f"raise the number of clusters to {2 * model.truncation} or more"
+    return Judgement(None, text, reason, advice)
+
+
+def _of_number(tree: xr.DataTree) -> Judgement | None:
+    """Judge whether a finite mixture has used up the components that its prior would leave empty."""
+    model, draws = model_of(tree), draws_of(tree)
+    rows = next((tree[group].sizes.get("observation") for group in _OF_ROWS if group in tree.children), None)
+    if rows is None or tree.attrs.get("method") == "em" or not model.leaves_some_empty(rows):
+        return None
+    number = model.num_components
+    full = float((draws[model.occupied_site] >= number).mean())
+    if full < _OFTEN_FULL:
+        return None
+    text = f"The components are used up: all {number} hold rows" + (
+        "" if full == 1 else f" in {full:.0%} of the draws"
+    )
+    reason = "the prior leaves some of so many empty, and the data fill every one: there may be more clusters"
+    return Judgement(None, text, reason, f"raise num_components to {2 * number} or more")
+
+
+def _of_places(tree: xr.DataTree) -> Judgement | None:
+    """Judge whether each component has a place of its own."""
+    pairs = [] if kind_of(tree) == "sampling" else components_in_one_place(tree)
+    if not pairs:
+        return None
+    named = ", ".join(f"{first} and {second}" for first, second in pairs[:_MOST_PAIRS])
+    more = f" and {len(pairs) - _MOST_PAIRS} pairs more" if len(pairs) > _MOST_PAIRS else ""
+    text = f"Components stand in one place: {named}{more}"
+    reason = "no row says which of the two it belongs to; together they are one cluster of another shape"
+    advice = "count them as one; more starts (num_restarts) may find one component in their place"
     return Judgement(None, text, reason, advice)
 
 
@@ -381,5 +418,6 @@ def _of_scales(tree: xr.DataTree) -> Judgement | None:
 REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_divergences,
     _of_truncation,
+    _of_places,
     _of_scales,
 )

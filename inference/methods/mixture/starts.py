@@ -1,8 +1,13 @@
 """Starts of VB and EM of a mixture: the sufficient statistics of drawn or given responsibilities.
 
-``"mixed"``, the default: of several restarts every other one begins at random, the others with k-means into
-2, 3, 5, 8, 12, ... clusters (at most K), since components that begin empty stay so and those that begin full
-are given up slowly; a single start, and sparse rows, begin at random.
+``"mixed"``, the default, in VB: k-means into K clusters, which are then united in pairs (`united`), and
+random responsibilities, in turn. The first finds clusters that lie apart in few steps, the second, with the
+moves of VB, those that overlap. Sparse rows begin at random.
+
+``"mixed"`` in EM, and in VB of rows with missing cells under full covariances and of components that share a
+parameter: of several restarts every other one begins at random, the others with k-means into 2, 3, 5, 8, 12,
+... clusters (at most K), since components that begin empty stay so and those that begin full are given up
+slowly; a single start, and sparse rows, begin at random.
 
 Random: ``"random"`` (uniform responsibilities, rows normalised), ``"dirichlet"`` (responsibilities uniform on
 the simplex) and ``"kmeans"`` (k-means from k-means++ seeds). Deterministic, the same whatever the seed, so
@@ -17,6 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.special import gammaln
 
 from inference.algorithm import starts_by_size
 from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows, unweighted, weight_of
@@ -26,6 +32,7 @@ from zoo.sparse import SparseCounts
 __all__ = [
     "STARTS",
     "STRATEGIES",
+    "added_up",
     "given_labels",
     "hierarchical_labels",
     "kmeans_labels",
@@ -34,9 +41,13 @@ __all__ = [
     "restarts",
     "start_named",
     "statistics_given",
+    "union_gains",
+    "united",
+    "united_or_random",
 ]
 
 KMEANS_STEPS = 10
+WORTH_UNITING = 5.0  # nats: labels without doubt make a union look better than the bound of soft labels does
 
 
 def random(key: Array, model: Mixture, x: Array) -> Array:
@@ -216,12 +227,115 @@ def mixed(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
     return jax.lax.cond(number % 2 == 0, partial(random, model=model, x=x), clusters, key)
 
 
+def united(statistics: Array, model: Mixture, least_gain: Array | float = WORTH_UNITING) -> Array:
+    """Statistics of clusters that are united in pairs, the best pair first, as long as it is worth it.
+
+    Labels without doubt have no entropy, so that the gain of a union follows from sums alone (`union_gains`).
+    No row is looked at.
+
+    Args:
+        statistics: of such labels, shape (num_components, num_statistics).
+        model: whose components share no parameter.
+        least_gain: in nats, that a union is worth.
+    """
+    number = model.num_components
+    alpha = model.concentration.mean if model.has_random_concentration else model.concentration
+
+    def body(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        statistics, values, row, turn = carry
+        with_others = _values(statistics[row] + statistics, alpha, model)
+        values = values.at[row].set(with_others).at[:, row].set(with_others)
+        gains = _gains_of(values, statistics[:, 0] > 0)
+        first, second = jnp.unravel_index(jnp.argmax(gains), gains.shape)
+        after = added_up(statistics, first, second)
+        fills = turn < number  # the table, row by row, in the first turns
+        pays = gains[first, second] > least_gain
+        statistics = jnp.where(pays & ~fills, after, statistics)
+        return statistics, values, jnp.where(fills, turn + 1, first), jnp.where(fills | pays, turn + 1, -1)
+
+    values = jnp.zeros((number + 1, number + 1), statistics.dtype)
+    first = jnp.zeros((), int)
+    carry = _with_an_empty_one(statistics), values, first, first
+    return jax.lax.while_loop(lambda carry: carry[3] >= 0, body, carry)[0][:-1]
+
+
+def union_gains(statistics: Array, alpha: Array, model: Mixture) -> Array:
+    """The gain of the evidence by each union of two components, in nats.
+
+    That is the evidence of the rows, and of the labels under symmetric Dirichlet weights (those under sticks
+    depend on the order of all). Of soft labels it is what the bound gains but for their entropy.
+
+    Args:
+        statistics: shape (num_components, num_statistics).
+        alpha: concentration of the weights.
+        model: the model.
+
+    Returns:
+        Shape (num_components, num_components), minus infinity where no two occupied components are.
+    """
+    occupied = statistics[:, 0] > 0
+    if not model.components.couples_components:
+        padded = _with_an_empty_one(statistics)
+        values = jax.lax.map(lambda one: _values(one + padded, alpha, model), padded)
+        return _gains_of(values, jnp.append(occupied, False))[:-1, :-1]
+
+    def after(pair: tuple[Array, Array]) -> Array:
+        first, second = pair
+        return jnp.sum(
+            _values(statistics.at[first].add(statistics[second]).at[second].set(0.0), alpha, model)
+        )
+
+    here = _values(statistics, alpha, model)
+    places = jnp.indices((model.num_components,) * 2)
+    gains = jax.lax.map(after, tuple(places.reshape(2, -1))).reshape(places.shape[1:]) - here
+    return jnp.where(jnp.triu(occupied & occupied[:, None], 1), gains, -jnp.inf)
+
+
+def _values(statistics: Array, alpha: Array, model: Mixture) -> Array:
+    """Log evidence of the rows and the labels of components; in one sum where they share a parameter."""
+    of_labels = gammaln(alpha / model.num_components + statistics[:, 0])
+    if model.components.couples_components:
+        of_labels = jnp.sum(of_labels)
+    return model.components.log_evidence(statistics) + of_labels
+
+
+def added_up(statistics: Array, first: Array, second: Array) -> Array:
+    """Statistics with those of a second component added to those of a first, which empties the second."""
+    return statistics.at[first].add(statistics[second]).at[second].set(0.0)
+
+
+def _with_an_empty_one(statistics: Array) -> Array:
+    return jnp.pad(statistics, ((0, 1), (0, 0)))
+
+
+def _gains_of(values: Array, occupied: Array) -> Array:
+    """Gains of unions from the values of all pairs, the last component being empty."""
+    own = values[-1]
+    gains = values + own[-1] - own - own[:, None]
+    return jnp.where(jnp.triu(occupied & occupied[:, None], 1), gains, -jnp.inf)
+
+
+def united_or_random(number: Array | int, key: Array, model: Mixture, x: Array | Rows) -> Array:
+    """Statistics of one of several starts of VB: united clusters of k-means and random labels in turn."""
+    components = model.components
+    if isinstance(unweighted(x), SparseCounts) or components.is_incomplete or components.couples_components:
+        return mixed(number, key, model, x)
+    is_random = jnp.asarray(number % 2 == 1)
+    clusters = partial(kmeans_labels, z=_standardised(x), num_clusters=model.num_components)
+
+    def drawn(key: Array) -> Array:
+        return jax.random.randint(key, x.shape[:1], 0, model.num_components)
+
+    labels = jax.lax.cond(is_random, drawn, clusters, key)
+    return united(_labelled(labels, model, x), model, jnp.where(is_random, jnp.inf, WORTH_UNITING))
+
+
 def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: Any) -> int:
-    """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap, one with moves."""
+    """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap, one with births."""
     entries = data[0].nbytes / 8 * model.num_components
     if model.components.is_incomplete:  # squares of each row's missing cells take a solution each
         entries *= data[0].shape[1]
-    return 1 if moves else starts_by_size(NEEDED, entries)
+    return 1 if "birth" in moves else starts_by_size(NEEDED, entries)
 
 
 def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:

@@ -61,12 +61,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.scipy.special import entr, xlogy
+from jax.scipy.special import entr
 
 from inference.algorithm import Algorithm, Ascent, Memoised
-from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_named
+from inference.methods.mixture.starts import (
+    STRATEGIES,
+    added_up,
+    restarts,
+    start_named,
+    union_gains,
+    united_or_random,
+)
 from inference.methods.mixture.vb_hyperparameters import (
     check_learn,
     concentration_terms,
@@ -92,7 +98,6 @@ from inference.methods.mixture.vb_posterior import (
 )
 from inference.numerics.weighted_rows import Rows, RowShards, sum_over_rows, unweighted, weight_of
 from zoo.checks import check_flag, check_names
-from zoo.in_blocks import map_in_blocks
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
@@ -276,18 +281,23 @@ def update_globals(
 def build(strategy: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str, ...]) -> Algorithm:
     """The algorithm with a start strategy."""
     options = {"sort_sticks": sort_sticks, "learn": learn}
+    is_mixed = strategy == "mixed"
+    proposing = tuple(name for name in moves if name in PROPOSALS_OF)
+    improving = "birth" in moves or learn
     return Algorithm(
-        partial(begin, start_named(strategy), learn),
+        partial(begin, partial(united_or_random, 0) if is_mixed else start_named(strategy), learn),
         partial(step, **options),
-        partial(improve, moves=moves, **options) if moves or learn else None,
-        numbered_init=partial(_begin_mixed, learn) if strategy == "mixed" else None,
+        partial(propose, moves=proposing) if proposing else None,
+        EACH * len(proposing),
+        partial(improve, moves=moves, **options) if improving else None,
+        numbered_init=partial(_begin_mixed, learn) if is_mixed else None,
     )
 
 
 def _begin_mixed(
     learn: tuple[str, ...], number: Array, key: Array, model: Mixture, x: Array
 ) -> MixtureVBState:
-    return begin(partial(mixed, number), learn, key, model, x)
+    return begin(partial(united_or_random, number), learn, key, model, x)
 
 
 @cache
@@ -317,18 +327,18 @@ def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any, num_devic
     """Raise TypeError or ValueError if an option does not suit the model."""
     check_flag("sort_sticks", sort_sticks)
     check_names("moves", moves, MOVES)
-    if moves and model.num_components < 2:
-        raise ValueError("moves need a mixture of at least two components")
-    if moves and model.components.is_incomplete:
+    if "birth" in moves and model.num_components < 2:
+        raise ValueError("births need a mixture of at least two components")
+    if "birth" in moves and model.components.is_incomplete:
         raise ValueError(
-            "moves take complete rows under full covariances, and cells are missing: leave moves out, or "
-            "take components=NormalGamma(), whose columns are independent"
+            "births take complete rows under full covariances, and cells are missing: leave 'birth' out of "
+            "moves, or take components=NormalGamma(), whose columns are independent"
         )
     check_learn(model, learn)
 
 
 METHOD = Ascent(
-    options={"sort_sticks": True, "moves": (), "learn": (), "num_devices": None},
+    options={"sort_sticks": True, "moves": ("merge", "delete"), "learn": (), "num_devices": None},
     strategies=STRATEGIES,
     restarts=restarts,
     drops_starts=True,
@@ -344,7 +354,8 @@ METHOD = Ascent(
 )
 
 
-MOVES = ("merge", "birth")
+MOVES = ("merge", "delete", "birth")
+EACH = 3  # merges, and deletions, that are proposed before a settled restart ends
 PROPOSALS = 12  # births tried in a round
 RESTRICTED_STEPS = 6  # updates of the two components of a birth, all else held
 REFINED = 3  # proposals that get full updates
@@ -377,8 +388,6 @@ def improve(
     options = {"sort_sticks": sort_sticks, "learn": learn}
     best, start = _settled(state, model, x)
     objective = start
-    if "merge" in moves:
-        best, objective = _merge_all(best, objective, model, x)
     if "birth" in moves:
         best, objective = _birth(key, best, objective, model, x, options)
     better = objective > start + _least(start)
@@ -400,86 +409,51 @@ def _settled(state: MixtureVBState, model: Mixture, x: Array) -> tuple[MixtureVB
     return state, bound(state, sums.statistics, sums.entropy, model)
 
 
-# Merge
+# Merges and deletions
 
 
-def merge_gains(state: MixtureVBState, model: Mixture, x: Array) -> tuple[Array, tuple[Array, Array], Array]:
-    """The gain of the bound by each of the most promising merges, right after an update of the labels.
-
-    Returns:
-        The exact gains in nats, shape (num_candidates,); minus infinity where a component is empty.
-        The two components of each candidate. The statistics of the labels.
-    """
-    current = with_learnt(state, model)
-    sums = update_responsibilities(state, current, x)
-    statistics, entropy = sums.statistics, sums.entropy
-    first, second = (jnp.asarray(index) for index in np.triu_indices(model.num_components, 1))
-    limits = _gains_with_entropy_held(state, statistics, entropy, (first, second), model)
-    counts = statistics[:, 0]
-    both = (counts[first] > OCCUPIED) & (counts[second] > OCCUPIED)
-    limits = jnp.where(both, limits, -jnp.inf)
-    limits, order = jax.lax.top_k(limits, min(first.shape[0], model.num_components))
-    first, second = first[order], second[order]
-
-    def block(rows: Array, weight: Array) -> Array:
-        r = jax.nn.softmax(log_unnormalised(state, current, rows), axis=-1)
-        one, other = r[:, first], r[:, second]
-        return weight @ (xlogy(one, one) + xlogy(other, other) - xlogy(one + other, one + other))
-
-    return limits + sum_over_rows(block, x), (first, second), statistics
-
-
-def _gains_with_entropy_held(
-    state: MixtureVBState, statistics: Array, entropy: Array, pairs: tuple[Array, Array], model: Mixture
-) -> Array:
-    """The gain of the bound by each merge, the entropy of the labels held, shape (num_pairs,).
-
-    Only two components and the weights change, unless the family couples all components.
-    """
-    current = with_learnt(state, model)
-
-    def by_whole_bound(pair: tuple[Array, Array]) -> Array:
-        merged = in_best_order(_merged(statistics, *pair), state, model)
-        return bound(updated(state, merged, model), merged, entropy, model)
-
-    def weights(counts: Array) -> Array:
-        posterior = current.weights.posterior(counts, mean_of(state.concentration))
-        return current.weights.log_normaliser(posterior)
-
-    def by_parts(pair: tuple[Array, Array]) -> Array:
-        first, second = pair
-        merged = in_best_order(_merged(statistics, *pair)[:, :1], state, model)[:, 0]
-        both = evidence((statistics[first] + statistics[second])[None])[0]
-        return both + nothing - own[first] - own[second] + weights(merged) - weights(statistics[:, 0])
-
-    if current.components.couples_components:
-        here = bound(updated(state, statistics, model), statistics, entropy, model)
-        return map_in_blocks(by_whole_bound, pairs, 256) - here
-    evidence = current.components.log_evidence
-    own, nothing = evidence(statistics), evidence(jnp.zeros_like(statistics[:1]))[0]
-    return map_in_blocks(by_parts, pairs, 256)
-
-
-def _merged(statistics: Array, first: Array, second: Array) -> Array:
-    return statistics.at[first].add(statistics[second]).at[second].set(0.0)
-
-
-def _merge_all(
-    state: MixtureVBState, objective: Array, model: Mixture, x: Array
+def propose(
+    number: Array, state: MixtureVBState, model: Mixture, *, moves: tuple[str, ...]
 ) -> tuple[MixtureVBState, Array]:
-    """The best merge again and again, as long as it pays; after each, the labels are updated."""
+    """The state after one of `EACH` moves of every kind, and whether the bound may be higher there."""
+    if model.num_components < 2:
+        return state, jnp.asarray(False)
+    proposed = [PROPOSALS_OF[name](number % EACH, state, model) for name in moves]
+    which = number // EACH
+    statistics, is_promising = (jnp.stack(each)[which] for each in zip(*proposed, strict=True))
+    return updated(state, in_best_order(statistics, state, model), model), is_promising
 
-    def attempt(carry: tuple) -> tuple:
-        state, objective, _ = carry
-        gains, (first, second), statistics = merge_gains(state, model, x)
-        best = jnp.argmax(gains)
-        merged = in_best_order(_merged(statistics, first[best], second[best]), state, model)
-        merged, after = _settled(updated(state, merged, model), model, x)
-        pays = (gains[best] > _least(objective)) & (after > objective + _least(objective))
-        return (*_choose(pays, (merged, after), (state, objective)), pays)
 
-    carry = state, objective, jnp.asarray(True)
-    return jax.lax.while_loop(lambda carry: carry[2], attempt, carry)[:2]
+def _merge(number: Array, state: MixtureVBState, model: Mixture) -> tuple[Array, Array]:
+    """The statistics with the pair added up that may gain most, second most, ...; whether it may gain."""
+    alpha = mean_of(state.concentration)
+    gains = union_gains(state.statistics, alpha, with_learnt(state, model))
+    counts = state.statistics[:, 0]
+    gains = jnp.where(jnp.minimum(counts, counts[:, None]) > OCCUPIED, gains, -jnp.inf)
+    gain, place = _next_best(gains.ravel(), number)
+    first, second = jnp.divmod(place, model.num_components)
+    return added_up(state.statistics, first, second), gain > 0
+
+
+def _delete(number: Array, state: MixtureVBState, model: Mixture) -> tuple[Array, Array]:
+    """The statistics without the smallest component, or the second smallest, ...; whether there is one."""
+    counts = state.statistics[:, 0]
+    occupied = counts > OCCUPIED
+    _, place = _next_best(jnp.where(occupied, -counts, -jnp.inf), number)
+    return state.statistics.at[place].set(0.0), number < jnp.sum(occupied) - 1  # the last is not deleted
+
+
+def _next_best(values: Array, number: Array) -> tuple[Array, Array]:
+    """The value, and its place, than which so many are larger; a sort takes longer to compile."""
+
+    def without_best(_: int, values: Array) -> Array:
+        return values.at[jnp.argmax(values)].set(-jnp.inf)
+
+    values = jax.lax.fori_loop(0, number, without_best, values)
+    return jnp.max(values), jnp.argmax(values)
+
+
+PROPOSALS_OF = {"merge": _merge, "delete": _delete}
 
 
 # Birth

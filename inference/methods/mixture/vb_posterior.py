@@ -64,6 +64,8 @@ class MixtureVBState(NamedTuple):
         concentration: q(alpha): a Gamma or LogNormal, or the number at which alpha is fixed or learnt so far.
         prior: the component prior as learnt so far; None if nothing of it is learnt.
         learning_in: steps until hyperparameters are learnt; None if none is.
+        statistics: sums of responsibility times feature that components and weights are optimal for, shape
+            (num_components, num_statistics), from which moves are proposed; None of a fit that is stored.
     """
 
     components: ComponentPrior
@@ -71,6 +73,7 @@ class MixtureVBState(NamedTuple):
     concentration: dist.Distribution | Array
     prior: ComponentPrior | None = None
     learning_in: Array | None = None
+    statistics: Array | None = None
 
 
 def from_statistics(
@@ -79,7 +82,8 @@ def from_statistics(
     """The state whose components and weights are optimal for these statistics and E[alpha]."""
     counts = statistics[:, 0]
     weights = model.weights.posterior(counts, mean_of(concentration))
-    return MixtureVBState(model.components.posterior(statistics), weights, concentration)
+    components = model.components.posterior(statistics)
+    return MixtureVBState(components, weights, concentration, statistics=statistics)
 
 
 def responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> Array:

@@ -53,6 +53,46 @@ def test_each_step_has_the_key_of_its_iteration_and_none_follows_the_last(way, m
     assert found.progress.iteration.tolist() == [5, 5] and found.progress.status.tolist() == [RUNNING] * 2
 
 
+def _climbing(key, state, model):
+    """Half the way to the top of the hill the state is on: tops at 0, 10 and 20, of heights 0, -5 and 5."""
+    hill = jnp.clip(jnp.round(state / 10), 0, 2)
+    top, height = 10 * hill, jnp.array([0.0, -5.0, 5.0])[hill.astype(int)]
+    state = top + (state - top) / 2
+    return state, _Info(height - (state - top) ** 2)
+
+
+@pytest.mark.parametrize("far", [20.5, 14.0])
+def test_a_settled_restart_goes_on_from_a_proposal_only_if_a_step_from_it_leads_higher(far):
+    """One proposal leads to a lower hill, the other to a higher one if it is near enough to the top."""
+
+    def propose(number, state, model):
+        return jnp.array([11.0, far])[number], state < 5.0
+
+    run = ascend(
+        _climbing,
+        lambda key, variables, model: variables["at"],
+        None,
+        (),
+        keys=jax.random.split(jax.random.key(0), 2),
+        variables={"at": jnp.array([1.0, -2.0])},
+        num_rows=1.0,
+        num_restarts=2,
+        max_iterations=200,
+        tolerance=1e-6,
+        must_rise=True,
+        rule=five_small_gains,
+        checkpoint=Checkpoint(None, {}),
+        open_bar=progress_line(False),
+        propose=propose,
+        num_proposals=2,
+    )
+    found = run.trace["objective"]
+    assert np.nanmin(np.diff(found, axis=1)) >= 0 and run.converged
+    moved = far > 15
+    assert run.num_improvements == int(moved) and run.stop_reason == "converged"
+    np.testing.assert_allclose(np.nanmax(found, axis=1), 5.0 if moved else 0.0, atol=1e-4)
+
+
 @pytest.mark.parametrize("way", ["in turn", "side by side", "on the host"])
 def test_a_restart_that_fails_holds_the_state_before(way, monkeypatch):
     """Two of three fail at their third step, one by a fall and one by NaN: their sums are of two steps."""

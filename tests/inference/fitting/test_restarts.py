@@ -12,12 +12,14 @@ import pytest
 import inference
 import zoo
 from inference.algorithm import CHEAP_ENTRIES, starts_by_size
-from inference.convergence.starts import spread_of_starts
+from inference.convergence.starts import components_in_one_place, spread_of_starts
 from inference.diagnostics import summary
 from inference.driver.progress import CONVERGED, DROPPED, RUNNING, Progress, best_run, left_behind
 from inference.fitting import front_door
+from inference.fitting.verdict import SMALL_STEPS, convergence_judgements
 from inference.methods import method_of
 from inference.methods.mixture.starts import kmeans_labels
+from tests.fit_cases import CASES
 from tests.planted import planted_zoo, variational_mixture
 from zoo.conjugate import GaussianWishart
 from zoo.datasets import load
@@ -74,7 +76,7 @@ def test_the_number_follows_from_sizes_alone():
         for num_rows, expected in ((1000, 10), (40_000, 1)):
             rows = (np.zeros((num_rows, 5)),)
             assert method_of(model, name).restarts(model, rows) == expected
-    assert method_of(model, "vb").restarts(model, (np.zeros((9, 5)),), moves=("merge",)) == 1
+    assert method_of(model, "vb").restarts(model, (np.zeros((9, 5)),), moves=("birth",)) == 1
 
 
 def test_weak_priors_ask_for_five_starts(monkeypatch):
@@ -232,3 +234,58 @@ def test_old_faithful_has_the_same_number_of_components_from_nine_seeds_of_ten()
         for seed in range(10)
     ]
     assert np.bincount(counts).max() >= 9
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, None])
+def test_components_in_one_place_are_named_however_they_share_its_rows(share):
+    tree = variational_mixture()
+    r = tree["variational"]["responsibilities"]
+    named = [str(name) for name in r["component"].to_numpy()]
+    if share is not None:
+        rows = r.to_numpy().sum(0)
+        empty, full = int(rows.argmin()), int(rows.argmax())
+        shared = r.to_numpy().copy()
+        shared[:, empty], shared[:, full] = share * shared[:, full], (1 - share) * shared[:, full]
+        r = r.copy(data=shared)
+        tree["variational"] = tree["variational"].to_dataset().assign(responsibilities=r)
+    with planted_zoo():
+        found = components_in_one_place(tree)
+        text = [judged.text for judged in convergence_judgements(tree)]
+    assert found == ([] if share is None else [(named[min(empty, full)], named[max(empty, full)])])
+    assert any("in one place" in own for own in text) == (share is not None)
+
+
+@pytest.mark.parametrize(
+    ("number", "concentration", "expected"), [(20, 1.0, True), (3, 1.0, False), (20, 40.0, False)]
+)
+def test_a_prior_leaves_some_empty_where_all_filled_would_surprise(number, concentration, expected):
+    """Against the share of 400 draws of labels that fill all; none of them is near one in twenty."""
+    model = zoo.Mixture(GaussianWishart(np.zeros(1), 1.0, np.eye(1), 3.0), number, concentration)
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.full(number, concentration / number), size=400)
+    filled = np.mean([(rng.multinomial(200, own) > 0).all() for own in weights])
+    assert model.leaves_some_empty(200) == (filled < 0.05) == expected
+
+
+def test_a_number_of_components_that_is_used_up_is_said():
+    """Nine groups far apart, and room for eight or for twelve."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(30 * group, 1, (12, 2)) for group in range(9)])
+    trees = [
+        fitted(zoo.Mixture.from_data(x, num_components=n), x, method="vb", num_restarts=1) for n in (8, 12)
+    ]
+    said = [any("are used up" in own.text for own in convergence_judgements(tree)) for tree in trees]
+    assert said == [True, False]
+
+
+@pytest.mark.parametrize("name", ["lda vb", "mixture em", "mixture vb", "pcp vb", "plsi em"])
+def test_no_start_of_a_given_number_is_stopped_while_it_rises(name):
+    """Each takes all steps, or ends with five small ones: the docstring of `fit` has no other end."""
+    make, data, method, _ = CASES[name]
+    steps = 40
+    tree = fitted(make(), *data, method=method, num_restarts=4, max_iterations=steps)
+    ends = tree["trace"]["objective_by_restart"].to_numpy().T
+    assert len(ends) == 4
+    for own in ends:
+        gains = np.diff(own[np.isfinite(own)])
+        assert len(gains) == steps - 1 or gains[-SMALL_STEPS:].max() < 1e-6 * len(data[0])

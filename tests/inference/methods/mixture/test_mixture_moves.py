@@ -14,6 +14,7 @@ from inference import fit
 from inference.methods.mixture import vb
 from inference.methods.mixture import vb as moves
 from inference.methods.mixture import vb_posterior as posterior
+from inference.methods.mixture.starts import WORTH_UNITING, kmeans_labels, union_gains, united
 from inference.numerics.weighted_rows import Rows
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking
@@ -77,18 +78,74 @@ def settled():
         return mixture, state, posterior.responsibilities(state, mixture, X)
 
 
-def test_the_gain_of_a_merge_is_that_of_the_added_responsibilities(settled):
-    mixture, state, r = settled
-    gains, pairs, _ = jax.jit(moves.merge_gains)(state, mixture, X)
-    here = bound_of(r, mixture)
-    checked = 0
-    for gain, first, second in zip(gains, *pairs, strict=True):
-        if np.isfinite(gain):
-            merged = r.at[:, first].add(r[:, second]).at[:, second].set(0.0)
-            order = mixture.weights.best_order(merged.sum(0), mixture.concentration)
-            np.testing.assert_allclose(bound_of(merged[:, order], mixture) - here, gain, atol=1e-8)
-            checked += 1
-    assert checked >= 3
+@pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
+def test_the_gain_of_a_union_is_that_of_the_added_labels(weight_prior):
+    """Of labels without doubt, under Dirichlet weights, exactly that of the whole bound."""
+    mixture = model(weight_prior=weight_prior, concentration=2.5)
+    r = jax.nn.one_hot(np.arange(len(X)) % (K - 1), K)
+    statistics = r.T @ mixture.components.features(X)
+    gains = np.asarray(union_gains(statistics, mixture.concentration, mixture))
+    assert np.isneginf(gains[:, K - 1]).all() and np.isneginf(gains[np.tril_indices(K)]).all()
+    found = [
+        bound_of(r.at[:, k].add(r[:, j]).at[:, j].set(0.0), mixture) - bound_of(r, mixture)
+        for k, j in zip(*np.triu_indices(K - 1, 1), strict=True)
+    ]
+    difference = gains[np.triu_indices(K - 1, 1)] - found
+    assert (np.abs(difference).max() < 1e-8) == (weight_prior == "dirichlet")
+
+
+def test_clusters_are_united_as_greedily_as_by_hand():
+    mixture = model(weight_prior="dirichlet")
+    labels = np.asarray(kmeans_labels(jax.random.key(0), jnp.asarray(X), K))
+    statistics = mixture.components.statistics(jnp.asarray(X), labels, K)
+    found = np.asarray(jax.jit(united)(statistics, mixture))
+    by_hand = np.array(statistics)
+    while (gains := np.asarray(union_gains(by_hand, mixture.concentration, mixture))).max() > WORTH_UNITING:
+        first, second = np.unravel_index(gains.argmax(), gains.shape)
+        by_hand[first], by_hand[second] = by_hand[first] + by_hand[second], 0.0
+    np.testing.assert_allclose(found, by_hand, rtol=1e-12)
+    assert 1 < (found[:, 0] > 0).sum() < K
+    np.testing.assert_allclose(united(statistics, mixture, jnp.inf), statistics)
+
+
+def test_clusters_in_halves_are_merged_within_the_fit_and_no_bound_falls():
+    """To the optimum that a fit from the merged labels has."""
+    x = np.concatenate([np.random.default_rng(s).normal(12 * s, 1, (20, 2)) for s in range(3)])
+    mixture, call = Mixture.from_data(x, num_components=K), {"num_samples": 2, "progress": False}
+    halves, whole = ({"assignments": np.arange(60) // size} for size in (10, 20))
+    plain, moved, merged = (
+        fit(mixture, x, init=init, moves=moves, **call)
+        for init, moves in ((halves, ()), (halves, ("merge", "delete")), (whole, ()))
+    )
+    occupied = [int(tree["trace"]["num_occupied"][-1]) for tree in (plain, moved, merged)]
+    assert occupied[0] > 3 and occupied[1:] == [3, 3]
+    objective = moved["trace"]["objective"].to_numpy()
+    assert np.diff(objective).min() > -1e-9 and moved.attrs["num_improvements"] >= 1
+    assert objective[-1] == pytest.approx(float(merged["trace"]["objective"][-1]), abs=1e-3)
+    assert objective[-1] > plain["trace"]["objective"][-1] + 1.0
+
+
+@pytest.mark.parametrize("family", ["SharedGaussianWishart", "Product", "MultinomialDirichlet"])
+def test_a_step_from_a_proposal_has_the_bound_that_the_proposed_labels_lead_to(family):
+    """Pairs added up and the smallest components emptied, in any family."""
+    from tests.component_families import priors, rows
+
+    x = rows(family, 40)
+    mixture = Mixture(components=priors()[family], num_components=4).for_data(x)
+    r = jnp.asarray(np.random.default_rng(0).dirichlet(np.full(4, 0.1), 40))
+    state = posterior.from_statistics(r.T @ mixture.components.features(x), jnp.asarray(1.0), mixture)
+    counts, seen = np.asarray(r.sum(0)), []
+    for number in range(2 * vb.EACH):
+        proposed, _ = vb.propose(jnp.asarray(number), state, mixture, moves=("merge", "delete"))
+        own = np.asarray(proposed.statistics)
+        emptied = int(np.flatnonzero((own[:, 0] == 0) & (counts > 0))[0])
+        if number < vb.EACH:
+            kept = int(np.flatnonzero(own[:, 0] > counts + 1e-9)[0])
+            np.testing.assert_allclose(own[kept], state.statistics[kept] + state.statistics[emptied])
+            seen.append((kept, emptied))
+        else:
+            assert emptied == np.argsort(counts)[number - vb.EACH]
+    assert len(set(seen)) == vb.EACH
 
 
 def test_the_proposals_of_a_birth_have_their_exact_statistics_and_entropy(settled):
@@ -106,19 +163,10 @@ def test_the_proposals_of_a_birth_have_their_exact_statistics_and_entropy(settle
 
 
 def test_moves_of_weighted_rows_are_those_of_their_copies(settled):
-    """Merges: limits, entropies and gains; births: statistics and entropy, and no seed of weight zero."""
+    """Births: statistics and entropy, and no seed of weight zero. Merges follow from weighted sums."""
     mixture, state, _ = settled
     weight = np.random.default_rng(3).integers(0, 4, len(X)).astype(float)
-    weighted, copies = Rows(jnp.asarray(X), jnp.asarray(weight)), np.repeat(X, weight.astype(int), axis=0)
-    gains = jax.jit(moves.merge_gains)
-    own, pairs, statistics = gains(state, mixture, weighted)
-    each, pairs_of_copies, statistics_of_copies = gains(state, mixture, copies)
-    np.testing.assert_array_equal(pairs, pairs_of_copies)
-    np.testing.assert_allclose(own, each, rtol=1e-9, atol=1e-8)
-    np.testing.assert_allclose(statistics, statistics_of_copies, rtol=1e-9, atol=1e-8)
-    planted = gains(state, mixture, X)[0]  # without the weights
-    assert np.nanmax(np.abs(np.where(np.isfinite(own), own - planted, 0))) > 1
-
+    weighted = Rows(jnp.asarray(X), jnp.asarray(weight))
     births = jax.jit(moves.split)(jax.random.key(0), state, mixture, weighted)
     r, features = posterior.responsibilities(state, mixture, X), mixture.components.features(X)
     for number, parent in enumerate(births.parents):
@@ -142,7 +190,7 @@ def test_sorting_raises_the_bound_in_a_step_and_never_lowers_it(settled):
     assert ordered > plain + 0.1
 
 
-MOVED = {"moves": ("merge", "birth"), "num_samples": 5, "num_restarts": 2, "seed": 4}
+MOVED = {"moves": ("merge", "delete", "birth"), "num_samples": 5, "num_restarts": 2, "seed": 4}
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +245,7 @@ def test_moves_of_any_family_end_no_lower_than_plain_vb(family):
         mixture = Mixture(components=priors()[family], num_components=num_components)
         plain, moved = (
             fit(mixture, rows(family, 60), moves=which, num_samples=2, num_restarts=2)
-            for which in ((), ("merge", "birth"))
+            for which in ((), ("merge", "delete", "birth"))
         )
         trace = moved["trace"]["objective_by_restart"].to_numpy()
         assert np.nanmin(np.diff(trace, axis=0) / np.abs(trace[:-1])) > -1e-12
