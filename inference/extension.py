@@ -3,6 +3,7 @@
 The prior is drawn from by forward runs of the program, or by NUTS where a factor multiplies it.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from inference.driver.checkpoint import Checkpoint
 from inference.fitting.arguments import key_of, read_init
 from inference.fitting.in_memory import progress_line
 from inference.methods.nuts_hmc import METHODS, position
-from inference.numerics.compiled import compiled
+from inference.numerics.compiled import compiled, for_work
 from inference.numerics.host_keys import numbered_keys
 from inference.numerics.programs import draw_locals, latent_names, log_prior, over_draws, redraw_data
 from inference.precision import double_precision, to_numpy
@@ -86,9 +87,11 @@ def extend(
         raise ValueError("the fit does not hold its data: pass them, extend(tree, 'observed_data', *data)")
     if "observed_data" in new.children and not model.takes_documents:
         model = model.for_data(*restored_data(group_of(new, "observed_data"), model))
+    cells = _cells_passed_over(new, num_samples)
     for group, make in _GROUPS.items():
         if group in groups:
-            values, attrs = make(new, model, key, num_samples)
+            with for_work(cells, cells):
+                values, attrs = make(new, model, key, num_samples)
             made = dataset(values, dims, _labels(new), SAMPLE_DIMS, attrs)
             if make is _assignments:  # they join the other draws
                 group, made = "posterior", group_of(new, "posterior").merge(made, compat="override")
@@ -99,6 +102,14 @@ def extend(
         del new["observed_data"]
     new.attrs["left_out"] = ", ".join(name for name in left_out_of(tree) if name not in groups)
     return new
+
+
+def _cells_passed_over(tree: xr.DataTree, num_samples: int) -> float:
+    """Cells of the data times draws, for which programs are optimised."""
+    posterior = group_of(tree, "posterior")
+    draws = max(num_samples, posterior.sizes["chain"] * posterior.sizes["draw"])
+    held = tree["observed_data"].data_vars.values() if "observed_data" in tree.children else ()
+    return float(draws * sum(value.size for value in held)) or math.inf
 
 
 def _observed(tree: xr.DataTree, model: Model, given: tuple) -> xr.Dataset:

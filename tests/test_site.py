@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import os
 import re
 from pathlib import Path
 
@@ -155,6 +156,24 @@ def test_every_item_of_the_papers_is_here_or_has_a_reason():
         assert bool(item.get("reason")) == (item["built"] != "here"), item
         for path in re.findall(r"[\w/]+\.(?:py|json|md|toml)\b", item.get("where", "")):
             assert (NOTEBOOKS.parent / path).exists(), item
+
+
+PAPERS = {  # the folder that ZOO_PAPERS names has their texts under these names
+    "Yu (2006)": "yu-2006-dissertation.txt",
+    "Virtanen (2010)": "virtanen-2010-thesis.txt",
+    "Qiao et al.": "qiao-et-al-depcam.txt",
+    "Yu et al. (2006)": "yu-et-al-2006-sppca.txt",
+    "Morrison (2016)": "morrison-2016-lecture-projection-pca.txt",
+}
+
+
+@pytest.mark.skipif("ZOO_PAPERS" not in os.environ, reason="ZOO_PAPERS names no folder with the papers")
+def test_quotations_are_those_of_the_papers():
+    for item in (held := [item for item in read_items() if "quote" in item]):
+        text = (Path(os.environ["ZOO_PAPERS"]) / PAPERS[item["source"]]).read_text(encoding="utf-8")
+        plain = " ".join(text.split())
+        assert item["quote"] in plain, item
+    assert held
 
 
 def test_a_number_that_no_record_has_is_refused():

@@ -34,7 +34,7 @@ from inference.plots.palette import (
 )
 from inference.precision import double_precision
 from inference.results.files import model_of
-from inference.results.groups import labels_of, responsibilities_of
+from inference.results.groups import labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
 from inference.topics.tables import cluster_shares, normalised_mutual_information
 from zoo.checks import check_seed, check_size
@@ -53,6 +53,7 @@ __all__ = [
 
 _GRID = 120
 _MOST_DENSITY_DRAWS = 100
+_MOST_ELLIPSE_DRAWS = 400  # as in profiles
 _REGIONS = (0.99, 0.9, 0.5)
 _SHADES = ("0.95", "0.88", "0.79")
 _NEGLIGIBLE_WEIGHT = 1e-5
@@ -105,6 +106,7 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
     """
     if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return None
+    tree = thinned(tree, _MOST_ELLIPSE_DRAWS)
     tree = tree if "relabelled" in tree.attrs else relabel(tree)
     posterior = draws_of(tree)
     num_components = posterior.sizes["component"]
@@ -237,17 +239,26 @@ def _projected(
 
 
 def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances: np.ndarray) -> np.ndarray:
-    """Posterior predictive density at the rows of ``at``: the mixture density averaged over draws."""
-    num_axes = at.shape[1]
+    """Posterior predictive density at the rows of ``at``: the mixture density averaged over draws.
+
+    Log densities of components are linear in the points' coordinates and their products: one matrix product.
+    """
+    num_axes, middle = at.shape[1], at.mean(0)
+    points = at - middle
+    squares = (points[:, :, None] * points[:, None]).reshape(len(at), -1)
+    features = np.concatenate([np.ones((len(at), 1)), points, squares], axis=1)
     total = np.zeros(len(at))
     for w, m, c in zip(weights, locs, covariances, strict=True):
         used = np.flatnonzero(w > _NEGLIGIBLE_WEIGHT)
-        whiten = np.linalg.inv(np.linalg.cholesky(c[used]))  # (K, axes, axes)
-        roots = np.prod(np.diagonal(whiten, axis1=-2, axis2=-1), axis=-1)
-        scale = w[used] * roots / (2 * np.pi) ** (num_axes / 2)
-        centres = np.einsum("kij,kj->ki", whiten, m[used])
-        standard = at @ whiten.reshape(-1, num_axes).T - centres.ravel()
-        total += np.exp(-0.5 * (standard**2).reshape(len(at), -1, num_axes).sum(-1)) @ scale
+        precision, shift = np.linalg.inv(c[used]), m[used] - middle
+        linear = np.einsum("kij,kj->ki", precision, shift)
+        constant = np.log(w[used]) - 0.5 * np.linalg.slogdet(2 * np.pi * c[used])[1]
+        constant -= 0.5 * np.einsum("ki,ki->k", linear, shift)
+        by_component = np.concatenate(
+            [constant[:, None], linear, -0.5 * precision.reshape(-1, num_axes**2)], axis=1
+        )
+        scores = features @ by_component.T
+        total += np.exp(scores, out=scores).sum(1)
     return total / len(weights)
 
 

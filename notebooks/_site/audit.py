@@ -43,7 +43,7 @@ def read_items():
 
     Returns:
         List of dicts with ``source``, ``place``, ``claim``, ``built`` (one of `BUILT`) and, where they apply,
-        ``where`` and ``reason``.
+        ``where``, ``reason`` and ``quote`` (words of the source, verbatim).
     """
     return tomllib.loads((REFERENCE / "audit.toml").read_text(encoding="utf-8"))["item"]
 
@@ -98,7 +98,8 @@ def _of_items(items):
         for item in items:
             if item["source"] == source:
                 here = [item.get("where", ""), item.get("reason", "")]
-                cells = [item["place"], item["claim"], item["built"], "<br>".join(filter(None, here))]
+                claim = item["claim"] + (f': "{item["quote"]}"' if "quote" in item else "")
+                cells = [item["place"], claim, item["built"], "<br>".join(filter(None, here))]
                 page += "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
         page += "\n"
     return page
