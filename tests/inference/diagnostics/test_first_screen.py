@@ -131,6 +131,7 @@ def test_a_total_row_overflows_nothing(totalled):
     assert set(values.index.get_level_values("quantity")) == {"median"}
     assert np.isfinite(values[["mean", "lb", "ub", "others"]].to_numpy()).all() and "inf" not in text.split()
     assert np.isfinite(found["filled_cells"]["mean"]).all()
+    assert not np.isinf(values["spread"]).any() and values["spread"].isna().any()
 
 
 def test_a_median_is_that_of_the_rows(totalled):

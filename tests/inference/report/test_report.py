@@ -180,7 +180,7 @@ def test_divergences_are_reported():
     tree = planted_regression()
     stats = tree["sample_stats"].to_dataset()
     stats["diverging"] = (("chain", "draw"), np.arange(800).reshape(4, 200) < 7)
-    verdict = convergence_judgements(replaced(tree, sample_stats=stats))[0]
+    verdict = convergence_judgements(replaced(tree, sample_stats=stats))[1]
     assert verdict.text.startswith("7 of 800 transitions diverged") and "target_accept_prob" in verdict.advice
 
 
