@@ -42,6 +42,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of
 from inference.symmetry import align_rotation
 from zoo.checks import check_whole, warn
+from zoo.exponential_family import Gaussian
 
 __all__ = [
     "DEPCAMEstimator",
@@ -515,8 +516,7 @@ class PairedRegressor(_Regressor):
     Args:
         num_shared: latents of both views.
         num_specific: latents of one view alone, for each view.
-        families: of the cells of each view.
-        method: as in `inference.fit`.
+        families: of the cells of each view; None: Gaussian with noise that is estimated, in any unit.
     """
 
     _model = "Paired"
@@ -524,8 +524,11 @@ class PairedRegressor(_Regressor):
     num_shared: int = 1
     _: KW_ONLY
     num_specific: Any = (0, 0)
-    families: Any = ("gaussian", "gaussian")
-    method: str = "map"
+    families: Any = None
+
+    def _fields_from(self, data: tuple) -> dict[str, Any]:
+        """The families of real numbers."""
+        return {} if self.families is not None else {"families": (Gaussian(noise_variance=None),) * 2}
 
 
 @dataclass(eq=False, repr=False)

@@ -148,7 +148,8 @@ def predict(
     A mixture: the component with the largest share, dims (observation,). A projection: its rows with missing
     cells at their expectation given the observed ones, dims (observation, feature), and as the coordinate
     ``standard_deviation`` how uncertain that is (0 in a cell that was observed). A supervised projection:
-    its outputs, dims (observation, output), likewise.
+    its outputs, dims (observation, output), likewise; fitted to class labels, the probability of each class
+    by its name, dims (observation, class).
 
     Args:
         tree: a fit.

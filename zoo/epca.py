@@ -291,6 +291,20 @@ class JointPriorModel(ChoosesFamily, Model):
             return "give standardize=True"
         return f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
 
+    def auto_method(self, *data: Any) -> str:
+        """``"vb"`` where its bound is in closed form, else ``"map"``, whose latents are points.
+
+        Points follow the noise of their own rows, so that the loadings and all that they explain come out too
+        large and the noise too small, however many rows there are.
+        """
+        return "vb" if self._has_closed_bound(data) else "map"
+
+    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
+        """Whether VB takes the cells and the prior."""
+        kinds = [kind for family in self.cell_families for kind, _ in family.column_groups(1)]
+        closed = all(not k.theta_is_negative and k.log_partition_form != "other" for k in kinds)
+        return closed and bool(self.beta < 1)
+
     def check_method(self, method: str) -> None:
         """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain.
 
@@ -753,6 +767,9 @@ class EPCA(JointPriorModel):
                 f"method {method!r} takes loadings with a normal prior, and conjugate_loadings gives them "
                 "another one: use nuts, hmc, svi or map, or leave conjugate_loadings out"
             )
+
+    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
+        return self.conjugate_loadings is None and super()._has_closed_bound(data)
 
     # Closed-form companions of the program
 

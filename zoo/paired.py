@@ -111,7 +111,9 @@ class Paired(JointPriorModel):
             DataFrame it is what its columns hold (`zoo.suitable_fields.family_of_columns`).
         num_shared: K_S, latents that all views see; 0, where every view has latents of its own, makes the
             views independent.
-        num_specific: K_v of each view, 0 where it has no specific latents; None: 0 for all views.
+        num_specific: K_v of each view, 0 where it has no specific latents; None: 0 for all views, but with
+            families that are read off the columns of tables 1 for each view of several columns, so that the
+            shared latents need not explain what only one view has.
         specific: ``"low_rank"``: the latents above. ``"full_covariance"``: a covariance for each view.
         view_weights: alpha_v > 0 of each view; one number serves all.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
@@ -673,6 +675,24 @@ class Paired(JointPriorModel):
             "num_shared": 1,
             "num_specific": tuple(int(d > 1) for d in sizes),
         }
+
+    def suited_to(self, columns: Sequence[Any]) -> Self:
+        """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
+        given, settled = self._given, super().suited_to(columns)
+        if settled is self or given["num_specific"] is not None or self.specific == "full_covariance":
+            return settled
+        widths = [1 if own is None else len(own.kept) for own in columns]
+        specific = tuple(int(width > 1) for width in widths)
+        if len(widths) != len(self.families) or self.num_shared + sum(specific) > sum(widths):
+            return settled
+        return replace(settled, num_specific=specific)
+
+    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
+        if self.specific == "low_rank":
+            return super()._has_closed_bound(data)
+        partly = (np.isnan(y).any(axis=1) & ~np.isnan(y).all(axis=1) for y in data)
+        dense = all(self.has_dense_rows(v) for v in range(len(self.families)))
+        return dense and not any(rows.any() for rows in partly)
 
     def encoded(self, *views: Any) -> tuple[Self, tuple]:
         """Replace views that are None, or left out at the end, by tables of missing cells.

@@ -1126,6 +1126,10 @@ class SPPCA(Model):
             found["cells"] = ("observation", "feature")
         return found if self.classes is None else found | {"classes": ("observation", "class")}
 
+    def default_completion(self, *data: Any) -> str | None:
+        """Classes where the outputs are labels, whose columns' expectations are no probabilities."""
+        return None if self.classes is None else "classes"
+
     def _class_probabilities(self, values: Mapping[str, Array], x: Array, y: Array | None) -> Array:
         if self.classes is None:
             raise ValueError("the outputs of this model are numbers, not class labels")

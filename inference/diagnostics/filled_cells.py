@@ -75,7 +75,11 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     gaps = {
         name: np.isnan(part)
         for name, part in zip(model.data_names, data, strict=True)
-        if isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind == "f" and np.isnan(part).any()
+        if not (name in model.label_parts and model.classes)  # an unlabelled row is no cell to fill in
+        and isinstance(part, np.ndarray)
+        and part.ndim == 2
+        and part.dtype.kind == "f"
+        and np.isnan(part).any()
     }
     if not gaps:
         return None

@@ -36,6 +36,10 @@ from zoo.model import Model
 
 __all__ = ["projection_tables"]
 
+_OF_POINTS = (
+    "too large: the latents are points, which follow the noise of their rows (methods that integrate them, "
+    "such as vb, are right)"
+)
 _MOST_VARIANCES = 100  # draws of which explained variances are made
 
 
@@ -134,6 +138,13 @@ def _variances(aligned: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]]
     return {suffix: tuple(np.asarray(part)[0] for part in pair) for suffix, pair in found.items()}
 
 
+def _has_point_latents(tree: xr.DataTree) -> bool:
+    """Whether latents of rows were maximised along with the parameters."""
+    model = model_of(tree)
+    is_drawn = not model.sums_out_locals and model.latent_site in draws_of(tree)
+    return is_drawn and tree.attrs["method"] == "map"
+
+
 def _is_linear(model: Model, place: int) -> bool:
     """Whether the cells of a view are Gaussian about their natural parameters."""
     families = model.cell_families
@@ -170,6 +181,8 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         else "the variance of natural parameters"
     )
     note = f"share of {of}; {kind_in_words(aligned)}"
+    if _has_point_latents(aligned):
+        note += f"; {_OF_POINTS}"
     if len(views) > 1:
         note += (
             f"; kind: the only view that has the latent, or shared; share_0, ...: of {', '.join(names)} alone"
@@ -238,6 +251,8 @@ def _columns(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         return None
     table = ranked(rows, ("view", "column"), ("explained", "lb", "ub"))
     note = f"share of the variance of a column's cells that the latents explain; {kind_in_words(aligned)}"
+    if _has_point_latents(aligned):
+        note += f"; {_OF_POINTS}"
     if table["explained"].isna().any():
         note += "; columns of classes have no variance"
     table.attrs |= {"title": "How well each column is explained", "note": note}
@@ -299,5 +314,7 @@ def _correlations(tree: xr.DataTree, asked: Asked) -> pd.DataFrame:
     found = intervals(values, kind_of(tree), asked.probability)
     table = pd.DataFrame(found, index=pd.RangeIndex(1, values.shape[1] + 1, name="rank"))
     note = f"of the two views, given the loadings; {kind_in_words(tree)}"
+    if _has_point_latents(tree):
+        note += f"; {_OF_POINTS}"
     table.attrs |= {"title": "Canonical correlations", "note": note}
     return table

@@ -159,6 +159,12 @@ def _answer(tree: Any, model: Any, parts: tuple, options: argparse.Namespace) ->
         table = _frame(predicted)
         table["probability"] = shares.max(shares.dims[-1]).to_numpy()
         return "cluster of each row, and its probability", table
+    if predicted.dims[-1] == "class":
+        table = _frame(predicted, "probability_")
+        names = predicted["class"].to_numpy()[predicted.argmax("class").to_numpy()]
+        table.insert(0, "class", names)
+        table.insert(1, "probability", predicted.max("class").to_numpy())
+        return "class of each row, and the probability of each class", table
     table = _as_read(_frame(predicted), stored_columns(tree, model))
     if options.deviations and "standard_deviation" in predicted.coords:
         deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
