@@ -185,7 +185,8 @@ def read_call(
         worth = np.ones(arrays[0].shape[0]) if worth is None else worth
     if exchanges and worth is not None:
         both = exchanged(np.column_stack([arrays[0], worth]))
-        of_all_processes, worth = (both[:, :-1],), both[:, -1]
+        of_all_processes: tuple = (both[:, :-1],)
+        worth = both[:, -1]
     else:
         of_all_processes = tuple(map(exchanged, arrays)) if exchanges else arrays
     if isinstance(init, xr.DataTree):

@@ -32,6 +32,7 @@ import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Sampler, Stochastic
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.numbering import cluster_dim
 from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
 from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
@@ -377,7 +378,7 @@ def _of_number(tree: xr.DataTree) -> Judgement | None:
     rows = next((tree[group].sizes.get("observation") for group in _OF_ROWS if group in tree.children), None)
     if rows is None or tree.attrs.get("method") == "em" or not model.leaves_some_empty(rows):
         return None
-    number = model.num_components
+    number = draws.sizes[str(cluster_dim(model))]
     full = float((draws[model.occupied_site] >= number).mean())
     if full < _OFTEN_FULL:
         return None
