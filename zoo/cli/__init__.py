@@ -30,9 +30,18 @@ from zoo.cli.early import (
 from zoo.cli.elsewhere import files_read, is_read_in_batches, line_of, name_of, opened
 from zoo.cli.paths import check_checkpoint, files_of, free_name, target
 from zoo.cli.predicting import predict
-from zoo.cli.printing import collected_warnings, one_line, print_columns, print_notes, print_warnings, shape
+from zoo.cli.printing import (
+    collected_warnings,
+    one_line,
+    print_columns,
+    print_lines,
+    print_notes,
+    print_warnings,
+    shape,
+)
 from zoo.cli.selection import terms_of
 from zoo.cli.sweeping import sweep
+from zoo.cli.validating import class_lines, validated
 from zoo.datasets import catalogue
 from zoo.dependencies import naming_versions
 
@@ -182,13 +191,13 @@ def fit(options: argparse.Namespace) -> int:
         check_data(chosen, data)
     elif "families" not in settings:
         settings["families"] = ("auto",) * len(data)
+    reading = {"families": families, "levels": levels, "id": options.id}
     with collected_warnings() as notes:
+        by_class = None if in_batches else validated(chosen, settings, data, options, **reading)
         tree = inference.fit(
             chosen(**resolve(settings)),
             *data,
-            families=families,
-            levels=levels,
-            id=options.id,
+            **reading,
             method=options.method,
             keep=tuple(options.keep),
             progress=options.progress,
@@ -207,6 +216,7 @@ def fit(options: argparse.Namespace) -> int:
     print_columns("; ".join(map(str, filter(None, stored_columns(tree, inference.model_of(tree))))))
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
+    print_lines(class_lines(by_class))
     verdict = f"{'yes' if attributes['converged'] else 'NO'} ({attributes['stop_reason']})"
     spent = f"{attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s"
     print(f"converged  {verdict}, {spent}{_reached(tree)}")
