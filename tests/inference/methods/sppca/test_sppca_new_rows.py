@@ -132,9 +132,7 @@ def test_class_probabilities_are_bayes_rule(classified):
     guess = predict(tree, x[:45], what="classes").argmax("class").to_numpy()
     assert (guess == labels[:45].cat.codes.to_numpy()).mean() > 0.7
     # labels are coded as they were in the fit
-    assert (
-        predict(tree, x, labels, what="outputs").sizes["output"] == 3
-    )  # labels are coded as they were in the fit
+    assert predict(tree, x, labels, what="outputs").sizes["output"] == 3
     assert log_density(tree, x[:2], ["low", None]).shape == (2,)
 
 
