@@ -378,8 +378,8 @@ class PPCA(Model):
         if self.noise == "diagonal" and self.loading_prior == "flat" and self.num_latents > most:
             checks.warn(
                 f"{self.num_latents} latents of {num_features} columns with a noise variance each have "
-                f"more parameters than the covariance has entries, so that the rows cannot tell loadings from "
-                f"noise variances; "
+                f"more parameters than the covariance has entries, so that the rows cannot tell loadings "
+                f"from noise variances; "
                 + (f"use num_latents={most} or less, " if most else "")
                 + "use noise='isotropic' or loading_prior='gaussian'"
             )
