@@ -24,6 +24,9 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
         choose_components_and_latents as choose_components_and_latents,
     )
     from inference.diagnostics.model_size import choose_num_latents as choose_num_latents
+    from inference.diagnostics.model_size import (
+        choose_num_latents_for_classes as choose_num_latents_for_classes,
+    )
     from inference.diagnostics.model_size import choose_shared_and_specific as choose_shared_and_specific
     from inference.diagnostics.model_size import cross_validate as cross_validate
     from inference.extension import extend as extend
@@ -53,6 +56,7 @@ _PUBLIC = {
     "load": "results.files",
     "choose_components_and_latents": "diagnostics.model_size",
     "choose_num_latents": "diagnostics.model_size",
+    "choose_num_latents_for_classes": "diagnostics.model_size",
     "choose_shared_and_specific": "diagnostics.model_size",
     "cross_validate": "diagnostics.model_size",
     "model_of": "results.files",

@@ -372,6 +372,19 @@ class PPCA(Model):
                     + (" (one feature has no projection: add columns)" if size < 2 else "")
                 )
         checks.check_not_constant(x)
+        self._warn_of_too_many_factors(num_features)
+
+    def _warn_of_too_many_factors(self, num_features: int) -> None:
+        """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann)."""
+        most = int((2 * num_features + 1 - np.sqrt(8 * num_features + 1)) / 2)
+        if self.noise == "diagonal" and self.loading_prior == "flat" and self.num_latents > most:
+            checks.warn(
+                f"{self.num_latents} latents of {num_features} columns with a noise variance each have "
+                f"more parameters than the covariance has entries, so that the rows cannot tell loadings "
+                f"from noise variances; "
+                + (f"use num_latents={most} or less, " if most else "")
+                + "use noise='isotropic' or loading_prior='gaussian'"
+            )
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""

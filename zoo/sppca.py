@@ -124,6 +124,7 @@ CENTERS = ("joint", "plugin")
 LOADING_PRIORS = ("flat", "gaussian")
 OUTPUT_LIKELIHOODS = ("gaussian", "probit")
 OUTPUT_NOISES = ("shared", "per_output")
+SMALLEST_SHARE = 1e-6  # of a class, whose estimate by a normal may lie below 0
 BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
 PRIOR_FIELDS = (
     "column_scale_x", "column_scale_y", "loading_variance", "loc_mean", "loc_variance", "noise_rate",
@@ -1083,8 +1084,11 @@ class SPPCA(Model):
             values: parameters.
             x: inputs.
             y: outputs; observed ones are used and keep their values.
-            what: ``"outputs"``, ``"cells"`` (of x), or ``"classes"``: the density of each class's code given
-                the observed cells, normalised over the classes, whose variance is that of the indicator.
+            what: ``"outputs"``, ``"cells"`` (of x), or ``"classes"``: the probability of each class, whose
+                variance is that of the indicator; 0 or 1 where the label is given. Of Gaussian outputs it is
+                Bayes' rule, the class's share pi_c (from loc_y) times the density of x given its code e_c:
+                p(c | x) ~ pi_c p(x | e_c) ~ pi_c p(e_c | x) / p(e_c). A row that tells nothing has the
+                shares.
 
         Returns:
             Two arrays of shape (num_observations, L), or with M columns, or one a class.
@@ -1136,14 +1140,19 @@ class SPPCA(Model):
         if self.output_likelihood == "probit":
             shares = self.probit_rows(values).probabilities(x, y)
             return shares if self.is_classes else jnp.concatenate([shares, 1 - shares], axis=1)
-        mean, covariance = self._latents(values, x, y)
-        w = values["loadings_y"]
-        expected = values["loc_y"] + mean @ w.T
-        spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w) + jnp.diag(self.noise_of_outputs(values))
+        mean, covariance = self._latents(values, x, None)
+        w, noise, shares = values["loadings_y"], jnp.diag(self.noise_of_outputs(values)), values["loc_y"]
         codes = jnp.eye(len(self.classes))[:, : self.num_outputs]
-        residual = codes[None] - expected[:, None]
-        solved = jnp.swapaxes(jnp.linalg.solve(spread, jnp.swapaxes(residual, 1, 2)), 1, 2)
-        return jax.nn.softmax(-0.5 * jnp.sum(residual * solved, axis=2), axis=-1)
+        spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w) + noise
+        evidence = _log_kernel(codes, shares + mean @ w.T, spread)
+        evidence -= _log_kernel(codes, shares[None], (w @ w.T + noise)[None])
+        found = jax.nn.softmax(evidence + jnp.log(jnp.maximum(self._of_all(shares), SMALLEST_SHARE)), axis=-1)
+        return found if y is None else jnp.where(jnp.isnan(y).any(1, keepdims=True), found, self._of_all(y))
+
+    def _of_all(self, columns: Array) -> Array:
+        """The numbers of all classes, the last of which the others determine where it has no column."""
+        left = 1 - columns.sum(axis=-1, keepdims=True)
+        return columns if self.num_outputs == len(self.classes) else jnp.concatenate([columns, left], axis=-1)
 
     def _latents(self, values: Mapping[str, Array], x: Array, y: Array | None) -> tuple[Array, Array]:
         """Posterior mean and covariance of the latents of each row."""
@@ -1189,6 +1198,13 @@ class SPPCA(Model):
             return x, *known, log_factor
         both = map(jnp.concatenate, zip(known, others, strict=True))
         return jnp.concatenate([x, y], axis=1), *both, log_factor
+
+
+def _log_kernel(codes: Array, mean: Array, covariance: Array) -> Array:
+    """Log density of each code under a normal for each row, up to a term of the row: (rows, codes)."""
+    residual = codes[None] - mean[:, None]
+    solved = jnp.swapaxes(jnp.linalg.solve(covariance, jnp.swapaxes(residual, 1, 2)), 1, 2)
+    return -0.5 * jnp.sum(residual * solved, axis=2)
 
 
 def _improper(shape: tuple[int, ...], support: Any = dist.constraints.real) -> dist.Distribution:

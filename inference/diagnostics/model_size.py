@@ -51,19 +51,22 @@ from inference.inputs.tables import check_parts, encoded_parts, label_parts, pai
 from inference.methods import method_of
 from inference.methods.depcam.em import log_prior
 from inference.precision import double_precision
-from inference.prediction import log_density
+from inference.prediction import log_density, predict
 from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
 from zoo.columns import Columns
 from zoo.depcam import DEPCAM
 from zoo.dependencies import naming_versions
+from zoo.linear_gaussian.class_labels import are_labels, code_labels
 from zoo.model import Model
 from zoo.paired import Paired
 from zoo.ppca import PPCA
+from zoo.sppca import SPPCA
 
 __all__ = [
     "choose_components_and_latents",
     "choose_num_latents",
+    "choose_num_latents_for_classes",
     "choose_shared_and_specific",
     "cross_validate",
     "num_parameters",
@@ -73,6 +76,8 @@ __all__ = [
 
 BARE = 1e-3  # concentration and rate of the precisions that relevance determination learns
 STARTS = 5  # of each fit of several views: single ones end in different optima
+_SIZES_WITHOUT_GAIN = 3  # after which larger ones are not tried
+_LEAST = 1e-12  # a probability of the right class, so that one certain mistake is no infinite score
 FEW_DRAWS = 100  # from q, over which densities of held-out rows are averaged that have no closed form
 
 
@@ -302,6 +307,117 @@ def choose_num_latents(
         f"bound: {bound} latents; ARD keeps {relevant} of {numbers[-1]}; held-out density: {heldout}"
     )
     return table
+
+
+@naming_versions()
+def choose_num_latents_for_classes(
+    x: Any,
+    y: Any,
+    candidates: Iterable[int] | None = None,
+    *,
+    method: str = "auto",
+    folds: int = 5,
+    seed: int = 0,
+    fields: Mapping[str, Any] | None = None,
+    families: Mapping[str, str] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
+    id: str | None = None,
+    **settings: Any,
+) -> pd.DataFrame:
+    """Choose the number of latents of `zoo.SPPCA` by the classes of labelled rows whose labels are hidden.
+
+    The labelled rows of each class are dealt into folds; a fit sees all rows, but not the labels of one fold,
+    and predicts them. Rows without a label are in every fit.
+
+    Args:
+        x: rows, shape (num_observations, num_features), NaN for missing cells; an array or a DataFrame.
+        y: class labels, shape (num_observations,) or one column, None or NaN where a row has none.
+        candidates: numbers of latents; None: upwards from one fewer than classes, to 10 at most, until three
+            in a row do not beat the best.
+        method: as for ``fit``.
+        folds: at most; no more than the smallest class has labelled rows.
+        seed: of the folds and fits.
+        fields: further ones of the model, as ``{"standardize": True}``.
+        families: as for ``fit``.
+        levels: as for ``fit``.
+        id: as for ``fit``.
+        **settings: as for ``fit``.
+
+    Returns:
+        One row a candidate, index ``num_latents``: ``accuracy``, the share of the labelled rows whose most
+        probable class is right; ``log_score``, the mean log probability of the right class; ``difference`` to
+        the best log score, and the standard error of that paired difference. Attributes: ``chosen``, the
+        smallest candidate within one standard error of the best log score; ``right``, class to how many of
+        its labelled rows are predicted at that size; ``labelled``, class to how many there are; and ``rows``.
+
+    Raises:
+        ValueError: outputs that are no class labels, no candidates, or some that the data do not allow.
+    """
+    given = {"num_latents": 1} | dict(fields or {})
+    if are_labels(y) and not hasattr(y, "iloc"):
+        y = pd.Series(list(y), dtype=object)
+    model, rows = read_rows(SPPCA(**given), (x, y), families, levels, id)
+    if model.classes is None:
+        raise ValueError("y holds numbers: give class labels, as strings, whole numbers or a categorical")
+    x, y = rows.take(np.full(rows.parts[0].shape[0], True))
+    codes = code_labels(y, model.classes).to_numpy()
+    label = np.where(np.isnan(codes).any(axis=1), -1, np.nan_to_num(codes).argmax(axis=1))
+    known = label >= 0
+    part = _dealt(label, len(model.classes), folds, seed)
+    num_rows, num_columns = x.shape
+    most = num_rows - 1 if model.kernel is not None else min(num_rows, num_columns) - 1
+    first = min(len(model.classes) - 1, most)
+    stops = candidates is None
+    numbers = _candidates("candidates", range(first, min(most, 10) + 1) if stops else candidates, most)
+    outputs = code_labels(y, model.classes, model.label_coding).to_numpy()
+    table, scores, found = {}, {}, {}
+    for k in numbers:
+        shares = np.full((num_rows, len(model.classes)), np.nan)
+        for fold in range(part.max() + 1):
+            held = part == fold
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of floors, which the score judges
+                own = model.replaced(num_latents=k)
+                seen = np.where(held[:, None], np.nan, outputs)
+                tree = fit(own, x, seen, method=method, seed=seed, progress=False, **settings)
+            shares[held] = predict(tree, x[held], what="classes").to_numpy()
+        right = shares[known, label[known]]
+        scores[k], found[k] = np.log(np.maximum(right, _LEAST)), shares[known].argmax(axis=1) == label[known]
+        table[k] = {"accuracy": found[k].mean(), "log_score": scores[k].mean()}
+        best = max(scores, key=lambda size: scores[size].mean())
+        if stops and k - best >= _SIZES_WITHOUT_GAIN:
+            break
+    for k, row in table.items():
+        gap = scores[k] - scores[best]
+        row |= {"difference": gap.mean(), "difference_error": gap.std(ddof=1) / np.sqrt(len(gap))}
+    made = pd.DataFrame.from_dict(table, orient="index").rename_axis("num_latents")
+    near = made["difference"] >= -made["difference_error"]
+    chosen = int(made.index[near.argmax()])
+    counts = {name: known & (label == c) for c, name in enumerate(model.classes)}
+    made.attrs |= {
+        "chosen": chosen,
+        "right": {name: int(found[chosen][own[known]].sum()) for name, own in counts.items()},
+        "labelled": {name: int(own.sum()) for name, own in counts.items()},
+        "rows": num_rows,
+    }
+    return made
+
+
+def _dealt(label: np.ndarray, num_classes: int, folds: int, seed: int) -> np.ndarray:
+    """The fold of each labelled row, those of each class dealt out evenly; -1 of a row without a label."""
+    check_seed("seed", seed)
+    counts = np.bincount(label[label >= 0], minlength=num_classes)
+    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
+        raise ValueError(f"folds must be a whole number from 2; got {folds!r}")
+    if counts.min() < 2:
+        raise ValueError("a class has fewer than two labelled rows, so that its label cannot be hidden")
+    random, part, dealt = np.random.default_rng(seed), np.full(len(label), -1), 0
+    folds = min(folds, int(counts.min()))
+    for c in range(num_classes):
+        rows = random.permutation(np.flatnonzero(label == c))
+        part[rows] = (dealt + np.arange(len(rows))) % folds
+        dealt += len(rows)
+    return part
 
 
 def _last_objective(tree: Any) -> float:

@@ -250,3 +250,14 @@ def test_orthonormal_scores_are_of_completed_rows_about_the_mean(monkeypatch):
         for found, name in zip(parameters, ("loadings", "loc", "noise_variance"), strict=True):
             np.testing.assert_allclose(found, values[name], rtol=1e-6)
     assert len(asked) == 2
+
+
+def test_factors_that_the_covariance_cannot_tell_from_noise_are_said():
+    """The covariance of 5 columns has 15 entries, 3 latents and 5 noise variances 17 free parameters."""
+    x = np.random.default_rng(0).normal(size=(20, 6))
+    with pytest.warns(UserWarning, match="3 latents of 5 columns.*use num_latents=2 or less"):
+        zoo.PPCA(num_latents=3, noise="diagonal").check(x[:, :5])
+    zoo.PPCA(num_latents=2, noise="diagonal").check(x[:, :5])
+    zoo.PPCA(num_latents=3, noise="diagonal").check(x)  # 21 entries and as many parameters
+    zoo.PPCA(num_latents=3, noise="diagonal", loading_prior="gaussian").check(x[:, :5])
+    zoo.PPCA(num_latents=3).check(x[:, :5])

@@ -36,12 +36,14 @@ from zoo.cli.printing import (
     line_width,
     one_line,
     print_columns,
+    print_lines,
     print_notes,
     print_warnings,
     shape,
 )
 from zoo.cli.selection import terms_of
 from zoo.cli.sweeping import sweep
+from zoo.cli.validating import class_lines, validated
 from zoo.datasets import catalogue
 from zoo.dependencies import naming_versions
 
@@ -187,13 +189,13 @@ def fit(options: argparse.Namespace) -> int:
         check_data(chosen, data)
     elif "families" not in settings:
         settings["families"] = ("auto",) * len(data)
+    reading = {"families": families, "levels": levels, "id": options.id}
     with collected_warnings() as notes:
+        by_class = None if in_batches else validated(chosen, settings, data, options, **reading)
         tree = inference.fit(
             chosen(**resolve(settings)),
             *data,
-            families=families,
-            levels=levels,
-            id=options.id,
+            **reading,
             method=options.method,
             keep=tuple(options.keep),
             progress=options.progress,
@@ -214,6 +216,7 @@ def fit(options: argparse.Namespace) -> int:
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
     print(f"run        {attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s")
+    print_lines(class_lines(by_class))
     print_warnings([note for note in notes if "has not converged" not in note])  # the verdict says it
     for part in filter(None, screen[1:]):
         print(f"\n{part}")

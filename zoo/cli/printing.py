@@ -18,6 +18,7 @@ __all__ = [
     "line_width",
     "one_line",
     "print_columns",
+    "print_lines",
     "print_notes",
     "print_warnings",
     "shape",
@@ -146,6 +147,16 @@ def print_columns(found: str) -> None:
     """
     if found:
         _print("columns", [found])
+
+
+def print_lines(lines: Sequence[tuple[str, str]]) -> None:
+    """Print lines of a table.
+
+    Args:
+        lines: a title and its text, each.
+    """
+    for title, text in lines:
+        _print(title, [text])
 
 
 def _print(title: str, notes: Sequence[str]) -> None:

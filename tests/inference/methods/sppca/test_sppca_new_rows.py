@@ -113,20 +113,26 @@ def test_density_of_inputs_alone_and_of_both(tree):
             np.testing.assert_allclose(found, normal.logpdf(row[o]) if o.size else 0.0, rtol=1e-10)
 
 
-def test_class_probabilities_are_those_of_the_codes(classified):
+def test_class_probabilities_are_bayes_rule(classified):
+    """The class's share times the density of the inputs given its code, both by the joint normal."""
     tree, labels = classified
     mean, _, covariance = dense(tree)
     x = toy(9, num_rows=6)[0]
     shares = predict(tree, x, what="classes")
     assert shares.dims == ("observation", "class") and list(shares["class"]) == ["low", "mid", "high"]
     for i in range(6):
-        expected, spread = conditional(mean, covariance, np.append(x[i], np.full(3, np.nan)))
-        densities = scipy.stats.multivariate_normal(expected, spread).pdf(np.eye(3))
-        np.testing.assert_allclose(shares[i], densities / densities.sum(), rtol=1e-8)
+        weighted = np.empty(3)
+        for c, code in enumerate(np.eye(3)):
+            expected, spread = conditional(mean, covariance, np.append(np.full(x.shape[1], np.nan), code))
+            weighted[c] = mean[x.shape[1] + c] * scipy.stats.multivariate_normal(expected, spread).pdf(x[i])
+        np.testing.assert_allclose(shares[i], weighted / weighted.sum(), rtol=1e-6)
+    given = predict(tree, toy(0)[0][:4], labels[:4], what="classes").to_numpy()
+    np.testing.assert_array_equal(given, np.eye(3)[labels[:4].cat.codes])
     x = toy(0)[0]
     guess = predict(tree, x[:45], what="classes").argmax("class").to_numpy()
     assert (guess == labels[:45].cat.codes.to_numpy()).mean() > 0.7
-    assert predict(tree, x, labels).sizes["output"] == 3  # labels are coded as they were in the fit
+    # labels are coded as they were in the fit
+    assert predict(tree, x, labels, what="outputs").sizes["output"] == 3
     assert log_density(tree, x[:2], ["low", None]).shape == (2,)
 
 
