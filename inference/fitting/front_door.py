@@ -101,13 +101,14 @@ def fit(
             `zoo.PCP`, and with ``batch_size`` those of `zoo.PPCA`: each process passes its own rows and
             contributes an equal share of every batch.
         max_iterations: the most steps of VB, EM or MAP; the number of steps of SVI.
-        tolerance: gain of the objective in nats per row; five consecutive steps below it mean convergence.
-            0: exactly ``max_iterations`` steps.
+        tolerance: gain of the objective in nats per row, by default .3 nats a step for 300 000 rows; five
+            consecutive steps below it mean convergence. 0: exactly ``max_iterations`` steps.
         num_restarts: starts of VB, EM or MAP, run side by side; the best objective is kept. None: as many as
             model and method need, if that is cheap for tables of this size: 10 for mixtures, 5 for MAP under
             weak priors, 2 for LDA and for PCP with more clusters than topics (the card has the limits); 1
-            otherwise, and with ``init``, ``batch_size`` or several devices. With None a start that can no
-            longer catch up is stopped early.
+            otherwise, and with ``init``, ``batch_size`` or several devices. With None a start of ``em`` of
+            mixtures or ``vb`` of LDA and PCP that can no longer catch up is stopped early; all others end by
+            ``tolerance`` or ``max_iterations``. Their traces in the tree are cut where that of the best ends.
         init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
             of a strategy.
         sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w

@@ -203,7 +203,7 @@ def main(names):
     for name in names or TABLES:
         found = figures(name)
         print(name, found, flush=True)
-        add_part_to_record("mixture_starts.json", COMMAND, name, found)
+        add_part_to_record("mixture_starts", name, COMMAND, "scikit-learn", **found)
 
 
 if __name__ == "__main__":

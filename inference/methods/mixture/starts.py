@@ -335,7 +335,8 @@ def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options
     entries = data[0].nbytes / 8 * model.num_components
     if model.components.is_incomplete:  # squares of each row's missing cells take a solution each
         entries *= data[0].shape[1]
-    return 1 if "birth" in moves else starts_by_size(NEEDED, entries)
+    asks_for_births = isinstance(moves, tuple | list) and "birth" in moves  # checked later
+    return 1 if asks_for_births else starts_by_size(NEEDED, entries)
 
 
 def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:

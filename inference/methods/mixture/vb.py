@@ -29,31 +29,31 @@ A step costs O(N K D^2) and holds no N x K array: rows pass in blocks, and the e
 :math:`\sum_i \log Z_i - \sum_k c_k \cdot s_k`, from the normalisers and the sufficient statistics. Prefer
 NUTS or Gibbs when the spread of parameters matters: q's variances are too small.
 
-**Moves** make changes that the updates cannot: two components become one, one becomes two. The updates climb
-to the nearest optimum. Once they have settled, each move is judged by the whole bound, constants and the
-entropy of the labels included, and taken only if that is higher:
+**Moves** make changes that the updates cannot: two components become one, one goes to the others, one becomes
+two. The updates climb to the nearest optimum. Once they have settled, each move is judged by the whole bound,
+constants and the entropy of the labels included, after one update of the labels, and taken only if that is
+higher:
 
-* **Merge** of components k and l: the responsibilities are added. The statistics add up too, so everything in
-  the bound but the entropy follows from them. The entropy can only fall, by
-  :math:`\sum_i (r_{ik} + r_{il}) \log(r_{ik} + r_{il}) - r_{ik} \log r_{ik} - r_{il} \log r_{il}`; what the
-  bound gains without it is therefore an upper limit of the gain. Pairs are ranked by that limit, and the
-  exact gain is computed for the first of them, in one pass over the rows.
+* **Merge** of components k and l: their statistics add up, so that everything in the bound but the entropy
+  follows from them, without a look at the rows. The entropy can only fall: what the bound gains without it is
+  an upper limit (under Dirichlet weights; under sticks nearly so), and pairs with none are not tried.
+* **Delete**: one of the smallest components goes, and its rows to whichever others describe them. That ends
+  components of a few stray rows, which no merge with a single other can.
 * **Birth**: the rows of a component are shared between it and an empty one. Two rows of it are drawn as
   seeds, a few restricted updates (of the two components, all else held) settle the shares :math:`s_i`, and
   the entropy rises by :math:`\sum_i r_{ik} H(s_i)`. The most promising proposals get a few full updates.
 
 A row of weight w counts as w copies with the same responsibilities: its terms of statistics and entropy are
-multiplied by w, in the bound, in the gain of a merge and in the entropy that a birth adds, so that moves are
-judged as they would be on the copies. Seeds of births are drawn in proportion to weight.
+multiplied by w, in the bound and in the entropy that a birth adds, so that moves are judged as they would be
+on the copies. Seeds of births are drawn in proportion to weight.
 
-Statistics, bounds and updates are those of the component family, whatever it is; all shapes are fixed. A
-round costs about as much as some tens of updates. Moves are off by default: they triple the compilation of a
-first call, and the published counts of components are those of VB without them. On the toy data (250 rows,
-20 components) they and the sorting of sticks gain 25 nats (sticks) and 6 nats (Dirichlet weights) over what
-plain restarts find in the same CPU time.
+Statistics, bounds and updates are those of the component family, whatever it is; all shapes are fixed. Merges
+and deletions are made by default: a round of `EACH` of both costs as many updates. A round of births costs
+some tens of updates and takes long to compile; they must be asked for. The published counts of components are
+those of VB without moves, ``moves=()``.
 
-Reference: merge and birth moves after Ueda and Ghahramani (2002) and Hughes and Sudderth (2013), here with
-the exact bound of the proposed state.
+Reference: merges, deletions and births after Ueda and Ghahramani (2002), Hughes and Sudderth (2013) and
+Hughes, Kim and Sudderth (2015), here with the exact bound of the proposed state.
 """
 
 from functools import cache, partial
@@ -341,7 +341,6 @@ METHOD = Ascent(
     options={"sort_sticks": True, "moves": ("merge", "delete"), "learn": (), "num_devices": None},
     strategies=STRATEGIES,
     restarts=restarts,
-    drops_starts=True,
     takes=frozenset({"weights", "batches", "devices"}),
     build=build,
     start=start,

@@ -369,7 +369,7 @@ def test_a_fit_of_incomplete_rows_is_saved_and_asked(tmp_path):
     ("keywords", "message"),
     [
         ({"method": "collapsed_gibbs"}, r"use gibbs, or components=NormalGamma\(\)"),
-        ({"moves": ("merge",)}, r"leave moves out, or take components=NormalGamma\(\)"),
+        ({"moves": ("birth",)}, r"leave 'birth' out of moves, or take components=NormalGamma\(\)"),
         ({"batch_size": 20}, r"leave batch_size out, or take components=NormalGamma\(\)"),
     ],
 )
