@@ -246,6 +246,9 @@ class Mixture(MixtureModel):
 
         Args:
             num_rows: how many rows there are.
+
+        Returns:
+            Whether it is.
         """
         if self.num_components < 2 or self.truncation is not None:
             return self.num_components > 1

@@ -604,6 +604,9 @@ class Model(Assumptions):
 
         Args:
             num_rows: how many rows there are.
+
+        Returns:
+            Whether they would.
         """
         return False
 
