@@ -172,6 +172,7 @@ NO_ASPECTS = {
     "checkpoint": "the file itself",
     "origin": "follows from the data",
     "original": "follows from the data",
+    "back": "follows from the data",
 }
 OTHERS = {
     "model": lambda request: dataclasses.replace(request.model, num_components=5),

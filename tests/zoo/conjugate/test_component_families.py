@@ -300,7 +300,7 @@ def by_scipy(name, values):
 
 @pytest.mark.parametrize("name", [name for name in CELLWISE if name != "CategoricalDirichlet"])
 def test_cells_are_those_of_scipy(name):
-    """Log densities on features, and the mean and deviation of typical cells."""
+    """Log densities on features, and the mean and deviation of typical cells, or of their logarithms."""
     components, x = priors()[name], rows(name, 6)
     values = draw(components, 3, jax.random.key(2))
     cells = by_scipy(name, values)
@@ -314,8 +314,12 @@ def test_cells_are_those_of_scipy(name):
     of_own = components.likelihood_of(values, jnp.asarray(labels)).log_prob(x)
     np.testing.assert_allclose(of_own, expected[np.arange(6), labels], rtol=1e-9)
     (typical,) = components.typical_cells(values)
-    np.testing.assert_allclose(typical.values, cells.mean(), rtol=1e-9)
-    np.testing.assert_allclose(typical.spread, cells.std(), rtol=1e-9)
+    mean, deviation = cells.mean(), cells.std()
+    if typical.of_logs:
+        mean = np.log(cells.median())
+        deviation = np.log(cells.ppf(scipy.stats.norm.cdf(1.0))) - mean
+    np.testing.assert_allclose(typical.values, mean, rtol=1e-9)
+    np.testing.assert_allclose(typical.spread, deviation, rtol=1e-9)
 
 
 def test_default_rates_give_cells_the_mean_of_their_column():
