@@ -243,6 +243,9 @@ class Mixture(MixtureModel):
 
         Args:
             num_rows: how many rows there are.
+
+        Returns:
+            Whether the prior would leave some component empty.
         """
         if self.num_components < 2 or self.truncation is not None:
             return self.num_components > 1

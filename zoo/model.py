@@ -567,6 +567,9 @@ class Model(Assumptions):
 
         Args:
             num_rows: how many rows there are.
+
+        Returns:
+            Whether the prior would leave some component empty.
         """
         return False
 
