@@ -248,7 +248,7 @@ class Mixture(MixtureModel):
             num_rows: how many rows there are.
 
         Returns:
-            Whether it is.
+            Whether the prior would leave some component empty.
         """
         if self.num_components < 2 or self.truncation is not None:
             return self.num_components > 1

@@ -606,7 +606,7 @@ class Model(Assumptions):
             num_rows: how many rows there are.
 
         Returns:
-            Whether they would.
+            Whether the prior would leave some component empty.
         """
         return False
 

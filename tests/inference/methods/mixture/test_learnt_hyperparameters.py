@@ -395,7 +395,11 @@ def test_what_cannot_be_learnt_is_refused():
             "one component",
         ),
         (partial(fit, Mixture(components=random), X), ValueError, "no posterior of mean_precision"),
-        (partial(fit, model, X, moves=("fly",)), ValueError, "moves must be a tuple of some of merge, delete"),
+        (
+            partial(fit, model, X, moves=("fly",)),
+            ValueError,
+            "moves must be a tuple of some of merge, delete",
+        ),
         (partial(fit, model, X, sort_sticks=1), TypeError, "sort_sticks must be True or False"),
     ):
         with pytest.raises(error, match=words):
