@@ -138,7 +138,8 @@ def lloyd(labels, num_steps):
     for _ in range(num_steps):
         centres = np.stack([x[labels == k].mean(axis=0) for k in range(num_clusters)])
         labels = nearest(centres)
-    return centres, labels
+    by_size = np.argsort(-np.bincount(labels, minlength=num_clusters), kind="stable")
+    return centres[by_size], np.argsort(by_size)[labels]  # numbered as a fit numbers its components
 
 
 def soft_kmeans(variance, responsibilities, **keywords):

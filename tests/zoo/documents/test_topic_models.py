@@ -478,13 +478,13 @@ def test_probabilities_of_all_new_documents_of_a_length_sum_to_one(monkeypatch):
     model, documents = tiny("lda", topic_prior=prior), sparse(counts)
     with in_precision():
         at_values = np.asarray(model.log_likelihood({"topic_word_probs": jnp.asarray(topics)}, documents))
-        stored = {"topic_word_concentration": jnp.asarray(topics * [[7.0], [2.0]])}
+        stored = {"topic_word_concentration": jnp.asarray(1e6 * topics)}  # next to no spread
         under_q = np.asarray(vb.log_density(stored, model, documents))
     sequences = np.exp(_enumerated(counts, topics, prior))
     orders = np.array([math.factorial(3) / math.prod(math.factorial(int(n)) for n in row) for row in counts])
     np.testing.assert_allclose(np.exp(at_values), orders * sequences, rtol=1e-6)
     np.testing.assert_allclose(np.exp(at_values).sum(), 1.0, rtol=1e-9)
-    np.testing.assert_allclose(under_q, at_values, rtol=1e-9)
+    np.testing.assert_allclose(under_q, at_values, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["lda", "pcp", "sticks"])
