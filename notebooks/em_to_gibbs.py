@@ -138,8 +138,9 @@ def lloyd(labels, num_steps):
     for _ in range(num_steps):
         centres = np.stack([x[labels == k].mean(axis=0) for k in range(num_clusters)])
         labels = nearest(centres)
-    by_size = np.argsort(-np.bincount(labels, minlength=num_clusters), kind="stable")
-    return centres[by_size], np.argsort(by_size)[labels]  # numbered as a fit numbers its components
+    _, first, sizes = np.unique(labels, return_index=True, return_counts=True)
+    by_size = np.lexsort((first, -sizes))  # numbered as a fit numbers its components
+    return centres[by_size], np.argsort(by_size)[labels]
 
 
 def soft_kmeans(variance, responsibilities, **keywords):
