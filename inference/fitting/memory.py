@@ -64,7 +64,8 @@ def affordable_matrices(request: FitRequest, *data: Any) -> int:
     own = {
         name: shape
         for name, shape in _value_shapes(model, data).items()
-        if (dims := model.variable_dims.get(name, ("",)))[-1].endswith("_2") and not ROW_DIMS & set(dims)
+        if any(dim.endswith("_2") for dim in (dims := model.variable_dims.get(name, ())))
+        and not ROW_DIMS & set(dims)
     }
     num_entries = sum(map(math.prod, own.values()))
     if not num_entries or set(own) & set(request.keep):
