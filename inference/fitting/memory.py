@@ -61,11 +61,11 @@ def affordable_matrices(request: FitRequest, *data: Any) -> int:
     num_samples, model, data = request.settings.num_samples, request.model, tuple(map(unweighted, data))
     if request.method.guide is None or max(part.shape[-1] for part in data) < FEWEST_COLUMNS:
         return num_samples
+    dims = {name: set(own) for name, own in model.variable_dims.items()}
     own = {
         name: shape
         for name, shape in _value_shapes(model, data).items()
-        if any(dim.endswith("_2") for dim in (dims := model.variable_dims.get(name, ())))
-        and not ROW_DIMS & set(dims)
+        if any(dim.endswith("_2") for dim in dims.get(name, ())) and not ROW_DIMS & dims[name]
     }
     num_entries = sum(map(math.prod, own.values()))
     if not num_entries or set(own) & set(request.keep):

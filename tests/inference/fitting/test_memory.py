@@ -133,7 +133,7 @@ WITH_MATRICES = {
         (WIDE, WIDE[:, :17]), {"method": "vb"}, 20**2 + 17**2,
     ),
     "diagonal mixture": (zoo.Mixture(num_components=3, components=NormalGamma()), (WIDE,), {}, 0),
-    "projection": (zoo.PPCA(num_latents=2), (WIDE,), {"method": "vb"}, 0),
+    "projection": (zoo.PPCA(num_latents=2, loading_prior="ard"), (WIDE,), {"method": "vb"}, 0),
     "mixture of few columns": (zoo.Mixture(num_components=3), (ROWS,), {}, 0),
     "a point": (zoo.Mixture(num_components=3), (WIDE,), {"method": "em"}, 0),
 }  # fmt: skip
