@@ -103,7 +103,7 @@ def test_the_command_line_fits_it_and_says_what_is_missing(tmp_path, capsys, mon
 
     monkeypatch.chdir(tmp_path)
     settings = ["--set", "kernel=RBF(5)", "--set", "noise_variance=0.001", "--set", "num_latents=3"]
-    assert main(["fit", "kernel-pca", "faithful", *settings, "--out", "fit.nc"]) == 0
+    assert main(["fit", "kernel-pca", "faithful", *settings, "--details", "--out", "fit.nc"]) == 0
     printed = capsys.readouterr().out
     assert "closed_form" in printed and "explained_variances[2]" in printed and (tmp_path / "fit.nc").exists()
     assert main(["fit", "kernelpca", "faithful", "--set", "kernel=rbf"]) == 2
