@@ -288,7 +288,8 @@ em_tops.rename_axis("log likelihood").to_frame("starts that end there")
 begin = {"responsibilities": np.full((num_rows, num_clusters), 0.1) + 0.5 * one_hot}
 first, second = (fit(gaussians, x, "em", init=begin, max_iterations=n, tolerance=0.0) for n in (1, 2))
 r_old, r_new = (tree["variational"]["responsibilities"].to_numpy() for tree in (first, second))
-same = (r_old.T @ r_new).argmax(axis=1)  # each fit numbers its components by their sizes
+distances = ((means_of(first)[:, None] - means_of(second)) ** 2).sum(axis=-1)
+same = linear_sum_assignment(distances)[1]  # each fit numbers its components by their sizes
 r_new = r_new[:, same]
 divergence = (r_old * np.log(r_old / r_new)).sum()
 gap = float(second["trace"]["objective"][1] - second["trace"]["bound"][1])
