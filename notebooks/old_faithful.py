@@ -413,7 +413,7 @@ spreads["ratio"] = spreads["VB"] / spreads["Gibbs"]
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
 for axis, rank, most in ((axes[0], 2, 0.5), (axes[1], 3, 0.2)):
     for name, tree, colour in (("VB", vb, COLOURS[1]), ("Gibbs", gibbs, COLOURS[0])):
-        weight = diagnostics.invariants(tree)["sorted_weights"].sel(rank=rank).to_numpy().ravel()
+        weight = np.sort(tree["posterior"]["weights"].to_numpy(), axis=-1)[..., -rank].ravel()
         axis.hist(weight, bins=np.linspace(0, most, 61), density=True, alpha=0.6, color=colour, label=name)
     axis.set(
         xlabel=f"weight of rank {rank}", ylabel="density", xlim=(0, most), xticks=np.linspace(0, most, 6)

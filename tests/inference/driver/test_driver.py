@@ -198,8 +198,8 @@ def test_restarts_keep_the_best_bound_and_report_all(small_model, two_clusters):
     assert set(single) == {name for name in trace if "_by_" not in name and "_at_" not in name}
     length = min(single.sizes["iteration"], trace.sizes["iteration"])  # restart 0 is the run without restarts
     one = trace["objective_by_restart"].sel(restart=0)[:length].to_numpy()
-    known = np.isfinite(one)  # until it was left behind
-    assert known.sum() > 10
+    known = np.isfinite(one)  # until it ended
+    assert known.sum() >= 5
     np.testing.assert_allclose(single["objective"][:length][known], one[known], rtol=1e-12)
 
 
