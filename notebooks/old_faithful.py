@@ -224,10 +224,11 @@ prior_check.round(2)
 # Variational Bayes (thesis, sections 2.2.2 and 3.3.3, "VBDMA") looks for the factorised distribution $q$
 # that comes nearest to the posterior. Its objective is a lower bound on the log evidence, which rises with
 # every step and ends in a local optimum. Which one depends on the start, so we make several and keep the
-# best.
+# best. Here it runs as the thesis has it, from random starts; by default `vb` also merges and deletes
+# components where the bound rises (`moves`), and starts from clusters of k-means.
 
 # %% mystnb={"image": {"alt": "The bound against iterations for every start, with the number of occupied components: the bound rises in steps, at each of which a component dies."}}
-starts = {"init": "random", "num_restarts": settings["restarts"]}
+starts = {"init": "random", "moves": (), "num_restarts": settings["restarts"]}
 vb = inference.fit(model, x, method="vb", seed=0, progress=progress, **starts)
 plots.plot_objective(vb)
 
