@@ -27,6 +27,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.numbering import by_size
 from inference.prediction import transform
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of
@@ -221,7 +222,8 @@ def _components(tree: xr.DataTree) -> _Components:
         tree = tree if "relabelled" in tree.attrs else relabel(tree)
         posterior, shares = given_rows(tree), _frequencies(tree)
     else:
-        shares = _responsibilities(tree)
+        order = by_size(_responsibilities(tree).sum(0))  # as the tree of a fit has them already
+        posterior, shares = posterior.isel(component=order), _responsibilities(tree)[:, order]
     bases, scales = (_draws(posterior[name]) for name in model.subspace_sites)
     units = np.sqrt(np.asarray(model.noise_factors.get("", 1.0)))
     units = units[:, None] if units.ndim else units
