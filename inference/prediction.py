@@ -363,7 +363,9 @@ def _in_double(values: np.ndarray) -> jax.Array:
 
 def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, jax.Array]:
     """Draws of everything but rows, chains laid end to end; at most so many, evenly spread."""
-    posterior = in_program_order(group_of(tree, "posterior"), model_of(tree))
+    posterior = group_of(tree, "posterior")
+    if "stick" in posterior.dims:
+        posterior = in_program_order(posterior, model_of(tree))
     size = posterior.sizes["chain"] * posterior.sizes["draw"]
     chosen = np.linspace(0, size - 1, size if most is None else min(most, size)).round().astype(int)
     return {
