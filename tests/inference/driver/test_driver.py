@@ -187,19 +187,20 @@ def test_convergence_means_five_small_gains_per_row(small_model, two_clusters):
 
 
 def test_restarts_keep_the_best_bound_and_report_all(small_model, two_clusters):
-    many = fit(small_model, two_clusters, num_restarts=3, num_samples=2, seed=11)
+    call = {"init": "random", "moves": (), "num_samples": 2, "seed": 11}  # which takes more steps
+    many = fit(small_model, two_clusters, num_restarts=3, **call)
     trace, best = many["trace"], many.attrs["best_restart"]
     assert trace["objective"].dims == ("iteration",) and np.isfinite(trace["objective"]).all()
     assert trace["objective_by_restart"].dims == ("iteration", "restart")
     np.testing.assert_array_equal(trace["objective_by_restart"].sel(restart=best), trace["objective"])
     ends = trace["objective_at_end"].to_numpy()
     assert ends.argmax() == best and ends.shape == (3,)
-    single = fit(small_model, two_clusters, num_restarts=1, num_samples=2, seed=11)["trace"]
+    single = fit(small_model, two_clusters, num_restarts=1, **call)["trace"]
     assert set(single) == {name for name in trace if "_by_" not in name and "_at_" not in name}
     length = min(single.sizes["iteration"], trace.sizes["iteration"])  # restart 0 is the run without restarts
     one = trace["objective_by_restart"].sel(restart=0)[:length].to_numpy()
     known = np.isfinite(one)  # until it ended
-    assert known.sum() >= 5
+    assert known.sum() > 10
     np.testing.assert_allclose(single["objective"][:length][known], one[known], rtol=1e-12)
 
 
