@@ -320,12 +320,17 @@ class Sampler(Iterative):
             ``jax.tree_util.keystr`` gives them, and the axis (that over chains being 0).
         options_for_modes: ``options_for_modes(model)``, options whose moves lead chains from one mode to
             another, for the advice to someone whose chains stay apart; empty where there are none.
+        to_convergence: ``to_convergence(model, data, num_chains)``, the settings of a call that says neither
+            how many draws nor until when: it runs until its chains agree, ``num_samples`` draws at a time, at
+            most ``max_looks`` times, and ``thinning`` if the call does not say. None: as many draws as any
+            method makes by default.
     """
 
     position: Callable
     resize: Callable | None = None
     slot_axes: tuple[tuple[str, int], ...] = ()
     options_for_modes: Callable = lambda model: {}
+    to_convergence: Callable | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -77,6 +77,7 @@ CHAIN_METHODS = ("vectorized", "sequential", "parallel")
 SIZES = ("num_chains", "num_warmup", "num_samples", "thinning", "max_iterations", "num_restarts")
 OTHERS = ("method", "seed", "tolerance", "init", "sample_weight", "batch_size", "dtype", "checkpoint")
 MOST_LOOKS = 20  # of a run until the chains agree where no limit is given
+LENGTH = {"num_samples": 1000, "thinning": 1}  # of a run where neither the call nor the method says
 SCALE_RATIO = 10.0  # of standard deviations of columns under one noise variance
 NOISE_RATIO = 4.0  # of variances: noise that is half or twice as large as it is taken to be
 MODEL_SIZES = (  # in which a fit and one that starts from it must agree
@@ -118,6 +119,8 @@ def read_call(
     traced = {"model": model, "data": data, "seed": seed, "init": init, "sample_weight": sample_weight}
     for argument, value in traced.items():
         _check_not_traced(value, f"{argument} holds a traced array")
+    asked = {name: value for name, value in settings.items() if value is not None}
+    settings = settings | LENGTH | asked
     _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
     refuse_unjoined()
     if not isinstance(method, str):
@@ -213,6 +216,12 @@ def read_call(
             drops_starts = num_restarts > 1 and chosen.drops_starts
     if jax.process_count() > 1:
         settings["chain_method"] = "sequential"  # whose chains are the same however many run in a process
+    if not {"num_samples", "until"} & asked.keys() and settings["num_chains"] > 1:
+        if isinstance(chosen, Sampler) and chosen.to_convergence is not None:
+            planned = dict(chosen.to_convergence(model, arrays, settings["num_chains"]))
+            most = planned.pop("max_looks") * planned["num_samples"]
+            settings |= planned | asked | {"until": "converged"}
+            settings["max_sweeps"] = settings["num_warmup"] + most * settings["thinning"]
     of_method = _settings(chosen, num_restarts=num_restarts or 1, drops_starts=drops_starts, **settings)
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)

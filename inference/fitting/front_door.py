@@ -41,8 +41,8 @@ def fit(
     seed: int | jax.Array = 0,
     num_chains: int = 4,
     num_warmup: int = 1000,
-    num_samples: int = 1000,
-    thinning: int = 1,
+    num_samples: int | None = None,
+    thinning: int | None = None,
     until: str | None = None,
     max_sweeps: int | None = None,
     max_seconds: float | None = None,
@@ -84,8 +84,10 @@ def fit(
         num_warmup: sweeps before draws are kept.
         num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain. Of draws
             with square matrices of 16 columns or more (full covariances) as many are made as fit into 250 MB,
-            with a warning; ``keep`` with the name of one makes all.
-        thinning: sweeps per kept draw.
+            with a warning; ``keep`` with the name of one makes all. None: 1000; but ``gibbs`` and
+            ``collapsed_gibbs`` of mixtures then run until their chains have converged, as with ``until``, 500
+            draws at a time, up to a limit in sweeps that is read off the sizes of the table.
+        thinning: sweeps per kept draw; None: 1, or as many as suit a run of such a sampler to convergence.
         until: ``"converged"``: a sampler runs until its chains have converged. After every ``num_samples``
             draws per chain the diagnostics of `inference.convergence.judge` are computed from all draws so
             far; the run ends when they pass twice in a row. The attributes ``look`` and ``looks`` hold their

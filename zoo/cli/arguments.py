@@ -97,8 +97,12 @@ FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
     "seed": (SEED, "seed of all randomness, an int in [0, 2**32) (default 0)"),
     "num_chains": (whole(1), "chains of a sampler (default 4)"),
     "num_warmup": (whole(0), "warm-up sweeps of a sampler (default 1000)"),
-    "num_samples": (whole(1), "draws kept: per chain of a sampler, from q for VB and SVI (default 1000)"),
-    "thinning": (whole(1), "sweeps per draw kept (default 1)"),
+    "num_samples": (
+        whole(1),
+        "draws kept: per chain of a sampler, from q for VB and SVI (default 1000; Gibbs "
+        "samplers of mixtures: until their chains agree)",
+    ),
+    "thinning": (whole(1), "sweeps per draw kept (default 1, or as the method has it)"),
     "until": (
         _one_of("until", "converged"),
         "converged: a sampler goes on, num_samples draws per chain at a time, until its chains agree",

@@ -68,6 +68,7 @@ from inference.methods.mixture.gibbs import (
     concentration_and_weights,
     expected_hyperparameters,
     hyperparameter_blocks,
+    to_convergence,
 )
 from inference.methods.mixture.starts import given_labels
 from inference.methods.mixture.urn_statistics import statistics_for
@@ -153,29 +154,26 @@ def scan_labels(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array
 ) -> tuple[CollapsedMixtureState, Array]:
     """Draw every row's label in turn; returns whether the slots ran out too."""
-    components = model.components.with_hyperparameters(state.hyperparameters)
-    statistics = statistics_for(components)
-    rows = statistics.rows(components, x)
-    num_slots = state.counts.shape[0]
+    components, alpha = model.components.with_hyperparameters(state.hyperparameters), state.concentration
+    statistics, num_slots = statistics_for(components), state.counts.shape[0]
+    rows, slots = statistics.rows(components, x), jnp.arange(num_slots)
     cache = statistics.of(components, rows, state.labels, num_slots)
     noise = jax.random.gumbel(key, (x.shape[0], num_slots))
-    one = jnp.ones((), x.dtype)
 
     def visit(carry: tuple, item: tuple) -> tuple[tuple, Array]:
         cache, counts, full = carry
         row, label, gumbel = item
-        cache = cache.changed(components, label, row, -one)
-        counts = counts.at[label].add(-1)
-        density = cache.log_predictive(components, row)
+        counts = counts - (slots == label)
         if model.weights.has_sticks:
             empty = counts == 0
             full = full | ~jnp.any(empty)
-            new = jnp.arange(num_slots) == jnp.argmax(empty)
-            weight = jnp.where(empty, jnp.where(new, state.concentration, 0.0), counts)
+            new = slots == jnp.argmax(empty)
+            weight = jnp.where(empty, jnp.where(new, alpha, 0.0), counts)
         else:
-            weight = counts + state.concentration / model.num_components
-        label = jnp.argmax(jnp.log(weight) + density + gumbel)
-        return (cache.changed(components, label, row, one), counts.at[label].add(1), full), label
+            weight = counts + alpha / model.num_components
+        level = jnp.log(weight) + gumbel
+        cache, label = cache.drawn_anew(components, label, row, lambda density: jnp.argmax(level + density))
+        return (cache, counts + (slots == label), full), label
 
     start = (cache, state.counts, jnp.zeros((), bool))
     (_, counts, full), labels = jax.lax.scan(visit, start, (rows, state.labels, noise))
@@ -450,6 +448,7 @@ METHOD = Sampler(
     check=check,
     resize=resize,
     slot_axes=((".counts", 1),),
+    to_convergence=to_convergence,
 )
 
 

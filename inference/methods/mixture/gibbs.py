@@ -23,12 +23,12 @@ given there)
 Hyperparameters of the component prior that have a prior themselves are drawn first. With stick-breaking
 weights the components are put in a new order before the sticks are drawn, without which the chain does not
 mix; ``label_moves=False`` leaves that out. Both are described below. ``split_merge`` moves
-(`inference.methods.mixture.split_merge`) come before weights and parameters are drawn; families whose
-components share a parameter have none. None are made by default: ``split_merge=4`` multiplies the smallest
-bulk effective sample size per CPU second of the invariants by 2.4 on Old Faithful (272 rows, K = 20), but by
-0.5 to 0.8 on three sets of 300 drawn rows (``python -m tests.benchmarks.mixture_samplers sizes``), and
-compiles for a second longer. Ask for moves where chains stay apart in the number of clusters: a cluster that
-loses its rows one by one passes through states that are far less likely.
+(`inference.methods.mixture.split_merge`), four in a sweep, come before weights and parameters are drawn;
+families whose components share a parameter have none. Without them chains stay apart in the number of
+clusters: a cluster that loses its rows one by one passes through states that are far less likely.
+
+A call that says neither ``num_samples`` nor ``until`` runs until its chains have converged
+(``python -m tests.benchmarks.mixture_samplers default``).
 
 A sweep costs O(N K D^2). The recorded log joint has the labels summed out, as in NUTS on the same program,
 so that traces compare. Each conditional is a function of the current values that returns NumPyro
@@ -601,8 +601,37 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
     return conclude_draws(key, draws, model, data, keep_rows)
 
 
+BLOCK_DRAWS, MOST_LOOKS = 500, 20
+SMALL, MEDIUM = 2**18, 2**20  # numbers that a sweep passes over
+MOST_WORK = 2**35  # numbers that the sweeps of a chain pass over, each sweep `SMALL` more for its overhead
+MOST_BYTES = 2**31  # of all draws
+
+
+def to_convergence(model: Mixture, data: tuple, num_chains: int) -> dict[str, int]:
+    """Draws at a time, sweeps per draw and the most looks at the draws, by the sizes of table and model.
+
+    Large tables make a sweep dear and chains forget their start in fewer of them: two looks at least, which
+    is what it takes to end.
+
+    Args:
+        model: the mixture, filled.
+        data: the rows.
+        num_chains: chains run side by side.
+    """
+    (x,) = data
+    num_rows, num_features = x.shape
+    has_matrices = any("feature_2" in dims for dims in model.components.parameter_dims.values())
+    width = 1 + num_features + has_matrices * num_features**2
+    numbers = num_rows * model.num_components * width
+    thinning = 4 if numbers <= SMALL else 2 if numbers <= MEDIUM else 1
+    by_work = MOST_WORK // ((numbers + SMALL) * thinning * BLOCK_DRAWS)
+    by_bytes = MOST_BYTES // (8 * num_chains * BLOCK_DRAWS * (2 * model.num_components * width + num_rows))
+    looks = max(2, min(MOST_LOOKS, by_work, by_bytes))
+    return {"num_samples": BLOCK_DRAWS, "thinning": thinning, "max_looks": looks}
+
+
 METHOD = Sampler(
-    options={"label_moves": True, "split_merge": 0},
+    options={"label_moves": True, "split_merge": 4},
     strategies=tuple(STARTS),
     takes=frozenset({"weights"}),
     build=build,
@@ -612,6 +641,7 @@ METHOD = Sampler(
     position={True: position, False: partial(position, keep_rows=False)}.get,
     check=check,
     options_for_modes=lambda model: {"split_merge": 4} if _may_split(model) else {},
+    to_convergence=to_convergence,
 )
 
 

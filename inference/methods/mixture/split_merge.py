@@ -18,7 +18,7 @@ are accepted six times less often (measured on Old Faithful).
 
 The ascent starts from made-up rows: a side begins with c of them, a share f of these spread as S is and the
 others copies of its seed. A split into halves (c = 10, f = 0.6 on both sides) leads to a good one whatever
-the shape of S; a small piece (c from 1 to 20 near i, all of S for j) finds the few rows around i. Which of
+the shape of S; a small piece (c from 1 to 40 near i, all of S for j) finds the few rows around i. Which of
 the two is tried is drawn first. Spread in proportion to S, the made-up rows take its shape: a seed alone
 would begin with that of the prior, which covers all clusters, and nine in ten ascents then end elsewhere.
 
@@ -30,7 +30,7 @@ ratio has the sum over these labels, :math:`\sum_s p(c^{\mathrm{split}}_s)`, in 
 Of tables of more than 512 rows the ascent sees M = 256 rows of S, in equal steps through it from a place
 drawn at random, each for the rows between. The law of the sides that it ends with is that of every row of S,
 and the ratio is that of all rows, so the move stays exact; only where the sides lie is found from a sample. A
-move costs three passes over the rows, O(N s) for s statistics of a row, and O(M s T) for T = 10 steps.
+move costs three passes over the rows, O(N s) for s statistics of a row, and O(M s T) for T = 5 steps.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,18 +43,20 @@ from jax import Array
 from jax.scipy.special import logsumexp
 
 from inference.methods.gibbs_sweep import Move
+from inference.methods.mixture.urn_statistics import statistics_for
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
 
 __all__ = ["launch", "log_split_prior", "split_merge", "split_or_merge"]
 
-ASCENT_STEPS = 10
+ASCENT_STEPS = 5
 HALVES = 0.5  # the share of moves that try halves, not a small piece
 HALF_ROWS, HALF_SPREAD = 10.0, 0.6
 LAUNCH_ROWS = 256  # that the ascent sees where there are more than twice as many
-PAIR_NUMBERS = 7  # uniform numbers of a move beside one for each row
-PIECE_ROWS, PIECE_SPREAD = 20.0, 0.15  # the most made-up rows of a piece
+PAIR_NUMBERS = 7  # uniform numbers of a move beside those for rows
+PIECE_ROWS, PIECE_SPREAD = 40.0, 0.3  # the most made-up rows of a piece
+SCANNED_ROWS = 64  # whose sides are drawn again row by row: those that the ascent leaves most in doubt
 
 
 @cache
@@ -74,9 +76,7 @@ def split_merge(number: int) -> Move:
         alpha = values["concentration"] if model.has_random_concentration else model.concentration
         components, labels = model.components.with_hyperparameters(values), values["assignments"]
         log_prior = log_split_prior(model, jnp.asarray(alpha))
-        labels, _ = repeated(
-            key, labels, components.features(x), components, model.num_components, log_prior, number
-        )
+        labels, _ = repeated(key, labels, x, components, model.num_components, log_prior, number)
         return {**values, "assignments": labels}
 
     return Move(apply)
@@ -85,26 +85,41 @@ def split_merge(number: int) -> Move:
 def repeated(
     key: Array,
     labels: Array,
-    features: Any,
+    x: Any,
     components: ComponentPrior,
     num_slots: int,
     log_prior: Callable,
     number: int,
 ) -> tuple[Array, Array]:
-    """Some moves one after another; arguments as of `split_or_merge`.
+    """Some moves one after another.
+
+    Args:
+        key: a JAX key.
+        labels: of the rows, shape (num_observations,), from 0 to num_slots - 1.
+        x: the rows.
+        components: the prior of a component's parameters, numbers throughout.
+        num_slots: labels that there are.
+        log_prior: as of `split_or_merge`.
+        number: how many moves.
 
     Returns:
         The labels, and which moves were accepted, shape (number,).
     """
+    features = components.features(x)
+    urn = None
+    if isinstance(features, Array):  # sparse rows have products only
+        statistics = statistics_for(components)
+        rows = statistics.rows(components, x)
+        urn = rows, statistics.without_rows(components, rows, 2)
 
     def move(state: tuple[Array, Array], uniforms: Array) -> tuple[tuple[Array, Array], Array]:
-        labels, counts, accepted = split_or_merge(uniforms, *state, features, components, log_prior)
+        labels, counts, accepted = split_or_merge(uniforms, *state, features, urn, components, log_prior)
         return (labels, counts), accepted
 
-    dtype = jnp.result_type(float)
+    dtype, num_rows = jnp.result_type(float), labels.shape[0]
     counts = jnp.sum(labels[:, None] == jnp.arange(num_slots), axis=0, dtype=dtype)
-    shape = number, labels.shape[0] + PAIR_NUMBERS  # in one call: each takes a while to compile
-    uniforms = jax.random.uniform(key, shape, dtype)
+    shape = number, num_rows + min(SCANNED_ROWS, num_rows) + PAIR_NUMBERS
+    uniforms = jax.random.uniform(key, shape, dtype)  # in one call: each takes a while to compile
     (labels, _), accepted = jax.lax.scan(move, (labels, counts), uniforms)
     return labels, accepted
 
@@ -114,16 +129,20 @@ def split_or_merge(
     labels: Array,
     counts: Array,
     features: Any,
+    urn: tuple[Array, Any] | None,
     components: ComponentPrior,
     log_prior: Callable,
 ) -> tuple[Array, Array, Array]:
     """Propose one split or merge, and accept or refuse it.
 
     Args:
-        uniforms: independent uniform numbers on [0, 1), shape (num_observations + PAIR_NUMBERS,).
+        uniforms: independent uniform numbers on [0, 1), one for each row, one for each row that is drawn
+            again, at most `SCANNED_ROWS`, and `PAIR_NUMBERS`.
         labels: of the rows, shape (num_observations,), from 0 to num_slots - 1.
         counts: rows per label, shape (num_slots,), as floats.
         features: of the rows, `ComponentPrior.features`.
+        urn: the rows and the statistics of two empty clusters (`inference.methods.mixture.urn_statistics`),
+            by which sides are drawn again row by row; None: they are not.
         components: the prior of a component's parameters, numbers throughout.
         log_prior: ``log_prior(merged, place, kept, left)``, as `log_split_prior` makes it.
 
@@ -132,8 +151,8 @@ def split_or_merge(
     """
     num_rows = labels.shape[0]
     dtype = uniforms.dtype
-    of_i, of_j, of_kind, of_size, of_sample, of_slot, of_acceptance = uniforms[num_rows:]
-    of_side = uniforms[:num_rows]
+    of_i, of_j, of_kind, of_size, of_sample, of_slot, of_acceptance = uniforms[-PAIR_NUMBERS:]
+    of_side, of_launch = uniforms[:num_rows], uniforms[num_rows:-PAIR_NUMBERS]
     i = jnp.minimum(jnp.floor(of_i * num_rows).astype(int), num_rows - 1)
     j = (i + 1 + jnp.floor(of_j * (num_rows - 1)).astype(int)) % num_rows
     splits = labels[i] == labels[j]
@@ -141,10 +160,30 @@ def split_or_merge(
     log_odds, total = launch(features, components, member, i, j, of_kind, of_size, of_sample)
     rows = jnp.arange(num_rows)  # comparisons, not scattered writes: each of those is a loop to compile
     is_i, is_seed = rows == i, (rows == i) | (rows == j)
-    drawn = of_side < jax.nn.sigmoid(log_odds)
-    with_i = jnp.where(splits, jnp.where(is_seed, is_i, drawn), labels == labels[i])
+    now_with_i = labels == labels[i]
+    with_i = jnp.where(is_seed, is_i, jnp.where(splits, of_side < jax.nn.sigmoid(log_odds), now_with_i))
     free = jnp.where(is_seed, 0.0, member)
-    log_q = jnp.sum(free * log_sigmoid(jnp.where(with_i, log_odds, -log_odds)))
+    log_q_by_row = free * log_sigmoid(jnp.where(with_i, log_odds, -log_odds))
+    if urn is None:
+        log_q = jnp.sum(log_q_by_row)
+    else:
+        doubtful = jax.lax.top_k(jnp.where(free > 0, -jnp.abs(log_odds), -jnp.inf), of_launch.shape[0])[1]
+        again = (rows == doubtful[:, None]).any(0) & (free > 0)
+        log_q = jnp.sum(jnp.where(again, 0.0, log_q_by_row))
+        at_launch = of_launch < jax.nn.sigmoid(log_odds[doubtful])
+        begun = jnp.where(again, (at_launch[:, None] & (rows == doubtful[:, None])).any(0), with_i)
+        of_i_side = ((member * begun)[None] @ features)[0]
+        sides = urn[1].holding(components, jnp.stack([of_i_side, total - of_i_side]))
+        sizes = jnp.stack([of_i_side[0], total[0] - of_i_side[0]])
+        scanned = (
+            urn[0][doubtful],
+            jnp.where(begun[doubtful], 0, 1),
+            again[doubtful],
+            jnp.where(splits, of_side[doubtful], jnp.where(now_with_i[doubtful], -jnp.inf, jnp.inf)),
+        )
+        drawn, log_q_of_scan = draw_sides(components, sides, sizes, scanned)
+        drawn_with_i = ((drawn == 0)[:, None] & (rows == doubtful[:, None])).any(0)
+        with_i, log_q = jnp.where(again, drawn_with_i, with_i), log_q + log_q_of_scan
 
     of_i_side = ((member * with_i)[None] @ features)[0]
     evidence = components.log_evidence(jnp.stack([of_i_side, total - of_i_side, total]))
@@ -166,6 +205,41 @@ def split_or_merge(
     split = jnp.where(slots == place, kept, jnp.where(slots == slot, left, merged))
     counts = jnp.where(accepted, jnp.where(splits, split, merged), counts)
     return jnp.where(accepted, moved, labels), counts, accepted
+
+
+def draw_sides(components: ComponentPrior, sides: Any, sizes: Array, scanned: tuple) -> tuple[Array, Array]:
+    """Draw rows' sides one after another, each given all others: a restricted Gibbs scan.
+
+    Args:
+        components: the prior of a component's parameters.
+        sides: statistics of the two sides as they are launched.
+        sizes: their numbers of rows, shape (2,).
+        scanned: by row, what the statistics take of it, its side at the launch, whether it is drawn at all,
+            and the number below the probability of side 0 at which it takes side 0.
+
+    Returns:
+        Sides, 0 or 1, and the log probability of all that were drawn.
+    """
+    both = jnp.arange(2)
+
+    def visit(carry: tuple, item: tuple) -> tuple[tuple, tuple[Array, Array]]:
+        sides, sizes = carry
+        row, side, is_drawn, level = item
+        others = sizes - ((both == side) & is_drawn)
+        advantage: Any = None
+
+        def choose(density: Array) -> Array:
+            nonlocal advantage
+            scores = jnp.log(others) + density
+            advantage = scores[0] - scores[1]
+            return jnp.where(is_drawn, jnp.where(level < jax.nn.sigmoid(advantage), 0, 1), side)
+
+        sides, side = sides.drawn_anew(components, side, row, choose)
+        log_q = jnp.where(is_drawn, log_sigmoid(jnp.where(side == 0, advantage, -advantage)), 0.0)
+        return (sides, others + ((both == side) & is_drawn)), (side, log_q)
+
+    _, (drawn, log_q) = jax.lax.scan(visit, (sides, sizes), scanned)
+    return drawn, jnp.sum(log_q)
 
 
 def log_sigmoid(x: Array) -> Array:

@@ -15,6 +15,7 @@ that all rows have brought, are one matrix and one number there, and a row chang
 cluster.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import jax
@@ -68,6 +69,18 @@ class EvidenceStatistics(NamedTuple):
         sums = jax.ops.segment_sum(rows, labels, num_segments=num_slots)
         return cls(sums, components.log_evidence(sums))
 
+    def holding(self, components: ComponentPrior, sums: Array) -> Self:
+        """The statistics of clusters whose rows' features add up to these.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            sums: shape (num_slots, num_statistics).
+
+        Returns:
+            Statistics of as many clusters.
+        """
+        return self._replace(sums=sums, evidence=components.log_evidence(sums))
+
     @classmethod
     def without_rows(cls, components: ComponentPrior, rows: Array, num_slots: int) -> Self:
         """The statistics of empty clusters.
@@ -111,6 +124,29 @@ class EvidenceStatistics(NamedTuple):
         return EvidenceStatistics(
             self.sums.at[slot].set(sums), self.evidence.at[slot].set(components.log_evidence(sums))
         )
+
+    def drawn_anew(
+        self, components: ComponentPrior, slot: Array, row: Array, choose: Callable
+    ) -> tuple[Self, Array]:
+        """A row taken out of its cluster and put into one that is chosen by its predictive densities.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            slot: the row's cluster.
+            row: one of `rows`, shape (num_statistics,).
+            choose: ``choose(log_predictive)``, shape (num_slots,), of the row given all others.
+
+        Returns:
+            The statistics after the change, and the cluster chosen.
+        """
+        slots = jnp.arange(self.evidence.shape[0])
+        sign = jnp.where(slots == slot, -1.0, 1.0)  # an own cluster loses the row, every other could gain it
+        sums = self.sums + sign[:, None] * row
+        evidence = components.log_evidence(sums)
+        chosen = choose(sign * (evidence - self.evidence))
+        moved = ((slots == slot) | (slots == chosen)) & (chosen != slot)
+        sums = jnp.where(moved[:, None], sums, self.sums)
+        return EvidenceStatistics(sums, jnp.where(moved, evidence, self.evidence)), chosen
 
 
 class StudentStatistics(NamedTuple):
@@ -162,6 +198,20 @@ class StudentStatistics(NamedTuple):
         posterior = components.posterior(sums)
         log_dets, constants = log_det(posterior.scale_matrix), _constants(components, rows)
         return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_dets, constants)
+
+    def holding(self, components: GaussianWishart, sums: Array) -> Self:
+        """The statistics of clusters whose rows' features add up to these.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            sums: shape (num_slots, num_statistics).
+
+        Returns:
+            Statistics of as many clusters.
+        """
+        own = components.posterior(sums)
+        log_dets = log_det(own.scale_matrix)
+        return self._replace(count=sums[:, 0], loc=own.loc, scale_matrix=own.scale_matrix, log_det=log_dets)
 
     @classmethod
     def without_rows(cls, components: GaussianWishart, rows: Array, num_slots: int) -> Self:
@@ -223,6 +273,49 @@ class StudentStatistics(NamedTuple):
             self.log_det.at[slot].add(-jnp.log(growth)),
             self.constants,
         )
+
+    def drawn_anew(
+        self, components: GaussianWishart, slot: Array, row: Array, choose: Callable
+    ) -> tuple[Self, Array]:
+        """A row taken out of its cluster and put into one that is chosen by its predictive densities.
+
+        One quadratic form and one logarithm a cluster: with g = |W before| / |W after| for the row put in, or
+        for the own cluster taken out, a density is a power of g times a constant, and a change of rank one.
+
+        Args:
+            components: the prior of a cluster's parameters.
+            slot: the row's cluster.
+            row: shape (num_features,).
+            choose: ``choose(log_predictive)``, shape (num_slots,), of the row given all others.
+
+        Returns:
+            The statistics after the change, and the cluster chosen.
+        """
+        slots = jnp.arange(self.count.shape[0])
+        is_own = slots == slot
+        sign = jnp.where(is_own, -1.0, 1.0)
+        before = components.mean_precision + self.count
+        after = before + sign
+        factor = sign * before / after
+        away = row - self.loc
+        turned = jnp.sum(self.scale_matrix * away[:, None, :], axis=-1)
+        growth = 1 + factor * jnp.sum(away * turned, axis=-1)
+        log_growth = jnp.log(growth)
+        others = self.count - is_own  # rows without this one
+        half = 0.5 * (components.degrees_of_freedom + others + 1)
+        power = jnp.where(is_own, half - 0.5, -half)
+        constant = self.constants[others.astype(int)]
+        chosen = choose(constant + 0.5 * self.log_det + power * log_growth)
+        moved = (is_own | (slots == chosen)) & (chosen != slot)
+        shift, shrinkage = jnp.where(moved, sign / after, 0.0), jnp.where(moved, factor / growth, 0.0)
+        changed = StudentStatistics(
+            jnp.where(moved, self.count + sign, self.count),
+            self.loc + shift[:, None] * away,
+            self.scale_matrix - (shrinkage[:, None] * turned)[:, :, None] * turned[:, None, :],
+            jnp.where(moved, self.log_det - log_growth, self.log_det),
+            self.constants,
+        )
+        return changed, chosen
 
 
 def _constants(components: GaussianWishart, rows: Array) -> Array:
@@ -331,6 +424,25 @@ class SharedStudentStatistics(NamedTuple):
             self.log_det - jnp.log(growth),
             self.constants,
         )
+
+    def drawn_anew(
+        self, components: SharedGaussianWishart, slot: Array, row: Array, choose: Callable
+    ) -> tuple[Self, Array]:
+        """A row taken out of its cluster and put into one that is chosen by its predictive densities.
+
+        Args:
+            components: the prior of the means and of the precision.
+            slot: the row's cluster.
+            row: shape (num_features,).
+            choose: ``choose(log_predictive)``, shape (num_slots,), of the row given all others.
+
+        Returns:
+            The statistics after the change, and the cluster chosen.
+        """
+        one = jnp.ones((), row.dtype)
+        without = self.changed(components, slot, row, -one)
+        chosen = choose(without.log_predictive(components, row))
+        return without.changed(components, chosen, row, one), chosen
 
 
 def statistics_for(

@@ -62,13 +62,12 @@ def p_value(model, x, seed, change=None):
     """Of the labels after a few moves from exact draws; ``change`` puts an error into the prior's ratio."""
     every, probability = listed(model, x)
     start = np.random.default_rng(seed).choice(len(every), NUM_CHAINS, p=probability)
-    features = model.components.features(jnp.asarray(x))
     right = split_merge.log_split_prior(model, jnp.asarray(float(model.concentration)))
     log_prior = right if change is None else partial(change, right)
 
     def one(key, labels):
         return split_merge.repeated(
-            key, labels, features, model.components, model.num_components, log_prior, NUM_MOVES
+            key, labels, jnp.asarray(x), model.components, model.num_components, log_prior, NUM_MOVES
         )
 
     keys = jax.random.split(jax.random.key(seed), NUM_CHAINS)
