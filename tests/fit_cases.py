@@ -32,6 +32,7 @@ GROUPS = (
     "constant_data",
 )
 CHAINS = {"num_chains": 2, "num_warmup": 10, "num_samples": 15}
+PLAIN = {"split_merge": 0}  # a blocked sweep of a mixture without moves, which compiles sooner
 STEPS = {"max_iterations": 8, "tolerance": 0, "num_samples": 10}
 SETTINGS = {
     **dict.fromkeys(("gibbs", "collapsed_gibbs"), CHAINS),
@@ -108,7 +109,7 @@ _TEXTS = [" ".join(word for word, n in zip(_WORDS, row, strict=True) for _ in ra
 # name: model, data, method, options beyond the settings of the method
 CASES = {
     **{
-        f"mixture {m}": (_mixture(), (X,), m, {})
+        f"mixture {m}": (_mixture(), (X,), m, PLAIN if m == "gibbs" else {})
         for m in ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
     },
     **{f"ppca {m}": (_ppca(), (X,), m, {}) for m in ("closed_form", "em")},
@@ -163,13 +164,13 @@ CASES = {
     "mixture vb kmeans": (_mixture(), (X,), "vb", {"init": "kmeans"}),
     "mixture vb dict": (_mixture(), (X,), "vb", {"init": {"responsibilities": np.eye(4)[np.arange(30) % 4]}}),
     "mixture em restarts": (_mixture(), (X,), "em", {"num_restarts": 3}),
-    "mixture gibbs sequential": (_mixture(), (X,), "gibbs", {"chain_method": "sequential"}),
-    "mixture gibbs parallel": (_mixture(), (X,), "gibbs", {"chain_method": "parallel"}),
-    "mixture gibbs thinning": (_mixture(), (X,), "gibbs", {"thinning": 3}),
-    "mixture gibbs resumed": (_mixture(), (X,), "gibbs", {"resumed": True, "num_samples": 4000}),
+    "mixture gibbs sequential": (_mixture(), (X,), "gibbs", PLAIN | {"chain_method": "sequential"}),
+    "mixture gibbs parallel": (_mixture(), (X,), "gibbs", PLAIN | {"chain_method": "parallel"}),
+    "mixture gibbs thinning": (_mixture(), (X,), "gibbs", PLAIN | {"thinning": 3}),
+    "mixture gibbs resumed": (_mixture(), (X,), "gibbs", PLAIN | {"resumed": True, "num_samples": 4000}),
     "mixture vb resumed": (_mixture(), (X,), "vb", {"resumed": True, "max_iterations": 400_000}),
     "mixture nuts from vb": (_mixture(), (X,), "nuts", {"init": "mixture vb"}),
-    "mixture dirichlet gibbs": (_mixture(weight_prior="dirichlet"), (X,), "gibbs", {}),
+    "mixture dirichlet gibbs": (_mixture(weight_prior="dirichlet"), (X,), "gibbs", PLAIN),
     "mixture bernoulli vb": (
         lambda: zoo.Mixture.from_data(
             BITS, components=zoo.conjugate.BernoulliBeta.from_data(BITS), num_components=3

@@ -603,7 +603,7 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
 
 BLOCK_DRAWS, MOST_LOOKS = 500, 20
 SMALL, MEDIUM = 2**18, 2**20  # numbers that a sweep passes over
-MOST_WORK = 2**35  # numbers that the sweeps of a chain pass over, each sweep `SMALL` more for its overhead
+MOST_WORK = 2**33  # numbers that the sweeps of a chain pass over, each sweep `SMALL` more for its overhead
 MOST_BYTES = 2**31  # of all draws
 
 

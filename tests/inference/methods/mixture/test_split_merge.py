@@ -4,8 +4,12 @@ The moves are begun from exact draws of the posterior of the labels, listed one 
 it is: chi-squared over all labelings. A move that is off by a factor in its ratio is seen after a few moves.
 """
 
+import dataclasses
 import itertools
+import json
+import warnings
 from functools import partial
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +20,9 @@ from scipy.stats import chisquare
 
 from inference import fit
 from inference.calibration import geweke
+from inference.fitting import arguments
 from inference.methods.mixture import gibbs, split_merge
+from inference.methods.mixture.urn_statistics import statistics_for
 from zoo import Mixture
 from zoo.conjugate import BernoulliBeta, GaussianWishart, SharedGaussianWishart
 
@@ -151,6 +157,62 @@ def test_sides_without_their_probability_are_seen(monkeypatch):
     assert p_value(mixture("dirichlet"), X, seed=3) < 1e-9
 
 
+@pytest.mark.parametrize("number", [1, 3])
+def test_few_of_the_rows_drawn_again_leave_the_posterior_as_it_is(number, monkeypatch):
+    """The others take the side that the launch gives them; false alarms 1e-4."""
+    monkeypatch.setattr(split_merge, "SCANNED_ROWS", number)
+    assert p_value(mixture("dirichlet"), X, seed=5) > 1e-4
+
+
+@pytest.mark.slow
+def test_a_scan_without_its_probability_is_seen(monkeypatch):
+    """Planted: the rows that are drawn again are left out of the ratio."""
+    right = split_merge.draw_sides
+    monkeypatch.setattr(split_merge, "draw_sides", lambda *given: (right(*given)[0], 0.0))
+    assert p_value(mixture("dirichlet"), X, seed=5) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["GaussianWishart", "BernoulliBeta"])
+def test_a_row_drawn_anew_is_taken_out_and_put_in(name):
+    """Densities and statistics are those of two changes one after the other, to 1e-9."""
+    components, x = FAMILIES[{"GaussianWishart": "gaussian", "BernoulliBeta": "bernoulli"}[name]]
+    statistics = statistics_for(components)
+    rows = statistics.rows(components, jnp.asarray(x))
+    begun = statistics.of(components, rows, jnp.array([0, 0, 1, 1, 2]), 4)
+    for row, slot, chosen in ((rows[0], 0, 1), (rows[4], 2, 3), (rows[2], 1, 1)):
+        seen = []
+
+        def choose(density, seen=seen, chosen=chosen):
+            seen.append(density)
+            return chosen
+
+        found, _ = begun.drawn_anew(components, slot, row, choose)
+        without = begun.changed(components, slot, row, -1.0)
+        np.testing.assert_allclose(seen[0], without.log_predictive(components, row), rtol=1e-9)
+        wanted = without.changed(components, chosen, row, 1.0)
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-12), found, wanted)
+
+
+def test_a_call_that_does_not_say_how_long_runs_until_its_chains_agree():
+    """A call that gives a number of draws gets as many; larger tables get fewer looks, and two at least."""
+    model = mixture("dirichlet")
+    options = {"method": "gibbs", "num_warmup": 2, "seed": 0, "num_chains": 2, "progress": False}
+    small = {"num_samples": 8, "thinning": 2, "max_looks": 3}
+    method = dataclasses.replace(gibbs.METHOD, to_convergence=lambda *given: small)
+    with mock.patch.object(arguments, "method_of", lambda *given: method), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        asked = fit(model, X, num_samples=9, split_merge=0, **options)
+        own = fit(model, X, split_merge=0, **options)
+    assert asked["posterior"].sizes["draw"] == 9
+    assert asked.attrs["num_iterations"] == 11
+    assert own["posterior"].sizes["draw"] in (16, 24)
+    settings = json.loads(own.attrs["options"])
+    assert (settings["until"], settings["thinning"], settings["max_sweeps"]) == ("converged", 2, 50)
+    plans = [gibbs.to_convergence(model, (np.zeros((n, 1)),), 4) for n in (10**2, 10**4, 10**7)]
+    assert [plan["thinning"] for plan in plans] == [4, 4, 1]
+    assert plans[0]["max_looks"] > plans[2]["max_looks"] == 2
+
+
 @pytest.mark.slow
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
@@ -177,7 +239,7 @@ def test_a_sample_has_every_member_as_often_as_any_other_and_no_other_row(number
 
 def test_moves_are_made_where_they_are_asked_for():
     model = mixture("dirichlet")
-    assert gibbs.METHOD.options["split_merge"] == 0
+    assert gibbs.METHOD.options["split_merge"] == 4
     assert gibbs.blocks_with(0)(model) == gibbs.blocks_of(model)
     added = [block for block in gibbs.blocks_with(3)(model) if block not in gibbs.blocks_of(model)]
     assert added == [split_merge.split_merge(3)]
