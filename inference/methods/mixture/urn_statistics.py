@@ -296,7 +296,7 @@ class StudentStatistics(NamedTuple):
         sign = jnp.where(is_own, -1.0, 1.0)
         before = components.mean_precision + self.count
         after = before + sign
-        factor = sign * before / after
+        factor = before * sign / after
         away = row - self.loc
         turned = jnp.sum(self.scale_matrix * away[:, None, :], axis=-1)
         growth = 1 + factor * jnp.sum(away * turned, axis=-1)
