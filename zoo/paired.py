@@ -817,6 +817,7 @@ class Paired(JointPriorModel):
     def check(self, *views: np.ndarray) -> None:
         """Raise ValueError if the views do not suit the model."""
         self.check_new(*views)
+        checks.check_rows(views[0], 2, "one row has no correlation", "y_0")
         lengths = [view.shape[0] for view in views]
         size = sum(view.shape[1] for view in views)
         for v, view in enumerate(views):

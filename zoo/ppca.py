@@ -363,14 +363,8 @@ class PPCA(Model):
         if not isinstance(x, SparseMatrix):
             checks.check_table(x)
         num_rows, num_features = x.shape
-        for size, what in ((num_features, "features"), (num_rows, "rows")):
-            if self.num_latents >= size:
-                raise ValueError(
-                    f"num_latents must be smaller than the number of {what}, else the latents explain them "
-                    f"whole; got num_latents={self.num_latents} and {size} {what}: give "
-                    f"num_latents={size - 1} or less"
-                    + (" (one feature has no projection: add columns)" if size < 2 else "")
-                )
+        checks.check_rows(x, 2, "the projection of one row is the row itself")
+        checks.check_num_latents(self.num_latents, {"columns": num_features, "rows": num_rows}, below=True)
         checks.check_not_constant(x)
         self._warn_of_too_many_factors(num_features)
 
