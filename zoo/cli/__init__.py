@@ -43,7 +43,7 @@ from zoo.cli.printing import (
 )
 from zoo.cli.selection import terms_of
 from zoo.cli.sweeping import sweep
-from zoo.cli.validating import class_lines, validated
+from zoo.cli.validating import class_facts, validated
 from zoo.datasets import catalogue
 from zoo.dependencies import naming_versions
 
@@ -202,7 +202,8 @@ def fit(options: argparse.Namespace) -> int:
             **keywords,
             **method_options,
         )
-        tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
+        facts = class_facts(by_class)
+        tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])} | facts
         place, trouble = _saved(tree, out.settled())
         tree.encoding["source"] = str(place)  # the page names its file
         screen = first_screen(tree, details=options.details, width=line_width())
@@ -216,7 +217,7 @@ def fit(options: argparse.Namespace) -> int:
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
     print(f"run        {attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s")
-    print_lines(class_lines(by_class))
+    print_lines(list(facts.items()))
     print_warnings([note for note in notes if "has not converged" not in note])  # the verdict says it
     for part in filter(None, screen[1:]):
         print(f"\n{part}")
