@@ -254,8 +254,6 @@ def test_a_projection_keeps_its_shapes_at_given_values(name, called):
             model.natural_params(v, values)
             if model.specific == "full_covariance":
                 model.specific_covariance(v, values)
-        if views:
-            model.log_likelihood_by_part(values, *data)
         if name.startswith("epca"):
             model.natural_params(values)
         if name.startswith("sppca"):

@@ -656,7 +656,7 @@ class EPCA(JointPriorModel):
         "other_units": "no: priors have a unit, but those of unknown noise by default",
         "float32": "same where it ends, to the root of single precision",
     }
-    methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
+    methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi")
     loading_sites = {"loadings": ""}
 
     def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:

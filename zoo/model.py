@@ -244,7 +244,7 @@ class Model(Assumptions):
             a short phrase that begins with ``"same"`` (objective, scores, predictions and draws follow from
             those before), or ``"no: "`` and the reason. A model lists those in which it differs from
             `Model.relations`; `relation_of` has what depends on its form.
-        methods: the ways to fit it; the first is what ``method="auto"`` means.
+        methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
         scores_rows: whether it has a log density of each row (`log_likelihood`).
         projects_by_draws: whether `scores` needs no more than a draw.
         unit_free_sites: variables without labels or axes that have no unit of the data.
@@ -1024,26 +1024,6 @@ class Model(Assumptions):
             raise ValueError(f"{type(self).__name__} has no labels of rows that can be summed out")
         rows = self.log_likelihood(values, *data)[:, None]
         return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[weight])
-
-    @property
-    def independent_parts(self) -> bool:
-        """Whether the parts of a row are independent given a draw, so that each has a density of its own."""
-        return False
-
-    def log_likelihood_by_part(self, values: Mapping[str, Any], *data: Any) -> list[Any]:
-        """Log density of each part of each row at one draw.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            A part's densities, shape (num_observations,), in nats, which sum to those of the rows.
-
-        Raises:
-            ValueError: the parts of a row are not independent.
-        """
-        raise ValueError(f"the parts of a row of {type(self).__name__} are not independent given a draw")
 
     def view_variances(self, values: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Variance of each column that the latents explain at one draw, and what they leave.

@@ -86,7 +86,7 @@ def test_show_prints_the_model(name, capsys):
         "stick_fractions",
         "num_components: int",
         "Symmetries\n\n    labels",
-        "- vb (auto)",
+        'method="auto" is the first of these that suits the model and its data',
         'numpyro.sample("x"',
     ):
         assert part in out
