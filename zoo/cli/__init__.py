@@ -157,7 +157,8 @@ def fit(options: argparse.Namespace) -> int:
         raise ValueError("--keep needs the name of a variable, such as --keep assignments")
     in_batches = is_read_in_batches(options)
     files = files_read(options.files) if in_batches else files_of(options.dataset)
-    inputs = (*files, *([options.checkpoint] if options.checkpoint else []))
+    start = options.init if Path(options.init or "").suffix == ".nc" else None
+    inputs = (*files, *filter(None, (options.checkpoint, start)))
     default = f"{card.name}-{name_of(options.files) if in_batches else Path(options.dataset).stem}.nc"
     out = target("--out", options.out, default, force=options.force, inputs=inputs)
     page = None
@@ -184,6 +185,8 @@ def fit(options: argparse.Namespace) -> int:
 
     inference.compile_cache()
     check_place_of_fit(out.path)  # what --force replaces is a fit
+    if start is not None:
+        keywords["init"] = inference.load(start)
     chosen = model_class(card.name)
     if isinstance(chosen.data_names, tuple):  # else the data say how many parts there are
         check_data(chosen, data)
