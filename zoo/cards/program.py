@@ -12,11 +12,11 @@ __all__ = ["module_file", "parsed", "program_of", "registered_file"]
 
 
 def program_of(path: Path, class_name: str) -> str:
-    """The source of ``__call__`` of a model and of everything that it calls on the model, transitively.
+    """The source of a model's ``program``, else its ``__call__``, and of all that it calls on the model.
 
-    Methods and properties of the model or of its base classes (`zoo.model` apart), and the functions, classes
-    and constants of the same file that these use. Each is copied from its file, methods dedented; those
-    of a base class in another file follow under the name of that file.
+    That is transitive: methods and properties of the model or of its base classes (`zoo.model` apart), and
+    the functions, classes and constants of the same file that these use. Each is copied from its file,
+    methods dedented; those of a base class in another file follow under the name of that file.
 
     Args:
         path: of the file that defines the model.
@@ -34,7 +34,7 @@ def program_of(path: Path, class_name: str) -> str:
     models = {body.name for _, body in classes}
     helpers = {file: {n: node for n, node in _definitions(file) if n not in models} for file, _ in classes}
     wanted: list[tuple[Path, ast.stmt]] = []
-    queue = [methods["__call__"]] if "__call__" in methods else []
+    queue = [methods[name] for name in ("program", "__call__") if name in methods][:1]
     while queue:
         file, node = queue.pop(0)
         if (file, node) in wanted:

@@ -31,6 +31,7 @@ from inference.methods.ppca.em import compressed_rows, groups_of, prior_of
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_choice
+from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 
@@ -58,6 +59,18 @@ OF_COLUMNS = (
     "loc_variance",
     *OF_NOISE,
 )
+
+
+def units(model: PPCA) -> dict[str, Unit]:
+    """The moments of q; its noise and loading precisions follow those of the program."""
+    sites = model.units_of_sites
+    loadings, loc, noise = (sites[name] for name in ("loadings", "loc", "noise_variance"))
+    found = {"loadings_mean": loadings, "loc_mean": loc, "noise_precision_rate": noise}
+    found |= {"loadings_covariance": Unit(2, (-3,)), "loadings_loc_covariance": Unit(2, (-2,))}
+    found["loc_variance"] = Unit(2, (-1,))
+    if "loading_precision" in sites:
+        found["loading_precision_rate"] = Unit(-sites["loading_precision"].power)
+    return found
 
 
 def prepare(
@@ -271,6 +284,8 @@ METHOD = Ascent(
     covariance=lambda stored, model, x: latents(stored, model, x)[1],
     predict=predict,
     log_density=log_density,
+    units=units,
+    trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
     check=check,
 )
