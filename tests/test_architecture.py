@@ -62,7 +62,8 @@ OF_UNITS = {
     "units_of_fields", "standardize", "column_scale", "scale_of", "origin", "noise_factors",
 }  # fmt: skip
 OF_PRECISION = {
-    "in_current_precision", "astype", "dtype", "float32", "float64", "enable_x64", "finfo", "asarray", "array",
+    "in_current_precision", "astype", "dtype", "float32", "float64", "enable_x64", "finfo", "asarray",
+    "array",
 }  # fmt: skip
 #: Members by which a model would move its data itself, or answer in two coordinates.
 MECHANISMS = {

@@ -21,6 +21,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.checks import column_moments, is_finite
+
 __all__ = ["Coordinates", "Freedom", "Unit", "coordinates_of", "free_log_scales", "freedom_of", "is_improper"]
 
 
@@ -132,7 +134,9 @@ class Coordinates:
             TypeError: there is no rule for such a distribution.
         """
         if not isinstance(value, dist.Distribution):  # the difference first: it is exact near the origin
-            return (_in_double(value) - self.shift(unit)) / self.factor(unit)
+            away = _in_double(value) - self.shift(unit)
+            own = away if isinstance(away, np.ndarray) else None  # a copy already
+            return away / self.factor(unit) if own is None else np.divide(away, self.factor(unit), out=own)
         return _changed(value, 1.0 / self.factor(unit), -self.shift(unit) / self.factor(unit))
 
     def outward(self, value: Any, unit: Unit) -> Any:
@@ -161,8 +165,11 @@ class Coordinates:
         for number, (part, scale) in enumerate(zip(data, self.scales, strict=True)):
             if scale is not None:
                 numbers = jnp if isinstance(part, Array) or isinstance(scale, Array) else np
-                seen = numbers.where(numbers.isnan(part), 0.0, numbers.log(scale))
-                total = total + (weights[number] if weights else 1.0) * seen.sum(axis=-1)
+                logs = numbers.broadcast_to(numbers.log(scale), part.shape[-1:])
+                seen = logs.sum()
+                if not (isinstance(part, np.ndarray) and is_finite(part)):  # one fast pass on the host
+                    seen = seen - numbers.isnan(part) @ logs
+                total = total + (weights[number] if weights else 1.0) * seen
         return total
 
 
@@ -196,12 +203,8 @@ def coordinates_of(data: Sequence[Any], freedom: Sequence[Freedom | None]) -> Co
 
 def _moments(x: np.ndarray, is_shifted: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation of each column's observed cells, or the mean size of cells whose origin stays."""
-    seen = np.isfinite(x)
-    count = np.maximum(seen.sum(axis=0), 1)
-    mean = np.where(seen, x, 0.0).sum(axis=0) / count
-    if not is_shifted:
-        return mean, np.where(seen, np.abs(x), 0.0).sum(axis=0) / count
-    return mean, np.sqrt((np.where(seen, x - mean, 0.0) ** 2).sum(axis=0) / count)
+    mean, deviation = column_moments(x)
+    return (mean, deviation) if is_shifted else (mean, np.nan_to_num(np.nanmean(np.abs(x), axis=0)))
 
 
 def _in_double(value: Any) -> Any:
