@@ -144,8 +144,6 @@ class PPCA(Model):
     }
     symmetries = ("rotation",)
     field_dims = {"loc_mean": ("feature",)}
-    score_dims = ("observation", "latent")
-    predicted_dims = ("observation", "feature")
     latent_site = "latents"
     weighs_rows = True
     loading_sites = {"loadings": ""}

@@ -6,8 +6,11 @@ A model whose `zoo.model.Model.units` are not empty is fitted to :math:`\tilde x
 weight of its part; densities of parameters lose :math:`\log s_v` for each entry that varies freely: neither
 for fixed zeros, nor for the second half of a symmetric matrix, nor under an improper prior, whose density is
 one in any unit. A method says which densities it reports, and of which parameters
-(`inference.algorithm.Outcome.densities`). What is asked of a finished fit goes to functions of the method the
-same way (`asked_in_data_units`); functions of the model are in the units of the data already.
+(`inference.algorithm.Outcome.densities`).
+
+A model that declares `zoo.model.Model.units_of_sites` is fitted by `inference.coordinates` instead, and asked
+here where it is stated in the columns' deviations. What is asked of a finished fit goes to functions of the
+method the same way (`asked_in_data_units`); functions of the model are in the units of the data already.
 """
 
 from collections.abc import Mapping

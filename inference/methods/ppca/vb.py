@@ -59,15 +59,20 @@ OF_COLUMNS = (
     "loc_variance",
     *OF_NOISE,
 )
+#: How the moments of loadings and mean follow the data, in the order of `OF_COLUMNS`.
+MOMENTS = {
+    "loadings_mean": Unit(1, (-2,)),
+    "loadings_covariance": Unit(2, (-3,)),
+    "loadings_loc_covariance": Unit(2, (-2,)),
+    "loc_mean": Unit(1, (-1,), is_location=True),
+    "loc_variance": Unit(2, (-1,)),
+}
 
 
 def units(model: PPCA) -> dict[str, Unit]:
     """The moments of q; its noise and loading precisions follow those of the program."""
     sites = model.units_of_sites
-    loadings, loc, noise = (sites[name] for name in ("loadings", "loc", "noise_variance"))
-    found = {"loadings_mean": loadings, "loc_mean": loc, "noise_precision_rate": noise}
-    found |= {"loadings_covariance": Unit(2, (-3,)), "loadings_loc_covariance": Unit(2, (-2,))}
-    found["loc_variance"] = Unit(2, (-1,))
+    found = MOMENTS | {"noise_precision_rate": sites["noise_variance"]}
     if "loading_precision" in sites:
         found["loading_precision_rate"] = Unit(-sites["loading_precision"].power)
     return found
