@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from zoo.columns import Columns
+from zoo.coordinates import Unit
 
 __all__ = [
     "Algorithm",
@@ -179,6 +180,11 @@ def as_passed(model: Any, data: tuple, init: Any, **options: Any) -> tuple:
     return data
 
 
+def no_units(model: Any) -> Mapping[str, Unit]:
+    """The ``units`` of a method whose q has no variables with a unit but the sites of the program."""
+    return {}
+
+
 def never(data: tuple) -> bool:
     """The ``runs_on_host`` of a method whose steps are always compiled."""
     return False
@@ -234,6 +240,9 @@ class Method:
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
         passes_per_step: about how often a step passes over the data.
+        units: ``units(model)``, how variables of q that are no sites of the program follow the coordinates of
+            the data (`zoo.coordinates.Unit`; one of power 0 has no unit), by name.
+        trace_units: columns of the trace that are no densities to how they follow the data's scale.
         follows_units: whether its random steps follow the units of the data, so that the same seed gives the
             same draws in other units; those of NUTS, HMC and SVI begin with a fixed size.
     """
@@ -248,6 +257,8 @@ class Method:
     predict: Callable | None = None
     log_density: Callable | None = None
     passes_per_step: int = 1
+    units: Callable = no_units
+    trace_units: Mapping[str, Unit] = MappingProxyType({})
     follows_units: bool = True
 
 
@@ -305,7 +316,15 @@ class Ascent(Iterative):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stochastic(Iterative):
-    """A method that climbs a noisy objective for a given number of steps: SVI."""
+    """A method that climbs a noisy objective for a given number of steps: SVI.
+
+    Attributes:
+        turned: ``turned(variables, inner, outer, turn, **options)``, the parameters of a guide in the
+            unconstrained coordinates of another program: ``inner`` and ``outer`` are model and data of both,
+            and ``turn`` takes the sites' values from one to the other.
+    """
+
+    turned: Callable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,8 +12,7 @@ from scipy import linalg, stats
 
 import zoo
 from inference.precision import in_precision
-from zoo import ppca
-from zoo.linear_gaussian import LatentsGivenRows
+from zoo.linear_gaussian import LatentsGivenRows, answers
 
 
 @pytest.fixture(autouse=True)
@@ -236,7 +235,7 @@ def test_orthonormal_scores_are_of_completed_rows_about_the_mean(monkeypatch):
         asked.append(parameters)
         return jnp.asarray(whole), None
 
-    monkeypatch.setattr(ppca.rows, "completed", completed)
+    monkeypatch.setattr(answers.rows, "completed", completed)
     wanted = (whole - np.asarray(values["loc"])) @ linalg.polar(np.asarray(values["loadings"]))[0]
     model = zoo.PPCA(num_latents=2)
     _, (sparse,) = model.encoded(scipy.sparse.csr_matrix(whole))

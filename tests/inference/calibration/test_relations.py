@@ -284,7 +284,7 @@ def test_bad_calls_are_refused():
         relation_check(model, "em", X, "rows_permuted")
     with pytest.raises(ValueError, match="relation must be one of"):
         relation_check(model, "em", (X,), "rows permuted")
-    with pytest.raises(ValueError, match="columns_rescaled does not hold here: one noise variance"):
+    with pytest.raises(ValueError, match="columns_rescaled does not hold here: columns share parameters"):
         relation_check(model, "em", (X,), "columns_rescaled")
 
 
