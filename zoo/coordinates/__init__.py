@@ -135,8 +135,10 @@ class Coordinates:
         """
         if not isinstance(value, dist.Distribution):  # the difference first: it is exact near the origin
             away = _in_double(value) - self.shift(unit)
-            own = away if isinstance(away, np.ndarray) else None  # a copy already
-            return away / self.factor(unit) if own is None else np.divide(away, self.factor(unit), out=own)
+            factor = self.factor(unit)
+            if isinstance(away, np.ndarray) and not isinstance(factor, Array):
+                return np.divide(away, factor, out=away)  # which is a copy already
+            return away / factor
         return _changed(value, 1.0 / self.factor(unit), -self.shift(unit) / self.factor(unit))
 
     def outward(self, value: Any, unit: Unit) -> Any:
