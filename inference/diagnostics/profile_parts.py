@@ -179,7 +179,7 @@ def parameters_of(tree: xr.DataTree, most: int, with_rows: bool = False) -> dict
 
 
 def held_in_draws(tree: xr.DataTree, most: int) -> np.ndarray:
-    """Which clusters hold rows in the draws that `parameters_of` takes; others are draws from the prior there.
+    """Which clusters hold rows in the draws that `parameters_of` takes; there others are draws of the prior.
 
     Under one q these are the same in all draws, those expected to hold half a row; where the fit holds no
     labels, all.
