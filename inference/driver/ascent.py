@@ -1,10 +1,10 @@
 """The loop of an ascent: a step repeated on every restart until its objective stops rising.
 
 A fresh start may ask for steps that come before the first that counts (`Algorithm.settling_steps`): the same
-compiled steps, at iterations below zero, neither recorded nor judged. For a restart that has settled, states
-elsewhere may be proposed (`Algorithm.propose`): it runs on from the first from which one step leads higher.
-If there is none, it may be asked for a better state (`Algorithm.improve`). The result of a restart does not
-depend on where the run was cut into chunks.
+compiled steps, at iterations below zero, neither recorded nor judged. After its first steps and once it has
+settled, a restart may be proposed states elsewhere (`Algorithm.propose`): it moves to where one step from one
+leads higher. If none does, it may be asked for a better state (`Algorithm.improve`). The result of a restart
+does not depend on where the run was cut into chunks.
 
 A step that cannot be traced, such as a product of a sparse matrix by scipy, runs on the host: then restarts
 run one after another, step by step, with the same keys and the same rule for every step, and no data are

@@ -30,9 +30,9 @@ A step costs O(N K D^2) and holds no N x K array: rows pass in blocks, and the e
 NUTS or Gibbs when the spread of parameters matters: q's variances are too small.
 
 **Moves** make changes that the updates cannot: two components become one, one goes to the others, one becomes
-two. The updates climb to the nearest optimum. Once they have settled, each move is judged by the whole bound,
-constants and the entropy of the labels included, after one update of the labels, and taken only if that is
-higher:
+two. The updates climb to the nearest optimum. After the first steps and once they have settled, each move is
+judged by the whole bound, constants and the entropy of the labels included, after one update of the labels,
+and taken only if that is higher:
 
 * **Merge** of components k and l: their statistics add up, so that everything in the bound but the entropy
   follows from them, without a look at the rows. The entropy can only fall: what the bound gains without it is
@@ -48,9 +48,10 @@ multiplied by w, in the bound and in the entropy that a birth adds, so that move
 on the copies. Seeds of births are drawn in proportion to weight.
 
 Statistics, bounds and updates are those of the component family, whatever it is; all shapes are fixed. Merges
-and deletions are made by default: a round of `EACH` of both costs as many updates. A round of births costs
-some tens of updates and takes long to compile; they must be asked for. The published counts of components are
-those of VB without moves, ``moves=()``.
+and deletions are made by default: each costs an update, and `EACH` that fail are the last of a round. Tried
+early they spare many steps, in which components that are the same become so; tried at once, they would unite
+what has not come apart yet. A round of births costs some tens of updates and takes long to compile; they must
+be asked for. The published counts of components are those of VB without moves, ``moves=()``.
 
 Reference: merges, deletions and births after Ueda and Ghahramani (2002), Hughes and Sudderth (2013) and
 Hughes, Kim and Sudderth (2015), here with the exact bound of the proposed state.
@@ -352,7 +353,7 @@ METHOD = Ascent(
 
 MOVES = ("merge", "delete", "birth")
 ROOM = 2  # others beside the components whose evidence is looked at together, times as many as components
-EACH = 3  # merges, and deletions, that are proposed before a settled restart ends
+EACH = 3  # merges, and deletions, that fail before others are left alone
 PROPOSALS = 12  # births tried in a round
 RESTRICTED_STEPS = 6  # updates of the two components of a birth, all else held
 REFINED = 3  # proposals that get full updates
