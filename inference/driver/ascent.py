@@ -243,7 +243,8 @@ def _try_proposals(
         for number in opened:
             at, objective = kept.progress, reached.progress.objective[number]
             least = LEAST_GAIN + 100 * np.finfo(objective.dtype).eps * np.abs(at.objective[number])
-            if objective > at.objective[number] + least:
+            is_higher = objective > at.objective[number] + least
+            if is_higher:
                 taken[number] = held_by(number, reached)
                 _put(kept.state, number, taken[number])
                 moved = objective, 0, at.iteration[number], RUNNING, at.improvements[number] + 1
