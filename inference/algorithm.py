@@ -61,11 +61,10 @@ class Algorithm(NamedTuple):
         step: ``step(key, state, model, *data) -> (state, info)``; ``info`` is a NamedTuple of scalars that
             always has ``objective``, in nats: the bound, the log likelihood or the log posterior for an
             ascent, the log joint for a sampler.
-        propose: ascent only, optional: ``propose(number, state, model) -> (state, is_promising)``, asked
-            whenever the objective has settled: a state elsewhere, from what the state holds, without a look
-            at the data. A step is taken from each promising one, and the first is kept after which the
-            objective is higher than it was.
-        num_proposals: with ``propose``, how many there are; they are numbered from 0.
+        propose: ascent only, optional: ``propose(state, model)``, a generator that is asked on the host after
+            a restart's first steps and whenever its objective has settled: states elsewhere, from what the
+            state holds, without a look at the data. A step is taken from each; it is sent the state that the
+            step led to where the objective is higher there, which is kept, or else None.
         improve: ascent only, optional: ``improve(key, state, model, *data) -> (state, objective, better)``,
             asked whenever the objective has settled and no proposal is kept: a state elsewhere with a higher
             objective, and whether there is one.
@@ -85,7 +84,6 @@ class Algorithm(NamedTuple):
     init: Callable
     step: Callable
     propose: Callable | None = None
-    num_proposals: int = 0
     improve: Callable | None = None
     shrink: Callable | None = None
     slot_axes: tuple[tuple[str, int], ...] = ()

@@ -296,6 +296,7 @@ class Model(Assumptions):
         "columns_rescaled": "no: columns share parameters that have a unit",
         "other_units": "same, as rescaled and shifted",
         "row_doubled": "same as a row of weight 2",
+        "row_left_out": "same as a row of weight 0",
         "masked_array": "same as NaN",
         "frame_nan": "same as NaN in an array",
         "frame_na": "same as NaN in an array",

@@ -22,6 +22,7 @@ from zoo.model import Model
 __all__ = ["build_tree"]
 
 UNTIL = ("until", "max_sweeps", "max_seconds")  # settings of runs until the chains agree alone
+RESTART_ITERATION = "restart_iteration"  # restarts need not end together
 _GROUPS = ("posterior", "variational", "trace", "sample_stats", "log_likelihood")
 _ORDER = (*_GROUPS, "observed_data", "constant_data", "columns")
 
@@ -193,20 +194,21 @@ def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.
 def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
     """The group `trace`, by iteration: per chain, or of the best restart.
 
-    Of several restarts all are beside it as NAME_by_restart, NaN after one has stopped, and as NAME_at_end
-    what each ended with: those that took more steps than the best are cut where it stopped.
+    Of several restarts all are beside it as NAME_by_restart, along a dim of their own and NaN after one has
+    stopped, and as NAME_at_end what each ended with.
     """
     dims = dict.fromkeys(run.trace, ("iteration",))
     length = run.trace["objective"].shape[1]
+    labels = Labels(dict.fromkeys(("iteration", RESTART_ITERATION), np.arange(1, length + 1)))
     if isinstance(request.method, Sampler):
-        labels = Labels({"iteration": np.arange(1, length + 1)})
         return dataset(run.trace, dims, labels, ("chain",), {"num_warmup": request.settings.num_warmup})
     length = min(length, max(run.num_iterations, 1))
+    labels = Labels({**labels.coords, "iteration": np.arange(1, length + 1)})
     values = {name: value[run.best_restart, :length] for name, value in run.trace.items()}
     if _has_restarts(request):
         steps = np.isfinite(run.trace["objective"]).cumsum(axis=1).argmax(axis=1)
-        every = {f"{name}_by_restart": value.T[:length] for name, value in run.trace.items()}
+        every = {f"{name}_by_restart": value.T for name, value in run.trace.items()}
         ends = {f"{name}_at_end": value[np.arange(len(steps)), steps] for name, value in run.trace.items()}
-        dims |= dict.fromkeys(every, ("iteration", "restart")) | dict.fromkeys(ends, ("restart",))
+        dims |= dict.fromkeys(every, (RESTART_ITERATION, "restart")) | dict.fromkeys(ends, ("restart",))
         values |= every | ends
-    return dataset(values, dims, Labels({"iteration": np.arange(1, length + 1)}))
+    return dataset(values, dims, labels)
