@@ -216,7 +216,7 @@ def _try_proposals(
     return restarts
 
 
-@partial(compiled, static_argnums=0)
+@partial(compiled, once=True, static_argnums=0)
 def _proposed(
     propose: Callable, number: Array, restarts: _Restarts, is_open: Array, model: Any
 ) -> tuple[_Restarts, Array]:
@@ -234,7 +234,7 @@ def _proposed(
     return jax.lax.map(one, (restarts, is_open))
 
 
-@compiled
+@partial(compiled, once=True)
 def _better_of(restarts: _Restarts, trial: _Restarts, tried: Array) -> _Restarts:
     """Restarts that run on from where a step from a proposal led, where that is higher; else as they were."""
 
@@ -254,7 +254,7 @@ def _better_of(restarts: _Restarts, trial: _Restarts, tried: Array) -> _Restarts
     return jax.vmap(one)(restarts, trial, tried)
 
 
-@compiled
+@partial(compiled, once=True)
 def _ended(restarts: _Restarts) -> _Restarts:
     """Every settled restart converged."""
     at = restarts.progress

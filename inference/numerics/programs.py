@@ -51,6 +51,7 @@ __all__ = [
 
 
 ROWS = "observations"  # the plate of the rows
+BLOCK_CELLS = 2**17  # of data and draws, that `over_draws` passes over at once
 _DATA_NAMES = re.compile(r"x|y|y_\d+|counts")
 _KINDS = {
     "real": constraints.real,
@@ -328,12 +329,14 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: t
         return _over_draws(function, draws, model, data)
 
 
-@partial(compiled, static_argnums=0)
+@partial(compiled, once=True, static_argnums=0)
 def _over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
     def one(values: Any) -> Any:
         return function(model, values, *data)
 
-    return _by_draw(lambda flat: map_in_blocks(one, flat, 8), draws)
+    cells = sum(leaf[0, 0].size for leaf in draws.values()) + sum(map(np.size, jax.tree.leaves(data)))
+    block = int(np.clip(BLOCK_CELLS // max(cells, 1), 8, 64))
+    return _by_draw(lambda flat: map_in_blocks(one, flat, block), draws)
 
 
 def _by_draw(run: Callable, draws: Mapping[str, Any]) -> Any:
