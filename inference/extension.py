@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from arviz_stats.base import array_stats
 from jax import Array
 from numpyro.handlers import seed as seeded
 from numpyro.handlers import substitute, trace
@@ -32,6 +31,7 @@ from inference.precision import double_precision, to_numpy
 from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
 from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
+from zoo import late
 from zoo.checks import check_whole, shown, warn
 from zoo.dependencies import naming_versions
 from zoo.model import Model, in_current_precision
@@ -333,7 +333,11 @@ def prior_by_mcmc(
     draws = jax.tree.map(jnp.asarray, run.draws)
     kept = nuts.conclude(key, draws, model, missing, True).posterior
     log_prior = np.asarray(run.trace["objective"])[:, -settings.num_samples :]
-    rhat = float(array_stats.rhat(log_prior, chain_axis=0, draw_axis=1)) if log_prior.shape[1] > 3 else np.nan
+    rhat = (
+        float(late.array_stats.rhat(log_prior, chain_axis=0, draw_axis=1))
+        if log_prior.shape[1] > 3
+        else np.nan
+    )
     divergences = int(np.sum(run.draws["stats"]["diverging"]))
     if rhat > LARGEST_RHAT or divergences:
         warn(
