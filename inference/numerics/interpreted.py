@@ -10,20 +10,22 @@ A program with an operation that is not listed here, or with a loop of unknown l
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 from jax.lax import GatherScatterMode
 from scipy import special
 
+from inference.numerics.threefry import enciphered
+
 __all__ = ["evaluate", "worth_compiling"]
 
+GENERATOR, KEYS = "threefry2x32", "key<fry>"  # JAX's default generator, and the type of its keys
 COMPILED = 1.5e-3  # seconds that an operation may take here on average: half of its compilation, or less
 CALL, PRODUCT = 4e-6, 4e-10  # seconds of an operation on nothing, and of a product of two numbers
 CELL, SLOW_CELL, SPECIAL_CELL = (
@@ -43,9 +45,33 @@ def evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray]:
     Returns:
         Its results.
     """
-    held = [np.asarray(value, aval.dtype) for value, aval in zip(arguments, closed.in_avals, strict=True)]
+    held = [_held(value, aval) for value, aval in zip(arguments, closed.in_avals, strict=True)]
     with np.errstate(all="ignore"):
-        return _run(closed, held)
+        found = _run(closed, held)
+    kinds = (aval.dtype for aval in closed.out_avals)
+    return [
+        value if isinstance(kind, np.dtype) else jax.random.wrap_key_data(_words_of(value), impl=GENERATOR)
+        for value, kind in zip(found, kinds, strict=True)
+    ]
+
+
+def _held(value: Any, aval: Any) -> np.ndarray:
+    """An argument as `_run` takes it: a key as one number of its two words."""
+    if isinstance(aval.dtype, np.dtype):
+        return np.asarray(value, aval.dtype)
+    return _key_of(np.asarray(jax.random.key_data(value)))
+
+
+def _key_of(words: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(words).view(np.uint64)[..., 0]
+
+
+def _words_of(key: np.ndarray) -> np.ndarray:
+    return np.array(key, order="C")[..., None].view(np.uint32)
+
+
+def _type_of(aval: Any) -> np.dtype:
+    return aval.dtype if isinstance(aval.dtype, np.dtype) else np.dtype(np.uint64)
 
 
 @lru_cache(maxsize=256)
@@ -55,9 +81,8 @@ def worth_compiling(closed: ClosedJaxpr) -> bool:
     Args:
         closed: the program.
     """
-    if any(jnp.issubdtype(aval.dtype, jax.dtypes.extended) for aval in closed.in_avals):
-        return True
     try:
+        _check_kinds(closed.in_avals)
         equations, seconds = _cost(_needed(closed.jaxpr))
     except NotImplementedError:
         return True
@@ -71,14 +96,14 @@ def _run(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[Any]:
     values |= dict(zip(jaxpr.invars, arguments, strict=True))
 
     def read(place: Any) -> Any:
-        return np.asarray(place.val, place.aval.dtype) if isinstance(place, Literal) else values[place]
+        return np.asarray(place.val, _type_of(place.aval)) if isinstance(place, Literal) else values[place]
 
     for equation in jaxpr.eqns:
         name, given = equation.primitive.name, map(read, equation.invars)
         found = _DONE[name](equation.params, *given)
         found = found if equation.primitive.multiple_results else [found]
         for place, value in zip(equation.outvars, found, strict=True):
-            values[place] = np.asarray(value, place.aval.dtype)
+            values[place] = np.asarray(value, _type_of(place.aval))
     return [read(place) for place in jaxpr.outvars]
 
 
@@ -99,12 +124,20 @@ def _cost(jaxpr: Jaxpr) -> tuple[int, float]:
         name = equation.primitive.name
         if name not in _DONE or equation.effects:
             raise NotImplementedError(name)
+        _check_kinds(place.aval for place in equation.outvars)
         inner = [_cost(_needed(part)) for part in _parts(equation)]
         equations += 1 + sum(count for count, _ in inner)
         seconds += CALL + equation.params.get("length", 1) * sum(spent for _, spent in inner)
         if not inner:
             seconds += _seconds(equation)
     return equations, seconds
+
+
+def _check_kinds(avals: Iterable[Any]) -> None:
+    """Raise NotImplementedError unless all keys are of JAX's default generator in its present form."""
+    kinds = {str(aval.dtype) for aval in avals if not isinstance(aval.dtype, np.dtype)}
+    if kinds and (kinds != {KEYS} or not jax.config.jax_threefry_partitionable):
+        raise NotImplementedError(", ".join(kinds))
 
 
 def _parts(equation: JaxprEqn) -> Iterator[Jaxpr]:
@@ -127,7 +160,9 @@ def _seconds(equation: JaxprEqn) -> float:
         return PRODUCT * summed * math.prod(equation.outvars[0].aval.shape) + CELL * cells
     if name in ("cholesky", "triangular_solve"):
         return CELL * cells * equation.invars[0].aval.shape[-1]
-    return cells * (CELL if name in _QUICK else SPECIAL_CELL if name in _SPECIAL else SLOW_CELL)
+    return cells * (
+        CELL if name in _QUICK else SPECIAL_CELL if name in _SPECIAL or name in _RANDOM else SLOW_CELL
+    )
 
 
 def _integer_pow(params: dict, x: Any) -> Any:
@@ -384,6 +419,30 @@ def _unsigned_shift(params: dict, x: Any, by: Any) -> Any:
     return (x.view(kind) >> by.view(kind)).view(x.dtype)
 
 
+def _drawn(keys: Any, shape: tuple) -> tuple[Any, Any]:
+    """Two words for each key and each place of a shape: the numbers of the places, enciphered."""
+    words = _words_of(keys).reshape(*keys.shape, *(1,) * len(shape), 2)
+    count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
+    low, high = (part.astype(np.uint32) for part in (count, count >> np.uint64(32)))
+    return enciphered((words[..., 0], words[..., 1]), high, low)
+
+
+def _bits(params: dict, keys: Any) -> Any:
+    first, second = _drawn(keys, tuple(params["shape"]))
+    if params["bit_width"] == 64:
+        return first.astype(np.uint64) << np.uint64(32) | second
+    return (first ^ second).astype(f"u{params['bit_width'] // 8}")
+
+
+def _split(params: dict, keys: Any) -> Any:
+    return _key_of(np.stack(_drawn(keys, tuple(params["shape"])), axis=-1))
+
+
+def _folded_in(params: dict, keys: Any, number: Any) -> Any:
+    words, low = _words_of(keys), number.astype(np.uint32)
+    return _key_of(np.stack(enciphered((words[..., 0], words[..., 1]), np.zeros_like(low), low), axis=-1))
+
+
 def _plain(function: Callable) -> Callable:
     return lambda params, *operands: function(*operands)
 
@@ -502,8 +561,15 @@ _OTHERS: dict[str, Callable] = {
     "cond": _cond,
     "scan": _scan,
 }
+_RANDOM: dict[str, Callable] = {
+    "random_bits": _bits,
+    "random_split": _split,
+    "random_fold_in": _folded_in,
+    "random_wrap": lambda params, words: _key_of(words),
+    "random_unwrap": lambda params, keys: _words_of(keys),
+}
 _QUICK = {*_OF_CELLS, *_MOVED}
 _DONE: dict[str, Callable] = {
     name: _plain(function) for name, function in (_OF_CELLS | _OF_CELLS_SLOWLY | _SPECIAL).items()
 }
-_DONE |= _MOVED | _SCATTERED | _OTHERS
+_DONE |= _MOVED | _SCATTERED | _OTHERS | _RANDOM

@@ -56,6 +56,13 @@ gathered = {
     "windows": lambda x: jax.vmap(lambda k: lax.dynamic_slice(x, (k, 0), (2, 3)))(jnp.arange(4)),
     "along": lambda x: jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1),
 }
+WORDS = np.arange(6, dtype=np.uint32).reshape(3, 2)
+
+
+def keys_of(x):
+    return jax.random.wrap_key_data(WORDS + (x[0, 0] > 9))
+
+
 CASES = (
     scattered
     | gathered
@@ -134,7 +141,7 @@ CASES = (
             x.astype(jnp.float32),
             (x > 0).astype(float),
         ),
-        "bits": lambda x: (
+        "shifts": lambda x: (
             jnp.array(COUNTS) << 2,
             jnp.array(COUNTS) >> 1,
             lax.shift_right_logical(COUNTS, 1 + 0 * COUNTS),
@@ -223,6 +230,15 @@ CASES = (
             lax.optimization_barrier(x),
             jnp.copy(x),
         ),
+        "bits": lambda x: [
+            jax.random.bits(jax.random.wrap_key_data(WORDS[0]), (3, 5), f"uint{n}") for n in (8, 32, 64)
+        ],
+        "draws": lambda x: jax.vmap(lambda key, line: jax.random.normal(key) + line)(keys_of(x), x),
+        "choices of keys": lambda x: [
+            jax.random.key_data(key) for key in (keys_of(x)[::-1], jax.random.split(keys_of(x)[1], (2, 2)))
+        ],
+        "folded keys": lambda x: jax.random.uniform(jax.random.fold_in(keys_of(x)[0], jnp.argmax(x)), (4,)),
+        "categories": lambda x: jax.random.categorical(keys_of(x)[0], x, shape=(9, 3)),
         "closed": lambda x: jax.lax.map(lambda line: jax.nn.logsumexp(line), x),
     }
 )
@@ -269,9 +285,18 @@ def test_large_or_unknown_programs_are_compiled(is_little):
     traced = jax.jit(lambda x: jnp.log(x).sum()).trace(jnp.ones(rows))
     assert worth_compiling(traced.jaxpr) != is_little
     looped = jax.jit(lambda x: lax.while_loop(lambda x: x < 9, lambda x: x + 1, x)).trace(1.0)
-    drawn = jax.jit(jax.random.normal).trace(jax.random.key(0))
+    drawn = jax.jit(jax.random.normal).trace(jax.random.key(0, impl="rbg"))
     assert worth_compiling(looped.jaxpr)
     assert worth_compiling(drawn.jaxpr)
+
+
+def test_keys_go_in_and_come_out():
+    keys = jax.random.wrap_key_data(WORDS)
+    traced = jax.jit(jax.vmap(jax.random.split)).trace(keys)
+    (found,) = evaluate(traced.jaxpr, [keys])
+    expected = jax.vmap(jax.random.split)(keys)
+    assert found.dtype == keys.dtype
+    np.testing.assert_array_equal(jax.random.key_data(found), jax.random.key_data(expected))
 
 
 def test_compiled_once_does_not_compile_little(monkeypatch):
