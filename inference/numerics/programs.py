@@ -24,6 +24,7 @@ from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from inference.numerics.compiled import compiled, for_work, is_work_told
+from inference.numerics.host_keys import key_from_seed
 from zoo.in_blocks import map_in_blocks
 
 __all__ = [
@@ -285,7 +286,7 @@ def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
         sites = handlers.trace(program).get_trace(*data).items()
         names.extend(name for name, site in sites if site["type"] == "sample" and not site["is_observed"])
 
-    jax.eval_shape(note, jax.random.key(0))
+    jax.eval_shape(note, key_from_seed(0))
     return tuple(names)
 
 
@@ -369,7 +370,7 @@ def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[s
         return {site: numpyro.sample(site, d, infer=summed_out[site]) for site, d in conditionals}
 
 
-@partial(compiled, static_argnames="keep_rows")
+@partial(compiled, once=True, static_argnames="keep_rows")
 def draw_locals(
     key: Array, draws: dict[str, Array], model: Any, data: tuple, keep_rows: bool
 ) -> dict[str, Array]:
