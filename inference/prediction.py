@@ -451,7 +451,7 @@ def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
 _SCORES = ("latent", "orthonormal")
 
 
-@partial(compiled, static_argnums=(0, 4))
+@partial(compiled, once=True, static_argnums=(0, 4))
 def _apply(
     function: Callable, variables: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> Any:
@@ -493,7 +493,7 @@ def _covariance_about(
     return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
 
 
-@partial(compiled, static_argnums=(0, 4))
+@partial(compiled, once=True, static_argnums=(0, 4))
 def _mean_over_draws(
     function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> jax.Array:
@@ -510,7 +510,7 @@ def _mean_over_draws(
     return jax.lax.scan(add, jnp.zeros(total.shape, total.dtype), draws)[0]
 
 
-@partial(compiled, static_argnums=3)
+@partial(compiled, once=True, static_argnums=3)
 def _moments_over_draws(
     draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> tuple[jax.Array, jax.Array]:
@@ -534,7 +534,7 @@ def _moments_over_draws(
     return jax.lax.scan(add, (mean, variance, jnp.ones((), mean.dtype)), draws)[0][:2]
 
 
-@compiled
+@partial(compiled, once=True)
 def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) -> jax.Array:
     """Log of the mean density of each row over draws."""
     count = jax.tree.leaves(draws)[0].shape[0]

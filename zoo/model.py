@@ -1285,13 +1285,11 @@ def as_hyperparameter(name: str, value: Any) -> Any:
         return tuple(value)
     if isinstance(value, Distribution):
         return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
-    got = f"{type(value).__name__} {shown(value)}"
-    refusal = f"{name} must be a number, an array or a NumPyro distribution; got {got}"
-    if np.ma.is_masked(value):
-        raise TypeError(f"{refusal}, which has masked entries")
+    but = ", which has masked entries" if np.ma.is_masked(value) else ""
     try:
-        if np.asarray(value).dtype.kind in "bUST":  # which NumPy reads as numbers: True as 1, "1" as 1
-            raise TypeError(refusal)
-        return np.asarray(value, np.float64)
+        if not but and np.asarray(value).dtype.kind not in "bUST":  # read as numbers: True as 1, "1" as 1
+            return np.asarray(value, np.float64)
     except (TypeError, ValueError):
-        raise TypeError(refusal) from None
+        pass
+    got = f"{type(value).__name__} {shown(value)}"
+    raise TypeError(f"{name} must be a number, an array or a NumPyro distribution; got {got}{but}")

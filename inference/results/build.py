@@ -1,9 +1,9 @@
 """The DataTree of a finished run: its groups and root attributes."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -59,8 +59,10 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
             wanted += ["log_prior"]  # with the program's factors
         elif rows_fit and not absent:
             wanted += ["log_prior", "log_likelihood"]
-    found = to_numpy(over_draws(_asked(*wanted), draws, model, data)) if wanted else {}
-    draws |= found.get("deterministics", {})
+    found: dict[str, Any] = {}
+    for name in wanted:  # a program each: on little data not all of them are worth compiling
+        found[name] = to_numpy(over_draws(_OF_DRAW[name], draws, model, data))
+        draws |= found[name] if name == "deterministics" else {}
     if request.back is not None:
         found = request.back.densities(found, tuple(draws))
     stats = dict(outcome.sample_stats)
@@ -165,30 +167,14 @@ def _by_size(
     return {name: value for name, value in variables.items() if name not in too_large}, too_large
 
 
-@cache
-def _asked(*names: str) -> Callable:
-    """What a tree holds of each draw, in one program: a function of model, values and data."""
-    functions = {
-        "deterministics": deterministics,
-        "log_prior": log_prior,
-        "log_likelihood": _log_likelihood,
-    }
-
-    def of_draw(model: Model, values: Mapping[str, Any], *data: Any) -> dict[str, Any]:
-        found = {}
-        for name in names:
-            found[name] = functions[name](model, values, *data)
-            if name == "deterministics":
-                values = {**values, **found[name]}
-        return found
-
-    return of_draw
-
-
 def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
     if len(data) > 1 or not model.sums_out_locals:
         return model.log_likelihood(values, *data)
     return map_rows(partial(model.log_likelihood, values), data[0])  # no rows x components array at once
+
+
+#: What a tree holds of each draw: functions of model, values and data.
+_OF_DRAW = {"deterministics": deterministics, "log_prior": log_prior, "log_likelihood": _log_likelihood}
 
 
 def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
