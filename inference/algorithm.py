@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from zoo.columns import Columns
+from zoo.coordinates import Unit
 
 __all__ = [
     "Algorithm",
@@ -60,11 +61,10 @@ class Algorithm(NamedTuple):
         step: ``step(key, state, model, *data) -> (state, info)``; ``info`` is a NamedTuple of scalars that
             always has ``objective``, in nats: the bound, the log likelihood or the log posterior for an
             ascent, the log joint for a sampler.
-        propose: ascent only, optional: ``propose(number, state, model) -> (state, is_promising)``, asked
-            whenever the objective has settled: a state elsewhere, from what the state holds, without a look
-            at the data. A step is taken from each promising one, and the first is kept after which the
-            objective is higher than it was.
-        num_proposals: with ``propose``, how many there are; they are numbered from 0.
+        propose: ascent only, optional: ``propose(state, model)``, a generator that is asked on the host after
+            a restart's first steps and whenever its objective has settled: states elsewhere, from what the
+            state holds, without a look at the data. A step is taken from each; it is sent the state that the
+            step led to where the objective is higher there, which is kept, or else None.
         improve: ascent only, optional: ``improve(key, state, model, *data) -> (state, objective, better)``,
             asked whenever the objective has settled and no proposal is kept: a state elsewhere with a higher
             objective, and whether there is one.
@@ -84,7 +84,6 @@ class Algorithm(NamedTuple):
     init: Callable
     step: Callable
     propose: Callable | None = None
-    num_proposals: int = 0
     improve: Callable | None = None
     shrink: Callable | None = None
     slot_axes: tuple[tuple[str, int], ...] = ()
@@ -179,6 +178,11 @@ def as_passed(model: Any, data: tuple, init: Any, **options: Any) -> tuple:
     return data
 
 
+def no_units(model: Any) -> Mapping[str, Unit]:
+    """The ``units`` of a method whose q has no variables with a unit but the sites of the program."""
+    return {}
+
+
 def never(data: tuple) -> bool:
     """The ``runs_on_host`` of a method whose steps are always compiled."""
     return False
@@ -234,6 +238,9 @@ class Method:
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
         passes_per_step: about how often a step passes over the data.
+        units: ``units(model)``, how variables of q that are no sites of the program follow the coordinates of
+            the data (`zoo.coordinates.Unit`; one of power 0 has no unit), by name.
+        trace_units: columns of the trace that are no densities to how they follow the data's scale.
         follows_units: whether its random steps follow the units of the data, so that the same seed gives the
             same draws in other units; those of NUTS, HMC and SVI begin with a fixed size.
     """
@@ -248,6 +255,8 @@ class Method:
     predict: Callable | None = None
     log_density: Callable | None = None
     passes_per_step: int = 1
+    units: Callable = no_units
+    trace_units: Mapping[str, Unit] = MappingProxyType({})
     follows_units: bool = True
 
 
@@ -305,7 +314,15 @@ class Ascent(Iterative):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stochastic(Iterative):
-    """A method that climbs a noisy objective for a given number of steps: SVI."""
+    """A method that climbs a noisy objective for a given number of steps: SVI.
+
+    Attributes:
+        turned: ``turned(variables, inner, outer, turn, **options)``, the parameters of a guide in the
+            unconstrained coordinates of another program: ``inner`` and ``outer`` are model and data of both,
+            and ``turn`` takes the sites' values from one to the other.
+    """
+
+    turned: Callable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,10 +3,12 @@ r"""The border: a fit is computed in coordinates in which its data are about the
 There is one way in (`inward`) and one way out (`Return`). A model that declares the units of its sites and
 fields (`zoo.model.Model.units_of_sites`) is written in coordinates of its data, as far as it is free, and so
 are data and start. Differences and quotients are in double precision, before anything is cast. Variables
-and densities, and hyperparameters that were learnt, return to the coordinates of the data as passed.
+and densities, and hyperparameters that were learnt, return to the coordinates of the data as passed. A model
+that is stated in coordinates of its own (`zoo.model.Model.own_coordinates`) is fitted in these, about the
+origin of its data.
 
-Models that declare no units, data in batches, rows spread over processes and SVI, whose guides are in
-unconstrained coordinates, are left as they are.
+Models that declare no units, rows in batches that are not summed up before the fit, and rows spread over
+processes are left as they are.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,13 +18,12 @@ from typing import Any
 
 import jax
 import numpy as np
-import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.infer import init_to_uniform
 
 from inference.algorithm import FitRequest, Fitted, Stochastic
 from inference.precision import double_precision, to_numpy
-from zoo.coordinates import Coordinates, coordinates_of, free_log_scales
+from zoo.coordinates import Coordinates, coordinates_of, free_log_scales, is_improper
 from zoo.model import Model
 
 __all__ = ["Return", "inward", "with_densities_less"]
@@ -41,22 +42,22 @@ def inward(request: FitRequest) -> FitRequest:
         TypeError: the model declares its units and moves its data itself.
     """
     model, units = request.model, request.model.units_of_sites
-    if not units or request.stream is not None or request.spreads_rows:
+    passes = request.stream is not None and "moments" not in request.method.takes
+    if not units or passes or request.spreads_rows:
         return request
     if model.units or type(model).origin is not Model.origin:
         raise TypeError(
             f"{type(model).__name__} declares units_of_sites, and also units or origin: data would change "
             "their coordinates twice; declare units_of_sites alone"
         )
-    if isinstance(request.method, Stochastic):
-        return request
-    own = coordinates_of(request.data, model.coordinate_freedom)
+    own, stated = coordinates_of(request.data, model.coordinate_freedom), model.own_coordinates
     if own is None:
         return request
+    own = own if stated is None else replace(own, scales=stated.scales)
     back, names = Return(request, own), model.data_names
     return replace(
         request,
-        model=_expressed(model, own.inward),
+        model=_inside(model, own),
         data=tuple(
             own.inward(x, units[n]) if n in units else x for n, x in zip(names, request.data, strict=True)
         ),
@@ -66,9 +67,8 @@ def inward(request: FitRequest) -> FitRequest:
 
 
 @double_precision
-def _expressed(model: Model, turn: Callable) -> Model:
-    """The model of data in other coordinates; ``turn`` is a way of `zoo.coordinates.Coordinates`."""
-    return to_numpy(model.expressed(turn))
+def _inside(model: Model, own: Coordinates) -> Model:
+    return to_numpy(model.inside(own))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +84,8 @@ class Return:
     coordinates: Coordinates
 
     def changed(self, values: Mapping[str, Any], turn: Callable) -> dict[str, Any]:
-        """Variables by name, in other coordinates where they have a unit."""
-        units = self.request.model.units_of_sites
+        """Variables by name, sites and those of q, in other coordinates where they have a unit."""
+        units = {**self.request.method.units(self.request.model), **self.request.model.units_of_sites}
         return {name: turn(value, units[name]) if name in units else value for name, value in values.items()}
 
     def variables(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +108,9 @@ class Return:
         Returns:
             The model of the data as passed.
         """
-        return self.request.model if learnt is None else _expressed(learnt, self.coordinates.outward)
+        if learnt is None or self.request.model.own_coordinates is not None:
+            return self.request.model
+        return double_precision(lambda: to_numpy(learnt.expressed(self.coordinates.outward)))()
 
     def rows(self) -> np.ndarray:
         """By how many nats the log density of each row is larger in the fit, shape (num_observations,)."""
@@ -119,17 +121,14 @@ class Return:
     @double_precision
     def parameters(self, sites: tuple[str, ...]) -> float:
         """By how much the log prior density of sites of the program is larger in the fit, in nats."""
-        units, model = (
-            self.request.model.units_of_sites,
-            _expressed(self.request.model, self.coordinates.inward),
-        )
+        units, model = self.request.model.units_of_sites, _inside(self.request.model, self.coordinates)
         found: list[tuple[str, Any, tuple[int, ...]]] = []
 
         def note(key: Any) -> None:  # a flat prior has no draws but a starting point
             program = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_uniform)
             for name, site in handlers.trace(program).get_trace(*self.request.data).items():
                 is_counted = name in sites and name in units and site["type"] == "sample"
-                if is_counted and not _is_improper(site["fn"]):
+                if is_counted and not is_improper(site["fn"]):
                     found.append((name, site["fn"].support, np.shape(site["value"])))
 
         jax.eval_shape(note, jax.random.key(0))
@@ -152,10 +151,28 @@ class Return:
         return {name: value - lost[name]() if name in lost else value for name, value in found.items()}
 
     def fitted(self, fitted: Fitted) -> Fitted:
-        """A run with its densities in the coordinates of the data; its variables stay."""
-        rows, weight = self.rows(), self.request.sample_weight
+        """A run with its trace, its densities and a guide in the coordinates of the data.
+
+        The variables of `variables` stay.
+        """
+        request, outward = self.request, self.coordinates.outward
+        rows, weight = self.rows(), request.sample_weight
         of_rows = float(rows.sum() if weight is None else rows @ weight)
-        return with_densities_less(fitted, lambda sites: of_rows + (self.parameters(sites) if sites else 0.0))
+        fitted = with_densities_less(
+            fitted, lambda sites: of_rows + (self.parameters(sites) if sites else 0.0)
+        )
+        found = {n: outward(fitted.run.trace[n], unit) for n, unit in request.method.trace_units.items()}
+        fitted = fitted._replace(run=fitted.run._replace(trace=fitted.run.trace | found))
+        if not isinstance(request.method, Stochastic):
+            return fitted
+        outcome = fitted.outcome._replace(variational=self._guide(fitted.outcome.variational))
+        return fitted._replace(outcome=outcome)
+
+    @double_precision
+    def _guide(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        request, own = self.request, self.coordinates
+        inner, outer = ((model, *request.data) for model in (_inside(request.model, own), request.model))
+        return to_numpy(request.method.turned(params, inner, outer, self.variables, **request.options))
 
 
 def with_densities_less(fitted: Fitted, lost: Callable[[tuple[str, ...]], Any]) -> Fitted:
@@ -174,9 +191,3 @@ def with_densities_less(fitted: Fitted, lost: Callable[[tuple[str, ...]], Any]) 
     attrs = {name: float(outcome.attrs[name] - own) for name, own in less.items() if name in outcome.attrs}
     outcome = outcome._replace(attrs=dict(outcome.attrs) | attrs)
     return fitted._replace(run=run._replace(trace=run.trace | trace), outcome=outcome)
-
-
-def _is_improper(prior: dist.Distribution) -> bool:
-    while isinstance(prior, dist.Independent | dist.ExpandedDistribution):
-        prior = prior.base_dist
-    return isinstance(prior, dist.ImproperUniform)

@@ -426,7 +426,8 @@ class EPCAEstimator(_Projection, _RowEstimator):
 
     Args:
         num_latents: K.
-        family: of the cells: ``"gaussian"``, ``"bernoulli"``, ``"poisson"``, ...
+        family: of the cells: ``"gaussian"`` with noise that is estimated, in any unit, ``"bernoulli"``,
+            ``"poisson"``, ..., or a family of `zoo.exponential_family`.
         beta: of the joint prior; 0 for Gaussian priors.
     """
 
@@ -435,6 +436,10 @@ class EPCAEstimator(_Projection, _RowEstimator):
     _: KW_ONLY
     family: Any = "gaussian"
     beta: float = 0.0
+
+    def _fields_from(self, data: tuple) -> dict[str, Any]:
+        """The family of real numbers whose noise is estimated."""
+        return {"family": Gaussian(noise_variance=None)} if self.family == "gaussian" else {}
 
 
 @dataclass(eq=False, repr=False)

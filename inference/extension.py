@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from arviz_stats.base import array_stats
 from jax import Array
 from numpyro.handlers import seed as seeded
 from numpyro.handlers import substitute, trace
@@ -32,6 +31,7 @@ from inference.precision import double_precision, to_numpy
 from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
 from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
+from zoo import late
 from zoo.checks import check_whole, shown, warn
 from zoo.dependencies import naming_versions
 from zoo.model import Model, in_current_precision
@@ -152,7 +152,7 @@ def _check_generative(tree: xr.DataTree) -> None:
         )
 
 
-def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
+def _draws(tree: xr.DataTree, model: Model) -> dict[str, np.ndarray]:
     """Draws of everything but rows, unless those are sites: coefficients of rows, latents not summed out."""
     _check_generative(tree)
     posterior, left_out = in_program_order(group_of(tree, "posterior"), model), []
@@ -160,7 +160,7 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
         left_out = [model.latent_site]
     elif model.scores_rows and model.sums_out_locals:
         left_out = [name for name, value in posterior.items() if ROW_DIMS & set(value.dims)]
-    return {name: jnp.asarray(value.to_numpy()) for name, value in posterior.items() if name not in left_out}
+    return {name: value.to_numpy() for name, value in posterior.items() if name not in left_out}
 
 
 def _prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
@@ -187,7 +187,7 @@ def _prior_draws(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Draws that both groups share, so that parameters and data belong together, and their attributes."""
     if model.prior != "unnormalised":
-        values = simulate(jax.random.split(key, num_samples), {}, model, _num_rows(tree, model))
+        values = simulate(numbered_keys(key, num_samples), {}, model, _num_rows(tree, model))
         # a factor of the program is a site without values
         return {name: value[None] for name, value in to_numpy(values).items() if value.size}, {}
     data = _data(tree, model)
@@ -222,13 +222,14 @@ def _drawn_anew(
     """One data set for each draw of the latent sites, leading dims (chain, draw)."""
     chains, num_draws = next(iter(draws.values())).shape[:2]
     flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in latent_names(model, *data)}
-    keys = jax.random.split(key, chains * num_draws)
+    keys = numbered_keys(key, chains * num_draws)
     if model.prior == "proper":
         values = simulate(keys, flat, model, _num_rows(tree, model))
     else:  # such a program has to be given data, whose values are then drawn anew
         values = replicate(keys, flat, model, data)
     return {
-        name: values[name].reshape(chains, num_draws, *values[name].shape[1:]) for name in model.data_names
+        name: np.asarray(values[name]).reshape(chains, num_draws, *values[name].shape[1:])
+        for name in model.data_names
     }
 
 
@@ -245,7 +246,7 @@ def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
     posterior = in_program_order(group_of(tree, "posterior"), model)
     draws, site = _draws(tree, model), model.cluster_site
     if site in posterior:  # they tell which components have rows
-        draws[site] = jnp.asarray(posterior[site].to_numpy())
+        draws[site] = posterior[site].to_numpy()
     return {"log_prior": over_draws(log_prior, draws, model, _data(tree, model))}, {}
 
 
@@ -269,7 +270,7 @@ CHAINS, WARMUP = 4, 1000
 LARGEST_RHAT = 1.05  # a thousand draws and less: their R-hat is noisy
 
 
-@partial(compiled, static_argnums=3)
+@partial(compiled, once=True, static_argnums=3)
 def simulate(keys: Array, given: Mapping[str, Array], model: Model, num_rows: int) -> dict[str, Array]:
     """Forward runs of the program, one per key, with given values substituted."""
 
@@ -282,7 +283,7 @@ def simulate(keys: Array, given: Mapping[str, Array], model: Model, num_rows: in
     return jax.lax.map(one, (keys, given))
 
 
-@compiled
+@partial(compiled, once=True)
 def replicate(keys: Array, given: Mapping[str, Array], model: Model, data: tuple) -> dict[str, Array]:
     """Data drawn from the program at given values of its latent sites, one set per key."""
 
@@ -333,7 +334,11 @@ def prior_by_mcmc(
     draws = jax.tree.map(jnp.asarray, run.draws)
     kept = nuts.conclude(key, draws, model, missing, True).posterior
     log_prior = np.asarray(run.trace["objective"])[:, -settings.num_samples :]
-    rhat = float(array_stats.rhat(log_prior, chain_axis=0, draw_axis=1)) if log_prior.shape[1] > 3 else np.nan
+    rhat = (
+        float(late.array_stats.rhat(log_prior, chain_axis=0, draw_axis=1))
+        if log_prior.shape[1] > 3
+        else np.nan
+    )
     divergences = int(np.sum(run.draws["stats"]["diverging"]))
     if rhat > LARGEST_RHAT or divergences:
         warn(

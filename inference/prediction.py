@@ -451,7 +451,7 @@ def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
 _SCORES = ("latent", "orthonormal")
 
 
-@partial(compiled, static_argnums=(0, 4))
+@partial(compiled, once=True, static_argnums=(0, 4))
 def _apply(
     function: Callable, variables: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> Any:
@@ -493,7 +493,7 @@ def _covariance_about(
     return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
 
 
-@partial(compiled, static_argnums=(0, 4))
+@partial(compiled, once=True, static_argnums=(0, 4))
 def _mean_over_draws(
     function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> jax.Array:
@@ -510,7 +510,7 @@ def _mean_over_draws(
     return jax.lax.scan(add, jnp.zeros(total.shape, total.dtype), draws)[0]
 
 
-@partial(compiled, static_argnums=3)
+@partial(compiled, once=True, static_argnums=3)
 def _moments_over_draws(
     draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
 ) -> tuple[jax.Array, jax.Array]:
@@ -534,7 +534,7 @@ def _moments_over_draws(
     return jax.lax.scan(add, (mean, variance, jnp.ones((), mean.dtype)), draws)[0][:2]
 
 
-@compiled
+@partial(compiled, once=True)
 def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) -> jax.Array:
     """Log of the mean density of each row over draws."""
     count = jax.tree.leaves(draws)[0].shape[0]
@@ -562,7 +562,7 @@ def guide(tree: xr.DataTree) -> Callable:
         A program that takes the fitted data.
 
     Raises:
-        ValueError: the fit has no variational posterior.
+        ValueError: the fit has no variational posterior, or is of a former version with another form of it.
     """
     model = model_of(tree)
     program = method_of(model, tree.attrs["method"]).guide
@@ -576,4 +576,9 @@ def guide(tree: xr.DataTree) -> Callable:
     stored = {name: value.to_numpy() for name, value in held.data_vars.items()}
     options = json.loads(tree.attrs["options"])
     family = {"family": options["guide"]} if "guide" in options else {}
+    if family and model.units_of_sites and "guide_coordinates" not in tree.attrs:
+        raise ValueError(
+            "the guide of this fit is of a former version, in other coordinates: fit again with "
+            "method='svi', init=tree"
+        )
     return partial(program, stored, model, **family)

@@ -1,4 +1,7 @@
-"""Models that declare the units of their sites and fields, and how the log densities of these change."""
+"""Models that declare the units of their sites and fields, and how the log densities of these change.
+
+The models of the zoo that do are among them, in every form.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+import zoo
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.coordinates import Unit
 from zoo.model import Model, in_current_precision, static
@@ -108,12 +112,16 @@ class Case(NamedTuple):
         values: a point, by a generator.
         lost: log scales of the sites' free entries in all, of scales by column (or a common one).
         scale: of a coordinate: ``"columns"`` or ``"common"``.
+        locals: a point of what the explicit form draws beside, by a generator and a number of rows.
+        takes_missing: whether a cell may be missing.
     """
 
     model: Callable
     values: Callable
     lost: Callable
     scale: str
+    locals: Callable = lambda rng, num_rows: {}
+    takes_missing: bool = True
 
 
 def _robust(means, deviations):
@@ -154,5 +162,43 @@ CASES = {
         lambda rng, size: {"loc": rng.normal(size=size), "precision": _precision(rng, size)},
         lambda log_scale: -log_scale.size * log_scale.sum(),
         "columns",
+        takes_missing=False,
     ),
+}
+
+
+def _ppca(prior, noise, standardize):
+    """PPCA with fields of no round numbers, two latents."""
+    by_column = noise == "diagonal"
+
+    def model(means, deviations):
+        unit = 1.0 if standardize else np.mean(deviations**2)
+        fields = {"loading_variance": 0.7 * unit, "loc_mean": means, "loc_variance": 3.0 * unit}
+        rate = (unit if standardize or not by_column else deviations**2) * np.full(means.size, 1.3)
+        fields |= {"noise_rate": rate if by_column else rate[0], "noise_concentration": 2.0}
+        fields |= {"ard_rate": 1.7 * unit, "ard_concentration": 2.5, "column_scale": 0.6 * deviations}
+        names = {"loading_prior": prior, "noise": noise, "standardize": standardize}
+        return zoo.PPCA(num_latents=2, num_features=means.size, **names, **fields)
+
+    def values(rng, size):
+        found = {"loadings": rng.normal(size=(size, 2)), "loc": rng.normal(size=size)}
+        found["noise_variance"] = rng.gamma(3.0, size=size if by_column else ())
+        return found | ({"loading_precision": rng.gamma(3.0, size=2)} if prior == "ard" else {})
+
+    def lost(log_scale):
+        if prior == "flat":
+            return 0.0
+        of_noise = 2 * (log_scale.sum() if by_column else log_scale[0])
+        of_precisions = -4 * log_scale[0] if prior == "ard" else 0.0
+        return 3 * log_scale.sum() + (0.0 if standardize else of_noise + of_precisions)
+
+    scale = "columns" if standardize or (by_column and prior == "flat") else "common"
+    return Case(model, values, lost, scale, lambda rng, num_rows: {"latents": rng.normal(size=(num_rows, 2))})
+
+
+CASES |= {
+    f"ppca {prior} {noise}{' standardize' * standardize}": _ppca(prior, noise, standardize)
+    for prior in ("flat", "gaussian", "ard")
+    for noise in ("isotropic", "diagonal")
+    for standardize in (False, True)
 }

@@ -204,7 +204,7 @@ def variational_mixture(seed=0, num_draws=200, **options):
     occupied = np.where(np.isnan(objective), np.nan, 3.0)
     trace = xr.Dataset({"objective": ("iteration", objective[0]), "num_occupied": ("iteration", occupied[0])})
     for name, value in (("objective", objective), ("num_occupied", occupied)):
-        trace[f"{name}_by_restart"] = (("iteration", "restart"), value.T)
+        trace[f"{name}_by_restart"] = (("restart_iteration", "restart"), value.T)
         trace[f"{name}_at_end"] = ("restart", value[np.arange(3), [11, 8, 6]])
     tree = replaced(tree, posterior=posterior, variational=variational, trace=trace)
     tree.attrs |= {"method": "vb", "best_restart": 0}

@@ -51,7 +51,26 @@ SHARED_WORDS = {
     "ALGORITHM", "METHOD", "METHODS", "build", "check", "conclude", "covariance", "guide", "in_batches",
     "init", "log_density", "position", "predict", "prepare", "solve", "start", "step", "transform",
 }  # fmt: skip
-MOST_MODULES = 20
+MOST_MODULES = 24
+
+#: Models whose program is ``program``, run by `zoo.programs`; the others follow.
+MOVED = ("zoo/ppca.py",)
+FIRST_LINES = 80  # after the module's docstring, in which such a program stands
+#: What no program names: units and coordinates, and the numbers' precision.
+OF_UNITS = {
+    "Unit", "InUnits", "Coordinates", "Freedom", "own_coordinates", "units", "unit", "units_of_sites",
+    "units_of_fields", "standardize", "column_scale", "scale_of", "origin", "noise_factors",
+}  # fmt: skip
+OF_PRECISION = {
+    "in_current_precision", "astype", "dtype", "float32", "float64", "enable_x64", "finfo", "asarray",
+    "array",
+}  # fmt: skip
+#: Members by which a model would move its data itself, or answer in two coordinates.
+MECHANISMS = {
+    "__call__", "units", "origin", "shifted", "recentred", "location_sites", "in_standard_units",
+    "started_in_standard_units", "noise_factors", "isotropic_parts", "cell_units", "log_likelihood", "scores",
+    "scores_covariance", "predicted", "local_conditionals", "derived",
+}  # fmt: skip
 
 
 def sources():
@@ -294,6 +313,80 @@ def silent_outcomes(trees):
     ]
 
 
+def _programs(trees):
+    """Path and function of every program of a model that has moved."""
+    for path in MOVED:
+        found = [n for n in ast.walk(trees[path]) if isinstance(n, ast.FunctionDef) and n.name == "program"]
+        yield path, trees[path], found
+
+
+def programs_that_come_late(trees):
+    """10. A program stands on the first screens after the docstring of its module."""
+    found = []
+    for path, tree, programs in _programs(trees):
+        first = tree.body[0]
+        is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        last = first.end_lineno if is_text else 0
+        found += [] if programs else [f"{path} has no program"]
+        found += [
+            f"{path}:{program.lineno} stands {program.lineno - last} lines after the docstring"
+            for program in programs
+            if program.lineno - last > FIRST_LINES
+        ]
+    return found
+
+
+def programs_with_branches_on_data(trees):
+    """11. A program neither asks whether there are data nor of what kind they are."""
+    return [
+        f"{path}:{node.lineno} {ast.unparse(node)}"
+        for path, _, programs in _programs(trees)
+        for program in programs
+        for node in ast.walk(program)
+        if (isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "hasattr", "type"))
+        or (
+            isinstance(node, ast.Compare)
+            and any(isinstance(part, ast.Constant) and part.value is None for part in node.comparators)
+        )
+    ]
+
+
+def programs_with_units_or_precision(trees):
+    """12. A program knows no unit, no coordinates and no precision."""
+    return [
+        f"{path}:{node.lineno} names {name}"
+        for path, _, programs in _programs(trees)
+        for program in programs
+        for node in ast.walk(program)
+        if (name := getattr(node, "id", getattr(node, "attr", ""))) in OF_UNITS | OF_PRECISION
+    ]
+
+
+def second_mechanisms(trees):
+    """13. A model that declares units has no other way to move its data; its answers stand beside it."""
+    found = []
+    for path, tree, _ in _programs(trees):
+        for node in (part for body in tree.body if isinstance(body, ast.ClassDef) for part in body.body):
+            names = [getattr(node, "name", "")]
+            if isinstance(node, ast.Assign):
+                names = [getattr(target, "id", "") for target in node.targets]
+            found += [f"{path}:{node.lineno} defines {name}" for name in names if name in MECHANISMS]
+    return found
+
+
+def tables_and_precision_in_models(trees):
+    """14. The file of such a model reads no tables of pandas, and no numbers of a precision."""
+    found = []
+    for path, tree, _ in _programs(trees):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                named = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+                wrong = [n for n in named if n.split(".")[0] == "pandas" or n.endswith("in_units")]
+                wrong += [name for name in named if name == "in_current_precision"]
+                found += [f"{path}:{node.lineno} imports {name}" for name in wrong]
+    return found
+
+
 RULES = (
     upward_imports,
     imports_between_methods,
@@ -304,6 +397,11 @@ RULES = (
     table_of_methods,
     crowded_folders,
     silent_outcomes,
+    programs_that_come_late,
+    programs_with_branches_on_data,
+    programs_with_units_or_precision,
+    second_mechanisms,
+    tables_and_precision_in_models,
 )
 
 
@@ -316,6 +414,11 @@ def found_in_the_house(rule):
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_house_keeps_the_rule(rule):
     assert found_in_the_house(rule) == ()
+
+
+def _program(line):
+    """A model that has moved, with a line in its program."""
+    return {"zoo/ppca.py": f"class PPCA:\n    def program(self, x, rows):\n        {line}\n"}
 
 
 PLANTED = [
@@ -369,6 +472,33 @@ PLANTED = [
     ),
     (crowded_folders, {f"zoo/kernels/m{i}.py": "" for i in range(25)}, "zoo/kernels holds"),
     (silent_outcomes, {"inference/methods/extra.py": "found = Outcome(posterior=draws)"}, "extra.py:1 names"),
+    (
+        programs_that_come_late,
+        {"zoo/ppca.py": '"""D."""\n' + 90 * "\n" + "def program(x, rows): ..."},
+        "91 lines",
+    ),
+    (programs_that_come_late, {"zoo/ppca.py": '"""D."""'}, "has no program"),
+    (programs_with_branches_on_data, _program("if x is None: return 1"), "x is None"),
+    (programs_with_branches_on_data, _program("y = 1 if x is not None else 2"), "x is not None"),
+    (programs_with_branches_on_data, _program("return isinstance(x, SparseMatrix)"), "isinstance(x,"),
+    (programs_with_units_or_precision, _program("return x / self.column_scale"), "names column_scale"),
+    (programs_with_units_or_precision, _program("return InUnits(x, 2.0)"), "names InUnits"),
+    (programs_with_units_or_precision, _program("self = in_current_precision(self)"), "in_current_precision"),
+    (programs_with_units_or_precision, _program("return x.astype(jnp.float32)"), "names astype"),
+    (second_mechanisms, {"zoo/ppca.py": "class PPCA:\n    def origin(self, x): ..."}, "defines origin"),
+    (second_mechanisms, {"zoo/ppca.py": "class PPCA:\n    noise_factors = {}"}, "defines noise_factors"),
+    (second_mechanisms, {"zoo/ppca.py": "class PPCA:\n    def predicted(self, x): ..."}, "defines predicted"),
+    (tables_and_precision_in_models, {"zoo/ppca.py": "import pandas as pd"}, "imports pandas"),
+    (
+        tables_and_precision_in_models,
+        {"zoo/ppca.py": "from zoo.model import in_current_precision"},
+        "imports in_current_precision",
+    ),
+    (
+        tables_and_precision_in_models,
+        {"zoo/ppca.py": "from zoo.supports.in_units import InUnits"},
+        "imports zoo.supports.in_units",
+    ),
 ]
 
 

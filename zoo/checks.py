@@ -709,6 +709,26 @@ def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
         raise ValueError(f"{name} must have at least {at_least} rows ({why}); got {x.shape[0]}")
 
 
+def check_num_latents(num_latents: int, limits: Mapping[str, int], *, below: bool = False) -> None:
+    """Raise ValueError if there are more latents than rows or columns allow, or too few of these for any.
+
+    Args:
+        num_latents: of the model.
+        limits: how many there are of what is counted, such as ``{"rows": 4}``.
+        below: whether there must be fewer latents than that.
+    """
+    for counted, size in limits.items():
+        most = size - below
+        if num_latents <= most:
+            continue
+        if most < 1:
+            raise ValueError(f"a projection needs at least {1 + below} {counted}; got {size}")
+        raise ValueError(
+            f"num_latents must be {'below' if below else 'at most'} the number of {counted}, {size}; got "
+            f"{num_latents}: give num_latents={most}" + " or less" * (most > 1)
+        )
+
+
 def check_not_constant(x: np.ndarray, name: str = "x", measured: np.ndarray | None = None) -> None:
     """Raise ValueError naming the first column whose values are all equal; ``x`` may be sparse.
 

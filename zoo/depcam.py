@@ -551,13 +551,14 @@ class DEPCAM(ChoosesFamily, MixtureModel):
                 "without an offset cannot keep to: leave offset=True"
             )
         if self.num_features is not None:
-            self._check_num_latents(self.num_features)
+            checks.check_num_latents(self.num_latents, {"columns": self.num_features})
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
         self.check_new(x)
+        checks.check_rows(x, 2, "the projection of one row is the row itself")
         checks.check_some_cells(x)
-        self._check_num_latents(x.shape[1])
+        checks.check_num_latents(self.num_latents, {"columns": x.shape[1]})
         if x.shape[0] < self.num_components:
             raise ValueError(
                 f"num_components must be at most the number of rows, {x.shape[0]}; got "
@@ -572,13 +573,6 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         x = checks.as_matrix(x)
         checks.check_columns(x, self.num_features, owner="model")
         self.family.check(x)
-
-    def _check_num_latents(self, num_features: int) -> None:
-        if self.num_latents > num_features:
-            raise ValueError(
-                f"num_latents must be at most the number of features, {num_features}: bases have orthonormal "
-                f"columns; got {self.num_latents}: give num_latents={num_features} or less"
-            )
 
     def check_method(self, method: str) -> None:
         """Refuse samplers of an improper posterior; warn of point estimates without an optimum.

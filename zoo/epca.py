@@ -656,7 +656,7 @@ class EPCA(JointPriorModel):
         "other_units": "no: priors have a unit, but those of unknown noise by default",
         "float32": "same where it ends, to the root of single precision",
     }
-    methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi")
+    methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi")
     loading_sites = {"loadings": ""}
 
     def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
@@ -959,13 +959,9 @@ class EPCA(JointPriorModel):
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
         self.check_new(x)
+        checks.check_rows(x, 2, "the projection of one row is the row itself")
         checks.check_some_cells(x)
-        for size, what in ((x.shape[1], "features"), (x.shape[0], "rows")):
-            if self.num_latents > size:
-                raise ValueError(
-                    f"num_latents must be at most the number of {what}, {size}; got {self.num_latents}: give "
-                    f"num_latents={size} or less"
-                )
+        checks.check_num_latents(self.num_latents, {"columns": x.shape[1], "rows": x.shape[0]})
 
     def check_new(self, x: np.ndarray) -> None:
         """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""

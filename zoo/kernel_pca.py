@@ -325,11 +325,8 @@ class KernelPCA(Model):
         if self.kernel.is_precomputed:
             check_gram(x)
         checks.check_finite(x)
-        why = (
-            f"the centred Gram matrix of N rows has N - 1 components, and num_latents is {self.num_latents}: "
-            f"give num_latents={max(len(x) - 1, 1)} or less"
-        )
-        checks.check_rows(x, self.num_latents + 1, why)
+        # the centred Gram matrix of N rows has N - 1 components
+        checks.check_num_latents(self.num_latents, {"rows": len(x)}, below=True)
         if self.noise_variance is None and self.num_latents >= self.kernel.feature_dimension(x.shape[1]):
             raise ValueError(
                 f"num_latents must be below the dimension of the feature space, "

@@ -27,6 +27,7 @@ import numpy as np
 import numpyro
 from numpyro.distributions import Distribution
 
+from zoo.answers import Answers, asked
 from zoo.checks import (
     check_choice,
     check_flag,
@@ -36,7 +37,8 @@ from zoo.checks import (
     shown,
 )
 from zoo.columns import Columns
-from zoo.coordinates import Freedom, Unit, freedom_of
+from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
+from zoo.programs import run
 
 __all__ = [
     "Assumptions",
@@ -244,7 +246,7 @@ class Model(Assumptions):
             a short phrase that begins with ``"same"`` (objective, scores, predictions and draws follow from
             those before), or ``"no: "`` and the reason. A model lists those in which it differs from
             `Model.relations`; `relation_of` has what depends on its form.
-        methods: the ways to fit it; the first is what ``method="auto"`` means.
+        methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
         scores_rows: whether it has a log density of each row (`log_likelihood`).
         projects_by_draws: whether `scores` needs no more than a draw.
         unit_free_sites: variables without labels or axes that have no unit of the data.
@@ -272,6 +274,9 @@ class Model(Assumptions):
         latent_site: latents of the rows.
         loading_sites: loadings of each view to the suffix of the view's other variables, as in
             ``{"loadings_x": "_x"}`` beside ``loc_x`` and ``noise_variance_x``.
+        proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
+            proper.
+        answers: its closed forms.
         topic_site: word probabilities of the topics.
         document_topic_site: topic shares of the documents.
         cluster_topic_site: topic shares of clusters of documents.
@@ -291,6 +296,7 @@ class Model(Assumptions):
         "columns_rescaled": "no: columns share parameters that have a unit",
         "other_units": "same, as rescaled and shifted",
         "row_doubled": "same as a row of weight 2",
+        "row_left_out": "same as a row of weight 0",
         "masked_array": "same as NaN",
         "frame_nan": "same as NaN in an array",
         "frame_na": "same as NaN in an array",
@@ -336,11 +342,8 @@ class Model(Assumptions):
     document_topic_site: ClassVar[str | None] = None
     cluster_topic_site: ClassVar[str | None] = None
 
-    if typing.TYPE_CHECKING:  # of models whose `scores_rows` is true
-
-        def log_likelihood(self, values: Mapping[str, Any], *data: Any) -> jax.Array:
-            """The log density of each row, in nats, shape (num_observations,)."""
-            ...
+    proper_with: ClassVar[str] = ""
+    answers: ClassVar[type[Answers] | None] = None
 
     draw_locals: bool = static(default=False, init=False, repr=False)
     has_steep_cells: bool = static(default=False, init=False, repr=False)
@@ -358,7 +361,24 @@ class Model(Assumptions):
         Raises:
             TypeError: the model does not define one.
         """
-        raise TypeError(f"{type(self).__name__} defines no program")
+        if type(self).program is Model.program:
+            raise TypeError(f"{type(self).__name__} defines no program")
+        return run(in_current_precision(self), data, num_observations)
+
+    def program(self, *parts: Any, rows: numpyro.plate) -> Any:
+        """The NumPyro program, which `zoo.programs.run` runs, in the coordinates in which it is stated.
+
+        Args:
+            *parts: of the data, in the model's order; None: drawn.
+            rows: the plate of the rows.
+
+        Returns:
+            The rows; of several parts a tuple.
+
+        Raises:
+            NotImplementedError: the model has a ``__call__`` of its own.
+        """
+        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         """A card for notebooks: what is assumed, the fields, and the ways to fit it."""
@@ -584,6 +604,35 @@ class Model(Assumptions):
         )
 
     @property
+    def is_stated_in_deviations(self) -> bool:
+        """Whether the program is stated in the deviations of the columns, see `own_coordinates`."""
+        return bool(self.units_of_sites) and getattr(self, "standardize", False)
+
+    @property
+    def own_coordinates(self) -> Coordinates | None:
+        """The coordinates in which the program is stated, where these are not those of the data.
+
+        A model with units whose field ``standardize`` is true is stated in the columns' deviations, its field
+        ``column_scale``: quantities without an axis over columns have no unit then.
+        """
+        if not self.is_stated_in_deviations:
+            return None
+        self.require("column_scale")
+        return Coordinates((None,), (self.column_scale,))
+
+    def inside(self, own: Coordinates) -> Self:
+        """The model of data in coordinates, and stated in these.
+
+        Args:
+            own: `own_coordinates`, with any origin, or others where the model has none.
+
+        Returns:
+            The model.
+        """
+        inner = self.expressed(own.inward)
+        return inner if self.own_coordinates is None else inner.replaced(standardize=False, column_scale=None)
+
+    @property
     def part_weights(self) -> Mapping[str, Any]:
         """Parts of the data to the weight of their log densities in the program, where it is not one."""
         return {}
@@ -678,7 +727,8 @@ class Model(Assumptions):
     @property
     def noise_factors(self) -> Mapping[str, Any]:
         """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
-        return {}
+        own = self.own_coordinates
+        return {} if own is None else {"": own.scales[0] ** 2}
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
@@ -686,7 +736,13 @@ class Model(Assumptions):
 
         Columns in very different units then are not fitted alike: the noise is that of the largest ones.
         """
-        return ()
+        units = self.units_of_sites.items()
+        shared = {
+            own.part
+            for name, own in units
+            if name.startswith("noise_variance") and own.power and not own.axes
+        }
+        return tuple(number in shared for number in range(len(self.data_names))) if units else ()
 
     @property
     def scale_remedy(self) -> str:
@@ -706,7 +762,9 @@ class Model(Assumptions):
 
         A cell with a scale may be in any unit; one with a location may be counted from any origin.
         """
-        return ("none",) * len(self.data_names)
+        units = (self.units_of_sites.get(name) for name in self.data_names)
+        kinds = {None: "none", False: "scale", True: "location_scale"}
+        return tuple(kinds[unit and unit.is_location] for unit in units)
 
     @property
     def takes_missing(self) -> bool:
@@ -721,6 +779,8 @@ class Model(Assumptions):
     @property
     def predicts_cells(self) -> bool:
         """Whether `predicted` is defined."""
+        if self.answers is not None:
+            return self.answers.cells is not Answers.cells
         return type(self).predicted is not Model.predicted
 
     def relation_of(self, name: str, method: str) -> str:
@@ -738,6 +798,10 @@ class Model(Assumptions):
         """
         check_choice("relation", name, tuple(Model.relations))
         said = (dict(Model.relations) | dict(self.relations))[name]
+        if name == "columns_rescaled" and {"columns"} == {
+            own and own.scale for own in self.coordinate_freedom
+        }:
+            said = "same, predictions in the new units"
         if said.startswith("no: "):
             return said
         if name in ("rescaled", "columns_rescaled", *_SHIFTS) and not any(
@@ -934,7 +998,7 @@ class Model(Assumptions):
         Returns:
             Site name to distribution over rows.
         """
-        return {}
+        return {} if self.answers is None else asked(self, "conditionals", values, data)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
         """The quantities that `inference.predict` can return, chosen by ``what``.
@@ -977,7 +1041,7 @@ class Model(Assumptions):
         Returns:
             Variable name to value, shapes as in ``dims``.
         """
-        return {}
+        return {} if self.answers is None else self.answers().derived(self, values)
 
     def typical_cells(self, values: Mapping[str, Any]) -> tuple[TypicalCells, ...]:
         """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
@@ -1025,26 +1089,6 @@ class Model(Assumptions):
         rows = self.log_likelihood(values, *data)[:, None]
         return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[weight])
 
-    @property
-    def independent_parts(self) -> bool:
-        """Whether the parts of a row are independent given a draw, so that each has a density of its own."""
-        return False
-
-    def log_likelihood_by_part(self, values: Mapping[str, Any], *data: Any) -> list[Any]:
-        """Log density of each part of each row at one draw.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            A part's densities, shape (num_observations,), in nats, which sum to those of the rows.
-
-        Raises:
-            ValueError: the parts of a row are not independent.
-        """
-        raise ValueError(f"the parts of a row of {type(self).__name__} are not independent given a draw")
-
     def view_variances(self, values: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Variance of each column that the latents explain at one draw, and what they leave.
 
@@ -1063,6 +1107,23 @@ class Model(Assumptions):
             found[suffix] = explained, jnp.broadcast_to(left, explained.shape)
         return found
 
+    def log_likelihood(self, values: Mapping[str, Any], *data: Any) -> jax.Array:
+        """Log density of each row over its observed cells, latents integrated out.
+
+        Args:
+            values: of the sites.
+            *data: rows, NaN where a cell is missing.
+
+        Returns:
+            Shape (num_observations,), in nats.
+
+        Raises:
+            ValueError: the model has none.
+        """
+        if self.answers is None:
+            raise ValueError(f"{type(self).__name__} has no log density of a row")
+        return asked(self, "log_rows", values, data)
+
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
         """Posterior mean scores of rows given values of everything else, dims ``score_dims``.
 
@@ -1077,7 +1138,9 @@ class Model(Assumptions):
         Raises:
             ValueError: a kind of scores that the model does not have.
         """
-        raise ValueError(f"{type(self).__name__} has no scores")
+        if self.answers is None:
+            raise ValueError(f"{type(self).__name__} has no scores")
+        return asked(self, "scores", values, data, kind=kind)
 
     def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
         """Posterior covariance of the ``"latent"`` scores of each row.
@@ -1092,7 +1155,9 @@ class Model(Assumptions):
         Raises:
             ValueError: the scores have no covariance.
         """
-        raise ValueError(f"the scores of {type(self).__name__} have no covariance")
+        if self.answers is None:
+            raise ValueError(f"the scores of {type(self).__name__} have no covariance")
+        return asked(self, "scores_covariance", values, data)
 
     def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
@@ -1107,7 +1172,9 @@ class Model(Assumptions):
         Raises:
             ValueError: the model predicts nothing but its scores.
         """
-        raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
+        if self.answers is None:
+            raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
+        return asked(self, "cells", values, data)
 
     def rests_on_tail(
         self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str
@@ -1218,13 +1285,11 @@ def as_hyperparameter(name: str, value: Any) -> Any:
         return tuple(value)
     if isinstance(value, Distribution):
         return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
-    got = f"{type(value).__name__} {shown(value)}"
-    refusal = f"{name} must be a number, an array or a NumPyro distribution; got {got}"
-    if np.ma.is_masked(value):
-        raise TypeError(f"{refusal}, which has masked entries")
+    but = ", which has masked entries" if np.ma.is_masked(value) else ""
     try:
-        if np.asarray(value).dtype.kind in "bUST":  # which NumPy reads as numbers: True as 1, "1" as 1
-            raise TypeError(refusal)
-        return np.asarray(value, np.float64)
+        if not but and np.asarray(value).dtype.kind not in "bUST":  # read as numbers: True as 1, "1" as 1
+            return np.asarray(value, np.float64)
     except (TypeError, ValueError):
-        raise TypeError(refusal) from None
+        pass
+    got = f"{type(value).__name__} {shown(value)}"
+    raise TypeError(f"{name} must be a number, an array or a NumPyro distribution; got {got}{but}")

@@ -93,7 +93,7 @@ from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.in_blocks import map_in_blocks
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import in_current_precision, static
-from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, PerRow, Predicted, View
+from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, Predicted, View
 
 __all__ = ["Paired"]
 
@@ -191,7 +191,7 @@ class Paired(JointPriorModel):
         "other_units": "no: priors have a unit, but those of unknown noise by default",
         "float32": "same where it ends, to the root of single precision",
     }
-    methods = ("map", "gibbs", "vb", "nuts", "hmc", "svi", "closed_form")
+    methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1
 
     def __call__(self, *views: View, num_observations: int | None = None) -> tuple[View, ...]:
@@ -817,6 +817,7 @@ class Paired(JointPriorModel):
     def check(self, *views: np.ndarray) -> None:
         """Raise ValueError if the views do not suit the model."""
         self.check_new(*views)
+        checks.check_rows(views[0], 2, "one row has no correlation", "y_0")
         lengths = [view.shape[0] for view in views]
         size = sum(view.shape[1] for view in views)
         for v, view in enumerate(views):
@@ -1063,18 +1064,9 @@ class Paired(JointPriorModel):
         names = ", ".join(self.data_names)
         raise ValueError(f"say which view to predict: what= one of {names}")
 
-    @property
-    def independent_parts(self) -> bool:
-        """True: the latents are drawn, and given them views are independent."""
-        return True
-
-    def log_likelihood_by_part(self, values: Mapping[str, Array], *views: View) -> list[PerRow]:
-        """Log density of the rows of each view given the latents, times its weight; see `zoo.model.Model`."""
-        weights = jnp.broadcast_to(in_current_precision(self.view_weights), (len(views),))
-        return [weights[v] * self.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
-
     def _log_cells(self, values: Mapping[str, Array], views: tuple[Array, ...]) -> Array:
-        rows = self.log_likelihood_by_part(values, *views)
+        weights = jnp.broadcast_to(in_current_precision(self.view_weights), (len(views),))
+        rows = [weights[v] * self.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
         return sum(rows[1:], rows[0])
 
     def _with_local(self, values: Mapping[str, Array], local: Array) -> dict[str, Array]:

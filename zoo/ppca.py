@@ -47,22 +47,23 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import sample
 
 from zoo import checks
-from zoo.conjugate.cellwise import ObservedCells
-from zoo.linear_gaussian import rows
-from zoo.linear_gaussian.rows import LatentsGivenRows, LinearGaussianRows
-from zoo.linear_gaussian.units import taken_over, units_of
-from zoo.model import Model, in_current_precision, static
-from zoo.shapes import Covariances, PerRow, Rows, Scores
+from zoo.coordinates import Unit
+from zoo.linear_gaussian.answers import LinearGaussianAnswers
+from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
+from zoo.linear_gaussian.units import taken_over
+from zoo.model import Model, static
+from zoo.programs import local
+from zoo.shapes import Rows
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 from zoo.suitable_fields import density_fields
-from zoo.supports.in_units import InUnits
 
 __all__ = ["PPCA"]
 
-LOADING_PRIORS = ("flat", "gaussian", "ard")
-NOISES = ("isotropic", "diagonal")
+CHOICES = {"loading_prior": ("flat", "gaussian", "ard"), "noise": ("isotropic", "diagonal")}
+PLACE = Unit(1, (-1,), is_location=True)
 BROAD = 100.0  # variance of the mean's prior, in mean variances of the columns
 PRIOR_FIELDS = ("column_scale", "loading_variance", "ard_rate", "loc_mean", "loc_variance", "noise_rate")
 
@@ -74,28 +75,20 @@ class PPCA(Model):
     Attributes:
         num_latents: K, fewer than rows and than features.
         loading_prior: ``"flat"`` (improper: maximum likelihood), ``"gaussian"`` or ``"ard"`` (automatic
-            relevance
-            determination: a precision for each latent, by which it can be switched off).
+            relevance determination: a precision for each latent, by which it can be switched off).
         noise: ``"isotropic"`` (PPCA: one variance) or ``"diagonal"`` (factor analysis: one a feature).
-        loading_variance: v_w of the Gaussian prior, squared units of the data; None: the mean variance of the
-            columns.
-        ard_concentration: a0 > 0 of the precisions' prior.
-        ard_rate: b0 > 0, squared units of the data; None: ``ard_concentration`` times the mean variance of
-            the columns, so that the prior mean of a precision is the inverse of that variance.
-        loc_mean: m, prior mean of the mean, shape (num_features,); None: the columns' means. Not used where
-            flat.
-        loc_variance: v_mu, its prior variance; None: 100 times the mean variance of the columns. Not used
-            where flat.
-        noise_concentration: a > 0 of the noise variance's prior. Not used where flat.
-        noise_rate: b > 0, squared units of the data, shape () or, with ``"diagonal"``, (num_features,); None:
-            ``noise_concentration`` times the mean variance of the columns, or with ``"diagonal"`` that of
-            each. Not used where flat.
-        standardize: whether each column is measured in its standard deviation s_d: for columns in different
-            units. The rows of W and the noise's standard deviation are then s_d times those of this program,
-            ``noise_variance`` and all variances and rates above are in units of s_d^2, and everything else
-            stays in the units of the data. Factor analysis (``"diagonal"``, flat) fits the same either way.
-        column_scale: s, shape (num_features,), used with ``standardize``; None: the columns' standard
-            deviations over their observed cells.
+        loading_variance: v_w, squared units of the data; None: the columns' mean variance.
+        ard_concentration: a0 > 0.
+        ard_rate: b0 > 0, squared units; None: ``ard_concentration`` times the columns' mean variance.
+        loc_mean: m, shape (num_features,); None: the columns' means.
+        loc_variance: v_mu, squared units; None: 100 times the columns' mean variance.
+        noise_concentration: a > 0.
+        noise_rate: b > 0, squared units, shape () or, if ``"diagonal"``, (num_features,); None:
+            ``noise_concentration`` times the columns' mean variance, or if ``"diagonal"`` each one's.
+        standardize: for columns in different units: whether the program is of columns in their standard
+            deviations s_d. ``noise_variance``, ``loading_precision`` and all variances and rates are then of
+            these; everything else is in the units of the data. Flat factor analysis fits the same either way.
+        column_scale: s, shape (num_features,), with ``standardize``; None: read off the observed cells.
         num_features: D; read off the data.
 
     Example:
@@ -119,6 +112,27 @@ class PPCA(Model):
     column_scale: Array | None = None
     num_features: int | None = static(default=None)
 
+    def program(self, x: Rows | None, rows: numpyro.plate) -> Rows:
+        """Loadings, mean and noise; then the latents and the cells of each row."""
+        d, k = self.num_features, self.num_latents
+        by_column = (d,) if self.noise == "diagonal" else ()
+        if self.loading_prior == "flat":
+            loadings, loc, noise = flat(d, k), flat(d), flat(*by_column, positive=True)
+        else:
+            scale = jnp.sqrt(self.loading_variance)
+            if self.loading_prior == "ard":
+                precisions = dist.Gamma(self.ard_concentration, self.ard_rate).expand([k]).to_event(1)
+                scale = 1 / jnp.sqrt(sample("loading_precision", precisions))
+            loadings = dist.Normal(0.0, scale).expand([d, k]).to_event(2)
+            loc = dist.Normal(self.loc_mean, jnp.sqrt(self.loc_variance)).to_event(1)
+            noise = dist.InverseGamma(self.noise_concentration, self.noise_rate).expand(by_column)
+            noise = noise.to_event(len(by_column))
+        loadings, loc = sample("loadings", loadings), sample("loc", loc)
+        noise = sample("noise_variance", noise)
+        with rows:
+            z = local("latents", standard_normal(k))
+            return sample("x", linear_gaussian(loadings, loc, noise, z), obs=x)
+
     dims = {
         "loadings": ("feature", "latent"),
         "loc": ("feature",),
@@ -129,146 +143,38 @@ class PPCA(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation",)
-    relations = {
-        "columns_rescaled": "same, predictions in the new units",
-    }
     field_dims = {"loc_mean": ("feature",)}
-    score_dims = ("observation", "latent")
-    predicted_dims = ("observation", "feature")
     latent_site = "latents"
     weighs_rows = True
     loading_sites = {"loadings": ""}
     takes_sparse = True
+    proper_with = "loading_prior='gaussian' or 'ard'"
+    answers = LinearGaussianAnswers
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
-    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
-        """The NumPyro program: with ``x`` it conditions, without it draws rows.
+    @property
+    def units_of_sites(self) -> Mapping[str, Unit]:
+        """Rows, mean, loadings, and variances."""
+        ard = {"loading_precision": Unit(-self._variance.power)} if self.loading_prior == "ard" else {}
+        return {"x": PLACE, "loc": PLACE, "loadings": Unit(1, (-2,)), "noise_variance": self._noise} | ard
 
-        Args:
-            x: data, shape (num_observations, num_features), NaN where a cell is missing.
-            num_observations: how many rows to draw.
-
-        Returns:
-            ``x``, or the rows drawn, shape (num_observations, num_features).
-        """
-        num_rows, num_features = self._sizes(x, num_observations)
-        loadings, loc, noise_variance = self._sample_parameters(num_features, x)
-        noise_variance = self._in_units(noise_variance, 2)
-        with numpyro.plate("observations", num_rows):
-            if x is not None and not self.draw_locals:
-                return numpyro.sample("x", LinearGaussianRows(loadings, loc, noise_variance), obs=x)
-            z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
-            cells = dist.Normal(loc + z @ loadings.T, jnp.sqrt(noise_variance))
-            return numpyro.sample("x", ObservedCells(cells), obs=x)
-
-    def _sample_parameters(self, num_features: int, x: Array | None) -> tuple[Array, Array, Array]:
-        """Loadings, mean and noise variance from their prior, coordinates in the units of the data."""
-        prior, shape = in_current_precision(self), (num_features, self.num_latents)
-        noise_shape = (num_features,) if self.noise == "diagonal" else ()
+    @property
+    def units_of_fields(self) -> Mapping[str, Unit]:
+        """The prior's fields, and the columns' deviations."""
+        units = {"column_scale": Unit(1, (-1,))} if self.standardize else {}
         if self.loading_prior == "flat":
-            origin, unit = units_of(x)
-            loadings, loc = (
-                dist.ImproperUniform(dist.constraints.real, (), own) for own in (shape, shape[:1])
-            )
-            noise = dist.ImproperUniform(dist.constraints.positive, (), noise_shape)
-        else:
-            origin, unit = prior.loc_mean, jnp.sqrt(prior.loading_variance)
-            scale = unit
-            if self.loading_prior == "ard":
-                precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
-                precisions = InUnits(precisions.to_event(1), unit**-2)
-                scale = 1 / jnp.sqrt(numpyro.sample("loading_precision", precisions))
-            scale = jnp.broadcast_to(scale, shape) * self._in_units(jnp.ones(()), 1, axes=1)
-            loadings = dist.Normal(0.0, scale).to_event(2)
-            loc = dist.Normal(prior.loc_mean, self._in_units(jnp.sqrt(prior.loc_variance), 1)).to_event(1)
-            noise = dist.InverseGamma(prior.noise_concentration, prior.noise_rate).expand(noise_shape)
-            noise = noise.to_event(len(noise_shape))
-        loadings = numpyro.sample("loadings", InUnits(loadings, unit, jnp.zeros(())))
-        loc = numpyro.sample("loc", InUnits(loc, unit, origin))
-        return loadings, loc, numpyro.sample("noise_variance", InUnits(noise, unit**2))
-
-    def _in_units(self, value: Array, power: int, axes: int = 0) -> Array:
-        """A number, or one for each column, times a power of the column scale with further axes of one."""
-        if not self.standardize:
-            return value
-        scale = in_current_precision(self).column_scale ** power
-        return value * scale.reshape(-1, *(1,) * axes)
+            return units
+        ard = {"ard_rate": self._variance} if self.loading_prior == "ard" else {}
+        units |= {"loading_variance": self._variance} | ard
+        return units | {"loc_mean": PLACE, "loc_variance": self._variance, "noise_rate": self._noise}
 
     @property
-    def units(self) -> Mapping[str, tuple[Any, Any]]:
-        """The columns' scale, with ``standardize``."""
-        if not self.standardize or self.column_scale is None:
-            return {}
-        s = self.column_scale
-        scales = {"x": s, "loc": s, "loc_mean": s, "loc_variance": s**2}
-        scales |= dict.fromkeys(("loadings", "loadings_mean"), s[:, None])
-        scales |= {"loadings_loc_covariance": s[:, None] ** 2, "loadings_covariance": s[:, None, None] ** 2}
-        return {name: (scale, 0.0) for name, scale in scales.items()}
-
-    def in_standard_units(self) -> Self:
-        """The plain model of x / column_scale."""
-        if not self.units:
-            return self
-        mean = None if self.loc_mean is None else self.loc_mean / self.column_scale
-        return self.replaced(standardize=False, column_scale=None, loc_mean=mean)
+    def _variance(self) -> Unit:
+        return Unit(0 if self.standardize else 2)
 
     @property
-    def noise_factors(self) -> Mapping[str, Any]:
-        """The squared scales of the columns, with ``standardize``."""
-        return {"": self.column_scale**2} if self.units else {}
-
-    @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """Whether the noise is isotropic, in units that are not those of the columns."""
-        return (self.noise == "isotropic" and not self.standardize,)
-
-    # Closed-form companions of the program
-
-    def log_likelihood(self, values: Mapping[str, Array], x: Rows | SparseMatrix) -> PerRow:
-        """Log density of each row over its observed cells, latents integrated out.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
-
-        Returns:
-            Shape (num_observations,), in nats.
-        """
-        return rows.log_density(x, *self._parameters(values))
-
-    def local_conditionals(
-        self, values: Mapping[str, Array], x: Rows | SparseMatrix
-    ) -> dict[str, dist.Distribution]:
-        """The latents of each row given its observed cells and everything else."""
-        return {"latents": LatentsGivenRows(x, *self._parameters(values))}
-
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The latents of the rows."""
-        return {"latents": values["latents"]}
-
-    def scores(self, values: Mapping[str, Array], x: Rows | SparseMatrix, *, kind: str = "latent") -> Scores:
-        """The mean E[z | x], or coordinates of the completed row in the orthonormal basis W (W'W)^-1/2."""
-        if kind == "latent":
-            return rows.latents_mean(x, *self._parameters(values))
-        if self.units:
-            stored = {n: v / self.units[n][0] if n in self.units else v for n, v in values.items()}
-            return self.in_standard_units().scores(stored, x / self.column_scale, kind=kind)
-        left, _, right = jnp.linalg.svd(values["loadings"], full_matrices=False)
-        if isinstance(x, SparseMatrix):
-            return x.times(left @ right) - values["loc"] @ (left @ right)
-        return (rows.completed(x, *self._parameters(values))[0] - values["loc"]) @ (left @ right)
-
-    def scores_covariance(self, values: Mapping[str, Array], x: Rows | SparseMatrix) -> Covariances:
-        """Posterior covariance of the latents of each row."""
-        loadings, _, noise_variance = self._parameters(values)
-        return rows.latents_covariance(x, loadings, noise_variance)
-
-    def predicted(self, values: Mapping[str, Array], x: Rows) -> tuple[Rows, Rows]:
-        """Rows with missing cells at their conditional mean, and the conditional variance of each cell."""
-        return rows.completed(x, *self._parameters(values))
-
-    def _parameters(self, values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
-        return values["loadings"], values["loc"], self._in_units(values["noise_variance"], 2)
+    def _noise(self) -> Unit:
+        return self._variance._replace(axes=(-1,) if self.noise == "diagonal" else ())
 
     # Sizes and checks
 
@@ -291,26 +197,21 @@ class PPCA(Model):
         given = {name: value for name, value in overrides.items() if value is not None}
         model = cls(**given)  # checks the fields that numbers follow from
         read: dict[str, Any] = {"num_features": x.shape[1]}
-        if overrides.get("standardize", False):
+        if model.standardize:
             scale = checks.column_scale(x, overrides.get("column_scale"), weight=weight)
             read["column_scale"], x = scale, x / scale
-        if overrides.get("loading_prior", "flat") != "flat":
+        if model.loading_prior != "flat":
             if isinstance(x, SparseMatrix):
                 raise ValueError("sparse x goes with loading_prior='flat', the default")
             checks.check_some_cells(x)
             checks.check_scale(x)
             means, variances = checks.observed_moments(x, weight)
             scale = float(variances.mean())
-            read |= {
-                "loading_variance": scale,
-                "ard_rate": model.ard_concentration * scale,
-                "loc_mean": means,
-                "loc_variance": BROAD * scale,
-                "noise_rate": model.noise_concentration
-                * (variances if overrides.get("noise") == "diagonal" else scale),
-            }
-            if "column_scale" in read:
-                read["loc_mean"] = read["loc_mean"] * read["column_scale"]
+            of_noise = variances if model.noise == "diagonal" else scale
+            read |= {"loading_variance": scale, "loc_variance": BROAD * scale}
+            read["ard_rate"] = model.ard_concentration * scale
+            read["noise_rate"] = model.noise_concentration * of_noise
+            read["loc_mean"] = means * read.get("column_scale", 1.0)
         return cls(**(read | given))
 
     def continuing(self, former: Self) -> Self:
@@ -321,40 +222,29 @@ class PPCA(Model):
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """The number of latents; the data must have densities.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
+        """The number of latents; the data must have densities."""
         checks.check_num_parts(cls.__name__, len(data), 1)
         return density_fields(cls.__name__, data[0])
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         checks.check_size("num_latents", self.num_latents)
-        for name, allowed in (("loading_prior", LOADING_PRIORS), ("noise", NOISES)):
+        for name, allowed in CHOICES.items():
             checks.check_choice(name, getattr(self, name), allowed)
-        positive = ("loading_variance", "ard_concentration", "ard_rate", "loc_variance")
-        for name in (*positive, "noise_concentration"):
+        priors = ("loading_variance", "ard_concentration", "ard_rate", "loc_variance", "noise_concentration")
+        for name in priors:
             if getattr(self, name) is not None:
                 checks.check_positive(name, getattr(self, name))
-        checks.check_flag("standardize", self.standardize)
         if self.column_scale is not None:
             checks.check_positive_columns("column_scale", self.column_scale, self.num_features)
         if self.noise_rate is not None:
             rates = (self.num_features or self.noise_rate.size,) if self.noise == "diagonal" else ()
             checks.check_positive_cells("noise_rate", self.noise_rate, {"a feature": rates})
-        if self.loc_mean is None:
-            return
-        if self.loc_mean.shape != (self.num_features or max(self.loc_mean.size, 1),):
-            raise ValueError(
-                f"loc_mean must have one number for each feature; got shape {self.loc_mean.shape}"
-            )
-        if not np.isfinite(self.loc_mean).all():
-            raise ValueError(f"loc_mean must be finite; got {checks.shown(self.loc_mean)}")
+        mean = self.loc_mean
+        if mean is not None and mean.shape != (self.num_features or max(mean.size, 1),):
+            raise ValueError(f"loc_mean must have one number for each feature; got shape {mean.shape}")
+        if mean is not None and not np.isfinite(mean).all():
+            raise ValueError(f"loc_mean must be finite; got {checks.shown(mean)}")
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
@@ -363,14 +253,8 @@ class PPCA(Model):
         if not isinstance(x, SparseMatrix):
             checks.check_table(x)
         num_rows, num_features = x.shape
-        for size, what in ((num_features, "features"), (num_rows, "rows")):
-            if self.num_latents >= size:
-                raise ValueError(
-                    f"num_latents must be smaller than the number of {what}, else the latents explain them "
-                    f"whole; got num_latents={self.num_latents} and {size} {what}: give "
-                    f"num_latents={size - 1} or less"
-                    + (" (one feature has no projection: add columns)" if size < 2 else "")
-                )
+        checks.check_rows(x, 2, "the projection of one row is the row itself")
+        checks.check_num_latents(self.num_latents, {"columns": num_features, "rows": num_rows}, below=True)
         checks.check_not_constant(x)
         self._warn_of_too_many_factors(num_features)
 
@@ -400,36 +284,10 @@ class PPCA(Model):
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
         return "closed_form" if has_form else "em"
 
-    @property
-    def location_sites(self) -> dict[str, tuple[int, slice]]:
-        """The mean of the rows, and its mean under q."""
-        return dict.fromkeys(("loc", "loc_mean"), (0, slice(None)))
-
-    def origin(self, x: Any, *, always: bool = False) -> tuple[np.ndarray | None]:
-        """The columns' means; sparse rows stay, and in double precision all do."""
-        return (checks.column_moments(x)[0] if always and not isinstance(x, SparseMatrix) else None,)
-
-    def shifted(self, by: tuple[np.ndarray | None]) -> Self:
-        """The prior mean of the mean is moved."""
-        return (
-            self if by[0] is None or self.loc_mean is None else self.replaced(loc_mean=self.loc_mean + by[0])
-        )
-
-    @property
-    def cell_units(self) -> tuple[str]:
-        """Any unit and any origin."""
-        return ("location_scale",)
-
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
         if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
             return "no: method 'closed_form' needs every cell"
-        if name == "columns_rescaled" and self.standardize:
-            return super().relation_of(name, method)
-        if name == "columns_rescaled" and self.noise == "isotropic":
-            return "no: one noise variance for all columns"
-        if name == "columns_rescaled" and self.loading_prior != "flat":
-            return "no: one prior variance for the loadings of all columns"
         return super().relation_of(name, method)
 
     @property
@@ -441,20 +299,3 @@ class PPCA(Model):
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
         """The dims of all variables; those of the noise variance depend on ``noise``."""
         return dict(self.dims) | ({"noise_variance": ("feature",)} if self.noise == "diagonal" else {})
-
-    def _sizes(self, x: Array | None, num_observations: int | None) -> tuple[int, int]:
-        """Rows and columns of a run of the program."""
-        if self.standardize:
-            self.require("column_scale")
-        if self.prior == "proper":
-            ard = ("ard_rate",) if self.loading_prior == "ard" else ()
-            self.require("loading_variance", *ard, "loc_mean", "loc_variance", "noise_rate")
-        if x is not None:
-            return x.shape
-        reason = (
-            "loading_prior='flat' is no distribution to draw from: give x to condition on, or choose "
-            "loading_prior='gaussian' or 'ard'"
-        )
-        num_rows = self.rows_to_draw(num_observations, reason=reason)
-        self.require("num_features")
-        return num_rows, self.num_features

@@ -654,6 +654,7 @@ class SPPCA(Model):
     def _prior_from(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         """The numbers of the proper prior that are read off the data."""
         self.check_new(x, y)
+        checks.check_rows(x, 2, "the projection of one row is the row itself")
         self._check_observed(x, y)
         variances, means = np.nanvar(x, axis=0), np.nanmean(x, axis=0)
         of_y, y_means = np.ones(y.shape[1]), np.zeros(y.shape[1])
@@ -800,17 +801,12 @@ class SPPCA(Model):
         """Raise ValueError if the data do not suit the model."""
         x, y = as_rows(x), checks.as_matrix(y, "y")
         self.check_new(x, y)
+        checks.check_rows(x, 2, "the projection of one row is the row itself")
         self._check_observed(x, y)
         if self._has_gram_matrix:
             check_gram(x)
         limits = {"rows": x.shape[0]} | ({"columns of x": x.shape[1]} if self.kernel is None else {})
-        for counted, limit in limits.items():
-            if self.num_latents >= limit:
-                raise ValueError(
-                    f"num_latents must be below the number of {counted}, {limit}; got {self.num_latents}: "
-                    f"give "
-                    f"num_latents={limit - 1} or less"
-                )
+        checks.check_num_latents(self.num_latents, limits, below=True)
 
     def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""

@@ -200,6 +200,18 @@ def _row_doubled(model: Model, data: tuple, rng: np.random.Generator) -> Change:
     )
 
 
+def _row_left_out(model: Model, data: tuple, rng: np.random.Generator) -> Change:
+    """The rows alone against them and a row at their edge, of weight zero."""
+    size = len(data[0])
+    edges = (np.nanmax(np.asarray(part), axis=0, keepdims=True) for part in data)
+    longer = tuple(np.concatenate([part, edge]) for part, edge in zip(data, edges, strict=True))
+    return Change(
+        Side(data, NOTHING, model),
+        Side(longer, {"sample_weight": np.append(np.ones(size), 0.0)}, model),
+        order={_rows_of(model): np.append(np.arange(size), -1)},
+    )
+
+
 def _with_holes(part: Any, rng: np.random.Generator, whole_row: bool = False) -> np.ndarray:
     """A table with missing cells, but none in its first row and its first column, or without a whole row."""
     table = np.array(part, float)
@@ -282,6 +294,7 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
             Relation("columns_rescaled", _in_units(_mixed_units, lambda x: 0.0), in_units=True),
             Relation("other_units", _in_units(lambda x: FACTOR, lambda x: OFFSET), in_units=True),
             Relation("row_doubled", _row_doubled, keeps_draws=False),
+            Relation("row_left_out", _row_left_out, keeps_draws=False),
             Relation("masked_array", _marked(_masked)),
             Relation("frame_nan", _marked(pd.DataFrame)),
             Relation("frame_na", _marked(_frame_of_na)),

@@ -194,7 +194,8 @@ def outcome_of(model: Model, method: str, relation: Relation) -> str:
         return "same"
     said = model.relation_of(relation.name, method)
     takes = method_of(model, method).takes
-    needs = {"row_doubled": "weights", "batches": "batches", "devices": "devices"}.get(relation.name)
+    needs = {"row_doubled": "weights", "row_left_out": "weights", "batches": "batches", "devices": "devices"}
+    needs = needs.get(relation.name)
     if needs and needs not in takes and not said.startswith("no: "):
         return f"no: method {method!r} takes no {needs}"
     if relation.name == "sparse" and not (said.startswith("no: ") or model.takes_documents):

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import linear_sum_assignment
 
 from inference.convergence.identifiable import kind_of
 from inference.convergence.partitions import central_draw, cluster_sizes
 from inference.processes import gathered
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data, with_groups
+from zoo import late
 from zoo.model import Model
 
 __all__ = [
@@ -262,7 +262,7 @@ def _by_rows(
             if len(np.unique(near)) == len(near):  # each has most rows in a cluster of its own
                 places = np.arange(len(rows))
             else:
-                places, near = linear_sum_assignment(table[rows], maximize=True)
+                places, near = late.linear_sum_assignment(table[rows], maximize=True)
             own = numbers[draw]
             own[rows[places]] = near
             others = np.setdiff1d(rows, rows[places])  # of more components than clusters
@@ -288,7 +288,7 @@ def topic_orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -
     chosen = np.unique(np.linspace(0, len(roots) - 1, min(len(roots), _MOST_MATCHED)).round().astype(int))
 
     def matched(some: np.ndarray, reference: np.ndarray) -> np.ndarray:
-        return np.stack([linear_sum_assignment(-(reference @ own.T))[1] for own in some])
+        return np.stack([late.linear_sum_assignment(-(reference @ own.T))[1] for own in some])
 
     reference, orders = roots[best], None
     for _ in range(_MOST_ROUNDS):

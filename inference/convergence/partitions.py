@@ -21,10 +21,10 @@ from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import linear_sum_assignment
 
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, left_out_of, responsibilities_of
+from zoo import late
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 
@@ -200,7 +200,7 @@ def _numbered_like_fit(partition: np.ndarray, tree: xr.DataTree, rows: np.ndarra
         seen = seen if rows is None else seen[np.asarray(rows)]
         shared = np.zeros((len(names), seen.max() + 1))
         np.add.at(shared, (inverse, seen), 1)
-        found, answers = linear_sum_assignment(shared, maximize=True)
+        found, answers = late.linear_sum_assignment(shared, maximize=True)
         numbers[found] = np.where(shared[found, answers] > 0, answers, -1)
     left = np.flatnonzero(numbers < 0)
     left = left[np.argsort(-sizes[left], kind="stable")]

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from arviz_stats.base import array_stats
 
 from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
+from zoo import late
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 
@@ -276,7 +276,7 @@ def psrf_of(draws: np.ndarray, method: str) -> float:
     # only the first speaks
     methods = ("z_scale", "folded") if method == "rank" else (method,)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = [array_stats.rhat(draws, chain_axis=0, draw_axis=1, method=m) for m in methods]
+        found = [late.array_stats.rhat(draws, chain_axis=0, draw_axis=1, method=m) for m in methods]
     return float(np.fmax.reduce(np.array(found, float)))
 
 
@@ -299,7 +299,7 @@ def effective_sample_size(draws: np.ndarray, kind: str) -> float:
         return np.nan
     prob = {"prob": (0.05, 0.95)} if kind == "tail" else {}
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(array_stats.ess(draws, chain_axis=0, draw_axis=1, method=kind, **prob))
+        return float(late.array_stats.ess(draws, chain_axis=0, draw_axis=1, method=kind, **prob))
 
 
 def is_constant(draws: np.ndarray) -> bool:

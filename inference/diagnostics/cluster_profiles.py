@@ -13,10 +13,12 @@ from inference.component_subspaces import effective_directions
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.starts import CLOSE
 from inference.diagnostics.profile_parts import (
+    LEAST_ROWS,
     MOST_DRAWS,
     Asked,
     column_names,
     fitted_data,
+    held_in_draws,
     intervals,
     kind_in_words,
     mean_of_held,
@@ -42,7 +44,6 @@ from zoo.sparse import SparseCounts
 __all__ = ["SURE", "aligned_clusters", "cluster_tables", "memberships", "number_in_words", "starts_table"]
 
 SURE = 0.9  # largest probability of a row, below which its cluster is doubtful
-_LEAST_ROWS = 0.5  # expected rows of a cluster that is listed
 _SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
 _SCORED_DRAWS = 50
 
@@ -77,7 +78,7 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     aligned = aligned_clusters(tree)
     probs, by_draw = memberships(aligned), _shares(aligned)
     rows = probs.sum(0)
-    kept = np.flatnonzero(rows >= _LEAST_ROWS)
+    kept = np.flatnonzero(rows >= LEAST_ROWS)
     clusters = intervals(by_draw, kind, asked.probability)
     table = pd.DataFrame(
         {
@@ -400,13 +401,14 @@ def _typical_rows(
     most = int(np.clip(_SCORED_ROWS // len(probs), 1, _SCORED_DRAWS))
     try:
         of_rows = model.for_data(*data)
-        scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), of_rows, data))[0].mean(0)
+        scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), of_rows, data))[0]
     except ValueError as why_not:  # the model cannot tell: its labels are not summed out
         table = ranked([], ("cluster", "rank"), columns)
         table.attrs |= {"title": "Most typical rows", "note": f"not known: {why_not}"}
         return table
     cells = np.maximum(_cells_of_rows(data[0]), 1)
-    scores, names, rows = scores / cells[:, None], row_names(aligned), []
+    held = np.where(held_in_draws(aligned, most)[0, :, None], 1.0, np.nan)
+    scores, names, rows = mean_of_held(scores * held) / cells[:, None], row_names(aligned), []
     gaps = np.isnan(data[0]).sum(1) if isinstance(data[0], np.ndarray) else np.zeros(len(cells), int)
     note += "; rows with the fewest missing cells come first" if gaps.any() else ""
     for k in kept:

@@ -21,15 +21,11 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_stats import compare as arviz_compare
-from arviz_stats import loo
-from arviz_stats.base import array_stats
-from arviz_stats.utils import ELPDData
 
 from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
 from inference.convergence.r_hat import is_constant
@@ -40,8 +36,12 @@ from inference.prediction import log_density
 from inference.results.files import model_of
 from inference.results.groups import group_of, left_out_of
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
+from zoo import late
 from zoo.dependencies import naming_versions
 from zoo.model import Model
+
+if TYPE_CHECKING:
+    from arviz_stats.utils import ELPDData
 
 __all__ = [
     "MethodScore",
@@ -64,7 +64,7 @@ _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no few
 
 
 @naming_versions()
-def leave_one_out(tree: xr.DataTree) -> ELPDData:
+def leave_one_out(tree: xr.DataTree) -> "ELPDData":
     """Estimate the leave-one-out score of one fit by PSIS; a high Pareto k raises no warning.
 
     Args:
@@ -99,11 +99,11 @@ def leave_one_out(tree: xr.DataTree) -> ELPDData:
         )
     with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
         warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
-        return loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
+        return late.loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
 
 
 @naming_versions()
-def judge_leave_one_out(tree: xr.DataTree, score: ELPDData | None = None) -> tuple[bool | None, str]:
+def judge_leave_one_out(tree: xr.DataTree, score: "ELPDData | None" = None) -> tuple[bool | None, str]:
     """Judge whether the leave-one-out score of a fit can be trusted, and say why.
 
     *Rule*: the verdict is withheld (None) while the fit has not converged, whatever its Pareto k; else the
@@ -158,7 +158,7 @@ def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) 
 def compare(
     trees: Mapping[str, xr.DataTree],
     method: str = "stacking",
-    scores: Mapping[str, ELPDData] | None = None,
+    scores: "Mapping[str, ELPDData] | None" = None,
 ) -> pd.DataFrame:
     """Rank fits of the same data by LOO.
 
@@ -184,7 +184,7 @@ def compare(
         scores = {name: leave_one_out(tree) for name, tree in trees.items()}
     elif set(scores) != set(trees):
         raise ValueError(f"scores must be of the fits {sorted(trees)}; got those of {sorted(scores)}")
-    table = arviz_compare(dict(scores), method=method, round_to="none")
+    table = late.compare(dict(scores), method=method, round_to="none")
     table["pareto_k_bad"] = [int((scores[name].pareto_k > scores[name].good_k).sum()) for name in table.index]
     table["pareto_k_max"] = [float(scores[name].pareto_k.max()) for name in table.index]
     notes = [
@@ -276,7 +276,7 @@ def _relative_efficiency(pointwise: np.ndarray) -> float:
     varying = likelihood[..., np.ptp(likelihood, axis=(0, 1)) > 0]
     if not varying.shape[-1]:
         return 1.0
-    ess = array_stats.ess(varying, chain_axis=0, draw_axis=1, method="mean")
+    ess = late.array_stats.ess(varying, chain_axis=0, draw_axis=1, method="mean")
     return float(min(np.mean(ess) / (pointwise.shape[0] * pointwise.shape[1]), 1.0))
 
 
@@ -397,7 +397,7 @@ def _statistics(draws: np.ndarray, kind: str) -> tuple[float, float, float]:
         return mean, 0.0, 0.0
     if kind == "variational":
         return mean, sd / np.sqrt(draws.size), sd
-    return mean, float(array_stats.mcse(draws, chain_axis=0, draw_axis=1, method="mean")), sd
+    return mean, float(late.array_stats.mcse(draws, chain_axis=0, draw_axis=1, method="mean")), sd
 
 
 # Errors of a fit or a score; one method's failure must not cost the others' scores

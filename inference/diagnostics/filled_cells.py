@@ -1,7 +1,7 @@
 r"""Missing cells filled in: the expectation of each given the observed cells of its row.
 
-A mixture fills a cell under every draw by each of its clusters, given the observed cells of the row, and
-weighs the clusters by their probabilities given the same cells:
+A mixture fills a cell under every draw by each of its clusters that hold rows, given the observed cells of
+the row, and weighs the clusters by their probabilities given the same cells:
 
 .. math:: E[x_d \mid x_o] = \sum_k p(k \mid x_o)\, E[x_d \mid x_o, k].
 
@@ -20,6 +20,7 @@ import xarray as xr
 from inference.diagnostics.profile_parts import (
     column_names,
     fitted_data,
+    held_in_draws,
     parameters_of,
     quantities_of,
     ranked,
@@ -126,13 +127,16 @@ def _as_read(cell: _Filled, column: Column | None) -> dict[str, Any]:
     return row | {"value": column.cell_in_words(place)}
 
 
-def _of_rows(model: Model, values: Mapping[str, Any], *data: Any) -> list[tuple[jax.Array, ...]]:
-    """Moments of the cells of rows under one draw, or probabilities of levels, over the clusters."""
+def _of_rows(model: Model, draw: Mapping[str, Any], *data: Any) -> list[tuple[jax.Array, ...]]:
+    """Moments of the cells of rows under one draw, or probabilities of levels, over clusters with rows."""
+    values, holds = draw["values"], draw["holds"]
     logits = model.local_conditionals(values, *data)[model.cluster_site].logits
-    shares, found = jax.nn.softmax(logits, axis=-1)[..., None], []
+    shares, found = jax.nn.softmax(jnp.where(holds, logits, -jnp.inf), axis=-1)[..., None], []
     for part in model.cells_given(values, *data):
-        mean = jnp.asarray(part.values)
-        moments = [mean] if part.spread is None else [mean, part.spread**2 + mean**2]
+        mean, *spread = (
+            jnp.where(holds[:, None], own, 0.0) for own in (part.values, part.spread) if own is not None
+        )
+        moments = [mean, *(own**2 + mean**2 for own in spread)]
         found.append(tuple(jnp.sum(shares * moment, axis=1) for moment in moments))
     return found
 
@@ -141,9 +145,12 @@ def _by_clusters(tree: xr.DataTree, gap: np.ndarray) -> _Filled:
     """The only part of the data of a mixture filled in by its clusters."""
     (x,), found, rows = fitted_data(tree), _Filled.nothing(gap.shape), np.flatnonzero(gap.any(1))
     model = model_of(tree).for_data(x[rows])
-    draws = parameters_of(tree, int(np.clip(_MOST_FILLED // max(x[rows].size, 1), 1, _MOST_DRAWS)))
+    most = int(np.clip(_MOST_FILLED // max(x[rows].size, 1), 1, _MOST_DRAWS))
+    draws, holds = parameters_of(tree, most), held_in_draws(tree, most)
+    number = next(iter(draws.values())).shape[1]
+    holds = np.broadcast_to(holds, (1, number, holds.shape[2]))
     parts = quantities_of(model, draws)
-    moments = over_draws(_of_rows, draws, model, (x[rows],))
+    moments = over_draws(_of_rows, {"values": draws, "holds": holds}, model, (x[rows],))
     best = np.zeros((len(rows), gap.shape[1]))
     places = np.zeros(gap.shape[1])
     for part, moment in zip(parts, moments, strict=True):

@@ -174,9 +174,14 @@ def _found_latents(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
         shared = int((latents["kind"] == "shared").sum())
         own = len(latents) - shared
         text = _counted(shared, "shared latent") + (f" and {own} of one table alone" if own else "")
-    if "of" in latents.attrs:
+    if "of" not in latents.attrs:
+        return text
+    explained, of = float(latents["share"].sum()), latents.attrs["of"]
+    if explained < 1 - 1e-9:
         verb = "explains" if len(latents) == 1 else "explain"
-        text += f", which {verb} {_percent(float(latents['share'].sum()))} of {latents.attrs['of']}"
+        return f"{text}, which {verb} {_percent(explained)} of {of}"
+    if len(latents) > 1:  # natural parameters have no other part
+        text += f", the first with {_percent(float(latents['share'].iloc[0]))} of {of}"
     return text
 
 

@@ -42,13 +42,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_stats import psense, psense_summary
-from arviz_stats.base import array_stats
 
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.extension import extend
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, thinned
+from zoo import late
 from zoo.dependencies import naming_versions
 from zoo.model import Model
 
@@ -394,9 +393,9 @@ def prior_sensitivity(
     coords = {dim: posterior[dim] for dim in ("chain", "draw")}
     variables = xr.Dataset(draws, coords)
     with _no_messages():  # of issues, which the diagnosis and its noise tell better
-        table = psense_summary(xr.DataTree.from_dict({"posterior": variables} | groups), alphas=_ALPHAS)
+        table = late.psense_summary(xr.DataTree.from_dict({"posterior": variables} | groups), alphas=_ALPHAS)
     shuffled = {"posterior": variables, "log_prior": _shuffled(groups["log_prior"])}
-    noise = psense(xr.DataTree.from_dict(shuffled), group="prior", alphas=_ALPHAS)
+    noise = late.psense(xr.DataTree.from_dict(shuffled), group="prior", alphas=_ALPHAS)
     table["prior_noise"] = pd.Series({name: float(value) for name, value in noise.data_vars.items()}).round(3)
     distance, chance = (pd.to_numeric(table[name]) for name in ("prior", "prior_noise"))
     drowned = (distance > _MUCH) & (distance <= chance.max())
@@ -411,7 +410,7 @@ def prior_sensitivity(
 @contextmanager
 def _no_messages() -> Iterator[None]:
     """ArviZ's log of power-scaling without messages."""
-    log = logging.getLogger(psense_summary.__module__)
+    log = logging.getLogger(late.psense_summary.__module__)
     before, log.disabled = log.disabled, True
     try:
         yield
@@ -446,7 +445,7 @@ def _reliability(groups: dict[str, xr.Dataset]) -> pd.DataFrame:
         total = total.transpose("chain", "draw").to_numpy().ravel()
         shapes, sizes = [], []
         for alpha in _ALPHAS:
-            weights, k = array_stats.psislw(-(alpha - 1) * (total - total.mean()))
+            weights, k = late.array_stats.psislw(-(alpha - 1) * (total - total.mean()))
             shapes.append(float(k))
             sizes.append(float(1 / np.sum(np.exp(weights - np.logaddexp.reduce(weights)) ** 2)))
         good = min(1 - 1 / np.log10(total.size), 0.7)

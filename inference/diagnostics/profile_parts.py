@@ -10,17 +10,27 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import kind_of
+from inference.convergence.partitions import cluster_sizes
 from inference.precision import double_precision
 from inference.results.files import model_of
-from inference.results.groups import ROW_DIMS, group_of, restored_data
+from inference.results.groups import (
+    ROW_DIMS,
+    flat_draws,
+    group_of,
+    labels_of,
+    responsibilities_of,
+    restored_data,
+)
 from zoo.columns import Column
 from zoo.model import Model, TypicalCells
 
 __all__ = [
+    "LEAST_ROWS",
     "MOST_DRAWS",
     "Asked",
     "column_names",
     "fitted_data",
+    "held_in_draws",
     "intervals",
     "kind_in_words",
     "mean_of_held",
@@ -34,6 +44,7 @@ __all__ = [
     "spread_of_logs",
 ]
 
+LEAST_ROWS = 0.5  # expected in a cluster that counts as one
 MOST_DRAWS = 400  # of which tables are made: intervals need no more
 
 
@@ -155,9 +166,7 @@ def parameters_of(tree: xr.DataTree, most: int, with_rows: bool = False) -> dict
     Returns:
         Name to draws, dims (1, draws, ...) as `inference.numerics.programs.over_draws` takes them.
     """
-    posterior = group_of(tree, "posterior")
-    size = posterior.sizes["chain"] * posterior.sizes["draw"]
-    chosen = np.linspace(0, size - 1, min(most, size)).round().astype(int)
+    posterior, (size, chosen) = group_of(tree, "posterior"), _spread(tree, most)
     found: dict[str, np.ndarray] = {}
     for name, value in posterior.data_vars.items():
         if with_rows or not ROW_DIMS & set(value.dims):
@@ -167,6 +176,36 @@ def parameters_of(tree: xr.DataTree, most: int, with_rows: bool = False) -> dict
     if all((values == values[:, :1]).all() for values in found.values()):  # an estimate with q of the rows
         return {name: values[:, :1] for name, values in found.items()}
     return found
+
+
+def held_in_draws(tree: xr.DataTree, most: int) -> np.ndarray:
+    """Which clusters hold rows in the draws that `parameters_of` takes; there others are draws of the prior.
+
+    Under one q these are the same in all draws, those expected to hold half a row; where the fit holds no
+    labels, all.
+
+    Args:
+        tree: a fit of a model with clusters.
+        most: draws.
+
+    Returns:
+        Dims (1, draws, clusters) or (1, 1, clusters).
+    """
+    model, soft, drawn = model_of(tree), responsibilities_of(tree), labels_of(tree)
+    size = group_of(tree, "posterior").sizes[model.variable_dims[model.weight_site][-1]]
+    if soft is not None:
+        return (soft.to_numpy().sum(0) >= LEAST_ROWS)[None, None]
+    if drawn is None or kind_of(tree) == "point":
+        return np.ones((1, 1, size), bool)
+    counts = cluster_sizes(flat_draws(drawn)[_spread(tree, most)[1]])
+    return np.pad(counts, ((0, 0), (0, max(size - counts.shape[1], 0))))[None, :, :size] > 0
+
+
+def _spread(tree: xr.DataTree, most: int) -> tuple[int, np.ndarray]:
+    """The number of draws of all chains, and the places of at most so many of them, evenly spread."""
+    sizes = group_of(tree, "posterior").sizes
+    size = sizes["chain"] * sizes["draw"]
+    return size, np.linspace(0, size - 1, min(most, size)).round().astype(int)
 
 
 def ranked(rows: list[dict[str, Any]], index: tuple[str, ...], columns: tuple[str, ...]) -> pd.DataFrame:

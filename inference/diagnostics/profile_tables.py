@@ -27,6 +27,7 @@ from inference.diagnostics.profile_parts import (
     intervals,
     kind_in_words,
     place_in_words,
+    row_names,
 )
 from inference.diagnostics.projection_profiles import projection_tables
 from inference.diagnostics.text_pictures import bar, scatter
@@ -163,8 +164,11 @@ def profiles(
     filled, starts = filled_cells(tree), starts_table(tree)
     found |= {} if filled is None else {"filled_cells": filled}
     found |= {} if starts is None else {"starts": starts}
+    names = row_names(tree)
+    numbered = names is None or np.array_equal(names, np.arange(len(names)))
+    of_all = {"provisional": _provisional(tree), "probability": probability, "rows_have_names": not numbered}
     for table in found.values():
-        table.attrs |= {"provisional": _provisional(tree), "probability": probability}
+        table.attrs |= of_all
     return found
 
 
@@ -304,8 +308,8 @@ def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
             .head(_MOST_COLUMNS)
         )
     if "cluster_rows" in tables and len(tables["cluster_rows"]):
-        rows = tables["cluster_rows"]["row"]
-        listed = rows.map(str).groupby(level="cluster").apply(", ".join)
+        rows = tables["cluster_rows"]
+        listed = rows["row"].map(str).groupby(level="cluster").apply(", ".join)
         parts.append(listed.reindex(kept).fillna("-").rename(_named("most typical", noun, rows)).to_frame().T)
     shown = pd.concat(parts).rename(columns="cluster {}".format)
     if len(clusters) > _MOST_CLUSTERS:
@@ -324,10 +328,9 @@ def _most_apart(apart: pd.DataFrame, places: list[str]) -> list[str]:
     return [*first, *(name for name in places if name not in ranked.index)]
 
 
-def _named(what: str, noun: str, labels: pd.Series) -> str:
+def _named(what: str, noun: str, table: pd.DataFrame) -> str:
     """Words for labels of rows: that they are numbers of rows where they have no names."""
-    numbered = all(isinstance(label, int | np.integer) for label in labels)
-    return f"{what} {noun[:-1]} numbers" if numbered else f"{what} {noun}"
+    return f"{what} {noun}" if table.attrs["rows_have_names"] else f"{what} {noun[:-1]} numbers"
 
 
 def in_blocks(cells: pd.DataFrame, width: int) -> str:
@@ -446,7 +449,7 @@ def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
 
 def _ends_text(rows: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
     """The rows at both ends of each latent, one line per latent."""
-    found = [f"{_named('Extreme', 'rows', rows['row'])}, of the low end | of the high end:"]
+    found = [f"{_named('Extreme', 'rows', rows)}, of the low end | of the high end:"]
     for latent, part in rows["row"].groupby(level="latent"):
         ends = [", ".join(map(str, own)) for _, own in part.groupby(level="end", sort=False)]
         found.append(f"  latent {latent}: {' | '.join(ends)}")

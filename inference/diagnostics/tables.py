@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_stats.base import array_stats
 
 from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from inference.convergence.partitions import cluster_sizes
@@ -25,6 +24,7 @@ from inference.numerics.weighted_rows import row_limit
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, left_out_of, responsibilities_of
 from inference.symmetry.labels import given_rows
+from zoo import late
 from zoo.checks import check_choice, check_whole
 from zoo.dependencies import naming_versions
 
@@ -269,7 +269,7 @@ def _interval(draws: np.ndarray, interval: str, probability: float) -> tuple[flo
         return np.nan, np.nan
     if is_constant(draws):
         return float(draws.flat[0]), float(draws.flat[0])
-    function = array_stats.eti if interval == "eti" else array_stats.hdi
+    function = late.array_stats.eti if interval == "eti" else late.array_stats.hdi
     low, high = function(draws.ravel(), prob=probability, axis=-1)
     return float(low), float(high)
 
@@ -320,7 +320,7 @@ def _standard_error(drawn: np.ndarray, kind: str) -> float:
     if kind == "sampling" and 0 < drawn.mean() < 1 and drawn.shape[1] > 3:
         with warnings.catch_warnings():  # a partition that some chain never visits
             warnings.simplefilter("ignore", RuntimeWarning)
-            return float(array_stats.mcse(drawn, chain_axis=0, draw_axis=1, method="mean"))
+            return float(late.array_stats.mcse(drawn, chain_axis=0, draw_axis=1, method="mean"))
     share = drawn.mean()
     return float(np.sqrt(share * (1 - share) / drawn.size))
 

@@ -1,10 +1,10 @@
 """The loop of an ascent: a step repeated on every restart until its objective stops rising.
 
 A fresh start may ask for steps that come before the first that counts (`Algorithm.settling_steps`): the same
-compiled steps, at iterations below zero, neither recorded nor judged. For a restart that has settled, states
-elsewhere may be proposed (`Algorithm.propose`): it runs on from the first from which one step leads higher.
-If there is none, it may be asked for a better state (`Algorithm.improve`). The result of a restart does not
-depend on where the run was cut into chunks.
+compiled steps, at iterations below zero, neither recorded nor judged. After its first steps and once it has
+settled, a restart may be proposed states elsewhere (`Algorithm.propose`): it moves to where one step from one
+leads higher. If none does, it may be asked for a better state (`Algorithm.improve`). The result of a restart
+does not depend on where the run was cut into chunks.
 
 A step that cannot be traced, such as a product of a sparse matrix by scipy, runs on the host: then restarts
 run one after another, step by step, with the same keys and the same rule for every step, and no data are
@@ -44,6 +44,7 @@ from inference.processes import agreed, any_process
 __all__ = ["ascend"]
 
 
+EARLY = 40  # steps after which proposals are tried first, long before a restart settles
 SHRINK_EVERY = 10  # steps: fixed, so that what comes of a run does not depend on where it was cut into chunks
 LEAST_GAIN = 1e-3  # nats that a proposal must gain, beyond rounding
 IMPROVE = 2**31 - 1  # no iteration has this number: the key of an improvement is no step's
@@ -74,7 +75,6 @@ def ascend(
     open_bar: Callable,
     may_drop: bool = False,
     propose: Callable | None = None,
-    num_proposals: int = 0,
     improve: Callable | None = None,
     shrink: Callable | None = None,
     slot_axes: tuple[tuple[str, int], ...] = (),
@@ -104,9 +104,8 @@ def ascend(
         checkpoint: where to save and resume.
         open_bar: ``open_bar(total, done)``, a context that is told of steps and shows them.
         may_drop: whether a restart that falls behind the others for good is stopped.
-        propose: of an `Algorithm`: asked for states elsewhere whenever a restart has settled; the restart has
-            converged when none of them leads higher.
-        num_proposals: of an `Algorithm`.
+        propose: of an `Algorithm`: asked for states elsewhere after a restart's first `EARLY` steps and
+            whenever it has settled; it has converged when none of them leads higher.
         improve: of an `Algorithm`: asked when no proposal leads higher.
         shrink: of an `Algorithm`: asked every few steps.
         slot_axes: of an `Algorithm`.
@@ -119,7 +118,7 @@ def ascend(
     Raises:
         FloatingPointError: no restart has a finite objective after its first step.
     """
-    begun_with = data if start_data is None else start_data
+    begun_with, own_model = data if start_data is None else start_data, model
     if start_data is None:  # starts are made where the data are
         keys, variables, model = place((keys, variables, model))
     begin = partial(_start_on_host if on_host else start_each, start)
@@ -146,6 +145,10 @@ def ascend(
     run_chunk = partial(_ascend_chunk_on_host if on_host else _ascend_chunk, (step, rule, may_drop))
     if to_come := int(-np.min(progress.iteration, initial=0)):
         restarts, _ = run_chunk(restarts, keys, (to_come, 0, *bounds[1:]), model, data)
+
+    def take_a_step(trial: _Restarts) -> _Restarts:
+        return run_chunk(place(trial), keys, (1, *bounds), model, data)[0]
+
     chunk = ChunkLength()
     interrupted = False  # in any process
     begun = int(np.asarray(restarts.progress.iteration).max())
@@ -157,21 +160,19 @@ def ascend(
             limit = min(agreed(chunk.length), _steps_left(restarts, max_iterations))
             if shrink is not None:
                 limit = min(limit, SHRINK_EVERY - int(before.max()) % SHRINK_EVERY)
+            if propose is not None:
+                limit = min(limit, _until_early(restarts))
             with chunk:
                 restarts, infos = run_chunk(restarts, keys, (limit, *bounds), model, data)
                 after = np.asarray(restarts.progress.iteration)
             most = int((after - before).max())
             infos = {name: np.asarray(value)[:, :most] for name, value in infos._asdict().items()}
             history.add(before, after, infos)
-            restarts = _try_proposals(
-                propose,
-                num_proposals,
-                restarts,
-                lambda trial: run_chunk(trial, keys, (1, *bounds), model, data)[0],
-                model,
-            )
+            asked = _asking(restarts, before) if propose is not None else ()
+            if len(asked):
+                restarts = place(_try_proposals(propose, restarts, asked, take_a_step, own_model))
             if _have_settled(restarts):
-                restarts = _improve_settled(improve, restarts, keys, model, data)
+                restarts = place(_improve_settled(improve, restarts, keys, model, data))
             if shrink is not None and int(after.max()) % SHRINK_EVERY == 0:
                 smaller = shrink(restarts.state, model)
                 restarts = restarts if smaller is None else restarts._replace(state=smaller)
@@ -194,71 +195,73 @@ def _steps_left(restarts: _Restarts, max_iterations: int) -> int:
     return int(np.where(status == RUNNING, max_iterations - iteration, 0).max())
 
 
+def _until_early(restarts: _Restarts) -> int:
+    """Steps until a running restart has taken the first `EARLY`; many where none is before them."""
+    status, iteration = np.asarray(restarts.progress.status), np.asarray(restarts.progress.iteration)
+    to_come = EARLY - iteration[(status == RUNNING) & (iteration < EARLY)]
+    return int(to_come.min(initial=CHUNK_CAPACITY))
+
+
+def _asking(restarts: _Restarts, before: np.ndarray) -> np.ndarray:
+    """The restarts for which proposals are tried: the settled ones, and those after their first steps."""
+    status, iteration = np.asarray(restarts.progress.status), np.asarray(restarts.progress.iteration)
+    is_early = (status == RUNNING) & (before < EARLY) & (iteration == EARLY)
+    return np.flatnonzero((status == SETTLED) | is_early)
+
+
 def _have_settled(restarts: _Restarts) -> bool:
     return bool((np.asarray(restarts.progress.status) == SETTLED).any())
 
 
 def _try_proposals(
-    propose: Callable | None, num_proposals: int, restarts: _Restarts, take_a_step: Callable, model: Any
+    propose: Callable, restarts: _Restarts, asked: np.ndarray, take_a_step: Callable, model: Any
 ) -> _Restarts:
-    """Every settled restart moved to where proposals lead, as long as one leads higher, to run on from there.
+    """Restarts moved to where their proposals lead if that is higher, to run on from there.
 
     What comes of it depends on the restart alone, not on where chunks were cut.
     """
-    is_open = np.asarray(restarts.progress.status) == SETTLED
-    while num_proposals and is_open.any():
-        before = np.asarray(restarts.progress.improvements)
-        for number in range(num_proposals):
-            trial, tried = _proposed(propose, number, restarts, is_open, model)
-            if np.asarray(tried).any():
-                restarts = _better_of(restarts, take_a_step(trial), tried)
-        is_open = np.asarray(restarts.progress.improvements) > before
-    return restarts
+    kept = jax.tree.map(np.array, restarts)
+
+    def held_by(number: int, all_: _Restarts) -> Any:
+        return jax.tree.map(lambda leaf: leaf[number].copy(), all_.state)
+
+    opened = {number: propose(held_by(number, kept), model) for number in asked}
+    taken = dict.fromkeys(opened)
+    while True:
+        trial = jax.tree.map(np.copy, kept)
+        trial.progress.objective[:], trial.progress.status[:] = -np.inf, CONVERGED
+        for number in tuple(opened):
+            try:
+                _put(trial.state, number, opened[number].send(taken[number]))
+                trial.progress.status[number] = RUNNING
+            except StopIteration:
+                del opened[number]
+        if not opened:
+            return kept
+        reached = jax.tree.map(np.asarray, take_a_step(trial))
+        taken = dict.fromkeys(opened)
+        for number in opened:
+            at, objective = kept.progress, reached.progress.objective[number]
+            least = LEAST_GAIN + 100 * np.finfo(objective.dtype).eps * np.abs(at.objective[number])
+            is_higher = objective > at.objective[number] + least
+            if is_higher:
+                taken[number] = held_by(number, reached)
+                _put(kept.state, number, taken[number])
+                moved = objective, 0, at.iteration[number], RUNNING, at.improvements[number] + 1
+                _put(at, number, Progress(*moved))
 
 
-@partial(compiled, static_argnums=0)
-def _proposed(
-    propose: Callable, number: Array, restarts: _Restarts, is_open: Array, model: Any
-) -> tuple[_Restarts, Array]:
-    """Every open restart at a proposal, if it is promising, ready to take one step; which of them are."""
-
-    def one(given: tuple[_Restarts, Array]) -> tuple[_Restarts, Array]:
-        restart, is_open = given
-        at = restart.progress
-        state, is_promising = propose(number, restart.state, model)
-        tried = is_promising & is_open
-        status = jnp.where(tried, jnp.full_like(at.status, RUNNING), jnp.full_like(at.status, CONVERGED))
-        at = at._replace(objective=jnp.full_like(at.objective, -jnp.inf), status=status)
-        return _Restarts(_where(tried, state, restart.state), at), tried
-
-    return jax.lax.map(one, (restarts, is_open))
+def _put(all_: Any, number: int, one: Any) -> None:
+    """Replace what one restart holds, in arrays on the host."""
+    for leaf, own in zip(jax.tree.leaves(all_), jax.tree.leaves(one), strict=True):
+        leaf[number] = own
 
 
-@compiled
-def _better_of(restarts: _Restarts, trial: _Restarts, tried: Array) -> _Restarts:
-    """Restarts that run on from where a step from a proposal led, where that is higher; else as they were."""
-
-    def one(restart: _Restarts, trial: _Restarts, tried: Array) -> _Restarts:
-        at, reached = restart.progress, trial.progress.objective
-        least = LEAST_GAIN + 100 * jnp.finfo(reached.dtype).eps * jnp.abs(at.objective)
-        moved = Progress(
-            reached,
-            jnp.zeros_like(at.small_steps),
-            at.iteration,
-            jnp.full_like(at.status, RUNNING),
-            at.improvements + 1,
-        )
-        is_higher = tried & (reached > at.objective + least)
-        return _where(is_higher, _Restarts(trial.state, moved), restart)
-
-    return jax.vmap(one)(restarts, trial, tried)
-
-
-@compiled
 def _ended(restarts: _Restarts) -> _Restarts:
     """Every settled restart converged."""
     at = restarts.progress
-    status = jnp.where(at.status == SETTLED, jnp.full_like(at.status, CONVERGED), at.status)
+    status = np.asarray(at.status)
+    status = np.where(status == SETTLED, np.asarray(CONVERGED, status.dtype), status)
     return restarts._replace(progress=at._replace(status=status))
 
 

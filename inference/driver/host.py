@@ -104,7 +104,7 @@ def resume(
     return (init(*args), None) if saved is None else saved
 
 
-@partial(compiled, static_argnums=0)
+@partial(compiled, once=True, static_argnums=0)
 def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
     """The states of all restarts or chains, started in turn: a start may need as much memory as a step.
 

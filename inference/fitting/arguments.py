@@ -202,7 +202,7 @@ def read_call(
     model = model.for_data(*arrays)
     _check_keep(keep, model)
     check_count_sizes(model, arrays, coords, dtype)
-    model.check_precision(dtype, *of_all_processes)
+    model.check_precision(dtype, *_that_count(of_all_processes, weight if worth is None else worth))
     if method == "auto" and (stream is None or is_summed):
         name, chosen = _suitable(model, of_all_processes, init)
         if spreads_rows and isinstance(chosen, Sampler):
@@ -226,7 +226,7 @@ def read_call(
     with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
     chosen.check(model, **options, **with_devices)
     model.check_method(name)
-    _warn_of_scales(model, arrays, coords)
+    _warn_of_scales(model, _that_count(arrays, weight), coords)
     call = call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices)
     _refuse(call._replace(has_weight=sample_weight is not None))
     _check_start(init, model, arrays)
@@ -313,6 +313,13 @@ def scales_in_words(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> t
             small, large = (f"{labels[i]} (sd {deviations[i]:.3g})" for i in (least, most))
             found.append(f"the columns of {name} have very different scales, {small} to {large}")
     return (" and ".join(found), model.scale_remedy) if found else ("", "")
+
+
+def _that_count(arrays: tuple, weight: np.ndarray | None) -> tuple:
+    """The data without rows of weight zero, as far as the weights are of these rows."""
+    if weight is None or len(weight) != arrays[0].shape[0] or weight.all():
+        return arrays
+    return tuple(part[weight > 0] if isinstance(part, np.ndarray) else part for part in arrays)
 
 
 def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> None:

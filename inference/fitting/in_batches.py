@@ -309,7 +309,6 @@ def warmed_up(algorithm: Algorithm, model: Model, rows: Any, keys: jax.Array, st
             checkpoint=Checkpoint(None, {}),
             open_bar=progress_line(False),
             propose=algorithm.propose,
-            num_proposals=algorithm.num_proposals,
             improve=algorithm.improve,
         )
         if run.stop_reason == "interrupted":

@@ -272,7 +272,6 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
             variables=self.given,
             **loop_arguments(request),
             propose=self.algorithm.propose,
-            num_proposals=self.algorithm.num_proposals,
             improve=self.algorithm.improve,
             shrink=self.algorithm.shrink,
             slot_axes=self.algorithm.slot_axes,

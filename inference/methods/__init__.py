@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 
 import zoo
-from inference.algorithm import Method, model_name
+from inference.algorithm import Method, Stochastic, model_name
 from inference.methods.units import asked_in_data_units
 from zoo.model import Model
 
@@ -56,7 +56,8 @@ def method_of(model: Model, name: str) -> Method:
     if key not in zoo.MODELS:
         raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
     method = _suited(_method_of(key, name), name, model)
-    return asked_in_data_units(method) if model.units else method
+    is_stated = model.units or (model.is_stated_in_deviations and not isinstance(method, Stochastic))
+    return asked_in_data_units(method) if is_stated else method
 
 
 def methods_with_weights(model: Model | type[Model]) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
+from numpyro import handlers
 from numpyro.handlers import substitute
 from numpyro.infer import SVI, Trace_ELBO, init_to_uniform, init_to_value
 from numpyro.infer.autoguide import (
@@ -22,6 +24,7 @@ from numpyro.infer.autoguide import (
     AutoNormal,
 )
 from numpyro.infer.svi import SVIState
+from numpyro.infer.util import constrain_fn, unconstrain_fn
 from numpyro.optim import ClippedAdam
 
 from inference.algorithm import Algorithm, Outcome, Stochastic
@@ -114,6 +117,8 @@ def conclude(
     params, draws, mean, error = _conclude(_checked(**options), key, state, model, data, num_samples)
     local = draw_locals(jax.random.fold_in(key, 1), draws, model, data, keep_rows)
     attrs = {"elbo": float(mean), "elbo_standard_error": float(error), "guide": options["guide"]}
+    if model.units_of_sites:
+        attrs["guide_coordinates"] = "data"  # those of former versions were in units of the data
     densities = {"objective": (), "elbo": ()}
     return Outcome(posterior=draws | local, variational=params, attrs=attrs, densities=densities)
 
@@ -148,6 +153,47 @@ def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> N
     sample_locals(model, values, *data)
 
 
+def turned(
+    params: Mapping[str, Array], inner: tuple, outer: tuple, turn: Callable, *, guide: str, **options: Any
+) -> dict[str, Array]:
+    """The parameters of a fitted guide as one of the same program in other coordinates.
+
+    A site that is multiplied and shifted has unconstrained coordinates that are, entry by entry, whether they
+    are those of real or positive numbers or of matrices. So a normal guide is normal in both.
+    """
+    zero = _unconstrained(inner)
+    one = {name: jnp.ones_like(value) for name, value in zero.items()}
+    shift, total = (_image(point, inner, outer, turn) for point in (zero, one))
+    scale = {name: total[name] - shift[name] for name in shift}
+    if guide == "normal":
+        found = {f"{name}_auto_loc": shift[name] + scale[name] * params[f"{name}_auto_loc"] for name in shift}
+        return found | {f"{name}_auto_scale": scale[name] * params[f"{name}_auto_scale"] for name in shift}
+    flat_shift, flat_scale = (ravel_pytree(part)[0] for part in (shift, scale))
+    found = dict(params) | {"auto_loc": flat_shift + flat_scale * params["auto_loc"]}
+    if guide == "multivariate_normal":
+        return found | {"auto_scale_tril": flat_scale[:, None] * params["auto_scale_tril"]}
+    return found | {"auto_scale": flat_scale * params["auto_scale"]}
+
+
+def _unconstrained(call: tuple) -> dict[str, Array]:
+    """Zeros in the shapes of the unconstrained coordinates of a program's sites."""
+    model, *data = call
+
+    def shapes(key: Array) -> dict[str, Array]:
+        traced = handlers.substitute(handlers.seed(program, key), substitute_fn=init_to_uniform)
+        sites = handlers.trace(traced).get_trace(model, *data)
+        values = {name: sites[name]["value"] for name in latent_names(model, *data)}
+        return unconstrain_fn(program, (model, *data), {}, values)
+
+    found = jax.eval_shape(shapes, jax.random.key(0))
+    return {name: jnp.zeros(own.shape, own.dtype) for name, own in found.items()}
+
+
+def _image(point: Mapping[str, Array], inner: tuple, outer: tuple, turn: Callable) -> dict[str, Array]:
+    values = turn(constrain_fn(program, inner, {}, dict(point)))
+    return unconstrain_fn(program, outer, {}, {name: jnp.asarray(value) for name, value in values.items()})
+
+
 def check(model: Any, **options: Any) -> None:
     """Raise TypeError or ValueError for an option that is outside its domain."""
     _checked(**options)
@@ -161,5 +207,6 @@ METHOD = Stochastic(
     start=start,
     conclude=conclude,
     guide=guide,
+    turned=turned,
     check=check,
 )

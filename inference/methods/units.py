@@ -6,22 +6,22 @@ A model whose `zoo.model.Model.units` are not empty is fitted to :math:`\tilde x
 weight of its part; densities of parameters lose :math:`\log s_v` for each entry that varies freely: neither
 for fixed zeros, nor for the second half of a symmetric matrix, nor under an improper prior, whose density is
 one in any unit. A method says which densities it reports, and of which parameters
-(`inference.algorithm.Outcome.densities`). What is asked of a finished fit goes to functions of the method the
-same way (`asked_in_data_units`); functions of the model are in the units of the data already.
+(`inference.algorithm.Outcome.densities`).
+
+A model that declares `zoo.model.Model.units_of_sites` is fitted by `inference.coordinates` instead, and asked
+here where it is stated in the columns' deviations. What is asked of a finished fit goes to functions of the
+method the same way (`asked_in_data_units`); functions of the model are in the units of the data already.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers
-from numpyro.distributions.transforms import AffineTransform
-from numpyro.primitives import Messenger
 
 from inference.algorithm import FitRequest, Fitted, Method
 from inference.coordinates import with_densities_less
@@ -29,6 +29,7 @@ from inference.numerics.compiled import compiled
 from inference.processes import over_processes
 from zoo.coordinates import free_log_scales
 from zoo.model import Model
+from zoo.programs import InCoordinates
 
 __all__ = ["asked_in_data_units", "fitted_in_data_units", "request_in_standard_units"]
 
@@ -49,8 +50,8 @@ def request_in_standard_units(request: FitRequest) -> FitRequest:
     return replace(
         request,
         model=model.in_standard_units(),
-        data=_standard_parts(model, request.data),
-        variables=None if variables is None else _standard(model, variables),
+        data=_standard_parts(model.units, model, request.data),
+        variables=None if variables is None else _standard(model.units, variables),
     )
 
 
@@ -104,33 +105,48 @@ def asked_in_data_units(method: Method) -> Method:
     """
     return replace(
         method,
-        guide=method.guide and partial(_guide, method.guide),
-        transform=method.transform and partial(_asked, method.transform),
-        covariance=method.covariance and partial(_asked, method.covariance),
-        predict=method.predict and partial(_predicted, method.predict),
-        log_density=method.log_density and partial(_log_density, method.log_density),
+        guide=method.guide and partial(_guide, method),
+        transform=method.transform and partial(_asked, method, "transform"),
+        covariance=method.covariance and partial(_asked, method, "covariance"),
+        predict=method.predict and partial(_predicted, method),
+        log_density=method.log_density and partial(_log_density, method),
     )
+
+
+def _units(method: Method, model: Model) -> Mapping[str, tuple[Any, Any]]:
+    """Parts of the data, sites and variables of q to scale and shift of the units of the program."""
+    own = model.own_coordinates
+    if own is None:
+        return model.units
+    named = {**method.units(model), **model.units_of_sites}
+    return {name: (own.factor(unit), own.shift(unit)) for name, unit in named.items()}
+
+
+def _stated(model: Model) -> Model:
+    """The model of data in these units."""
+    own = model.own_coordinates
+    return model.in_standard_units() if own is None else model.inside(own)
 
 
 def _asked(
-    function: Callable, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any
+    method: Method, name: str, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any
 ) -> Array:
     """What has no unit."""
-    return function(
-        _standard(model, stored), model.in_standard_units(), *_standard_parts(model, data), **options
-    )
+    units = _units(method, model)
+    inner = _standard(units, stored), _stated(model), *_standard_parts(units, model, data)
+    return getattr(method, name)(*inner, **options)
 
 
 def _predicted(
-    function: Callable, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any
+    method: Method, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any
 ) -> tuple[Array, Array]:
     """Mean and variance of cells, of the part that the method completes."""
-    mean, variance = _asked(function, stored, model, *data, **options)
-    what = options.get("what")
+    mean, variance = _asked(method, "predict", stored, model, *data, **options)
+    what, units = options.get("what"), _units(method, model)
     what = what if what in model.data_names else model.predicted_part(what)
-    if what not in model.units:
+    if what not in units:
         return mean, variance
-    scale, shift = model.units[what]
+    scale, shift = units[what]
     whole = data[model.data_names.index(what)] if model.data_names.index(what) < len(data) else None
     mean = mean * scale + shift
     if whole is not None and whole.shape == mean.shape:
@@ -138,74 +154,36 @@ def _predicted(
     return mean, variance * scale**2
 
 
-def _log_density(function: Callable, stored: Mapping[str, Any], model: Model, *data: Array) -> Array:
-    return _asked(function, stored, model, *data) - _log_scale_of_rows(model, data)
+def _log_density(method: Method, stored: Mapping[str, Any], model: Model, *data: Array) -> Array:
+    units = _units(method, model)
+    return _asked(method, "log_density", stored, model, *data) - _log_scale_of_rows(units, model, data)
 
 
-class _ChangeOfUnit(AffineTransform):
-    """Values times a positive scale, plus a shift: of a support, onto itself."""
-
-    @property
-    def codomain(self) -> dist.constraints.Constraint:
-        """That of the values in standard units."""
-        return self.domain
-
-    def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: Any = None) -> Array:
-        """Sum of the log scales of what varies freely in a value of the support.
-
-        Args:
-            x: values in standard units.
-            y: values in the units of the data.
-            intermediates: not read; NumPyro passes it.
-
-        Returns:
-            The shape of ``x`` without the dims of a value.
-        """
-        each = free_log_scales(self.domain, self.scale, jnp.shape(x))
-        return jnp.sum(each, axis=tuple(range(-self.domain.event_dim, 0)))
-
-
-class _InDataUnits(Messenger):
-    """Sites in the units of the data outside, and in standard units inside."""
-
-    def __init__(self, program: Callable, units: Mapping[str, tuple[Any, Any]]) -> None:
-        self.units = units
-        super().__init__(program)
-
-    def process_message(self, message: dict[str, Any]) -> None:
-        """Replace the distribution of a site by that in the units of the data."""
-        if message["type"] == "sample" and message["name"] in self.units:
-            scale, shift = map(jnp.asarray, self.units[message["name"]])
-            own = message["fn"]
-            message["fn"] = dist.TransformedDistribution(own, _ChangeOfUnit(shift, scale, own.support))
-
-    def postprocess_message(self, message: dict[str, Any]) -> None:
-        """Hand the program the value in standard units, after all others have seen it."""
-        if message["type"] == "sample" and message["name"] in self.units:
-            scale, shift = self.units[message["name"]]
-            message["value"] = (message["value"] - shift) / scale
-
-
-def _guide(guide: Callable, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any) -> Any:
+def _guide(method: Method, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any) -> Any:
     """Q as a program whose sites are in the units of the data; its parameters are in standard units."""
-    own = partial(guide, _standard(model, stored), model.in_standard_units())
-    return _InDataUnits(own, model.units)(*_standard_parts(model, data), **options)
+    units = _units(method, model)
+    own = partial(method.guide, _standard(units, stored), _stated(model))
+    sites = {name: units[name] for name in units if name not in method.units(model)}
+    return InCoordinates(own, changes=sites)(*_standard_parts(units, model, data), **options)
 
 
-def _standard_parts(model: Model, data: tuple) -> tuple:
+type _Units = Mapping[str, tuple[Any, Any]]
+
+
+def _standard_parts(units: _Units, model: Model, data: tuple) -> tuple:
     names = model.data_names
-    return tuple(_to_standard(model, name, part) for name, part in zip(names, data, strict=False))
+    return tuple(_to_standard(units, name, part) for name, part in zip(names, data, strict=False))
 
 
-def _to_standard(model: Model, name: str, value: Any) -> Any:
-    if name not in model.units:
+def _to_standard(units: _Units, name: str, value: Any) -> Any:
+    if name not in units:
         return value
-    scale, shift = model.units[name]
+    scale, shift = units[name]
     return (value - shift) / scale
 
 
-def _standard(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _to_standard(model, name, value) for name, value in values.items()}
+def _standard(units: _Units, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _to_standard(units, name, value) for name, value in values.items()}
 
 
 def _in_data_units(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,7 +197,7 @@ def _in_data_units(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
 @partial(compiled, static_argnums=0)
 def _log_scale(names: tuple[str, ...], model: Model, weight: Array | None, *data: Array) -> Array:
     """Weighted sum of the log scales of the observed cells, and of the parameters of these names."""
-    each = _log_scale_of_rows(model, data)
+    each = _log_scale_of_rows(model.units, model, data)
     total = jnp.sum(each if weight is None else jnp.asarray(weight) * each)
     counted = names and model.prior != "improper"
     return total + _log_scale_of_parameters(model, data, names) if counted else total
@@ -237,11 +215,11 @@ def _log_scale_of_parameters(model: Model, data: tuple, names: tuple[str, ...]) 
     )
 
 
-def _log_scale_of_rows(model: Model, data: tuple) -> Array:
+def _log_scale_of_rows(units: _Units, model: Model, data: tuple) -> Array:
     """Weighted sum of the log scales of each row's observed cells, shape (num_observations,)."""
     total = 0.0
     for name, part in zip(model.data_names, data, strict=False):
-        if name in model.units and part is not None:
+        if name in units and part is not None:
             weight = model.part_weights.get(name, 1.0)
-            total += weight * jnp.sum(jnp.where(jnp.isnan(part), 0.0, jnp.log(model.units[name][0])), axis=-1)
+            total += weight * jnp.sum(jnp.where(jnp.isnan(part), 0.0, jnp.log(units[name][0])), axis=-1)
     return total

@@ -234,7 +234,7 @@ def _taken(given: tuple, place: np.ndarray) -> tuple:
     return jax.tree.map(lambda leaf: leaf[place], given)
 
 
-@partial(compiled, static_argnums=0)
+@partial(compiled, once=True, static_argnums=0)
 def _concentrations(program: Callable, own: tuple, args: tuple) -> dict[str, Array]:
     """The parameters of each site's gamma variables, every other site being NaN; of each draw, if given."""
 
@@ -253,7 +253,7 @@ def _normal_shapes(program: Callable, own: tuple, args: tuple) -> dict[str, Arra
     return {name: jnp.zeros(shape) for name, shape in shapes.items() if shape is not None}
 
 
-@partial(compiled, static_argnums=0)
+@partial(compiled, once=True, static_argnums=0)
 def _values(
     program: Callable, gammas: dict[str, Array], normals: dict[str, Array], own: tuple, args: tuple
 ) -> dict[str, Array]:

@@ -1,9 +1,7 @@
 """JAX's keys, derived on the host: the keys of a run cost a compiled program of half a second otherwise.
 
-Keys of JAX's default generator are two words, and `jax.random.fold_in` is one application of the Threefry
-block cipher to them (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3": 20
-rounds on two words of 32 bits). The keys are those that JAX derives, bit by bit. Keys of another generator
-are derived by JAX.
+The keys are those that JAX derives, bit by bit (`inference.numerics.threefry`). Keys of another generator are
+derived by JAX.
 """
 
 from functools import partial
@@ -14,12 +12,11 @@ import numpy as np
 from jax import Array
 
 from inference.numerics.compiled import compiled
+from inference.numerics.threefry import enciphered
 
 __all__ = ["key_from_seed", "numbered_keys", "run_keys"]
 
 DEFAULT = "threefry2x32"
-ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
-PARITY = np.uint32(0x1BD11BDA)
 
 
 def key_from_seed(seed: int) -> Array:
@@ -34,7 +31,9 @@ def key_from_seed(seed: int) -> Array:
 
 
 def numbered_keys(key: Array, count: int) -> Array:
-    """The keys of all restarts or chains, ``fold_in(key, number)``, shape (count,).
+    """The keys of all restarts, chains or draws, ``fold_in(key, number)``, shape (count,).
+
+    ``jax.random.split(key, count)`` gives the same.
 
     Args:
         key: a JAX key.
@@ -73,13 +72,5 @@ def _words(key: Array) -> np.ndarray:
 
 def _folded_words(words: np.ndarray, count: int) -> np.ndarray:
     """The words of ``fold_in(key, number)`` for the first numbers, shape (count, 2)."""
-    first, second = np.zeros(count, np.uint32), np.arange(count, dtype=np.uint32)
-    schedule = (words[0], words[1], words[0] ^ words[1] ^ PARITY)
-    first, second = first + schedule[0], second + schedule[1]
-    for block in range(5):
-        for rotation in ROTATIONS[block % 2]:
-            first = first + second
-            second = first ^ (second << np.uint32(rotation) | second >> np.uint32(32 - rotation))
-        first = first + schedule[(block + 1) % 3]
-        second = second + schedule[(block + 2) % 3] + np.uint32(block + 1)
-    return np.stack([first, second], axis=1)
+    counters = np.zeros(count, np.uint32), np.arange(count, dtype=np.uint32)
+    return np.stack(enciphered((words[0], words[1]), *counters), axis=1)

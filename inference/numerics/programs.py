@@ -24,6 +24,7 @@ from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from inference.numerics.compiled import compiled, for_work, is_work_told
+from inference.numerics.host_keys import key_from_seed
 from zoo.in_blocks import map_in_blocks
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
 
 
 ROWS = "observations"  # the plate of the rows
+BLOCK_CELLS = 2**17  # of data and draws, that `over_draws` passes over at once
 _DATA_NAMES = re.compile(r"x|y|y_\d+|counts")
 _KINDS = {
     "real": constraints.real,
@@ -284,7 +286,7 @@ def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
         sites = handlers.trace(program).get_trace(*data).items()
         names.extend(name for name, site in sites if site["type"] == "sample" and not site["is_observed"])
 
-    jax.eval_shape(note, jax.random.key(0))
+    jax.eval_shape(note, key_from_seed(0))
     return tuple(names)
 
 
@@ -328,12 +330,14 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: t
         return _over_draws(function, draws, model, data)
 
 
-@partial(compiled, static_argnums=0)
+@partial(compiled, once=True, static_argnums=0)
 def _over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
     def one(values: Any) -> Any:
         return function(model, values, *data)
 
-    return _by_draw(lambda flat: map_in_blocks(one, flat, 8), draws)
+    cells = sum(leaf[0, 0].size for leaf in draws.values()) + sum(map(np.size, jax.tree.leaves(data)))
+    block = int(np.clip(BLOCK_CELLS // max(cells, 1), 8, 64))
+    return _by_draw(lambda flat: map_in_blocks(one, flat, block), draws)
 
 
 def _by_draw(run: Callable, draws: Mapping[str, Any]) -> Any:
@@ -366,7 +370,7 @@ def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[s
         return {site: numpyro.sample(site, d, infer=summed_out[site]) for site, d in conditionals}
 
 
-@partial(compiled, static_argnames="keep_rows")
+@partial(compiled, once=True, static_argnames="keep_rows")
 def draw_locals(
     key: Array, draws: dict[str, Array], model: Any, data: tuple, keep_rows: bool
 ) -> dict[str, Array]:

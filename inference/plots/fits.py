@@ -201,7 +201,8 @@ def plot_psrf_path(tree: xr.DataTree, method: str = "rank", *, ax: Axes | None =
 
 def _draw_trace(axis: Axes, trace: xr.Dataset, name: str, attrs: dict) -> None:
     drawn = trace.get(f"{name}_by_restart", trace[name])
-    values = drawn.transpose(..., "iteration").values.reshape(-1, trace.sizes["iteration"])
+    values = (drawn.transpose("restart", ...) if "restart" in drawn.dims else drawn).values
+    values = values.reshape(-1, values.shape[-1])
     kind = next((dim for dim in ("restart", "chain") if dim in drawn.dims), "")
     best = int(attrs.get("best_restart", 0)) if kind == "restart" else None
     iterations = np.arange(1, values.shape[1] + 1)

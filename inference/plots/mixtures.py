@@ -14,11 +14,12 @@ import numpyro.distributions as dist
 import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Ellipse, Patch
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.convergence.partitions import central_draw, point_partition, seen_clusters
@@ -177,14 +178,14 @@ def draw_mixture(
         _draw_line(axis, tree, mixture, x.values[:, 0], plane)
         return
     points = (x.values - plane.origin) @ plane.basis
-    radius = np.sqrt(chi2.ppf(content, 2))
+    radius = np.sqrt(chdtri(2, 1 - content))
     handles = _draw_density(axis, points, *mixture)
     handles += _draw_components(axis, points, occupied_components(tree), plane, radius)
     if num_draws:
-        style = {"edgecolor": "0.45", "linewidth": 0.5, "alpha": 0.5, "zorder": 2}
-        for draw in np.unique(np.linspace(0, len(weights) - 1, num_draws).astype(int)):
-            for k in np.flatnonzero(weights[draw] >= max(0.01, 1.0 / len(points))):
-                axis.add_patch(_ellipse(locs[draw, k], covariances[draw, k], radius, **style))
+        some = np.unique(np.linspace(0, len(weights) - 1, num_draws).astype(int))
+        used = weights[some] >= max(0.01, 1.0 / len(points))
+        style = {"edgecolors": "0.45", "linewidths": 0.5, "alpha": 0.5, "zorder": 2}
+        _add_ellipses(axis, locs[some][used], covariances[some][used], radius, **style)
         handles.append(Line2D([], [], color="0.45", linewidth=0.6, label="components of single draws"))
     axis.set(xlabel=plane.labels[0], ylabel=plane.labels[1])
     title = f"ellipses hold {100 * content:.0f} % of a component{plane.note}"
@@ -246,7 +247,7 @@ def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances:
     num_axes, middle = at.shape[1], at.mean(0)
     points = at - middle
     squares = (points[:, :, None] * points[:, None]).reshape(len(at), -1)
-    features = np.concatenate([np.ones((len(at), 1)), points, squares], axis=1)
+    features = np.concatenate([np.ones((len(at), 1)), points, squares], axis=1).T.copy()
     total = np.zeros(len(at))
     for w, m, c in zip(weights, locs, covariances, strict=True):
         used = np.flatnonzero(w > _NEGLIGIBLE_WEIGHT)
@@ -257,8 +258,8 @@ def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances:
         by_component = np.concatenate(
             [constant[:, None], linear, -0.5 * precision.reshape(-1, num_axes**2)], axis=1
         )
-        scores = features @ by_component.T
-        total += np.exp(scores, out=scores).sum(1)
+        scores = np.einsum("kf,fp->kp", by_component, features)  # small: threads of BLAS would wait for long
+        total += np.exp(scores, out=scores).sum(0)
     return total / len(weights)
 
 
@@ -279,11 +280,13 @@ def _draw_density(axis: Axes, points: np.ndarray, *mixture: np.ndarray) -> list:
     ]
 
 
-def _ellipse(loc: np.ndarray, covariance: np.ndarray, radius: float, **style: object) -> Ellipse:
-    variances, axes = np.linalg.eigh(covariance)
-    angle = np.degrees(np.arctan2(axes[1, 1], axes[0, 1]))
-    width, height = 2 * radius * np.sqrt(variances[::-1])
-    return Ellipse(loc, width, height, angle=angle, fill=False, **style)
+def _add_ellipses(axis: Axes, locs: np.ndarray, covariances: np.ndarray, radius: float, **style: Any) -> None:
+    """Ellipses in one artist: locs of shape (number, 2), covariances (number, 2, 2)."""
+    variances, axes = np.linalg.eigh(covariances)
+    angles = np.degrees(np.arctan2(axes[:, 1, 1], axes[:, 0, 1]))
+    widths, heights = 2 * radius * np.sqrt(variances[:, ::-1].T)
+    at = {"units": "xy", "offsets": locs, "offset_transform": axis.transData, "facecolors": "none"}
+    axis.add_collection(EllipseCollection(widths, heights, angles, **at, **style), autolim=False)
 
 
 def _draw_components(
@@ -299,13 +302,14 @@ def _draw_components(
         mine = points[components.owner == k].T
         style = {"color": colour, "marker": marker, "edgecolors": "white", "linewidths": 0.3}
         axis.scatter(*mine, s=size, zorder=3, **style)
-        loc = (components.locs[i] - plane.origin) @ plane.basis
-        ellipse = loc, plane.basis.T @ components.covariances[i] @ plane.basis, radius
         line = LINES[(i // len(COLOURS)) % len(LINES)]
-        axis.add_patch(_ellipse(*ellipse, edgecolor="white", linewidth=3.6, zorder=4))
-        axis.add_patch(_ellipse(*ellipse, edgecolor=colour, linewidth=2.0, linestyle=line, zorder=5))
         label = f"component {k}, {100 * components.share[i]:.0f} % of rows"
         handles.append(Line2D([], [], color=colour, marker=marker, linestyle=line, markersize=5, label=label))
+    locs = (components.locs - plane.origin) @ plane.basis
+    ellipses = locs, plane.basis.T @ components.covariances @ plane.basis, radius
+    colours, lines = [each.get_color() for each in handles], [each.get_linestyle() for each in handles]
+    _add_ellipses(axis, *ellipses, edgecolors="white", linewidths=3.6, zorder=4)
+    _add_ellipses(axis, *ellipses, edgecolors=colours, linewidths=2.0, linestyles=lines, zorder=5)
     rest = ~np.isin(components.owner, components.index)
     if rest.any():
         style = {"color": "0.35", "marker": "x"}

@@ -68,6 +68,8 @@ def _of_chains(tree: xr.DataTree, table: pd.DataFrame) -> list[Picture]:
 
 
 def _extremes(table: pd.DataFrame) -> str:
+    if "r_hat" not in table:
+        return "No PSRF is known: some draws are not finite."
     factors = pd.to_numeric(table["r_hat"], errors="coerce")
     if factors.isna().all():
         return "All quantities are constant."

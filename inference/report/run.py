@@ -229,7 +229,8 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
         facts["time"] = _duration(float(attrs["sampling_time"]))
     if "created_at" in attrs:
         facts["date"] = str(attrs["created_at"]).replace("T", " ").replace("+00:00", " UTC")
-    facts |= {name: str(attrs[name]) for name in ("seed", "dtype", "left_out") if str(attrs.get(name, ""))}
+    told = ("classes", "size", "seed", "dtype", "left_out")
+    facts |= {name: str(attrs[name]) for name in told if str(attrs.get(name, ""))}
     facts["settings"] = ", ".join(f"{name}={value}" for name, value in _options(tree).items())
     versions = [(name, value) for name, value in attrs.items() if name.startswith("version_")]
     facts["versions"] = ", ".join(f"{name.removeprefix('version_')} {value}" for name, value in versions)

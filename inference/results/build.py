@@ -1,9 +1,9 @@
 """The DataTree of a finished run: its groups and root attributes."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from zoo.model import Model
 __all__ = ["build_tree"]
 
 UNTIL = ("until", "max_sweeps", "max_seconds")  # settings of runs until the chains agree alone
+RESTART_ITERATION = "restart_iteration"  # restarts need not end together
 _GROUPS = ("posterior", "variational", "trace", "sample_stats", "log_likelihood")
 _ORDER = (*_GROUPS, "observed_data", "constant_data", "columns")
 
@@ -58,8 +59,10 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
             wanted += ["log_prior"]  # with the program's factors
         elif rows_fit and not absent:
             wanted += ["log_prior", "log_likelihood"]
-    found = to_numpy(over_draws(_asked(*wanted), draws, model, data)) if wanted else {}
-    draws |= found.get("deterministics", {})
+    found: dict[str, Any] = {}
+    for name in wanted:  # a program each: on little data not all of them are worth compiling
+        found[name] = to_numpy(over_draws(_OF_DRAW[name], draws, model, data))
+        draws |= found[name] if name == "deterministics" else {}
     if request.back is not None:
         found = request.back.densities(found, tuple(draws))
     stats = dict(outcome.sample_stats)
@@ -164,49 +167,34 @@ def _by_size(
     return {name: value for name, value in variables.items() if name not in too_large}, too_large
 
 
-@cache
-def _asked(*names: str) -> Callable:
-    """What a tree holds of each draw, in one program: a function of model, values and data."""
-    functions = {
-        "deterministics": deterministics,
-        "log_prior": log_prior,
-        "log_likelihood": _log_likelihood,
-    }
-
-    def of_draw(model: Model, values: Mapping[str, Any], *data: Any) -> dict[str, Any]:
-        found = {}
-        for name in names:
-            found[name] = functions[name](model, values, *data)
-            if name == "deterministics":
-                values = {**values, **found[name]}
-        return found
-
-    return of_draw
-
-
 def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
     if len(data) > 1 or not model.sums_out_locals:
         return model.log_likelihood(values, *data)
     return map_rows(partial(model.log_likelihood, values), data[0])  # no rows x components array at once
 
 
+#: What a tree holds of each draw: functions of model, values and data.
+_OF_DRAW = {"deterministics": deterministics, "log_prior": log_prior, "log_likelihood": _log_likelihood}
+
+
 def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
     """The group `trace`, by iteration: per chain, or of the best restart.
 
-    Of several restarts all are beside it as NAME_by_restart, NaN after one has stopped, and as NAME_at_end
-    what each ended with: those that took more steps than the best are cut where it stopped.
+    Of several restarts all are beside it as NAME_by_restart, along a dim of their own and NaN after one has
+    stopped, and as NAME_at_end what each ended with.
     """
     dims = dict.fromkeys(run.trace, ("iteration",))
     length = run.trace["objective"].shape[1]
+    labels = Labels(dict.fromkeys(("iteration", RESTART_ITERATION), np.arange(1, length + 1)))
     if isinstance(request.method, Sampler):
-        labels = Labels({"iteration": np.arange(1, length + 1)})
         return dataset(run.trace, dims, labels, ("chain",), {"num_warmup": request.settings.num_warmup})
     length = min(length, max(run.num_iterations, 1))
+    labels = Labels({**labels.coords, "iteration": np.arange(1, length + 1)})
     values = {name: value[run.best_restart, :length] for name, value in run.trace.items()}
     if _has_restarts(request):
         steps = np.isfinite(run.trace["objective"]).cumsum(axis=1).argmax(axis=1)
-        every = {f"{name}_by_restart": value.T[:length] for name, value in run.trace.items()}
+        every = {f"{name}_by_restart": value.T for name, value in run.trace.items()}
         ends = {f"{name}_at_end": value[np.arange(len(steps)), steps] for name, value in run.trace.items()}
-        dims |= dict.fromkeys(every, ("iteration", "restart")) | dict.fromkeys(ends, ("restart",))
+        dims |= dict.fromkeys(every, (RESTART_ITERATION, "restart")) | dict.fromkeys(ends, ("restart",))
         values |= every | ends
-    return dataset(values, dims, Labels({"iteration": np.arange(1, length + 1)}))
+    return dataset(values, dims, labels)

@@ -9,9 +9,11 @@ file can import anything.
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
+import jax
 import numpy as np
 import numpyro.distributions as dist
 
@@ -30,6 +32,7 @@ DISTRIBUTIONS = {
     "Wishart": (dist.Wishart, ("concentration", "scale_matrix")),
 }
 MOST_LETTERS = 2**22
+MOST_KEPT = 2**20  # bytes of the arrays of a model that is kept for the next who asks for it
 DEEPEST = 20
 _BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[][{}]')  # strings are passed over
 _TYPES = {kind.__name__: kind for kind in (*KERNELS.values(), *FAMILIES.values(), ByColumn)}
@@ -51,11 +54,33 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
     check_known(name)
     try:
         described = _parsed(fields)
-        return _made(zoo.model_class(name), _restore_fields(described, arrays))
+        held = {
+            name: np.asarray(arrays[name], np.float64) for name in _arrays_in(described) if name in arrays
+        }
+        if sum(value.nbytes for value in held.values()) > MOST_KEPT:
+            return _made(zoo.model_class(name), _restore_fields(described, held))
+        kept = tuple((name, value.shape, value.tobytes()) for name, value in held.items())
+        return _restored(zoo.model_class(name), fields, kept, jax.config.jax_enable_x64)
     except ValueError:
         raise
     except Exception as error:  # a constructor met a value of a kind that `describe` never writes
         raise ValueError(_unreadable(f"{type(error).__name__}: {error}")) from None
+
+
+@lru_cache(maxsize=32)
+def _restored(kind: type, fields: str, held: tuple, x64: bool) -> Model:
+    """The model, made once for all who ask for that of the same fit: it never changes."""
+    arrays = {name: np.ndarray(shape, np.float64, values) for name, shape, values in held}
+    return _made(kind, _restore_fields(_parsed(fields), arrays))
+
+
+def _arrays_in(described: Any) -> Iterator[str]:
+    """Names of the arrays that fields refer to."""
+    if isinstance(described, Mapping) and "array" in described:
+        yield described["array"]
+    elif isinstance(described, Mapping | list):
+        for value in described.values() if isinstance(described, Mapping) else described:
+            yield from _arrays_in(value)
 
 
 def _parsed(fields: Any) -> Mapping[str, Any]:
@@ -157,7 +182,7 @@ def _restore(value: Any, arrays: Mapping[str, Any]) -> Any:
                 f"this fit lacks {value['array']!r} of its group 'constant_data', a hyperparameter of its "
                 "model; take the whole tree that inference.fit or inference.load gave"
             )
-        return np.asarray(arrays[value["array"]], np.float64)
+        return arrays[value["array"]]
     kind, fields = value.get("type"), _restore_fields(value, arrays)
     if not isinstance(kind, str):
         raise ValueError(_unreadable(f"a type is {kind!r}, not a name"))

@@ -34,7 +34,6 @@ latents of their own.
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.optimize import linear_sum_assignment
 
 from inference.convergence.identifiable import (
     draws_of,
@@ -47,6 +46,7 @@ from inference.convergence.r_hat import effective_sample_size, is_constant, psrf
 from inference.methods.paired.closed_form import canonical
 from inference.results.files import model_of
 from inference.results.groups import loadings_of
+from zoo import late
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 
@@ -168,7 +168,7 @@ def _matched(
     agreement = np.swapaxes(left, -1, -2) @ left_mean + np.swapaxes(right, -1, -2) @ right_mean
     order = np.zeros(agreement.shape[:-1], int)
     for place in np.ndindex(agreement.shape[:2]):
-        matched, target = linear_sum_assignment(-np.abs(agreement[place]))
+        matched, target = late.linear_sum_assignment(-np.abs(agreement[place]))
         order[place][target] = matched
     signs = np.sign(np.take_along_axis(agreement, order[..., None, :], axis=-2)[..., 0, :])
     return order, np.where(signs == 0, 1.0, signs)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import linear_sum_assignment
 
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.numbering import cluster_dim, draw_labels, stored_labels
 from inference.results.files import model_of
 from inference.results.groups import with_groups
+from zoo import late
 from zoo.dependencies import naming_versions
 
 __all__ = ["Matching", "align_topics", "match_topics", "permuted", "with_coords_of"]
@@ -61,7 +61,7 @@ def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
     if topics.ndim != 2 or other.ndim != 2 or topics.shape[1] != other.shape[1]:
         raise ValueError(f"topics must be over one vocabulary; got shapes {topics.shape} and {other.shape}")
     similarity = np.sqrt(other) @ np.sqrt(topics).T
-    rows, columns = linear_sum_assignment(-similarity)
+    rows, columns = late.linear_sum_assignment(-similarity)
     return Matching(columns, rows, similarity[rows, columns])
 
 

@@ -84,7 +84,7 @@ def judged(x, name, split):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         tree = inference.fit(model, train, method="vb", seed=split, progress=False)
-    ends = tree["trace"]["objective_by_restart"].max("iteration").values
+    ends = tree["trace"]["objective_by_restart"].max("restart_iteration").values
     return {
         "density": float(inference.log_density(tree, test).mean()),
         "agreement": float(np.mean(ends > ends.max() - 1)),

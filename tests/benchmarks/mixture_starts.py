@@ -122,7 +122,7 @@ TABLES = ("faithful", "toy", "iris", *DRAWN, "olive")
 def as_before():
     """The starts of VB as they were before there were moves: those of EM."""
     vb.build.cache_clear()
-    return mock.patch.object(vb, "united_or_random", starts.mixed)
+    return mock.patch.object(vb, "kmeans_or_random", starts.mixed)
 
 
 def run(x, number, **options):
@@ -156,7 +156,7 @@ def labels_of_starts(kept):
     with jax.enable_x64(True):
         begun = [
             vb_posterior.begin(
-                lambda key, own, rows, n=n: vb.united_or_random(n, key, own, rows),
+                lambda key, own, rows, n=n: vb.kmeans_or_random(n, key, own, rows),
                 (),
                 call["keys"][n],
                 model,

@@ -332,3 +332,12 @@ def test_warnings_point_at_the_caller_s_line(through, table):
         else:
             PPCAEstimator(method="em", max_iter=2, n_init=1).fit(x)
     assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("estimator", [EPCAEstimator(), PPCAEstimator()], ids=["epca", "ppca"])
+def test_rows_in_another_unit_are_scored_alike(estimator):
+    """The density of rows in thousandths is a thousand times as high in each of four columns."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 1)) @ rng.normal(size=(1, 4)) + 0.3 * rng.normal(size=(40, 4))
+    scores = [clone(estimator).fit(unit * x).score(unit * x) for unit in (1.0, 0.001)]
+    assert scores[1] - scores[0] == pytest.approx(4 * np.log(1000), abs=1e-4)

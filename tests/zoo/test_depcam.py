@@ -260,7 +260,7 @@ def test_the_paper_s_single_weight():
     [
         (dict(num_components=0), ValueError, "num_components must be at least 1; got 0"),
         (dict(num_latents=1.5), TypeError, "num_latents must be a whole number; got 1.5"),
-        (dict(num_latents=6, num_features=5), ValueError, "at most the number of features, 5.*got 6"),
+        (dict(num_latents=6, num_features=5), ValueError, "at most the number of columns, 5.*got 6"),
         (dict(repulsion=-1.0), ValueError, "repulsion must be a number of at least 0; got -1.0"),
         (dict(sparsity=-0.1), ValueError, "sparsity must be a number of at least 0; got -0.1"),
         (dict(similarity_scale=0.0), ValueError, "similarity_scale must be a positive number; got 0.0"),
@@ -292,7 +292,7 @@ def test_bad_data_are_refused():
         model.check(np.ones((5, 4)))
     with pytest.raises(ValueError, match="at most the number of rows, 2; got 3"):
         model.check(x[:2])
-    with pytest.raises(ValueError, match="at most the number of features, 1"):
+    with pytest.raises(ValueError, match="at most the number of columns, 1"):
         model.check(x[:, :1])
     with pytest.raises(ValueError, match="must have 7 columns"):
         zoo.DEPCAM(num_features=7, **SIZES).check_new(x)

@@ -177,7 +177,7 @@ def test_a_prior_that_is_not_normalised_is_not_drawn_from():
 
 def test_data_outside_the_domain_are_errors():
     x = cells("bernoulli")
-    with pytest.raises(ValueError, match="num_latents must be at most the number of features, 4; got 5"):
+    with pytest.raises(ValueError, match="num_latents must be at most the number of columns, 4; got 5"):
         zoo.EPCA(num_latents=5).check(x)
     with pytest.raises(ValueError, match="x must hold 0 or 1; row 0, column 0 is 2"):
         zoo.EPCA(num_latents=2).check(x + 2)

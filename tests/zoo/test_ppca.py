@@ -12,8 +12,7 @@ from scipy import linalg, stats
 
 import zoo
 from inference.precision import in_precision
-from zoo import ppca
-from zoo.linear_gaussian import LatentsGivenRows
+from zoo.linear_gaussian import LatentsGivenRows, answers
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +168,7 @@ def _set(index, value):
 @pytest.mark.parametrize(
     ("num_latents", "change", "message"),
     [
-        (4, lambda x: None, "got num_latents=4 and 4 features"),
+        (4, lambda x: None, "below the number of columns, 4; got 4"),
         (2, _set((slice(None), 1), 3.0), r"column 1 of x is constant \(3.0\)"),
         (2, _set((slice(None), 2), np.nan), "column 2 of x is missing in all rows"),
         (2, _set(5, np.nan), "row 5 of x is missing in all columns"),
@@ -185,9 +184,9 @@ def test_data_that_do_not_suit(num_latents, change, message):
 
 
 def test_too_few_rows_and_other_columns():
-    """K must be smaller than the number of rows; a filled model keeps its number of columns."""
+    """K must be below the number of rows; a filled model keeps its number of columns."""
     x = np.random.default_rng(0).normal(size=(3, 6))
-    with pytest.raises(ValueError, match="got num_latents=3 and 3 rows"):
+    with pytest.raises(ValueError, match="below the number of rows, 3; got 3: give num_latents=2 or less"):
         zoo.PPCA(num_latents=3).check(x)
     with pytest.raises(ValueError, match="must have 5 columns, as the model has; got 6"):
         zoo.PPCA(num_features=5).check(x)
@@ -236,7 +235,7 @@ def test_orthonormal_scores_are_of_completed_rows_about_the_mean(monkeypatch):
         asked.append(parameters)
         return jnp.asarray(whole), None
 
-    monkeypatch.setattr(ppca.rows, "completed", completed)
+    monkeypatch.setattr(answers.rows, "completed", completed)
     wanted = (whole - np.asarray(values["loc"])) @ linalg.polar(np.asarray(values["loadings"]))[0]
     model = zoo.PPCA(num_latents=2)
     _, (sparse,) = model.encoded(scipy.sparse.csr_matrix(whole))

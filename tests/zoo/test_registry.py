@@ -1,6 +1,7 @@
 """The registry answers without importing anything, and agrees with the classes it points at."""
 
 import importlib
+import re
 import subprocess
 import sys
 
@@ -51,7 +52,9 @@ def test_a_card_says_what_the_class_says(name):
     assert card.dims == model.dims and card.symmetries == model.symmetries and card.methods == model.methods
     assert tuple(card.fields) == tuple(f.name for f in dataclasses.fields(model) if f.init)
     assert card.module_docstring == importlib.import_module(model.__module__).__doc__.strip()
-    assert "numpyro.sample" in card.program and card.program.startswith("def __call__")
+    assert re.search(r"\bsample\(", card.program) and card.program.startswith(
+        ("def __call__(", "def program(")
+    )
 
 
 def test_aliases_lead_to_models_or_say_that_the_model_is_not_here():

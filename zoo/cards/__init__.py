@@ -35,7 +35,7 @@ class Card(NamedTuple):
         dims: variable to the names of its dims.
         symmetries: transformations that leave the posterior unchanged.
         relations: change of the data to what happens to a fit, or why the relation does not hold.
-        methods: the ways to fit it; the first is what ``auto`` means.
+        methods: the ways to fit it; ``auto`` means the first that suits the model and its data.
         path: of the file that defines the model.
         class_name: of the model.
     """

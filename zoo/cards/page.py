@@ -9,6 +9,7 @@ from zoo.cards.markup import Block, Bullets, Code, Paragraph, Table
 
 __all__ = ["CardSection", "card_as_markdown", "card_as_text", "card_sections"]
 
+_AUTO = '``method="auto"`` is the first of these that suits the model and its data.'
 _COMMAND_WIDTH = 70
 _PRINTED = "notebooks/guide/printed.md"
 _CHECKS = "tests/test_corrections.py"
@@ -46,8 +47,7 @@ def card_sections(card: Card) -> list[CardSection]:
     dims = tuple((f"``{name}``", f"({', '.join(names)})") for name, names in card.dims.items())
     relations = tuple((f"``{name}``", said) for name, said in card.relations.items())
     methods = [
-        f"``{name}``{' (auto)' if name == card.methods[0] else ''}"
-        + (f": {note.when}. Cost: {note.cost}." if note.when else "")
+        f"``{name}``" + (f": {note.when}. Cost: {note.cost}." if note.when else "")
         for name, note in notes.methods.items()
     ]
     claims = [
@@ -67,7 +67,7 @@ def card_sections(card: Card) -> list[CardSection]:
         CardSection("Shapes", [Table(("variable", "dims"), dims)]),
         CardSection("Symmetries", [Paragraph(", ".join(card.symmetries) or "none")]),
         CardSection("Relations", [Table(("change of the data", "what happens to a fit"), relations)]),
-        CardSection("Methods", [Bullets(tuple(methods)), Paragraph(notes.symbols)]),
+        CardSection("Methods", [Paragraph(_AUTO), Bullets(tuple(methods)), Paragraph(notes.symbols)]),
         CardSection("Claims of the papers and results here", [Bullets(tuple(claims))]),
         CardSection("Corrections to the papers", [Bullets(tuple(corrections))]),
         CardSection("Aliases", [Paragraph(", ".join(card.aliases) or "none")]),

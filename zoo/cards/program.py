@@ -12,11 +12,12 @@ __all__ = ["module_file", "parsed", "program_of", "registered_file"]
 
 
 def program_of(path: Path, class_name: str) -> str:
-    """The source of ``__call__`` of a model and of everything that it calls on the model, transitively.
+    """The source of a model's ``program``, else its ``__call__``, and of all that it calls on the model.
 
-    Methods and properties of the model or of its base classes (`zoo.model` apart), and the functions, classes
-    and constants of the same file that these use. Each is copied from its file, methods dedented; those
-    of a base class in another file follow under the name of that file.
+    That is transitive: methods and properties of the model or of its base classes (`zoo.model` apart), and
+    the functions, classes and constants of the same file that these use; and functions that a ``program``
+    itself calls of other files. Each is copied from its file, methods dedented; those of another file follow
+    under the name of that file.
 
     Args:
         path: of the file that defines the model.
@@ -34,7 +35,11 @@ def program_of(path: Path, class_name: str) -> str:
     models = {body.name for _, body in classes}
     helpers = {file: {n: node for n, node in _definitions(file) if n not in models} for file, _ in classes}
     wanted: list[tuple[Path, ast.stmt]] = []
-    queue = [methods["__call__"]] if "__call__" in methods else []
+    queue = [methods[name] for name in ("program", "__call__") if name in methods][:1]
+    if queue and queue[0][1].name == "program":  # which is short for what it calls of other files
+        used = {part.id for part in ast.walk(queue[0][1]) if isinstance(part, ast.Name)}
+        queue += [found for name, *found in _imported(queue[0][0]) if name in used]
+        helpers |= {file: {} for file, _ in queue[1:]}
     while queue:
         file, node = queue.pop(0)
         if (file, node) in wanted:
@@ -104,6 +109,17 @@ def registered_file(module: str) -> Path:
     if file is None:
         raise ValueError(f"the module {module} has no file: write the model into one to have its card")
     return Path(file)
+
+
+def _imported(path: Path) -> Iterator[tuple[str, Path, ast.FunctionDef]]:
+    """The functions that a file imports from modules of the zoo; how programs run is told elsewhere."""
+    for node in parsed(path).body:
+        if not isinstance(node, ast.ImportFrom) or node.module in (None, "zoo.model", "zoo.programs"):
+            continue
+        home, names = module_file(node.module), {alias.name for alias in node.names}
+        for own in [] if home is None else parsed(home).body:
+            if isinstance(own, ast.FunctionDef) and own.name in names:
+                yield own.name, home, own
 
 
 def _definitions(path: Path) -> Iterator[tuple[str, ast.stmt]]:

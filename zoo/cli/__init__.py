@@ -43,7 +43,7 @@ from zoo.cli.printing import (
 )
 from zoo.cli.selection import terms_of
 from zoo.cli.sweeping import sweep
-from zoo.cli.validating import class_lines, validated
+from zoo.cli.validating import class_facts, validated
 from zoo.datasets import catalogue
 from zoo.dependencies import naming_versions
 
@@ -157,7 +157,8 @@ def fit(options: argparse.Namespace) -> int:
         raise ValueError("--keep needs the name of a variable, such as --keep assignments")
     in_batches = is_read_in_batches(options)
     files = files_read(options.files) if in_batches else files_of(options.dataset)
-    inputs = (*files, *([options.checkpoint] if options.checkpoint else []))
+    start = options.init if Path(options.init or "").suffix == ".nc" else None
+    inputs = (*files, *filter(None, (options.checkpoint, start)))
     default = f"{card.name}-{name_of(options.files) if in_batches else Path(options.dataset).stem}.nc"
     out = target("--out", options.out, default, force=options.force, inputs=inputs)
     page = None
@@ -184,6 +185,8 @@ def fit(options: argparse.Namespace) -> int:
 
     inference.compile_cache()
     check_place_of_fit(out.path)  # what --force replaces is a fit
+    if start is not None:
+        keywords["init"] = inference.load(start)
     chosen = model_class(card.name)
     if isinstance(chosen.data_names, tuple):  # else the data say how many parts there are
         check_data(chosen, data)
@@ -202,7 +205,8 @@ def fit(options: argparse.Namespace) -> int:
             **keywords,
             **method_options,
         )
-        tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])}
+        facts = class_facts(by_class)
+        tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])} | facts
         place, trouble = _saved(tree, out.settled())
         tree.encoding["source"] = str(place)  # the page names its file
         screen = first_screen(tree, details=options.details, width=line_width())
@@ -216,7 +220,7 @@ def fit(options: argparse.Namespace) -> int:
     chosen = " ".join(map(str.strip, options.set))
     print(f"method     {attributes['method']}, seed {attributes['seed']}" + (f", {chosen}" if chosen else ""))
     print(f"run        {attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s")
-    print_lines(class_lines(by_class))
+    print_lines(list(facts.items()))
     print_warnings([note for note in notes if "has not converged" not in note])  # the verdict says it
     for part in filter(None, screen[1:]):
         print(f"\n{part}")

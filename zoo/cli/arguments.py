@@ -119,7 +119,7 @@ FIT_OPTIONS = {  # option of inference.fit -> its type and what it means
         whole(1),
         "starts of an ascent, of which the best is kept (default: as model and method need)",
     ),
-    "init": (str, "how to start: a strategy of the method, such as random or kmeans"),
+    "init": (str, "how to start: a strategy of the method, such as random, or the .nc file of a fit"),
     "batch_size": (whole(1), "rows of a batch: the data are read and fitted batch by batch"),
     "sample_weight": (str, "column that weights the rows"),
     "dtype": (_one_of("dtype", *DTYPES), "float64 or float32 (default float64)"),

@@ -29,6 +29,8 @@ _AS_OPTIONS = (
     (re.compile(r"families=\{'([^']+)': '([^']+)'\}"), lambda found: _families(found)),
     (re.compile(r"\w+\.drop\(columns=('[^']*'|\d+|\[[^\]]*\])\)"), lambda found: _left_out(found)),
     (re.compile(r"\bstandardize=True\b"), "--standardize"),
+    (re.compile(r"\binit=tree\b"), "--init FIT.nc"),
+    (re.compile(r"\bor tolerance\b"), "or --tolerance"),
     (re.compile(r"\bdtype='(float\d\d)'"), r"--dtype \1"),
     (re.compile(r"\bmethod='(\w+)'"), r"--method \1"),
     (

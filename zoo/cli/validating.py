@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["class_lines", "validated"]
+__all__ = ["class_facts", "validated"]
 
 _ASCENTS = ("em", "ep", "vb")  # methods that are run to validate; of others the default one stands in
 _WITHOUT_CLASSES = ("morp", "kernel_cca")
@@ -59,35 +59,29 @@ def validated(
     return table
 
 
-def class_lines(table: Any) -> list[tuple[str, str]]:
-    """What a cross-validation says, as lines to print with their titles.
+def class_facts(table: Any) -> dict[str, str]:
+    """What a cross-validation says, as attributes of the fit.
 
     Args:
         table: of `validated`, or None.
 
     Returns:
-        The accuracy by class, and how the size was chosen.
+        The accuracy by class (``classes``), and how the size was chosen (``size``); none without a table.
     """
     if table is None:
-        return []
+        return {}
     right: Mapping[Any, int] = table.attrs["right"]
     labelled, chosen = table.attrs["labelled"], table.attrs["chosen"]
     number = sum(labelled.values())
     by_class = ", ".join(f"{name} {right[name]} of {labelled[name]}" for name in labelled)
-    lines = [
-        (
-            "classes",
-            f"{number} of {table.attrs['rows']} rows are labelled; predicted with their labels hidden "
-            f"{sum(right.values())} of them are right ({table['accuracy'][chosen]:.1%}): {by_class}",
-        )
-    ]
+    facts = {
+        "classes": f"{number} of {table.attrs['rows']} rows are labelled; predicted with their labels hidden "
+        f"{sum(right.values())} of them are right ({table['accuracy'][chosen]:.1%}): {by_class}"
+    }
     if len(table) > 1:
         tried = ", ".join(f"{k}: {share:.1%}" for k, share in table["accuracy"].items())
-        lines.append(
-            (
-                "size",
-                f"num_latents={chosen}, the fewest whose log probability of the hidden labels is within one "
-                f"standard error of the best (right by number of latents: {tried})",
-            )
+        facts["size"] = (
+            f"num_latents={chosen}, the fewest whose log probability of the hidden labels is within one "
+            f"standard error of the best (right by number of latents: {tried})"
         )
-    return lines
+    return facts

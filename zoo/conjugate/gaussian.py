@@ -657,9 +657,8 @@ class GaussianWishart(_FullGaussian):
         df = jnp.asarray(self.degrees_of_freedom) - d + 1
         rate = symmetric_inverse(jnp.asarray(self.scale_matrix))
         scale = (1 + self.mean_precision) / (self.mean_precision * df)
-        return dist.MultivariateStudentT(
-            df, jnp.asarray(self.loc), jnp.linalg.cholesky(scale[..., None, None] * rate)
-        )
+        factor = jnp.linalg.cholesky(scale[..., None, None] * rate)
+        return dist.MultivariateStudentT(df, jnp.asarray(self.loc), factor, validate_args=False)
 
     # Estimates
 

@@ -21,14 +21,17 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-__all__ = ["Coordinates", "Freedom", "Unit", "coordinates_of", "free_log_scales", "freedom_of"]
+from zoo.checks import column_moments, is_finite
+
+__all__ = ["Coordinates", "Freedom", "Unit", "coordinates_of", "free_log_scales", "freedom_of", "is_improper"]
 
 
 class Unit(NamedTuple):
     """How a quantity follows the data.
 
     A covariance is ``Unit(1, (-2, -1))``, a precision matrix ``Unit(-1, (-2, -1))``, one noise variance
-    ``Unit(2)``, one for each column ``Unit(2, (-1,))``.
+    ``Unit(2)``, one for each column ``Unit(2, (-1,))``. A number that is read off the data but has no unit is
+    ``Unit(0)``.
 
     Attributes:
         power: of the scale of the columns; of a matrix, along each axis.
@@ -66,7 +69,7 @@ def freedom_of(units: Mapping[str, Unit], names: Sequence[str]) -> tuple[Freedom
         For each part its freedom, or None.
     """
     by_part = [[own for own in units.values() if own.part == number] for number in range(len(names))]
-    scales = ("columns" if all(unit.axes for unit in own) else "common" for own in by_part)
+    scales = ("columns" if all(unit.axes for unit in own if unit.power) else "common" for own in by_part)
     pairs = zip(names, scales, strict=True)
     return tuple(Freedom(own, units[name].is_location) if name in units else None for name, own in pairs)
 
@@ -74,6 +77,9 @@ def freedom_of(units: Mapping[str, Unit], names: Sequence[str]) -> tuple[Freedom
 @dataclass(frozen=True)
 class Coordinates:
     """Origin and scale of each part of the data; both are numbers of the data and in double precision.
+
+    A quantity without an axis over columns keeps its number where each column has a scale of its own: it is
+    in standard units.
 
     Attributes:
         origins: shape (num_columns,) each; None: the part keeps its origin.
@@ -118,7 +124,7 @@ class Coordinates:
         """A value, or the prior of one, of the data's coordinates in these.
 
         Args:
-            value: numbers of any leading axes, or a distribution.
+            value: numbers of any leading axes, in double precision unless JAX's, or a distribution.
             unit: its unit.
 
         Returns:
@@ -127,6 +133,12 @@ class Coordinates:
         Raises:
             TypeError: there is no rule for such a distribution.
         """
+        if not isinstance(value, dist.Distribution):  # the difference first: it is exact near the origin
+            away = _in_double(value) - self.shift(unit)
+            factor = self.factor(unit)
+            if isinstance(away, np.ndarray) and not isinstance(factor, Array):
+                return np.divide(away, factor, out=away)  # which is a copy already
+            return away / factor
         return _changed(value, 1.0 / self.factor(unit), -self.shift(unit) / self.factor(unit))
 
     def outward(self, value: Any, unit: Unit) -> Any:
@@ -154,8 +166,12 @@ class Coordinates:
         total = np.zeros(data[0].shape[0])
         for number, (part, scale) in enumerate(zip(data, self.scales, strict=True)):
             if scale is not None:
-                seen = np.where(np.isnan(part), 0.0, np.log(scale))
-                total = total + (weights[number] if weights else 1.0) * seen.sum(axis=-1)
+                numbers = jnp if isinstance(part, Array) or isinstance(scale, Array) else np
+                logs = numbers.broadcast_to(numbers.log(scale), part.shape[-1:])
+                seen = logs.sum()
+                if not (isinstance(part, np.ndarray) and is_finite(part)):  # one fast pass on the host
+                    seen = seen - numbers.isnan(part) @ logs
+                total = total + (weights[number] if weights else 1.0) * seen
         return total
 
 
@@ -189,18 +205,19 @@ def coordinates_of(data: Sequence[Any], freedom: Sequence[Freedom | None]) -> Co
 
 def _moments(x: np.ndarray, is_shifted: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation of each column's observed cells, or the mean size of cells whose origin stays."""
-    seen = np.isfinite(x)
-    count = np.maximum(seen.sum(axis=0), 1)
-    mean = np.where(seen, x, 0.0).sum(axis=0) / count
-    if not is_shifted:
-        return mean, np.where(seen, np.abs(x), 0.0).sum(axis=0) / count
-    return mean, np.sqrt((np.where(seen, x - mean, 0.0) ** 2).sum(axis=0) / count)
+    mean, deviation = column_moments(x)
+    return (mean, deviation) if is_shifted else (mean, np.nan_to_num(np.nanmean(np.abs(x), axis=0)))
+
+
+def _in_double(value: Any) -> Any:
+    """Numbers on the host in double precision; those of JAX, which may be traced, as they are."""
+    return value if isinstance(value, Array) else np.asarray(value, np.float64)
 
 
 def _changed(value: Any, factor: Any, shift: Any) -> Any:
     """``factor * value + shift``, of numbers or of a variable with this distribution."""
     if not isinstance(value, dist.Distribution):
-        return np.asarray(value, np.float64) * factor + shift
+        return _in_double(value) * factor + shift
     if isinstance(value, dist.Gamma):
         return dist.Gamma(value.concentration, value.rate / factor, validate_args=False)
     if isinstance(value, dist.Normal):
@@ -216,6 +233,20 @@ def _changed(value: Any, factor: Any, shift: Any) -> Any:
         f"a prior in other coordinates must be Normal, MultivariateNormal, Gamma or Wishart; "
         f"got {type(value).__name__}"
     )
+
+
+def is_improper(prior: dist.Distribution) -> bool:
+    """Whether a prior is improper: its density is one in any coordinates.
+
+    Args:
+        prior: of a site.
+
+    Returns:
+        Whether it is an improper uniform distribution.
+    """
+    while isinstance(prior, dist.Independent | dist.ExpandedDistribution):
+        prior = prior.base_dist
+    return isinstance(prior, dist.ImproperUniform)
 
 
 def free_log_scales(support: dist.constraints.Constraint, scale: Any, shape: tuple[int, ...]) -> Array:

@@ -55,8 +55,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.stats import norm, qmc
+from scipy.special import ndtri
 
+from zoo import late
 from zoo.exponential_family.natural_params import RowMode
 from zoo.in_blocks import map_in_blocks
 
@@ -78,7 +79,7 @@ SPREAD_NODES = 16
 ROUNDS = 2  # of moving the normal to the moments of its nodes
 MOST = 4.0  # factor by which a round may change a variance
 TAIL_SHARE = 0.1  # of an expectation, from beyond three deviations of the latents
-LARGEST_RATIO = float(np.exp((3.0 + norm.ppf(TAIL_SHARE)) ** 2))  # E[m^2] / E[m]^2 with that share
+LARGEST_RATIO = float(np.exp((3.0 + ndtri(TAIL_SHARE)) ** 2))  # E[m^2] / E[m]^2 with that share
 BLOCK_NODES = 2**19  # nodes times columns that are held at a time
 
 
@@ -147,9 +148,9 @@ def unit_nodes(num_latents: int, steep: bool = False) -> tuple[np.ndarray, np.nd
         product = np.prod(np.meshgrid(*[weights] * num_latents, indexing="ij"), axis=0).ravel()
         return np.stack([axis.ravel() for axis in grid], axis=1), product / product.sum(), True
     if num_latents == 1:  # one in each slice of equal probability
-        points = norm.ppf((np.arange(NUM_POINTS) + 0.5) / NUM_POINTS)[:, None]
+        points = ndtri((np.arange(NUM_POINTS) + 0.5) / NUM_POINTS)[:, None]
         return points / points.std(), np.full(NUM_POINTS, 1.0 / NUM_POINTS), False
-    drawn = norm.ppf(qmc.Sobol(num_latents, seed=0).random(NUM_POINTS // 2))
+    drawn = ndtri(late.qmc.Sobol(num_latents, seed=0).random(NUM_POINTS // 2))
     points = np.concatenate([drawn, -drawn])
     if num_latents < NUM_POINTS // 2:
         factor = np.linalg.cholesky(points.T @ points / len(points))

@@ -42,10 +42,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-import scipy.stats
 from jax import Array
 from jax.scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
+from zoo import late
 from zoo.checks import column_of, row_of
 from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import FeatureRows
@@ -579,5 +579,5 @@ def _nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
         grid = np.stack(np.meshgrid(*[nodes] * size, indexing="ij"), axis=-1).reshape(-1, size)
         shares = np.stack(np.meshgrid(*[weights] * size, indexing="ij"), axis=-1).reshape(-1, size)
         return grid, np.log(shares).sum(axis=1)
-    points = scipy.stats.qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(NUM_POINTS)
+    points = late.qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(NUM_POINTS)
     return np.clip(points, 1e-9, 1 - 1e-9), np.full(NUM_POINTS, -np.log(NUM_POINTS))

@@ -41,6 +41,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
 
+from zoo.conjugate.cellwise import ObservedCells
 from zoo.in_blocks import map_in_blocks
 from zoo.sparse import SparseMatrix
 
@@ -52,10 +53,13 @@ __all__ = [
     "RowsGivenOthers",
     "ShiftedRows",
     "completed",
+    "flat",
     "latents_covariance",
     "latents_mean",
+    "linear_gaussian",
     "log_density",
     "reduced",
+    "standard_normal",
     "shared_latents_covariance",
 ]
 
@@ -160,6 +164,51 @@ def completed(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> t
 
     observed = jnp.asarray(~missing, loadings.dtype)
     return filled, jnp.where(missing, map_in_blocks(spread, observed, BLOCK_ROWS), 0.0)
+
+
+def flat(*shape: int, positive: bool = False) -> dist.Distribution:
+    """The improper prior of density one.
+
+    Args:
+        *shape: of the value.
+        positive: whether it is positive.
+
+    Returns:
+        A distribution that cannot be drawn from.
+    """
+    support = dist.constraints.positive if positive else dist.constraints.real
+    return dist.ImproperUniform(support, (), shape)
+
+
+def standard_normal(size: int) -> dist.Distribution:
+    """A vector of independent standard normal variables.
+
+    Args:
+        size: of the vector.
+
+    Returns:
+        The distribution.
+    """
+    return dist.Normal(0.0, 1.0).expand([size]).to_event(1)
+
+
+def linear_gaussian(
+    loadings: Array, loc: Array, noise_variance: Array, latents: Array | None
+) -> dist.Distribution:
+    """Rows W z + mu + noise; a missing cell is left out.
+
+    Args:
+        loadings: W, shape (num_features, num_latents).
+        loc: mu, shape (num_features,).
+        noise_variance: shape (num_features,) or ().
+        latents: z, shape (num_observations, num_latents), or None: summed out.
+
+    Returns:
+        The distribution of a row, or of every row given its latents.
+    """
+    if latents is None:
+        return LinearGaussianRows(loadings, loc, noise_variance)
+    return ObservedCells(dist.Normal(loc + latents @ loadings.T, jnp.sqrt(noise_variance)))
 
 
 class LatentsGivenRows(dist.Distribution):

@@ -1,8 +1,7 @@
 """Starts of VB and EM of a mixture: the sufficient statistics of drawn or given responsibilities.
 
-``"mixed"``, the default, in VB: k-means into K clusters, which are then united in pairs (`united`), and
-random responsibilities, in turn. The first finds clusters that lie apart in few steps, the second, with the
-moves of VB, those that overlap. Sparse rows begin at random.
+``"mixed"``, the default, in VB: k-means into K clusters and random labels, in turn: with the moves of VB the
+first finds clusters that lie apart, the second those that overlap. Sparse rows begin at random.
 
 ``"mixed"`` in EM, and in VB of rows with missing cells under full covariances and of components that share a
 parameter: of several restarts every other one begins at random, the others with k-means into 2, 3, 5, 8, 12,
@@ -22,7 +21,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import gammaln
 
 from inference.algorithm import starts_by_size
 from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows, unweighted, weight_of
@@ -32,22 +30,18 @@ from zoo.sparse import SparseCounts
 __all__ = [
     "STARTS",
     "STRATEGIES",
-    "added_up",
     "given_labels",
     "hierarchical_labels",
     "kmeans_labels",
+    "kmeans_or_random",
     "mixed",
     "principal_labels",
     "restarts",
     "start_named",
     "statistics_given",
-    "union_gains",
-    "united",
-    "united_or_random",
 ]
 
 KMEANS_STEPS = 10
-WORTH_UNITING = 5.0  # nats: labels without doubt make a union look better than the bound of soft labels does
 
 
 def random(key: Array, model: Mixture, x: Array) -> Array:
@@ -82,10 +76,13 @@ def _from_drawn(draw: Callable, key: Array, model: Mixture, x: Array) -> Array:
 
 def kmeans(key: Array, model: Mixture, x: Array) -> Array:
     """Statistics of k-means labels on standardised columns: fast, but keeps too many components."""
-    return _labelled(kmeans_labels(key, _standardised(x), model.num_components), model, x)
+    z, weight = _standardised(x), weight_of(x)
+    return _labelled(kmeans_labels(key, z, model.num_components, weight=weight), model, x)
 
 
-def kmeans_labels(key: Array, z: Array, num_clusters: int, num_used: Array | None = None) -> Array:
+def kmeans_labels(
+    key: Array, z: Array, num_clusters: int, num_used: Array | None = None, weight: Array | float = 1.0
+) -> Array:
     """The nearest centre of each row, shape (num_observations,), after k-means from k-means++ seeds.
 
     Args:
@@ -93,13 +90,15 @@ def kmeans_labels(key: Array, z: Array, num_clusters: int, num_used: Array | Non
         z: rows without missing cells.
         num_clusters: how many centres.
         num_used: the first so many of them alone; None: all.
+        weight: of the rows; one of weight zero is no seed and moves no centre.
     """
     beyond = 0.0 if num_used is None else jnp.where(jnp.arange(num_clusters) < num_used, 0.0, jnp.inf)
 
-    counted = jnp.append(z, jnp.ones((z.shape[0], 1), z.dtype), axis=-1)
+    weight = jnp.broadcast_to(jnp.asarray(weight, z.dtype), z.shape[:1])
+    counted = weight[:, None] * jnp.append(z, jnp.ones((z.shape[0], 1), z.dtype), axis=-1)
 
     def seed(distance: Array, key: Array) -> tuple[Array, Array]:
-        index = jax.random.categorical(key, jnp.log(distance))
+        index = jax.random.categorical(key, jnp.log(distance * weight))
         return jnp.minimum(distance, jnp.sum((z - z[index]) ** 2, axis=-1)), z[index]
 
     def nearest(centres: Array) -> Array:
@@ -109,7 +108,7 @@ def kmeans_labels(key: Array, z: Array, num_clusters: int, num_used: Array | Non
     def move(_: int, centres: Array) -> Array:
         labels = nearest(centres)
         sums, count = jnp.split(jax.ops.segment_sum(counted, labels, num_clusters), [z.shape[1]], axis=-1)
-        return jnp.where(count > 0, sums / jnp.maximum(count, 1), centres)
+        return jnp.where(count > 0, sums / jnp.where(count > 0, count, 1.0), centres)
 
     _, seeds = jax.lax.scan(seed, jnp.ones(z.shape[0]), jax.random.split(key, num_clusters))
     return nearest(jax.lax.fori_loop(0, KMEANS_STEPS, move, seeds))
@@ -126,12 +125,15 @@ def _labelled(labels: Array, model: Mixture, x: Array | Rows) -> Array:
 
 
 def _standardised(x: Array | Rows) -> Array:
-    """Columns with mean zero and deviation one; a missing cell is at the mean."""
-    x = unweighted(x)
+    """Columns with mean zero and deviation one, by weight; a missing cell is at the mean."""
+    weight, x = weight_of(x), unweighted(x)
     if isinstance(x, SparseCounts):
         raise ValueError("this start needs dense rows; sparse ones start at random: init='random'")
-    spread = jnp.nanstd(x, axis=0)
-    return jnp.nan_to_num((x - jnp.nanmean(x, axis=0)) / jnp.where(spread > 0, spread, 1.0))
+    known = jnp.where(jnp.isnan(x), 0.0, weight[:, None])
+    count = jnp.maximum(jnp.sum(known, axis=0), jnp.finfo(x.dtype).tiny)
+    away = jnp.nan_to_num(x - jnp.nansum(known * x, axis=0) / count)
+    spread = jnp.sqrt(jnp.sum(known * away**2, axis=0) / count)
+    return away / jnp.where(spread > 0, spread, 1.0)
 
 
 def pca(key: Array, model: Mixture, x: Array) -> Array:
@@ -139,13 +141,16 @@ def pca(key: Array, model: Mixture, x: Array) -> Array:
 
     Columns are standardised.
     """
-    return _labelled(principal_labels(_standardised(x), model.num_components), model, x)
+    return _labelled(principal_labels(_standardised(x), model.num_components, weight_of(x)), model, x)
 
 
-def principal_labels(z: Array, num_clusters: int) -> Array:
-    """Labels of slices of equal size along the first principal direction, shape (num_observations,)."""
-    ranks = jnp.argsort(jnp.argsort(z @ _principal_direction(z, jnp.ones(z.shape[0], z.dtype))))
-    return ranks * num_clusters // z.shape[0]
+def principal_labels(z: Array, num_clusters: int, weight: Array | float = 1.0) -> Array:
+    """Labels of slices of equal weight along the first principal direction, shape (num_observations,)."""
+    weight = jnp.broadcast_to(jnp.asarray(weight, z.dtype), z.shape[:1])
+    order = jnp.argsort(z @ _principal_direction(z, weight))
+    upto = jnp.cumsum(weight[order])
+    slices = jnp.floor((upto - weight[order]) * num_clusters / upto[-1]).astype(int)
+    return jnp.zeros_like(slices).at[order].set(jnp.minimum(slices, num_clusters - 1))
 
 
 def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
@@ -153,21 +158,23 @@ def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
 
     Deterministic (Boley 1998, on standardised columns).
     """
-    return _labelled(hierarchical_labels(_standardised(x), model.num_components), model, x)
+    z, weight = _standardised(x), weight_of(x)
+    return _labelled(hierarchical_labels(z, model.num_components, weight), model, x)
 
 
-def hierarchical_labels(z: Array, num_clusters: int) -> Array:
+def hierarchical_labels(z: Array, num_clusters: int, weight: Array | float = 1.0) -> Array:
     """Labels of clusters that are halved again and again, shape (num_observations,); z is centred."""
+    weight = jnp.broadcast_to(jnp.asarray(weight, z.dtype), z.shape[:1])
 
     def halve(new: Array, labels: Array) -> Array:
-        members = jax.nn.one_hot(labels, num_clusters, dtype=z.dtype)
-        counts = jnp.maximum(jnp.sum(members, axis=0), 1.0)
+        members = jax.nn.one_hot(labels, num_clusters, dtype=z.dtype) * weight[:, None]
+        counts = jnp.sum(members, axis=0)
+        counts = jnp.where(counts > 0, counts, 1.0)
         means = (members.T @ z) / counts[:, None]
         scatter = members.T @ jnp.sum(z**2, axis=-1) - counts * jnp.sum(means**2, axis=-1)
         widest = jnp.argmax(scatter)
-        weight = members[:, widest]
-        side = (z - means[widest]) @ _principal_direction(z - means[widest], weight) > 0
-        return jnp.where((weight > 0) & side, new, labels)
+        side = (z - means[widest]) @ _principal_direction(z - means[widest], members[:, widest]) > 0
+        return jnp.where((labels == widest) & side, new, labels)
 
     return jax.lax.fori_loop(1, num_clusters, halve, jnp.zeros(z.shape[0], int))
 
@@ -222,112 +229,25 @@ def mixed(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
     used = jnp.minimum(2 + turn * (turn + 1) // 2, model.num_components)
 
     def clusters(key: Array) -> Array:
-        return _labelled(kmeans_labels(key, _standardised(x), model.num_components, used), model, x)
+        z, weight = _standardised(x), weight_of(x)
+        return _labelled(kmeans_labels(key, z, model.num_components, used, weight), model, x)
 
     return jax.lax.cond(number % 2 == 0, partial(random, model=model, x=x), clusters, key)
 
 
-def united(statistics: Array, model: Mixture, least_gain: Array | float = WORTH_UNITING) -> Array:
-    """Statistics of clusters that are united in pairs, the best pair first, as long as it is worth it.
-
-    Labels without doubt have no entropy, so that the gain of a union follows from sums alone (`union_gains`).
-    No row is looked at.
-
-    Args:
-        statistics: of such labels, shape (num_components, num_statistics).
-        model: whose components share no parameter.
-        least_gain: in nats, that a union is worth.
-    """
-    number = model.num_components
-    alpha = model.concentration.mean if model.has_random_concentration else model.concentration
-
-    def body(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        statistics, values, row, turn = carry
-        with_others = _values(statistics[row] + statistics, alpha, model)
-        values = values.at[row].set(with_others).at[:, row].set(with_others)
-        gains = _gains_of(values, statistics[:, 0] > 0)
-        first, second = jnp.unravel_index(jnp.argmax(gains), gains.shape)
-        after = added_up(statistics, first, second)
-        fills = turn < number  # the table, row by row, in the first turns
-        pays = gains[first, second] > least_gain
-        statistics = jnp.where(pays & ~fills, after, statistics)
-        return statistics, values, jnp.where(fills, turn + 1, first), jnp.where(fills | pays, turn + 1, -1)
-
-    values = jnp.zeros((number + 1, number + 1), statistics.dtype)
-    first = jnp.zeros((), int)
-    carry = _with_an_empty_one(statistics), values, first, first
-    return jax.lax.while_loop(lambda carry: carry[3] >= 0, body, carry)[0][:-1]
-
-
-def union_gains(statistics: Array, alpha: Array, model: Mixture) -> Array:
-    """The gain of the evidence by each union of two components, in nats.
-
-    That is the evidence of the rows, and of the labels under symmetric Dirichlet weights (those under sticks
-    depend on the order of all). Of soft labels it is what the bound gains but for their entropy.
-
-    Args:
-        statistics: shape (num_components, num_statistics).
-        alpha: concentration of the weights.
-        model: the model.
-
-    Returns:
-        Shape (num_components, num_components), minus infinity where no two occupied components are.
-    """
-    occupied = statistics[:, 0] > 0
-    if not model.components.couples_components:
-        padded = _with_an_empty_one(statistics)
-        values = jax.lax.map(lambda one: _values(one + padded, alpha, model), padded)
-        return _gains_of(values, jnp.append(occupied, False))[:-1, :-1]
-
-    def after(pair: tuple[Array, Array]) -> Array:
-        first, second = pair
-        return jnp.sum(
-            _values(statistics.at[first].add(statistics[second]).at[second].set(0.0), alpha, model)
-        )
-
-    here = _values(statistics, alpha, model)
-    places = jnp.indices((model.num_components,) * 2)
-    gains = jax.lax.map(after, tuple(places.reshape(2, -1))).reshape(places.shape[1:]) - here
-    return jnp.where(jnp.triu(occupied & occupied[:, None], 1), gains, -jnp.inf)
-
-
-def _values(statistics: Array, alpha: Array, model: Mixture) -> Array:
-    """Log evidence of the rows and the labels of components; in one sum where they share a parameter."""
-    of_labels = gammaln(alpha / model.num_components + statistics[:, 0])
-    if model.components.couples_components:
-        of_labels = jnp.sum(of_labels)
-    return model.components.log_evidence(statistics) + of_labels
-
-
-def added_up(statistics: Array, first: Array, second: Array) -> Array:
-    """Statistics with those of a second component added to those of a first, which empties the second."""
-    return statistics.at[first].add(statistics[second]).at[second].set(0.0)
-
-
-def _with_an_empty_one(statistics: Array) -> Array:
-    return jnp.pad(statistics, ((0, 1), (0, 0)))
-
-
-def _gains_of(values: Array, occupied: Array) -> Array:
-    """Gains of unions from the values of all pairs, the last component being empty."""
-    own = values[-1]
-    gains = values + own[-1] - own - own[:, None]
-    return jnp.where(jnp.triu(occupied & occupied[:, None], 1), gains, -jnp.inf)
-
-
-def united_or_random(number: Array | int, key: Array, model: Mixture, x: Array | Rows) -> Array:
-    """Statistics of one of several starts of VB: united clusters of k-means and random labels in turn."""
+def kmeans_or_random(number: Array | int, key: Array, model: Mixture, x: Array | Rows) -> Array:
+    """Statistics of one of several starts of VB: k-means into all clusters and random labels in turn."""
     components = model.components
     if isinstance(unweighted(x), SparseCounts) or components.is_incomplete or components.couples_components:
         return mixed(number, key, model, x)
-    is_random = jnp.asarray(number % 2 == 1)
-    clusters = partial(kmeans_labels, z=_standardised(x), num_clusters=model.num_components)
+    rows = {"z": _standardised(x), "weight": weight_of(x)}
+    clusters = partial(kmeans_labels, num_clusters=model.num_components, **rows)
 
     def drawn(key: Array) -> Array:
         return jax.random.randint(key, x.shape[:1], 0, model.num_components)
 
-    labels = jax.lax.cond(is_random, drawn, clusters, key)
-    return united(_labelled(labels, model, x), model, jnp.where(is_random, jnp.inf, WORTH_UNITING))
+    labels = jax.lax.cond(jnp.asarray(number % 2 == 1), drawn, clusters, key)
+    return _labelled(labels, model, x)
 
 
 def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: Any) -> int:

@@ -30,9 +30,9 @@ A step costs O(N K D^2) and holds no N x K array: rows pass in blocks, and the e
 NUTS or Gibbs when the spread of parameters matters: q's variances are too small.
 
 **Moves** make changes that the updates cannot: two components become one, one goes to the others, one becomes
-two. The updates climb to the nearest optimum. Once they have settled, each move is judged by the whole bound,
-constants and the entropy of the labels included, after one update of the labels, and taken only if that is
-higher:
+two. The updates climb to the nearest optimum. After the first steps and once they have settled, each move is
+judged by the whole bound, constants and the entropy of the labels included, after one update of the labels,
+and taken only if that is higher:
 
 * **Merge** of components k and l: their statistics add up, so that everything in the bound but the entropy
   follows from them, without a look at the rows. The entropy can only fall: what the bound gains without it is
@@ -48,31 +48,29 @@ multiplied by w, in the bound and in the entropy that a birth adds, so that move
 on the copies. Seeds of births are drawn in proportion to weight.
 
 Statistics, bounds and updates are those of the component family, whatever it is; all shapes are fixed. Merges
-and deletions are made by default: a round of `EACH` of both costs as many updates. A round of births costs
-some tens of updates and takes long to compile; they must be asked for. The published counts of components are
-those of VB without moves, ``moves=()``.
+and deletions are made by default: each costs an update, and `EACH` that fail are the last of a round. Tried
+early they spare many steps, in which components that are the same become so; tried at once, they would unite
+what has not come apart yet. A round of births costs some tens of updates and takes long to compile; they must
+be asked for. The published counts of components are those of VB without moves, ``moves=()``.
 
 Reference: merges, deletions and births after Ueda and Ghahramani (2002), Hughes and Sudderth (2013) and
 Hughes, Kim and Sudderth (2015), here with the exact bound of the proposed state.
 """
 
+import itertools
+from collections.abc import Generator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import entr
+from scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Ascent, Memoised
-from inference.methods.mixture.starts import (
-    STRATEGIES,
-    added_up,
-    restarts,
-    start_named,
-    union_gains,
-    united_or_random,
-)
+from inference.methods.mixture.starts import STRATEGIES, kmeans_or_random, restarts, start_named
 from inference.methods.mixture.vb_hyperparameters import (
     check_learn,
     concentration_terms,
@@ -96,6 +94,7 @@ from inference.methods.mixture.vb_posterior import (
     start,
     transform,
 )
+from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, RowShards, sum_over_rows, unweighted, weight_of
 from zoo.checks import check_flag, check_names
 from zoo.mixture import Mixture
@@ -285,10 +284,9 @@ def build(strategy: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple
     proposing = tuple(name for name in moves if name in PROPOSALS_OF)
     improving = "birth" in moves or learn
     return Algorithm(
-        partial(begin, partial(united_or_random, 0) if is_mixed else start_named(strategy), learn),
+        partial(begin, partial(kmeans_or_random, 0) if is_mixed else start_named(strategy), learn),
         partial(step, **options),
         partial(propose, moves=proposing) if proposing else None,
-        EACH * len(proposing),
         partial(improve, moves=moves, **options) if improving else None,
         numbered_init=partial(_begin_mixed, learn) if is_mixed else None,
     )
@@ -297,7 +295,7 @@ def build(strategy: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple
 def _begin_mixed(
     learn: tuple[str, ...], number: Array, key: Array, model: Mixture, x: Array
 ) -> MixtureVBState:
-    return begin(partial(united_or_random, number), learn, key, model, x)
+    return begin(partial(kmeans_or_random, number), learn, key, model, x)
 
 
 @cache
@@ -354,7 +352,8 @@ METHOD = Ascent(
 
 
 MOVES = ("merge", "delete", "birth")
-EACH = 3  # merges, and deletions, that are proposed before a settled restart ends
+ROOM = 2  # others beside the components whose evidence is looked at together, times as many as components
+EACH = 3  # merges, and deletions, that fail before others are left alone
 PROPOSALS = 12  # births tried in a round
 RESTRICTED_STEPS = 6  # updates of the two components of a birth, all else held
 REFINED = 3  # proposals that get full updates
@@ -411,48 +410,126 @@ def _settled(state: MixtureVBState, model: Mixture, x: Array) -> tuple[MixtureVB
 # Merges and deletions
 
 
+type Proposals = Generator[MixtureVBState, MixtureVBState | None, MixtureVBState]
+
+
 def propose(
-    number: Array, state: MixtureVBState, model: Mixture, *, moves: tuple[str, ...]
-) -> tuple[MixtureVBState, Array]:
-    """The state after one of `EACH` moves of every kind, and whether the bound may be higher there."""
-    if model.num_components < 2:
-        return state, jnp.asarray(False)
-    proposed = [PROPOSALS_OF[name](number % EACH, state, model) for name in moves]
-    which = number // EACH
-    statistics, is_promising = (jnp.stack(each)[which] for each in zip(*proposed, strict=True))
-    return updated(state, in_best_order(statistics, state, model), model), is_promising
+    state: MixtureVBState, model: Mixture, *, moves: tuple[str, ...]
+) -> Generator[MixtureVBState, MixtureVBState | None, None]:
+    """The states after moves of every kind after which the bound may be higher, until `EACH` have failed."""
+    for name in moves:
+        state = yield from PROPOSALS_OF[name](state, model)
 
 
-def _merge(number: Array, state: MixtureVBState, model: Mixture) -> tuple[Array, Array]:
-    """The statistics with the pair added up that may gain most, second most, ...; whether it may gain."""
-    alpha = mean_of(state.concentration)
-    gains = union_gains(state.statistics, alpha, with_learnt(state, model))
-    counts = state.statistics[:, 0]
-    gains = jnp.where(jnp.minimum(counts, counts[:, None]) > OCCUPIED, gains, -jnp.inf)
-    gain, place = _next_best(gains.ravel(), number)
-    first, second = jnp.divmod(place, model.num_components)
-    return added_up(state.statistics, first, second), gain > 0
+def _held(state: MixtureVBState) -> np.ndarray:
+    """The components that hold rows, the smallest first; none where there is but one."""
+    counts = np.asarray(state.statistics)[:, 0]
+    held = np.flatnonzero(counts > OCCUPIED)
+    return held[np.argsort(counts[held], kind="stable")] if len(held) > 1 else held[:0]
 
 
-def _delete(number: Array, state: MixtureVBState, model: Mixture) -> tuple[Array, Array]:
-    """The statistics without the smallest component, or the second smallest, ...; whether there is one."""
-    counts = state.statistics[:, 0]
-    occupied = counts > OCCUPIED
-    _, place = _next_best(jnp.where(occupied, -counts, -jnp.inf), number)
-    return state.statistics.at[place].set(0.0), number < jnp.sum(occupied) - 1  # the last is not deleted
+def _after(statistics: np.ndarray, state: MixtureVBState, model: Mixture) -> MixtureVBState:
+    """The state that is optimal for these statistics."""
+    couples = model.components.couples_components
+    every = statistics if couples else _with_others(statistics, statistics[:0])
+    return at_sums(every, state, model)[0]
 
 
-def _next_best(values: Array, number: Array) -> tuple[Array, Array]:
-    """The value, and its place, than which so many are larger; a sort takes longer to compile."""
+@compiled
+def at_sums(statistics: Array, state: MixtureVBState, model: Mixture) -> tuple[MixtureVBState, Array, Array]:
+    """The state that is optimal for these statistics, the log evidence of each row of them, and E[alpha].
 
-    def without_best(_: int, values: Array) -> Array:
-        return values.at[jnp.argmax(values)].set(-jnp.inf)
+    Rows beyond those of the components have their evidence alone.
+    """
+    prior, alpha = with_learnt(state, model).components, mean_of(state.concentration)
+    every, own = prior.posterior(statistics), statistics[: model.num_components]
+    components = jax.tree.map(
+        lambda each, held: each if each.shape == held.shape else each[: len(own)], every, state.components
+    )
+    weights = model.weights.posterior(own[:, 0], alpha)
+    new = state._replace(components=components, weights=weights, statistics=own)
+    return new, prior.log_evidence_beside(every, statistics), alpha
 
-    values = jax.lax.fori_loop(0, number, without_best, values)
-    return jnp.max(values), jnp.argmax(values)
+
+def _merges(state: MixtureVBState, model: Mixture) -> Proposals:
+    """Pairs added up that may gain, first the pair that may gain most.
+
+    After one is taken the gains of the others are still good guesses, unless the components are put into an
+    order again.
+    """
+    while len(held := np.sort(_held(state))):
+        pairs = np.array(list(itertools.combinations(held, 2))).T
+        gains, failed, before = union_gains(state, model, pairs), 0, state
+        for place in np.argsort(-gains, kind="stable"):
+            if gains[place] <= 0 or failed == EACH or (model.weights.has_sticks and state is not before):
+                break
+            pair, statistics = pairs[:, place], np.asarray(state.statistics)
+            if statistics[pair, 0].min() > OCCUPIED:
+                taken = yield _after(_added_up(statistics, *pair), state, model)
+                state, failed = (state, failed + 1) if taken is None else (taken, failed)
+        if state is before:
+            break
+    return state
 
 
-PROPOSALS_OF = {"merge": _merge, "delete": _delete}
+def _deletions(state: MixtureVBState, model: Mixture) -> Proposals:
+    """Statistics without the smallest component; where that fails, without the second smallest, ..."""
+    failed = 0
+    while failed < min(EACH, len(held := _held(state)) - 1):
+        statistics = np.array(state.statistics)
+        statistics[held[failed]] = 0.0
+        taken = yield _after(statistics, state, model)
+        state, failed = (state, failed + 1) if taken is None else (taken, 0)
+    return state
+
+
+def union_gains(state: MixtureVBState, model: Mixture, pairs: np.ndarray) -> np.ndarray:
+    """The gain of the evidence by unions of two components, in nats, from their sums.
+
+    That is the evidence of the rows, and of the labels under symmetric Dirichlet weights (those under sticks
+    depend on the order of all): what the bound gains but for the entropy of soft labels.
+
+    Args:
+        state: q.
+        model: the model.
+        pairs: numbers of components, shape (2, num_pairs).
+
+    Returns:
+        Shape (num_pairs,).
+    """
+    statistics, (first, second) = np.asarray(state.statistics), pairs
+    if model.components.couples_components:
+        united = [_added_up(statistics, *pair) for pair in pairs.T]
+        here, *after = (float(at_sums(own, state, model)[1]) for own in (statistics, *united))
+        gains, alpha = np.array(after) - here, np.asarray(mean_of(state.concentration))
+    else:
+        number = len(statistics)
+        united = statistics[first] + statistics[second]
+        parts = np.array_split(united, range(ROOM * number, len(united), ROOM * number))
+        found = [at_sums(_with_others(statistics, part), state, model) for part in parts]
+        here, alpha = (np.asarray(own) for own in found[0][1:])
+        after = np.concatenate([np.asarray(own[1])[number:] for own in found])[: len(united)]
+        gains = after - here[first] - here[second]
+    counts, each = statistics[:, 0], alpha / model.num_components
+    gains += gammaln(each + counts[first] + counts[second]) + gammaln(each)
+    return gains - gammaln(each + counts[first]) - gammaln(each + counts[second])
+
+
+def _with_others(statistics: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The statistics with others below them, and room for as many in all cases: one program for all."""
+    room = ROOM * len(statistics) - len(others)
+    return np.concatenate([statistics, others, np.zeros((room, statistics.shape[1]), statistics.dtype)])
+
+
+def _added_up(statistics: np.ndarray, first: int, second: int) -> np.ndarray:
+    """Statistics with those of a second component added to those of a first, which empties the second."""
+    found = statistics.copy()
+    found[first] += found[second]
+    found[second] = 0.0
+    return found
+
+
+PROPOSALS_OF = {"merge": _merges, "delete": _deletions}
 
 
 # Birth

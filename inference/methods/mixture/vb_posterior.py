@@ -209,7 +209,7 @@ def conclude(
     return outcome._replace(model=learnt_model(state, model), attrs=attrs)
 
 
-_variables = compiled(variables)
+_variables = compiled(variables, once=True)
 
 
 # New rows

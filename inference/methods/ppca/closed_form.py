@@ -262,6 +262,7 @@ def point_outcome(
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
         stored["latents_covariance"] = _covariances(rows, values["loadings"], values["noise_variance"])
+    parameters = () if model.loading_prior == "flat" else ("loadings", "loc", "noise_variance")
     attrs = {
         "num_parameters": num_free_parameters(model, rows.shape[1]),
         "log_likelihood": log_likelihood,
@@ -273,7 +274,7 @@ def point_outcome(
         attrs=attrs,
         dims=dims,
         is_point=True,
-        densities={"objective": ("loadings", "loc", "noise_variance"), "log_likelihood": ()},
+        densities={"objective": parameters, "log_likelihood": ()},
     )
 
 

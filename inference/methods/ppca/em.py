@@ -4,7 +4,8 @@ Maximum likelihood with a flat prior, else the mode of the log posterior (in loa
 variance, the latents and ARD precisions integrated out). The updates, parameter expansion and SQUAREM are
 those of `inference.methods.linear_gaussian.em`; PPCA is one noise group, factor analysis a group for each
 column. The estimate is returned in its canonical rotation: orthogonal loadings, longest first, the largest
-entry of each positive.
+entry of each positive (of factor analysis under flat priors the loadings of columns in their deviations, so
+that the units of columns do not choose the rotation).
 
 Without missing cells PPCA has a closed form (`inference.methods.ppca.closed_form`), which EM agrees with;
 factor analysis, missing cells and priors need EM. Where the spread of the parameters matters, use VB or NUTS.
@@ -32,6 +33,7 @@ from inference.methods.ppca.closed_form import check_noise_floor, point_outcome,
 from inference.numerics.weighted_rows import Rows, unweighted
 from inference.precision import to_numpy
 from zoo.checks import check_choice
+from zoo.coordinates import Unit
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
@@ -166,6 +168,7 @@ METHOD = Ascent(
     build=build,
     start=start,
     conclude=conclude,
+    trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
     check=check,
     runs_on_host=linear_gaussian_rows.runs_on_host,

@@ -31,6 +31,7 @@ from inference.methods.ppca.em import compressed_rows, groups_of, prior_of
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, unweighted
 from zoo.checks import check_choice
+from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 
@@ -58,6 +59,23 @@ OF_COLUMNS = (
     "loc_variance",
     *OF_NOISE,
 )
+#: How the moments of loadings and mean follow the data, in the order of `OF_COLUMNS`.
+MOMENTS = {
+    "loadings_mean": Unit(1, (-2,)),
+    "loadings_covariance": Unit(2, (-3,)),
+    "loadings_loc_covariance": Unit(2, (-2,)),
+    "loc_mean": Unit(1, (-1,), is_location=True),
+    "loc_variance": Unit(2, (-1,)),
+}
+
+
+def units(model: PPCA) -> dict[str, Unit]:
+    """The moments of q; its noise and loading precisions follow those of the program."""
+    sites = model.units_of_sites
+    found = MOMENTS | {"noise_precision_rate": sites["noise_variance"]}
+    if "loading_precision" in sites:
+        found["loading_precision_rate"] = Unit(-sites["loading_precision"].power)
+    return found
 
 
 def prepare(
@@ -271,6 +289,8 @@ METHOD = Ascent(
     covariance=lambda stored, model, x: latents(stored, model, x)[1],
     predict=predict,
     log_density=log_density,
+    units=units,
+    trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
     check=check,
 )

@@ -66,6 +66,7 @@ from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
 from inference.methods.sppca.kernel_em import FeatureData
 from zoo.checks import check_choice, warn
+from zoo.coordinates import Unit
 from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import feature_rows
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
@@ -420,6 +421,7 @@ METHOD = Ascent(
     start=start,
     conclude=conclude,
     log_density=log_density,
+    trace_units={"noise_variance_x": Unit(2)},
     check=check,
     prepare=prepare,
 )

@@ -31,6 +31,7 @@ from inference.methods.ppca import vb as ppca
 from inference.methods.sppca.em import given_parameters, joint_matrix, noise_groups, prior_of
 from inference.numerics.compiled import compiled
 from zoo.checks import check_choice
+from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
@@ -47,6 +48,17 @@ PARTS = {
     "noise_precision_{}_rate": (),
 }
 BLOCKS = {"x": "feature", "y": "output"}
+
+
+def units(model: SPPCA) -> dict[str, Unit]:
+    """The moments of q of both blocks; its noise precisions follow those of the program."""
+    found: dict[str, Unit] = {}
+    for number, block in enumerate(BLOCKS):
+        moments = zip(PARTS, ppca.MOMENTS.values(), strict=False)
+        found |= {part.format(block): own._replace(part=number) for part, own in moments}
+        noise = model.units_of_sites.get(f"noise_variance_{block}")
+        found |= {} if noise is None else {f"noise_precision_{block}_rate": noise}
+    return found
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
@@ -265,6 +277,7 @@ METHOD = Ascent(
     covariance=lambda stored, model, x, y=None: latents(stored, model, x, y)[1],
     predict=predict,
     log_density=log_density,
+    units=units,
     prepare=prepare,
     check=check,
 )

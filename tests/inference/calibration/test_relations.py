@@ -36,10 +36,10 @@ NAMES = ("columns_renamed", "frame", "nested_list")
 DEFAULT = {
     "mixture": {"vb": (*ORDER, *UNITS, "fitted_rows")},
     "mixture of bits": {"vb": (*MARKS, "batches")},
-    "mixture of documents": {"em": (*ORDER, "sparse", "row_doubled", "float32")},
+    "mixture of documents": {"em": (*ORDER, "sparse", "row_doubled", "row_left_out", "float32")},
     "ppca": {
         "closed_form": (*ORDER, *UNITS, "float32", "fitted_rows", "batches"),
-        "em": (*ORDER, *UNITS, *MARKS, "sparse", "row_doubled"),
+        "em": (*ORDER, *UNITS, *MARKS, "sparse", "row_doubled", "row_left_out"),
     },
     "factor analysis": {"em": ("columns_rescaled",)},
     "kernelpca": {
@@ -77,10 +77,10 @@ DEFAULT = {
 SLOW = {
     "mixture": {
         "gibbs": (*ORDER, *UNITS, "fitted_rows"),
-        "vb": ("float32", "batches", "row_doubled"),
+        "vb": ("float32", "batches", "row_doubled", "row_left_out"),
         "em": ORDER,
     },
-    "mixture of bits": {"vb": ("row_doubled", "float32")},
+    "mixture of bits": {"vb": ("row_doubled", "row_left_out", "float32")},
     "paired": {"map": (*ORDER, *MARKS, "views_exchanged")},
     "lda": {"gibbs": ("sparse",)},
     "pcp": {"gibbs": ("sparse",)},
@@ -284,7 +284,7 @@ def test_bad_calls_are_refused():
         relation_check(model, "em", X, "rows_permuted")
     with pytest.raises(ValueError, match="relation must be one of"):
         relation_check(model, "em", (X,), "rows permuted")
-    with pytest.raises(ValueError, match="columns_rescaled does not hold here: one noise variance"):
+    with pytest.raises(ValueError, match="columns_rescaled does not hold here: columns share parameters"):
         relation_check(model, "em", (X,), "columns_rescaled")
 
 
@@ -422,6 +422,7 @@ FAULTS = {
     "columns_rescaled": ("mixture", "vb", fixed_floor),
     "other_units": ("ppca", "closed_form", cast_before_centring),
     "row_doubled": ("ppca", "em", no_weights),
+    "row_left_out": ("ppca", "em", no_weights),
     "masked_array": ("ppca", "em", no_masks),
     "frame_nan": ("ppca", "em", zeros_for_missing),
     "frame_na": ("ppca", "em", zeros_for_missing),

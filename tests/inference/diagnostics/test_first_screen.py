@@ -38,9 +38,8 @@ def test_a_screen_of_every_model_begins_in_words_and_says_nothing_twice(name, wi
     tree = fitted(name)
     screen = first_screen(tree, details=True, width=width)
     opening, text = screen.opening, str(screen)
-    assert re.match(
-        FIRST.get(name, r"\w+ (shared )?latents?.*, which explains? \d+ %"), " ".join(opening.split())
-    ), opening
+    said = FIRST.get(name, r"\w+ (shared )?latents?.*, (which explains?|the first with) \d+ %")
+    assert re.match(said, " ".join(opening.split())), opening
     judged = verdict(tree)
     assert f"{judged.word}: {judged.text}" in " ".join(opening.split())
     assert tree.attrs["verdict"] == f"{judged.word}: {judged.text}"
@@ -173,3 +172,17 @@ def test_draws_of_several_numbers_are_told_in_the_sentence():
 def test_options_ask_for_the_table_alone(totalled):
     text = summary_text(totalled, interval="hdi", probability=0.8)
     assert text.lstrip().startswith("mean") and "hdi80_lb" in text and "Next:" not in text
+
+
+def test_numbers_that_name_rows_are_no_row_numbers():
+    """Respondent 1003 is no row 1003: only rows that are counted from 0 are said to be numbers."""
+    tree = fitted("ppca")
+    named = tree.map_over_datasets(
+        lambda group: (
+            group.assign_coords(observation=group["observation"] + 1001)
+            if "observation" in group.coords
+            else group
+        )
+    )
+    assert "Extreme row numbers, of" in summary_text(tree)
+    assert "Extreme rows, of" in summary_text(named)

@@ -14,6 +14,7 @@ import zoo
 from inference.diagnostics import occupied, profile_cells, profile_text, profiles, summary, summary_text
 from inference.diagnostics.cluster_profiles import _unit
 from inference.diagnostics.profile_parts import intervals
+from tests.fit_cases import fitted as fit_of
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
 OF_TOPICS = {"topics", "topic_words", "topic_documents"}
@@ -68,7 +69,7 @@ def two_kinds():
     table.loc["p4", "age"], table.loc["p5", "visits"] = np.nan, np.nan
     table.loc["p8", "town"] = table.loc["p9", "smoker"] = None
     table.loc["p9", "joined"] = None
-    model = zoo.Mixture(num_components=2)  # draws of a third, empty one would be of the wide prior
+    model = zoo.Mixture(num_components=3)  # one stays empty
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         tree = inference.fit(
@@ -187,6 +188,26 @@ def test_missing_cells_of_correlated_columns_are_filled_given_the_others():
         assert (np.abs(mean - share @ own["locs"].values[:, gap]) > 0.05).all()
     assert np.isfinite(found["cluster_rows"]["distance"].dropna()).all()
     assert not {0, 5} & set(found["cluster_rows"]["row"])  # complete rows come first
+
+
+def test_rows_and_cells_are_described_by_draws_in_which_their_clusters_hold_rows():
+    """Where a cluster is empty in a draw, its parameters there change no typical row and no filled cell."""
+    tree = fit_of("mixture gibbs")
+    posterior = tree["posterior"].to_dataset().copy(deep=True)
+    labels = posterior["assignments"].transpose("chain", "draw", "observation").values
+    labels[:] = np.arange(30) >= 20
+    labels[:, ::3] = 0
+    held = tree["observed_data"].to_dataset().copy(deep=True)
+    held["x"].values[3, 1] = np.nan
+    found = []
+    for away in (0.0, 3.0):
+        posterior["locs"].transpose("chain", "draw", "component", ...).values[:, ::3, 1] = ROWS[20] + away
+        stats = tree["sample_stats"].to_dataset().drop_vars("component_label")
+        spoilt = replaced(tree, observed_data=held, posterior=posterior.copy(deep=True), sample_stats=stats)
+        del spoilt.attrs["numbering"]
+        found.append(profiles(spoilt))
+    for table in ("cluster_rows", "filled_cells"):
+        pd.testing.assert_frame_equal(found[0][table], found[1][table])
 
 
 def _with_starts(tree, ends, numbers):

@@ -191,8 +191,11 @@ def test_restarts_keep_the_best_bound_and_report_all(small_model, two_clusters):
     many = fit(small_model, two_clusters, num_restarts=3, **call)
     trace, best = many["trace"], many.attrs["best_restart"]
     assert trace["objective"].dims == ("iteration",) and np.isfinite(trace["objective"]).all()
-    assert trace["objective_by_restart"].dims == ("iteration", "restart")
-    np.testing.assert_array_equal(trace["objective_by_restart"].sel(restart=best), trace["objective"])
+    assert trace["objective_by_restart"].dims == ("restart_iteration", "restart")
+    of_best = trace["objective_by_restart"].sel(restart=best).dropna("restart_iteration")
+    np.testing.assert_array_equal(of_best, trace["objective"])
+    last = [line[np.isfinite(line)][-1] for line in trace["objective_by_restart"].to_numpy().T]
+    np.testing.assert_array_equal(last, trace["objective_at_end"])  # every start to its own end
     ends = trace["objective_at_end"].to_numpy()
     assert ends.argmax() == best and ends.shape == (3,)
     single = fit(small_model, two_clusters, num_restarts=1, **call)["trace"]

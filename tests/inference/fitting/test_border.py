@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import inference
@@ -11,6 +12,7 @@ import zoo
 from inference import fit
 from inference.precision import in_precision
 from tests.models_with_units import CASES, CorrelatedRows, EvenRows, RobustRows
+from zoo.coordinates import Coordinates
 from zoo.model import Model
 
 SCALES, PLACES = np.array([1e-5, 1.0, 1e6]), np.array([2e-3, -4.0, 5e8])
@@ -108,6 +110,44 @@ def test_single_precision_sees_rows_a_million_deviations_away(table):
         ends[dtype] = estimate(tree)
     np.testing.assert_allclose(ends["float32"]["loc"] - 1e6, ends["float64"]["loc"] - 1e6, atol=2e-3)
     np.testing.assert_allclose(ends["float32"]["scale"], ends["float64"]["scale"], rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("robust", "normal"),
+        pytest.param("even", "multivariate_normal", marks=pytest.mark.slow),
+        pytest.param("correlated", "normal", marks=pytest.mark.slow),
+        pytest.param("ppca ard isotropic", "low_rank_multivariate_normal", marks=pytest.mark.slow),
+        pytest.param("ppca gaussian diagonal standardize", "normal", marks=pytest.mark.slow),
+    ],
+)
+def test_a_guide_is_that_of_the_standardised_table(table, name, family):
+    """Its draws by one key, real or positive or matrices, are those there in other coordinates."""
+    rows = np.where(np.isnan(table), 0.0, table)
+    common = not name.endswith("standardize") and CASES[name].scale == "common"
+    scale, place = (np.array(20.0) if common else SCALES), np.array([3.0, -4.0, 5e2])
+    own = Coordinates((place,), (scale,))
+    draws, bounds = [], []
+    for x in (rows, rows * scale + place):
+        model = model_of(name, x)
+        tree = fit(model, x, method="svi", guide=family, max_iterations=20, num_samples=2)
+        bounds.append(tree.attrs["elbo"])
+        with in_precision():
+            program = handlers.seed(inference.guide(tree), jax.random.key(3))
+            trace = handlers.trace(program).get_trace(jnp.asarray(x))
+        sites = (site for site in trace.items() if site[1]["type"] == "sample")
+        draws.append({n: np.asarray(s["value"]) for n, s in sites if not s["infer"].get("is_auxiliary")})
+    units = model.units_of_sites
+    for site, value in draws[0].items():
+        expected = own.outward(value, units[site]) if site in units else value
+        np.testing.assert_allclose(draws[1][site], expected, rtol=1e-5, atol=1e-7, err_msg=site)
+    former = tree.copy()
+    del former.attrs["guide_coordinates"]
+    with pytest.raises(ValueError, match="guide of this fit is of a former version.*init=tree"):
+        inference.guide(former)
+    lost = own.log_scale_of_rows((rows,)).sum()
+    assert bounds[1] == pytest.approx(bounds[0] - lost, rel=1e-6)
 
 
 @pytest.mark.slow

@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Ellipse
+from matplotlib.transforms import Affine2D
 from planted import (
     planted_mixture,
     planted_regression,
@@ -58,31 +59,41 @@ def _legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+def _ellipses(axis):
+    return [each for each in axis.collections if isinstance(each, EllipseCollection)]
+
+
 def test_ellipses_of_the_mixture_are_where_the_clusters_are(switched):
     figure = plot_mixture(switched, num_draws=0, content=0.9)
     axis = figure.axes[0]
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("width", "height")
-    ellipses = [p for p in axis.patches if isinstance(p, Ellipse) and p.get_linewidth() < 3]
-    assert len(ellipses) == 3
-    np.testing.assert_allclose([e.center for e in ellipses], [[0, 0], [4, 0.5], [1, 5]], atol=0.3)
+    (ellipses,) = [each for each in _ellipses(axis) if each.get_linewidth()[0] < 3]
+    np.testing.assert_allclose(ellipses.get_offsets(), [[0, 0], [4, 0.5], [1, 5]], atol=0.3)
     diameter = 2 * np.sqrt(chi2.ppf(0.9, 2))  # unit covariance
-    np.testing.assert_allclose([[e.width, e.height] for e in ellipses], diameter, rtol=0.05)
-    assert sum(len(c.get_offsets()) for c in axis.collections if len(c.get_offsets()) > 1) == 60
+    np.testing.assert_allclose([ellipses.get_widths(), ellipses.get_heights()], diameter, rtol=0.05)
+    rows = [c.get_offsets() for c in axis.collections if not isinstance(c, EllipseCollection)]
+    assert sum(len(each) for each in rows if len(each) > 1) == 60
     assert [line for line in _legend(figure) if line.startswith("component 0, 49 %")]
 
 
 def test_single_draws_are_thin_ellipses(switched):
-    thin = [p for p in plot_mixture(switched, num_draws=7).axes[0].patches if p.get_linewidth() < 1]
-    assert len(thin) >= 7 * 3
+    axis = plot_mixture(switched, num_draws=7).axes[0]
+    (thin,) = [each for each in _ellipses(axis) if each.get_linewidth()[0] < 1]
+    assert len(thin.get_offsets()) >= 7 * 3
 
 
 def test_a_tilted_ellipse_holds_its_share_of_draws():
-    from inference.plots.mixtures import _ellipse
+    from inference.plots.mixtures import _add_ellipses
 
     covariance = np.array([[2.0, 1.2], [1.2, 1.0]])
-    ellipse = _ellipse(np.array([1.0, -1.0]), covariance, np.sqrt(chi2.ppf(0.8, 2)))
+    axis = Figure().subplots()
+    axis.set(xlim=(-5, 7), ylim=(-5, 3))
+    _add_ellipses(axis, np.array([[1.0, -1.0]]), covariance[None], np.sqrt(chi2.ppf(0.8, 2)))
+    axis.figure.draw_without_rendering()
+    (ellipse,) = _ellipses(axis)
+    outline = ellipse.get_paths()[0].transformed(Affine2D(ellipse.get_transforms()[0]))  # about its centre
     draws = np.random.default_rng(0).multivariate_normal([1.0, -1.0], covariance, size=4000)
-    inside = ellipse.get_path().contains_points(ellipse.get_patch_transform().inverted().transform(draws))
+    inside = outline.contains_points(draws - [1.0, -1.0])
     assert inside.mean() == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / 4000))
 
 

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from inference import load
+from inference.report.run import run_facts
 from zoo.cli import main
 
 
@@ -35,6 +37,8 @@ def test_classes_are_judged_and_predicted_by_name_at_a_size_that_is_given(place,
     told = " ".join(capsys.readouterr().out.split())
     assert "rows are labelled; predicted with their labels hidden" in told and " size " not in told
     assert "latent 0" in told and "latent 1" not in told
+    kept = run_facts(load("sppca-parts.nc"))
+    assert " ".join(kept["classes"].split()) in told and "size" not in kept
     assert main(["predict", "sppca-parts.nc", "parts.csv", "--out", "found.csv"]) == 0
     found = pd.read_csv("found.csv")
     assert set(found["class"]) <= {"bolt", "nut"}

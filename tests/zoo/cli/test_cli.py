@@ -86,7 +86,7 @@ def test_show_prints_the_model(name, capsys):
         "stick_fractions",
         "num_components: int",
         "Symmetries\n\n    labels",
-        "- vb (auto)",
+        'method="auto" is the first of these that suits the model and its data',
         'numpyro.sample("x"',
     ):
         assert part in out
@@ -415,27 +415,21 @@ def test_the_command_line_and_the_library_give_the_same_fit(fitted, faithful):
 
 
 @pytest.mark.slow
-def test_warnings_of_a_fit_are_lines_of_the_table(tmp_path, monkeypatch, capsys):
+def test_a_fit_that_was_stopped_is_continued_from_its_file(tmp_path, monkeypatch, capsys):
+    """As its advice says: warnings are lines of the table, and remedies options of the command line."""
+    import inference
+
     monkeypatch.chdir(tmp_path)
-    assert (
-        main(
-            [
-                "fit",
-                "mixture",
-                "faithful",
-                "--set",
-                "num_components=4",
-                "--max-iterations",
-                "2",
-                "--num-samples",
-                "50",
-            ]
-        )
-        == 0
-    )
+    command = ["fit", "mixture", "faithful", "--set", "num_components=4", "--num-samples", "50"]
+    assert main([*command, "--max-iterations", "2"]) == 0
     out, err = capsys.readouterr()
-    assert "Problem: VB has not converged" in out and "Next: raise --max-iterations" in out
+    assert "Problem: VB has not converged" in out and "Next: raise --max-iterations or --tolerance" in out
     assert out.count("not converged") == 1 and "Warning" not in out + err
+    assert "continue with --init FIT.nc" in " ".join(out.split())
+    assert main([*command, "--init", "mixture-faithful.nc", "--out", "more.nc"]) == 0
+    names = "mixture-faithful.nc", "more.nc"
+    first, more = (inference.load(name)["trace"]["objective"].values.ravel() for name in names)
+    assert more[0] >= first[-1]
 
 
 @pytest.mark.slow

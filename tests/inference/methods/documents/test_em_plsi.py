@@ -230,7 +230,7 @@ def test_the_schedule_starts_resumes_and_goes_on_with_all_tokens(tmp_path, monke
     counts = drawn_corpus()[0]
     model, settings = zoo.PLSI(num_topics=8), {"progress": False, "heldout_share": 0.1}
     tree = fit(model, counts, num_restarts=4, **settings)
-    ends = tree["trace"]["objective_by_restart"].max("iteration")
+    ends = tree["trace"]["objective_by_restart"].max("restart_iteration")
     assert float(ends.max()) == pytest.approx(tree.attrs["heldout_log_likelihood"], rel=1e-9)
     call = settings | {"num_restarts": 4, "checkpoint": tmp_path / "run"}
     with monkeypatch.context() as patched:

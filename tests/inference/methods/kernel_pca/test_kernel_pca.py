@@ -253,7 +253,7 @@ NAN = X.copy()
 NAN[3, 1] = np.nan
 BAD_FITS = {
     "NaN": ({"x": NAN}, "x must be finite.*row 3, column 1 is nan"),
-    "K >= N": ({"num_latents": 40}, "at least 41 rows .*N - 1 components, and num_latents is 40"),
+    "K >= N": ({"num_latents": 40}, "below the number of rows, 40; got 40: give num_latents=39 or less"),
     "K >= M": (
         {"kernel": "linear", "noise_variance": None, "num_latents": 3},
         "feature space, 3, or no",

@@ -1,11 +1,11 @@
-"""What a user can get wrong with PPCA, SPPCA and kernel PCA: one clear message each, from `fit`."""
+"""What a user can get wrong with projections: one clear message each, from `fit` or a model's check."""
 
 import numpy as np
 import pytest
 import scipy.sparse
 
 from inference import fit
-from zoo import PPCA, SPPCA, KernelPCA
+from zoo import DEPCAM, EPCA, PPCA, SPPCA, KernelPCA, Paired
 from zoo.kernels import RBF
 
 X = np.random.default_rng(0).normal(size=(12, 4))
@@ -25,12 +25,9 @@ WITH_NAN = scipy.sparse.csr_array(with_(np.eye(12, 4) + 1, 3, 2, np.nan))
 ONE = ["a", "b"] * 5 + ["a", "c"]
 GRAM = {"num_latents": 2, "kernel": "precomputed", "noise_variance_x": 0.1}
 CASES = {
-    "PPCA, K = N": (
-        PPCA(num_latents=3),
-        (X[:3],),
-        "smaller than the number of rows.*num_latents=3 and 3 rows",
-    ),
-    "PPCA, K = M": (PPCA(num_latents=4), (X,), "smaller than the number of features.*num_latents=4 and 4"),
+    "PPCA, K = N": (PPCA(num_latents=3), (X[:3],), "below the number of rows, 3; got 3: .*=2 or less"),
+    "PPCA, K = M": (PPCA(num_latents=4), (X,), "below the number of columns, 4; got 4"),
+    "PPCA, one column": (PPCA(num_latents=1), (X[:, :1],), "a projection needs at least 2 columns; got 1"),
     "PPCA, constant": (PPCA(), (with_(X, ALL, 1, 5.0),), r"column 1 of x is constant \(5.0\)"),
     "PPCA, empty row": (PPCA(), (with_(X, 7, ALL, np.nan),), "row 7 of x is missing in all columns"),
     "PPCA, empty column": (PPCA(), (with_(X, ALL, 2, np.nan),), "column 2 of x is missing in all rows"),
@@ -54,7 +51,7 @@ CASES = {
     "SPPCA, skew Gram": (SPPCA(**GRAM), (X[:4] + np.arange(4), Y[:4]), "must be symmetric"),
     "SPPCA, indefinite": (SPPCA(**GRAM), (INDEFINITE, Y[:3]), "positive semi-definite"),
     "SPPCA, RBF": (SPPCA(kernel=RBF(1.0)), (X, Y), "infinitely many dimensions.*give noise_variance_x"),
-    "kernel PCA, K = N": (KernelPCA(num_latents=12), (X,), "N - 1 components, and num_latents is 12"),
+    "kernel PCA, K = N": (KernelPCA(num_latents=12), (X,), "below the number of rows, 12; got 12"),
     "kernel PCA, skew Gram": (
         KernelPCA(kernel="precomputed", noise_variance=0.1),
         (X[:4] + np.arange(4),),
@@ -73,6 +70,25 @@ def test_bad_input_gets_one_clear_message(case):
     model, data, message = CASES[case]
     with pytest.raises(ValueError, match=message):
         fit(model, *data, method="em")
+
+
+ROW_TAKERS = {
+    "ppca": (PPCA(), 1),
+    "sppca": (SPPCA(), 2),
+    "kernel_pca": (KernelPCA(num_latents=1), 1),
+    "epca": (EPCA(family="gaussian", num_latents=1), 1),
+    "paired": (Paired(families=("gaussian", "gaussian"), num_specific=(0, 0)), 2),
+    "depcam": (DEPCAM(family="gaussian", num_components=1, num_latents=1), 1),
+}
+
+
+@pytest.mark.parametrize("num_rows", [0, 1])
+@pytest.mark.parametrize("name", ROW_TAKERS)
+def test_one_row_is_no_projection(name, num_rows):
+    """Nor are none, and nobody is told to ask for no latents; every model of columns that projects."""
+    model, num_parts = ROW_TAKERS[name]
+    with pytest.raises(ValueError, match=f"at least 2 rows.*got {num_rows}$"):
+        model.check(*(X[:num_rows], Y[:num_rows])[:num_parts])
 
 
 def test_an_infinite_dimensional_kernel_needs_its_noise():

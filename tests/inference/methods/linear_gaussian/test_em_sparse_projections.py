@@ -310,7 +310,7 @@ def test_a_saved_fit_gives_its_rows_back(sparse, tmp_path):
 def test_restarts_and_resuming_on_the_host(tmp_path, monkeypatch):
     model, call = SPPCA(num_latents=K), {"method": "em", "init": "random", "num_restarts": 2}
     whole = fit(model, SPARSE, Y, tolerance=0, max_iterations=14, **call)
-    assert whole["trace"]["objective_by_restart"].dims == ("iteration", "restart")
+    assert whole["trace"]["objective_by_restart"].dims == ("restart_iteration", "restart")
     assert last(whole) == whole["trace"]["objective_by_restart"].to_numpy()[-1, whole.attrs["best_restart"]]
     first, original, calls = tmp_path / "run", sparse_linear_gaussian.sparse_moments, []
 

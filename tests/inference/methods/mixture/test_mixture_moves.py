@@ -14,7 +14,6 @@ from inference import fit
 from inference.methods.mixture import vb
 from inference.methods.mixture import vb as moves
 from inference.methods.mixture import vb_posterior as posterior
-from inference.methods.mixture.starts import WORTH_UNITING, kmeans_labels, union_gains, united
 from inference.numerics.weighted_rows import Rows
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking
@@ -78,34 +77,26 @@ def settled():
         return mixture, state, posterior.responsibilities(state, mixture, X)
 
 
+def state_of(r, mixture):
+    """The state that is optimal for responsibilities, as the host holds it."""
+    statistics = r.T @ mixture.components.features(X)
+    state = posterior.from_statistics(statistics, jnp.asarray(mixture.concentration), mixture)
+    return jax.tree.map(np.asarray, state)
+
+
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])
 def test_the_gain_of_a_union_is_that_of_the_added_labels(weight_prior):
     """Of labels without doubt, under Dirichlet weights, exactly that of the whole bound."""
     mixture = model(weight_prior=weight_prior, concentration=2.5)
     r = jax.nn.one_hot(np.arange(len(X)) % (K - 1), K)
-    statistics = r.T @ mixture.components.features(X)
-    gains = np.asarray(union_gains(statistics, mixture.concentration, mixture))
-    assert np.isneginf(gains[:, K - 1]).all() and np.isneginf(gains[np.tril_indices(K)]).all()
+    pairs = np.array(np.triu_indices(K - 1, 1))
+    assert pairs.shape[1] > vb.ROOM * K  # more than are looked at together
+    gains = vb.union_gains(state_of(r, mixture), mixture, pairs)
     found = [
         bound_of(r.at[:, k].add(r[:, j]).at[:, j].set(0.0), mixture) - bound_of(r, mixture)
-        for k, j in zip(*np.triu_indices(K - 1, 1), strict=True)
+        for k, j in pairs.T
     ]
-    difference = gains[np.triu_indices(K - 1, 1)] - found
-    assert (np.abs(difference).max() < 1e-8) == (weight_prior == "dirichlet")
-
-
-def test_clusters_are_united_as_greedily_as_by_hand():
-    mixture = model(weight_prior="dirichlet")
-    labels = np.asarray(kmeans_labels(jax.random.key(0), jnp.asarray(X), K))
-    statistics = mixture.components.statistics(jnp.asarray(X), labels, K)
-    found = np.asarray(jax.jit(united)(statistics, mixture))
-    by_hand = np.array(statistics)
-    while (gains := np.asarray(union_gains(by_hand, mixture.concentration, mixture))).max() > WORTH_UNITING:
-        first, second = np.unravel_index(gains.argmax(), gains.shape)
-        by_hand[first], by_hand[second] = by_hand[first] + by_hand[second], 0.0
-    np.testing.assert_allclose(found, by_hand, rtol=1e-12)
-    assert 1 < (found[:, 0] > 0).sum() < K
-    np.testing.assert_allclose(united(statistics, mixture, jnp.inf), statistics)
+    assert (np.abs(gains - found).max() < 1e-8) == (weight_prior == "dirichlet")
 
 
 def test_clusters_in_halves_are_merged_within_the_fit_and_no_bound_falls():
@@ -134,18 +125,32 @@ def test_a_step_from_a_proposal_has_the_bound_that_the_proposed_labels_lead_to(f
     mixture = Mixture(components=priors()[family], num_components=4).for_data(x)
     r = jnp.asarray(np.random.default_rng(0).dirichlet(np.full(4, 0.1), 40))
     state = posterior.from_statistics(r.T @ mixture.components.features(x), jnp.asarray(1.0), mixture)
-    counts, seen = np.asarray(r.sum(0)), []
-    for number in range(2 * vb.EACH):
-        proposed, _ = vb.propose(jnp.asarray(number), state, mixture, moves=("merge", "delete"))
-        own = np.asarray(proposed.statistics)
+    state, counts = jax.tree.map(np.asarray, state), np.asarray(r.sum(0))
+    proposals = [np.asarray(one.statistics) for one in vb.propose(state, mixture, moves=("merge", "delete"))]
+    merged, deleted = proposals[: -vb.EACH], proposals[-vb.EACH :]
+    pairs = set()
+    for own in merged:
         emptied = int(np.flatnonzero((own[:, 0] == 0) & (counts > 0))[0])
-        if number < vb.EACH:
-            kept = int(np.flatnonzero(own[:, 0] > counts + 1e-9)[0])
-            np.testing.assert_allclose(own[kept], state.statistics[kept] + state.statistics[emptied])
-            seen.append((kept, emptied))
-        else:
-            assert emptied == np.argsort(counts)[number - vb.EACH]
-    assert len(set(seen)) == vb.EACH
+        kept = int(np.flatnonzero(own[:, 0] > counts + 1e-9)[0])
+        np.testing.assert_allclose(own[kept], state.statistics[kept] + state.statistics[emptied])
+        pairs.add((kept, emptied))
+    assert 1 <= len(pairs) == len(merged) <= vb.EACH
+    for own, smallest in zip(deleted, np.argsort(counts), strict=False):
+        assert np.flatnonzero(own[:, 0] == 0) == smallest
+
+
+def test_what_is_taken_is_merged_further_and_three_that_fail_are_the_last():
+    """Seven equal parts of one cluster: all merges gain, until the first that are refused."""
+    mixture = model(weight_prior="dirichlet")
+    state = state_of(jax.nn.one_hot(np.arange(len(X)) % (K - 1), K), mixture)
+    proposals = vb.propose(state, mixture, moves=("merge",))
+    own, left = next(proposals), []
+    for _ in range(3):
+        left.append(int((own.statistics[:, 0] > 0).sum()))
+        own = proposals.send(jax.tree.map(np.asarray, own))
+    refused = [own, *proposals]
+    assert left == [6, 5, 4] and len(refused) == 2 * vb.EACH  # by gains before the merges, and after
+    assert all((one.statistics[:, 0] > 0).sum() == 3 for one in refused)
 
 
 def test_the_proposals_of_a_birth_have_their_exact_statistics_and_entropy(settled):

@@ -31,3 +31,19 @@ def test_columns_are_standardised_and_missing_cells_are_at_the_mean():
     z = np.asarray(starts._standardised(jnp.asarray(x)))
     wanted = np.nan_to_num((x - np.nanmean(x, 0)) / np.array([np.std(x[:, 0]), 30.0, 1.0]))
     np.testing.assert_allclose(z, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["pca", "hierarchical"])
+def test_starts_take_a_row_of_weight_two_as_two_and_one_of_weight_zero_as_none(strategy):
+    """Three clusters of equal weight, far apart."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(4.0 * k, 0.3, (6, 2)) for k in range(3)])
+    weight = np.append(np.tile([1.0, 1.0, 1.0, 1.0, 1.0, 2.0], 3), 0.0)
+    copies = np.repeat(x, weight[:-1].astype(int), axis=0)
+    with in_precision():
+        model = Mixture.from_data(x, num_components=3)
+        rows = Rows(jnp.asarray(np.append(x, [[40.0, -40.0]], axis=0)), jnp.asarray(weight))
+        sums = [starts.STARTS[strategy](None, model, own) for own in (rows, jnp.asarray(copies))]
+        one, other = (np.sort(np.asarray(own), axis=0) for own in sums)
+        assert other[:, 0].min() > 1 and other[:, 0].sum() == 21
+        np.testing.assert_allclose(one, other, rtol=1e-9)

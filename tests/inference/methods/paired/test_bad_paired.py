@@ -77,7 +77,7 @@ CASES = {
         lambda: (zoo.EPCA(family="ordinal", beta=0.4), (X + 1,)),
         "Ordinal has no conjugate kernel",
     ),
-    "K above columns": (lambda: (zoo.EPCA(num_latents=5), (X,)), "at most the number of features, 4; got 5"),
+    "K above columns": (lambda: (zoo.EPCA(num_latents=5), (X,)), "at most the number of columns, 4; got 5"),
     "K above rows": (lambda: (zoo.EPCA(num_latents=4), (X[:3],)), "at most the number of rows, 3; got 4"),
     "K above a view": (
         lambda: (zoo.Paired.ecca(TWO, 1, (1, 4)), (X, Y)),

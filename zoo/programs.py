@@ -1,0 +1,181 @@
+"""How a program runs: on data with latents of rows summed out, on data with all drawn, or from the prior.
+
+An author writes ``program(*parts, rows=plate)`` once. `local` draws a latent of each row, or returns None
+where it is summed out; the distribution of the rows takes the value or None. What a program need not know is
+done here: which rows there are, what is refused without data, sizes that the data tell, and the coordinates
+in which the model is stated (`zoo.coordinates`).
+"""
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions.transforms import AffineTransform
+from numpyro.primitives import Messenger
+
+from zoo.coordinates import free_log_scales, is_improper
+
+__all__ = ["InCoordinates", "local", "run"]
+
+_SUMS_OUT = ContextVar("sums_out", default=False)
+
+
+def local(name: str, distribution: dist.Distribution, *, sums_out: bool = True, **infer: Any) -> Any:
+    """Draw a latent of each row, or return None: it is summed out.
+
+    Args:
+        name: of the site.
+        distribution: of the latent of a row.
+        sums_out: whether the distribution of the rows has the latent summed out if it is given None.
+        **infer: as for ``numpyro.sample``.
+
+    Returns:
+        A value for every row of the plate, or None.
+    """
+    return None if sums_out and _SUMS_OUT.get() else numpyro.sample(name, distribution, infer=infer or None)
+
+
+def run(model: Any, data: tuple, num_observations: int | None) -> Any:
+    """Run the program of a model.
+
+    Args:
+        model: the model, in the current precision.
+        data: parts to condition on; empty, or all None: rows are drawn.
+        num_observations: how many rows to draw.
+
+    Returns:
+        The data, or the rows drawn; of several parts a tuple.
+
+    Raises:
+        ValueError: a field that the data fill in is not set, or there is nothing to draw from.
+    """
+    names = model.data_names
+    parts = (*data, *(None for _ in names[len(data) :]))
+    is_given = parts[0] is not None
+    model.require(*model.units_of_fields)
+    sizes = {name: f"num_{model.variable_dims[name][-1]}s" for name in names}
+    if is_given:
+        num_observations = parts[0].shape[0]
+        read = {sizes[name]: part.shape[-1] for name, part in zip(names, parts, strict=True)}
+        model = model.replaced(**{size: read[size] for size in read if getattr(model, size) is None})
+    else:
+        choose = f", or choose {model.proper_with}" if model.proper_with else ""
+        known = f"give {' and '.join(names)} to condition on{choose}"
+        reason = f"the prior of {type(model).__name__} is {model.prior} and draws nothing: {known}"
+        num_observations = model.rows_to_draw(num_observations, reason=reason)
+        model.require(*sizes.values())
+    rows, own = numpyro.plate("observations", num_observations), model.own_coordinates
+    token = _SUMS_OUT.set(is_given and not model.draw_locals)
+    try:
+        if own is None:
+            return model.program(*parts, rows=rows)
+        units = model.units_of_sites
+        changes = {name: (own.factor(unit), own.shift(unit)) for name, unit in units.items()}
+        inside = [
+            part if part is None else own.inward(part, units[n]) for n, part in zip(names, parts, strict=True)
+        ]
+        with InCoordinates(changes=changes, data=dict(zip(names, parts, strict=True))):
+            found = model.inside(own).program(*inside, rows=rows)
+        if is_given:
+            return data if len(names) > 1 else data[0]
+        return own.outward(found, units[names[0]])
+    finally:
+        _SUMS_OUT.reset(token)
+
+
+class InCoordinates(Messenger):
+    """Sites in the coordinates of the data outside, and in a program's own inside.
+
+    Args:
+        program: as of NumPyro's handlers.
+        changes: of sites and parts of the data, factor and shift on the way outward.
+        data: parts of the data by name, None of those that are drawn.
+    """
+
+    def __init__(
+        self,
+        program: Callable | None = None,
+        *,
+        changes: Mapping[str, tuple[Any, Any]],
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.changes, self.data = changes, data or {}
+        super().__init__(program)
+
+    def process_message(self, message: dict[str, Any]) -> None:
+        """Replace the distribution of a site, or its value, by that in the coordinates of the data.
+
+        Args:
+            message: of NumPyro.
+        """
+        name = message.get("name")
+        if message["type"] not in ("sample", "deterministic") or name not in self.changes:
+            return
+        factor, shift = map(jnp.asarray, self.changes[name])
+        if message["type"] == "deterministic":
+            message["value"] = message["value"] * factor + shift
+        elif name in self.data:
+            message["fn"] = _Rows(message["fn"], factor, shift)
+            if message["is_observed"]:
+                message["value"] = self.data[name]
+        elif not is_improper(own := message["fn"]):
+            message["fn"] = dist.TransformedDistribution(own, _ChangeOfUnit(shift, factor, own.support))
+
+    def postprocess_message(self, message: dict[str, Any]) -> None:
+        """Hand the program the value in its own coordinates, after all others have seen it.
+
+        Args:
+            message: of NumPyro.
+        """
+        name = message.get("name")
+        if message["type"] in ("sample", "deterministic") and name in self.changes:
+            factor, shift = self.changes[name]
+            message["value"] = (message["value"] - shift) / factor
+
+
+class _Rows(dist.Distribution):
+    """Rows in the coordinates of the data; a missing cell has no unit."""
+
+    pytree_data_fields = ("inner", "factor", "shift")
+
+    def __init__(self, inner: dist.Distribution, factor: Array, shift: Array) -> None:
+        self.inner, self.factor, self.shift = inner, factor, shift
+        super().__init__(inner.batch_shape, inner.event_shape, validate_args=False)
+
+    @property
+    def support(self) -> dist.constraints.Constraint:
+        return self.inner.support
+
+    def log_prob(self, value: Array) -> Array:
+        lost = jnp.where(jnp.isnan(value), 0.0, jnp.log(self.factor))
+        return self.inner.log_prob((value - self.shift) / self.factor) - jnp.sum(lost, axis=-1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return self.inner.sample(key, sample_shape) * self.factor + self.shift
+
+
+class _ChangeOfUnit(AffineTransform):
+    """Values times a positive scale, plus a shift: of a support, onto itself."""
+
+    @property
+    def codomain(self) -> dist.constraints.Constraint:
+        """That of the values before the change."""
+        return self.domain
+
+    def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: Any = None) -> Array:
+        """Sum of the log scales of what varies freely in a value of the support.
+
+        Args:
+            x: values before the change.
+            y: values after it.
+            intermediates: not read; NumPyro passes it.
+
+        Returns:
+            The shape of ``x`` without the dims of a value.
+        """
+        each = free_log_scales(self.domain, self.scale, jnp.shape(x))
+        return jnp.sum(each, axis=tuple(range(-self.domain.event_dim, 0)))
