@@ -45,8 +45,8 @@ def evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray]:
     Returns:
         Its results.
     """
-    held = [_held(value, aval) for value, aval in zip(arguments, closed.in_avals, strict=True)]
     with np.errstate(all="ignore"):
+        held = [_held(value, aval) for value, aval in zip(arguments, closed.in_avals, strict=True)]
         found = _run(closed, held)
     kinds = (aval.dtype for aval in closed.out_avals)
     return [

@@ -54,9 +54,8 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
     check_known(name)
     try:
         described = _parsed(fields)
-        held = {
-            name: np.asarray(arrays[name], np.float64) for name in _arrays_in(described) if name in arrays
-        }
+        names = [name for name in _arrays_in(described) if name in arrays]
+        held = {name: np.asarray(arrays[name], np.float64) for name in names}
         if sum(value.nbytes for value in held.values()) > MOST_KEPT:
             return _made(zoo.model_class(name), _restore_fields(described, held))
         kept = tuple((name, value.shape, value.tobytes()) for name, value in held.items())

@@ -91,7 +91,7 @@ def test_leave_one_out_is_told_how_many_draws_count(monkeypatch):
     """Four chains of 400 draws, each repeated four times; what ArviZ is given besides the tree."""
     rows = np.repeat(-0.5 * np.random.default_rng(4).normal(size=(4, 100, 6)) ** 2, 4, axis=1)
     group = xr.Dataset({"log_likelihood": (("chain", "draw", "observation"), rows)})
-    monkeypatch.setattr(comparison, "loo", lambda tree, **given: given)
+    monkeypatch.setattr(comparison.late, "loo", lambda tree, **given: given)
     given = comparison.leave_one_out(replaced(planted_regression(num_draws=400), log_likelihood=group))
     assert given["reff"] == pytest.approx(0.25, rel=0.15) and given["pointwise"] is True
 
