@@ -351,7 +351,14 @@ MISTAKES = [
     Mistake("EPCA", E | {"num_latents": 20}, (REAL,), "num_latents", "num_latents=3", "fields"),
     Mistake("DEPCAM", D | {"num_latents": 20}, (REAL,), "num_latents", "num_latents=3", "fields"),
     Mistake("DEPCAM", D | {"num_components": 50}, (REAL,), "num_components", "num_components=12", "fields"),
-    Mistake("KernelPCA", K | {"num_latents": 20}, (REAL,), "number of rows, 12; got 20", "num_latents=11", "fields"),
+    Mistake(
+        "KernelPCA",
+        K | {"num_latents": 20},
+        (REAL,),
+        "number of rows, 12; got 20",
+        "num_latents=11",
+        "fields",
+    ),
     Mistake(
         "Paired",
         V | {"num_shared": 50},
