@@ -6,8 +6,10 @@ random number of components), by the blocked sampler with its split-merge moves 
 600 seconds at most, and writes verdict, largest R-hat, smallest bulk ESS (each with its invariant) and CPU
 seconds, compilation included, to ``tests/reference/benchmark_mixture_samplers.json``, set by set.
 
-``readme`` is the sampler line of the guide to the command line (once the README's) with five seeds. ``rate``
-is the smallest bulk ESS per CPU second on Old Faithful, with the moves, warm-up included and compilation not;
+``default`` is the call without settings (Dirichlet weights): R-hat below 1.01, ESS of 400 and 60 CPU seconds
+are wanted. ``readme`` is the sampler line of the guide to the command line (once the README's) with five
+seeds. ``rate`` is the smallest bulk ESS per CPU second on Old Faithful, with the moves, warm-up included and
+compilation not;
 ``--peer FOLDER``, a checkout of d4579d2, gives that of its sampler beside it and the ratio of geometric means
 over seeds, wanted: 5. ``sizes`` is the same rate with
 four moves and with none on several sets (Dirichlet weights): what the default of ``split_merge`` goes by.
@@ -66,6 +68,15 @@ ATTEMPTS = {
         "max_sweeps": 3000,
     },
 }
+DEFAULT_CALLS = (
+    ("faithful", 1),
+    ("faithful", 2),
+    ("toy_gaussians", 1),
+    ("iris", 1),
+    ("separated", 1),
+    ("overlapping", 1),
+    ("heavy_tailed", 1),
+)
 CHAINS, ANNEALED_SWEEPS, FIRST_POWER = 4, 10_000, 0.15
 GUIDE = MOVES | {"num_samples": 4000, "thinning": 4}
 SIZES = (
@@ -240,6 +251,17 @@ def readme_line():
     return found
 
 
+def default_calls():
+    """Fits whose call says neither how long nor by which moves."""
+    found = {}
+    for name, seed in DEFAULT_CALLS:
+        tree, seconds = fitted(rows_of(name), "dirichlet", seed)
+        sizes = {"draws per chain": int(tree["posterior"].sizes["draw"]), "CPU seconds": round(seconds, 1)}
+        found[f"{name}, seed {seed}"] = judged(tree) | sizes
+        print(name, seed, found[f"{name}, seed {seed}"], flush=True)
+    return found
+
+
 def rates(seeds=(1, 2), **options):
     """Smallest bulk ESS per CPU second of compiled fits."""
     x, found = rows_of("faithful"), {}
@@ -305,7 +327,7 @@ def sizes():
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("sets", nargs="*", default=[*SETS, "readme", "rate", "sizes", "attempts"])
+    parser.add_argument("sets", nargs="*", default=[*SETS, "default", "readme", "rate", "sizes", "attempts"])
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--peer", type=Path)
     given = parser.parse_args()
@@ -317,7 +339,12 @@ def main():
             command = "python -m tests.benchmarks.mixture_samplers --record --peer FOLDER"
             add_to_record(NAME, command, "arviz", **found)
 
-    special = {"readme": readme_line, "rate": lambda: rate(given.peer), "sizes": sizes}
+    special = {
+        "default": default_calls,
+        "readme": readme_line,
+        "rate": lambda: rate(given.peer),
+        "sizes": sizes,
+    }
     special["attempts"] = lambda: attempts(record)
     for name in given.sets:
         record(**{name: special[name]() if name in special else of_set(name)})
