@@ -77,7 +77,6 @@ CHAIN_METHODS = ("vectorized", "sequential", "parallel")
 SIZES = ("num_chains", "num_warmup", "num_samples", "thinning", "max_iterations", "num_restarts")
 OTHERS = ("method", "seed", "tolerance", "init", "sample_weight", "batch_size", "dtype", "checkpoint")
 MOST_LOOKS = 20  # of a run until the chains agree where no limit is given
-LENGTH = {"num_samples": 1000, "thinning": 1}  # of a run where neither the call nor the method says
 SCALE_RATIO = 10.0  # of standard deviations of columns under one noise variance
 NOISE_RATIO = 4.0  # of variances: noise that is half or twice as large as it is taken to be
 MODEL_SIZES = (  # in which a fit and one that starts from it must agree
@@ -86,6 +85,10 @@ MODEL_SIZES = (  # in which a fit and one that starts from it must agree
 )
 TAKERS = "it goes with zoo.PPCA, and with vb of zoo.Mixture, zoo.LDA and zoo.PCP"  # of batch_size
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
+
+
+class Unsaid(int):
+    """A number that a call has by default, told from the same number that it gives."""
 
 
 def read_call(
@@ -119,8 +122,8 @@ def read_call(
     traced = {"model": model, "data": data, "seed": seed, "init": init, "sample_weight": sample_weight}
     for argument, value in traced.items():
         _check_not_traced(value, f"{argument} holds a traced array")
-    asked = {name: value for name, value in settings.items() if value is not None}
-    settings = settings | LENGTH | asked
+    asked = {name: value for name, value in settings.items() if not isinstance(value, Unsaid | None)}
+    settings = {name: int(value) if isinstance(value, Unsaid) else value for name, value in settings.items()}
     _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
     refuse_unjoined()
     if not isinstance(method, str):

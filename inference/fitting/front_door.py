@@ -13,7 +13,7 @@ import xarray as xr
 from inference.algorithm import Direct, FitRequest, Sampler, model_name
 from inference.convergence.numbering import numbered
 from inference.coordinates import inward
-from inference.fitting.arguments import read_call
+from inference.fitting.arguments import Unsaid, read_call
 from inference.fitting.in_batches import BatchPlan, MemoisedPlan, NaturalGradientPlan, SummedPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.memory import one_memory_error
@@ -41,8 +41,8 @@ def fit(
     seed: int | jax.Array = 0,
     num_chains: int = 4,
     num_warmup: int = 1000,
-    num_samples: int | None = None,
-    thinning: int | None = None,
+    num_samples: int = Unsaid(1000),
+    thinning: int = Unsaid(1),
     until: str | None = None,
     max_sweeps: int | None = None,
     max_seconds: float | None = None,
@@ -84,10 +84,10 @@ def fit(
         num_warmup: sweeps before draws are kept.
         num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain. Of draws
             with square matrices of 16 columns or more (full covariances) as many are made as fit into 250 MB,
-            with a warning; ``keep`` with the name of one makes all. None: 1000; but ``gibbs`` and
-            ``collapsed_gibbs`` of mixtures then run until their chains have converged, as with ``until``, 500
-            draws at a time, up to a limit in sweeps that is read off the sizes of the table.
-        thinning: sweeps per kept draw; None: 1, or as many as suit a run of such a sampler to convergence.
+            with a warning; ``keep`` with the name of one makes all. Where a call says neither this nor
+            ``until``, ``gibbs`` and ``collapsed_gibbs`` of mixtures run until their chains have converged,
+            500 draws at a time, up to a limit in sweeps that is read off the sizes of the table.
+        thinning: sweeps per kept draw; such a run has its own where the call does not say.
         until: ``"converged"``: a sampler runs until its chains have converged. After every ``num_samples``
             draws per chain the diagnostics of `inference.convergence.judge` are computed from all draws so
             far; the run ends when they pass twice in a row. The attributes ``look`` and ``looks`` hold their
