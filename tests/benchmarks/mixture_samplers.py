@@ -96,6 +96,10 @@ def rows_of(name, num_rows=300):
     from zoo.datasets import load
 
     rng = np.random.default_rng(0)
+    if name == "iris":
+        from sklearn.datasets import load_iris
+
+        return load_iris().data
     if name == "separated":
         centres = np.array([[0, 0], [8, 0], [0, 8], [8, 8]])
         return centres[rng.integers(0, 4, num_rows)] + rng.normal(size=(num_rows, 2))
