@@ -618,7 +618,7 @@ class Model(Assumptions):
         if not self.is_stated_in_deviations:
             return None
         self.require("column_scale")
-        return Coordinates((None,), (self.column_scale,))
+        return Coordinates((None,), (getattr(self, "column_scale"),))  # noqa: B009
 
     def inside(self, own: Coordinates) -> Self:
         """The model of data in coordinates, and stated in these.
@@ -728,7 +728,8 @@ class Model(Assumptions):
     def noise_factors(self) -> Mapping[str, Any]:
         """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
         own = self.own_coordinates
-        return {} if own is None else {"": own.scales[0] ** 2}
+        scale = None if own is None else own.scales[0]
+        return {} if scale is None else {"": scale**2}
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:

@@ -168,8 +168,7 @@ def ascend(
             most = int((after - before).max())
             infos = {name: np.asarray(value)[:, :most] for name, value in infos._asdict().items()}
             history.add(before, after, infos)
-            asked = _asking(restarts, before) if propose is not None else ()
-            if len(asked):
+            if propose is not None and (asked := _asking(restarts, before)).size:
                 restarts = place(_try_proposals(propose, restarts, asked, take_a_step, own_model))
             if _have_settled(restarts):
                 restarts = place(_improve_settled(improve, restarts, keys, model, data))
@@ -248,7 +247,7 @@ def _try_proposals(
                 taken[number] = held_by(number, reached)
                 _put(kept.state, number, taken[number])
                 moved = objective, 0, at.iteration[number], RUNNING, at.improvements[number] + 1
-                _put(at, number, Progress(*moved))
+                _put(at, number, moved)
 
 
 def _put(all_: Any, number: int, one: Any) -> None:

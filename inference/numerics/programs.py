@@ -335,7 +335,7 @@ def _over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: 
     def one(values: Any) -> Any:
         return function(model, values, *data)
 
-    cells = sum(leaf[0, 0].size for leaf in draws.values()) + sum(map(np.size, jax.tree.leaves(data)))
+    cells = sum(leaf[0, 0].size for leaf in jax.tree.leaves(draws)) + sum(map(np.size, jax.tree.leaves(data)))
     block = int(np.clip(BLOCK_CELLS // max(cells, 1), 8, 64))
     return _by_draw(lambda flat: map_in_blocks(one, flat, block), draws)
 
