@@ -89,7 +89,8 @@ def test_the_bound_at_the_end_is_a_mean_of_256_particles_with_its_standard_error
     monkeypatch.setattr(svi, "map_in_blocks", mapped)
     monkeypatch.setattr(svi, "_conclude", svi._conclude.__wrapped__)
     options = {"guide": "normal", "step_size": 0.01, "num_particles": 1}
-    found = svi.conclude(jax.random.key(0), jnp.asarray(5.0), None, (), 3, True, **options)
+    model = SimpleNamespace(units_of_sites={})
+    found = svi.conclude(jax.random.key(0), jnp.asarray(5.0), model, (), 3, True, **options)
     assert asked == [(256, -7.0)]  # the bound is minus the loss
     assert found.attrs["elbo"] == pytest.approx(127.5)
     assert found.attrs["elbo_standard_error"] == pytest.approx(np.sqrt((256**2 - 1) / 12 / 256), rel=1e-6)
