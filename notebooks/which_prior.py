@@ -53,7 +53,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from numpyro.infer import Predictive
+from numpyro.infer import MCMC, NUTS, Predictive
 
 import inference
 import zoo
@@ -126,19 +126,18 @@ for number, conjugate in enumerate(KERNELS):
 plt.show()
 
 # %% [markdown]
-# The same from the program: `inference.extend(tree, "prior")` draws from a prior without a known normaliser
-# by NUTS. One cell without data (its mean held at zero by `loc_variance`), and $E[uv]$ against a sum over
-# the grid. Kernel $(5, 20)$, which wants a mean of a quarter: it can have it only at negative $uv$.
+# The same from the program, drawn by NumPyro's own NUTS (for a fit, `inference.extend(tree, "prior")` does
+# so). One cell, missing (its mean held at zero by `loc_variance`), and $E[uv]$ against a sum over the grid.
+# Kernel $(5, 20)$, which wants a mean of a quarter: it can have it only at negative $uv$.
 
 # %% mystnb={"image": {"alt": "Draws of latent and loading by NUTS over contours of their density."}}
 model = zoo.EPCA(
     family="bernoulli", num_latents=1, beta=0.5, conjugate=(5.0, 20.0), loc_variance=1e-6, num_features=1
 )
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message="the prior has a factor without a normaliser")
-    point = inference.fit(model, np.zeros((1, 1)), method="map", progress=False)
-    drawn = inference.extend(point, "prior", num_samples=settings["prior_draws"])["prior"]
-pairs = np.stack([drawn["latents"].values.ravel(), drawn["loadings"].values.ravel()])
+sampler = MCMC(NUTS(model), num_warmup=500, num_samples=settings["prior_draws"], progress_bar=False)
+sampler.run(jax.random.key(0), np.full((1, 1), np.nan))
+drawn = sampler.get_samples()
+pairs = np.stack([np.ravel(drawn["latents"]), np.ravel(drawn["loadings"])])
 wide = np.linspace(-8, 8, 801)
 u_wide, v_wide = np.meshgrid(wide, wide, indexing="ij")
 kernel = np.asarray(log_kernel(Bernoulli(), u_wide * v_wide, np.array([5.0, 20.0])))
