@@ -38,7 +38,7 @@ from zoo.checks import (
 )
 from zoo.columns import Columns
 from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
-from zoo.programs import run
+from zoo.programs import log_rows, run
 
 __all__ = [
     "Assumptions",
@@ -906,7 +906,10 @@ class Model(Assumptions):
         Returns:
             The model, none of its fields None but those that may stay so.
         """
-        return cls(**overrides)
+        known = {field.name for field in dataclasses.fields(cls)}
+        parts = zip(cls.data_names, data, strict=False)
+        read = {f"num_{cls.dims[name][-1]}s": int(np.shape(part)[-1]) for name, part in parts}
+        return cls(**({name: size for name, size in read.items() if name in known} | overrides))
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with the fields that are None read off the data by `from_data`; itself where none is.
@@ -999,7 +1002,7 @@ class Model(Assumptions):
         Returns:
             Site name to distribution over rows.
         """
-        return {} if self.answers is None else asked(self, "conditionals", values, data)
+        return {} if self.answers is None else asked(in_current_precision(self), "conditionals", values, data)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
         """The quantities that `inference.predict` can return, chosen by ``what``.
@@ -1121,9 +1124,9 @@ class Model(Assumptions):
         Raises:
             ValueError: the model has none.
         """
-        if self.answers is None:
-            raise ValueError(f"{type(self).__name__} has no log density of a row")
-        return asked(self, "log_rows", values, data)
+        if self.answers is None or self.answers.log_rows is Answers.log_rows:
+            return log_rows(in_current_precision(self), values, data)
+        return asked(in_current_precision(self), "log_rows", values, data)
 
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
         """Posterior mean scores of rows given values of everything else, dims ``score_dims``.
@@ -1141,7 +1144,7 @@ class Model(Assumptions):
         """
         if self.answers is None:
             raise ValueError(f"{type(self).__name__} has no scores")
-        return asked(self, "scores", values, data, kind=kind)
+        return asked(in_current_precision(self), "scores", values, data, kind=kind)
 
     def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
         """Posterior covariance of the ``"latent"`` scores of each row.
@@ -1158,7 +1161,7 @@ class Model(Assumptions):
         """
         if self.answers is None:
             raise ValueError(f"the scores of {type(self).__name__} have no covariance")
-        return asked(self, "scores_covariance", values, data)
+        return asked(in_current_precision(self), "scores_covariance", values, data)
 
     def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
@@ -1175,7 +1178,7 @@ class Model(Assumptions):
         """
         if self.answers is None:
             raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
-        return asked(self, "cells", values, data)
+        return asked(in_current_precision(self), "cells", values, data)
 
     def rests_on_tail(
         self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str

@@ -36,20 +36,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import sample
 
 from zoo import checks
-from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, compact_labels, weight_prior
-from zoo.documents.bags import BagsOfWords, ClusteredBags, TopicCounts, TopicTotals
+from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, weight_prior
+from zoo.documents.answers import PCPAnswers
+from zoo.documents.bags import ClusteredBags
 from zoo.documents.topic_model import TopicModel
-from zoo.gamma_functions import expected_log
-from zoo.model import in_current_precision, static
-from zoo.shapes import PerRow, Scores
-from zoo.sparse import SparseCounts
+from zoo.model import static
+from zoo.programs import local
 from zoo.supports.small_probabilities import Dirichlet
 
 __all__ = ["PCP"]
@@ -87,6 +86,20 @@ class PCP(TopicModel):
     num_words: int | None = static(default=None)
     num_tokens: int | tuple[int, ...] | None = static(default=None)
 
+    def program(self, counts: Any, rows: numpyro.plate) -> Array:
+        """Clusters with their topic shares, and topics; then the cluster and the words of each document."""
+        log_weights = self.weights.sample(self.concentration)
+        with numpyro.plate("topics", self.num_topics):
+            smoothing = jnp.full(self.num_words, self.word_smoothing)
+            topics = sample("topic_word_probs", Dirichlet(smoothing))
+        with numpyro.plate("clusters", self.num_clusters):
+            shares = sample("cluster_topic_probs", Dirichlet(self.shares_concentration))
+        with rows:
+            cluster = local("doc_clusters", dist.Categorical(logits=log_weights))
+            words = ClusteredBags(log_weights, shares, topics, rows.size, self.num_tokens).of(cluster)
+            by_topic = local("word_topics", words.by_topic, draws_rows=False)
+            return sample("counts", words.given(by_topic), obs=counts)
+
     dims = {
         "stick_decays": ("stick",),
         "stick_fractions": ("stick",),
@@ -114,37 +127,7 @@ class PCP(TopicModel):
     cluster_site = "doc_clusters"
     weight_site = "cluster_weights"
     cluster_topic_site = "cluster_topic_probs"
-
-    def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
-        """The NumPyro program: with ``counts`` it conditions, without them it draws documents.
-
-        Args:
-            counts: shape (num_documents, num_words), dense or sparse.
-            num_observations: how many documents to draw.
-
-        Returns:
-            ``counts``, or those drawn, dense, shape (num_documents, num_words).
-        """
-        num_documents, num_words = self._sizes(counts, num_observations)
-        prior = in_current_precision(self)
-        log_weights = self.weights.sample(prior.concentration)
-        with numpyro.plate("topics", self.num_topics):
-            smoothing = jnp.full(num_words, prior.word_smoothing)
-            topics = numpyro.sample("topic_word_probs", Dirichlet(smoothing))
-        with numpyro.plate("clusters", self.num_clusters):
-            centres = numpyro.sample("cluster_topic_probs", Dirichlet(prior._topic_prior()))
-        with numpyro.plate("documents", num_documents):
-            if counts is not None and not self.draw_locals:
-                documents = ClusteredBags(log_weights, centres, topics, num_documents, self.num_tokens)
-                return numpyro.sample("counts", documents, obs=counts)
-            clusters = numpyro.sample("doc_clusters", dist.Categorical(logits=log_weights))
-            shares = centres[clusters]
-            if not self.draw_locals:
-                return numpyro.sample("counts", BagsOfWords(shares, topics, self.num_tokens))
-            word_topics = numpyro.sample("word_topics", TopicCounts(shares, topics, self.num_tokens))
-            return numpyro.sample("counts", TopicTotals(word_topics), obs=counts)
-
-    # Closed-form companions of the program
+    answers = PCPAnswers
 
     @property
     def weights(self) -> WeightPrior:
@@ -183,33 +166,6 @@ class PCP(TopicModel):
         parts = values["cluster_topic_probs"], values["topic_word_probs"]
         return ClusteredBags(self.log_weights(values), *parts, counts.shape[0]).by_cluster(counts)
 
-    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> PerRow:
-        """Log density of each document, its cluster and the topics of its words summed out.
-
-        Args:
-            values: of the sites.
-            counts: shape (num_documents, num_words), dense or sparse.
-
-        Returns:
-            Shape (num_documents,), in nats.
-        """
-        return jax.nn.logsumexp(self.log_joint_documents(values, counts), axis=-1)
-
-    def local_conditionals(self, values: Mapping[str, Array], counts: Any) -> dict[str, dist.Distribution]:
-        """The documents' clusters given everything else but the topics of their words."""
-        return {"doc_clusters": dist.Categorical(logits=self.log_joint_documents(values, counts))}
-
-    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Scores:
-        """Expected topic shares of documents: those of the clusters, weighted by their probabilities.
-
-        Raises:
-            ValueError: another kind than ``"latent"``.
-        """
-        self._check_kind(kind)
-        return (
-            jax.nn.softmax(self.log_joint_documents(values, counts), axis=-1) @ values["cluster_topic_probs"]
-        )
-
     def expected(self, stored: Mapping[str, Array]) -> dict[str, Array]:
         """Sites at their mean under q, or at the stored estimate; weights by their stick fractions.
 
@@ -224,31 +180,6 @@ class PCP(TopicModel):
             a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
             values["stick_fractions"] = a / (a + b)
         return values
-
-    def document_bounds(self, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
-        """Terms of new documents in the evidence lower bound, with q of the parameters held.
-
-        Args:
-            stored: parameters of these factors.
-            counts: the documents.
-
-        Returns:
-            Shape (num_documents,), in nats.
-        """
-        log_topics = expected_log(stored["topic_word_concentration"])
-        shares = jnp.exp(expected_log(stored["cluster_topic_concentration"]))
-        log_centres = jnp.log(jnp.maximum(shares @ jnp.exp(log_topics), jnp.finfo(shares.dtype).tiny))
-        if "cluster_weights_concentration" in stored:
-            log_weights = expected_log(stored["cluster_weights_concentration"])
-        else:
-            parts = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
-            log_weights = self.weights.expected_log_weights(dist.Beta(*parts))
-        return jax.nn.logsumexp(counts.times(log_centres.T) + log_weights, axis=-1)
-
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Clusters in the smallest type that holds them, and the number with at least one document."""
-        clusters, num_occupied = compact_labels(values["doc_clusters"], self.num_clusters)
-        return {"doc_clusters": clusters, "num_occupied": num_occupied}
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

@@ -22,20 +22,19 @@ documents. With the total of each document given the likelihood is that of a fac
 the I-divergence (Gaussier and Goutte 2005). Symmetries: topics may be permuted.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import sample
 
-from zoo.documents.bags import BagsOfWords, TopicCounts, TopicTotals
-from zoo.documents.shares import likely_shares
+from zoo.documents.answers import PLSIAnswers
+from zoo.documents.bags import BagsOfWords
 from zoo.documents.topic_model import TopicModel
 from zoo.model import static
-from zoo.shapes import PerRow, Scores
+from zoo.programs import local
 
 __all__ = ["PLSI"]
 
@@ -59,6 +58,18 @@ class PLSI(TopicModel):
     num_words: int | None = static(default=None)
     num_tokens: int | tuple[int, ...] | None = static(default=None)
 
+    def program(self, counts: Any, rows: numpyro.plate) -> Array:
+        """Topics; then the topic shares and the words of each document."""
+        simplex = dist.constraints.simplex
+        with numpyro.plate("topics", self.num_topics):
+            topics = sample("topic_word_probs", dist.ImproperUniform(simplex, (), (self.num_words,)))
+        with rows:
+            flat = dist.ImproperUniform(simplex, (), (self.num_topics,))
+            shares = local("doc_topic_probs", flat, sums_out=False)
+            words = BagsOfWords(shares, topics, self.num_tokens)
+            by_topic = local("word_topics", words.by_topic, draws_rows=False)
+            return sample("counts", words.given(by_topic), obs=counts)
+
     dims = {
         "topic_word_probs": ("topic", "word"),
         "doc_topic_probs": ("document", "topic"),
@@ -76,6 +87,7 @@ class PLSI(TopicModel):
     local_sites = ("doc_topic_probs",)
     document_topic_site = "doc_topic_probs"
     scored_over_fitted = True
+    answers = PLSIAnswers
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
@@ -83,64 +95,10 @@ class PLSI(TopicModel):
             return "no: under a flat prior every word of the vocabulary has a share in a draw"
         return super().relation_of(name, method)
 
-    def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Array:
-        """The NumPyro program, which cannot draw documents because its parameters have no proper prior.
-
-        Args:
-            counts: shape (num_documents, num_words), dense or sparse.
-            num_observations: refused.
-
-        Returns:
-            ``counts``, shape (num_documents, num_words).
-
-        Raises:
-            ValueError: no data.
-        """
-        if counts is None:
-            raise ValueError("PLSI has parameters without a prior: there is nothing to draw documents from")
-        simplex = dist.constraints.simplex
-        with numpyro.plate("topics", self.num_topics):
-            flat = dist.ImproperUniform(simplex, (), (counts.shape[1],))
-            topics = numpyro.sample("topic_word_probs", flat)
-        with numpyro.plate("documents", counts.shape[0]):
-            flat = dist.ImproperUniform(simplex, (), (self.num_topics,))
-            shares = numpyro.sample("doc_topic_probs", flat)
-            if not self.draw_locals:
-                return numpyro.sample("counts", BagsOfWords(shares, topics, self.num_tokens), obs=counts)
-            word_topics = numpyro.sample("word_topics", TopicCounts(shares, topics, self.num_tokens))
-            return numpyro.sample("counts", TopicTotals(word_topics), obs=counts)
-
     @property
     def prior(self) -> str:
         """Always ``"improper"``, since topics and shares are parameters."""
         return "improper"
-
-    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> PerRow:
-        """Log density of each document at its given or its most likely topic shares.
-
-        That of a new document with a word that no topic gives is minus infinity.
-
-        Args:
-            values: of the sites.
-            counts: shape (num_documents, num_words), dense or sparse.
-
-        Returns:
-            Shape (num_documents,), in nats.
-        """
-        shares, topics = values.get("doc_topic_probs"), values["topic_word_probs"]
-        if shares is not None:
-            return BagsOfWords(shares, topics).log_prob(counts)
-        scores = BagsOfWords(likely_shares(counts, topics.T), topics).log_prob(counts)
-        return jnp.where(self.impossible(values, counts), -jnp.inf, scores)
-
-    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Scores:
-        """Most likely topic shares of documents given the topics (folding-in).
-
-        Raises:
-            ValueError: another kind than ``"latent"``.
-        """
-        self._check_kind(kind)
-        return likely_shares(counts, values["topic_word_probs"].T)
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

@@ -8,35 +8,48 @@ in which the model is stated (`zoo.coordinates`).
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import handlers
 from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
 from zoo.coordinates import free_log_scales, is_improper
 
-__all__ = ["InCoordinates", "local", "run"]
+__all__ = ["InCoordinates", "local", "log_rows", "run"]
 
-_SUMS_OUT = ContextVar("sums_out", default=False)
+_FORM = ContextVar("form", default="drawn")  # or "given", "explicit"
 
 
-def local(name: str, distribution: dist.Distribution, *, sums_out: bool = True, **infer: Any) -> Any:
+def local(
+    name: str,
+    distribution: dist.Distribution | Callable[[], dist.Distribution],
+    *,
+    sums_out: bool = True,
+    draws_rows: bool = True,
+    **infer: Any,
+) -> Any:
     """Draw a latent of each row, or return None: it is summed out.
 
     Args:
         name: of the site.
-        distribution: of the latent of a row.
+        distribution: of the latent of a row, or what makes it where it is drawn.
         sums_out: whether the distribution of the rows has the latent summed out if it is given None.
+        draws_rows: whether rows are drawn by way of the latent; else only the explicit program has it.
         **infer: as for ``numpyro.sample``.
 
     Returns:
         A value for every row of the plate, or None.
     """
-    return None if sums_out and _SUMS_OUT.get() else numpyro.sample(name, distribution, infer=infer or None)
+    if sums_out and _FORM.get() in (("given",) if draws_rows else ("given", "drawn")):
+        return None
+    own = distribution if isinstance(distribution, dist.Distribution) else distribution()
+    return numpyro.sample(name, own, infer=infer or None)
 
 
 def run(model: Any, data: tuple, num_observations: int | None) -> Any:
@@ -61,15 +74,16 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
     if is_given:
         num_observations = parts[0].shape[0]
         read = {sizes[name]: part.shape[-1] for name, part in zip(names, parts, strict=True)}
-        model = model.replaced(**{size: read[size] for size in read if getattr(model, size) is None})
+        model = model.replaced(**{size: read[size] for size in read if getattr(model, size, 0) is None})
     else:
         choose = f", or choose {model.proper_with}" if model.proper_with else ""
         known = f"give {' and '.join(names)} to condition on{choose}"
         reason = f"the prior of {type(model).__name__} is {model.prior} and draws nothing: {known}"
         num_observations = model.rows_to_draw(num_observations, reason=reason)
         model.require(*sizes.values())
-    rows, own = numpyro.plate("observations", num_observations), model.own_coordinates
-    token = _SUMS_OUT.set(is_given and not model.draw_locals)
+    rows = numpyro.plate(f"{model.variable_dims[names[0]][0]}s", num_observations)
+    own = model.own_coordinates
+    token = _FORM.set("explicit" if model.draw_locals else "given" if is_given else "drawn")
     try:
         if own is None:
             return model.program(*parts, rows=rows)
@@ -84,7 +98,34 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
             return data if len(names) > 1 else data[0]
         return own.outward(found, units[names[0]])
     finally:
-        _SUMS_OUT.reset(token)
+        _FORM.reset(token)
+
+
+def log_rows(model: Any, values: Mapping[str, Array], data: tuple) -> Array:
+    """Log density of each row by the program, which has all latents of rows summed out or given.
+
+    Args:
+        model: the model, in the current precision.
+        values: of the sites.
+        data: the parts.
+
+    Returns:
+        Shape (num_observations,), in nats; a part's term times its weight.
+
+    Raises:
+        ValueError: the program draws a site that ``values`` lack, or has no density of rows.
+    """
+    program = handlers.substitute(handlers.seed(partial(run, model), 0), dict(values))
+    sites = handlers.trace(program).get_trace(data, None)
+    drawn = [s["name"] for s in sites.values() if s["type"] == "sample" and not s["is_observed"]]
+    missing = [name for name in drawn if name not in values]
+    if missing or not all(name in sites for name in model.data_names):
+        reason = (
+            f"its program draws {', '.join(missing)}" if missing else "its program scores them by a factor"
+        )
+        raise ValueError(f"{type(model).__name__} has no log density of a row: {reason}")
+    parts = ((sites[name], model.part_weights.get(name, 1.0)) for name in model.data_names)
+    return sum(weight * site["fn"].log_prob(site["value"]) for site, weight in parts)
 
 
 class InCoordinates(Messenger):

@@ -35,12 +35,13 @@ from inference.prediction import (
 )
 from inference.results.files import model_of
 from inference.results.groups import group_of
+from zoo.answers import asked
 from zoo.checks import check_choice, check_seed
 from zoo.dependencies import naming_versions
 from zoo.documents.bags import ClusteredBags, log_coefficients
 from zoo.documents.topic_model import dirichlet_of
 from zoo.in_blocks import map_in_blocks
-from zoo.model import Model
+from zoo.model import Model, in_current_precision
 from zoo.sparse import SparseCounts
 
 __all__ = ["PROTOCOLS", "heldout_text", "split_tokens"]
@@ -171,12 +172,14 @@ def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
 
 @jax.jit
 def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
-    return model.document_bounds(stored, documents)
+    return asked(in_current_precision(model), "document_bounds", stored, (documents,))
 
 
 @jax.jit
 def _sampling_errors(draws: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
-    return jnp.mean(jax.lax.map(lambda values: model.sampling_errors(values, documents), draws), axis=0)
+    prior = in_current_precision(model)
+    errors = jax.lax.map(lambda values: asked(prior, "sampling_errors", values, (documents,)), draws)
+    return jnp.mean(errors, axis=0)
 
 
 def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:

@@ -178,6 +178,17 @@ class _Documents(dist.Distribution):
     support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
     pytree_aux_fields = ("num_tokens",)
 
+    def given(self, by_topic: Array | None) -> dist.Distribution:
+        """The documents given the counts of their words by topic.
+
+        Args:
+            by_topic: shape (num_documents, num_topics, num_words); None: they are summed out.
+
+        Returns:
+            Distribution with event shape (num_words,).
+        """
+        return self if by_topic is None else TopicTotals(by_topic)
+
     def _drawn(self, key: Array, log_probs: Array) -> Array:
         """Counts as floats, of the shape of ``log_probs``; the axes after documents are one event.
 
@@ -245,6 +256,14 @@ class BagsOfWords(_TopicDocuments):
         """Draw counts, as floats."""
         return self._drawn(key, word_log_probs(self.topic_shares, self.topic_word_probs))
 
+    def by_topic(self) -> dist.Distribution:
+        """The distribution of the counts of words by topic.
+
+        Returns:
+            Distribution with event shape (num_topics, num_words).
+        """
+        return TopicCounts(self.topic_shares, self.topic_word_probs, self.num_tokens)
+
 
 class ClusteredBags(_Documents):
     """Documents of clusters, each a mixture of topics; the cluster of a document is summed out.
@@ -270,6 +289,30 @@ class ClusteredBags(_Documents):
         self.log_weights, self.cluster_topic_probs = log_weights, cluster_topic_probs
         self.topic_word_probs, self.num_tokens = topic_word_probs, num_tokens
         super().__init__((num_documents,), topic_word_probs.shape[1:])
+
+    def of(self, clusters: Array | None) -> dist.Distribution:
+        """The documents given their clusters.
+
+        Args:
+            clusters: shape (num_documents,); None: they are summed out.
+
+        Returns:
+            Distribution with event shape (num_words,).
+        """
+        if clusters is None:
+            return self
+        return BagsOfWords(self.cluster_topic_probs[clusters], self.topic_word_probs, self.num_tokens)
+
+    def by_topic(self) -> dist.Distribution:
+        """Counts by topic are those of documents given their clusters.
+
+        Returns:
+            Nothing.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("counts by topic are those of documents given their clusters")
 
     def by_cluster(self, value: Any) -> Array:
         """Log weight plus log density of each document under each cluster.

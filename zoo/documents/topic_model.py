@@ -101,18 +101,6 @@ class TopicModel(Model):
         """Raise ValueError if new documents do not suit the (fitted) model."""
         check_word_counts(as_counts(counts), self.num_words)
 
-    def sampling_errors(self, values: Mapping[str, Array], counts: SparseCounts) -> Array:
-        """Standard errors of the log densities of new documents where these are estimated by sampling.
-
-        Args:
-            values: of the sites.
-            counts: the documents.
-
-        Returns:
-            Shape (num_documents,), in nats; zero where they are computed exactly.
-        """
-        return jnp.zeros(counts.shape[0])
-
     def impossible(self, values: Mapping[str, Array], counts: SparseCounts) -> Array:
         """Whether documents hold a word that no topic gives: their density is zero.
 
@@ -195,39 +183,8 @@ class TopicModel(Model):
                 values[site] = concentration / jnp.sum(concentration, axis=-1, keepdims=True)
         return values
 
-    def document_bounds(self, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
-        """Terms of new documents in the evidence lower bound, with the factors of the parameters held at q.
-
-        Args:
-            stored: variables of the group ``variational``.
-            counts: the documents.
-
-        Returns:
-            Shape (num_documents,), in nats, without multinomial coefficients.
-
-        Raises:
-            ValueError: no such bound is known of the model.
-        """
-        raise ValueError(
-            f"{type(self).__name__} has no bound of new documents: score them by 'likelihood' or 'completion'"
-        )
-
-    def _sizes(self, counts: Any, num_observations: int | None) -> tuple[int, int]:
-        """Documents and words of a run of the program.
-
-        Raises:
-            ValueError: without data: a size that is not set.
-        """
-        if counts is not None:
-            return counts.shape
-        return self.rows_to_draw(num_observations, "num_words"), self.num_words
-
-    def _check_kind(self, kind: str) -> None:
-        """Raise ValueError unless ``kind`` means the topic shares."""
-        if kind != "latent":
-            raise ValueError(f"a topic model has one kind of scores, the topic shares; got {kind!r}")
-
-    def _topic_prior(self) -> Array:
+    @property
+    def shares_concentration(self) -> Array:
         """Dirichlet parameters over topics, shape (num_topics,)."""
         return jnp.broadcast_to(self.topic_prior, (self.num_topics,))
 

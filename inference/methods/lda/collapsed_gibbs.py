@@ -174,7 +174,7 @@ def state_of(topics: Array, tokens: Tokens, model: LDA) -> CollapsedLDAState:
 def log_joint(by_document: Array, by_word: Array, model: LDA) -> Array:
     """Log density of the tokens in their order and their topics, parameters integrated out, in nats."""
     prior = in_current_precision(model)
-    documents = log_dirichlet_multinomial(by_document, prior._topic_prior())
+    documents = log_dirichlet_multinomial(by_document, prior.shares_concentration)
     return documents + log_dirichlet_multinomial(by_word.T, prior.word_smoothing)
 
 
@@ -205,7 +205,7 @@ def step(
 ) -> tuple[CollapsedLDAState, TopicGibbsInfo]:
     """Run one sweep over all tokens."""
     tokens, prior = tokens_of(counts, model), in_current_precision(model)
-    counted, priors = (state.by_document, state.by_word), (prior._topic_prior(), prior.word_smoothing)
+    counted, priors = (state.by_document, state.by_word), (prior.shares_concentration, prior.word_smoothing)
     topics, *by = scan_tokens(key, state.topics, tokens.document, tokens.word, *counted, *priors)
     value = log_joint(*by, model)
     return CollapsedLDAState(topics, *by, value), TopicGibbsInfo(value)

@@ -83,7 +83,7 @@ def topics_and_shares(values: Mapping[str, Array], model: LDA, counts: Any) -> d
 
 def posteriors(by_document: Array, by_word: Array, model: LDA) -> dict[str, dist.Distribution]:
     """Topics and shares given the tokens of each topic by document and by word."""
-    prior = in_current_precision(model)._topic_prior()
+    prior = in_current_precision(model).shares_concentration
     return {
         "topic_word_probs": topic_posterior(by_word, model),
         "doc_topic_probs": dist.Dirichlet(prior + by_document),
@@ -142,7 +142,7 @@ def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDA
     """Run one sweep and evaluate the log joint."""
     values, by_document, by_word = sweep(key, state.values, model, tokens_of(counts, model))
     prior = in_current_precision(model)
-    log_joint = jnp.sum((by_document + prior._topic_prior() - 1) * jnp.log(values["doc_topic_probs"]))
+    log_joint = jnp.sum((by_document + prior.shares_concentration - 1) * jnp.log(values["doc_topic_probs"]))
     log_joint += jnp.sum((by_word.T + prior.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
     return LDAGibbsState(values, log_joint), TopicGibbsInfo(log_joint)
 

@@ -186,7 +186,7 @@ def guide(stored: Mapping[str, Array], model: LDA, counts: Any) -> None:
 def transform(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
     """Expected topic shares of new documents under q, by mean field with q(beta) as fitted."""
     by_word = jnp.exp(expected_log(stored["topic_word_concentration"])).T
-    gamma = fold_in(counts, by_word, in_current_precision(model)._topic_prior())
+    gamma = fold_in(counts, by_word, in_current_precision(model).shares_concentration)
     return gamma / jnp.sum(gamma, axis=-1, keepdims=True)
 
 
@@ -199,7 +199,7 @@ def log_density(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
     """
     words, site = stored["topic_word_concentration"], model.topic_site
     at_means = model.log_likelihood({site: model.expected(stored)[site]}, counts)
-    return at_means + log_topic_spread(counts, words.T, in_current_precision(model)._topic_prior())
+    return at_means + log_topic_spread(counts, words.T, in_current_precision(model).shares_concentration)
 
 
 LEARNABLE = ("word_smoothing", "topic_prior")
@@ -350,7 +350,7 @@ def restarts(model: LDA, data: tuple, **options: Any) -> int:
 
 def _with_topics(word_concentration: Array, model: LDA, documents: DocumentBlocks) -> LDAVBState:
     dtype = word_concentration.dtype
-    prior = jnp.asarray(model._topic_prior(), dtype)
+    prior = jnp.asarray(model.shares_concentration, dtype)
     equal = jnp.broadcast_to(prior, (documents.shape[0], model.num_topics))
     smoothing, passes = jnp.asarray(model.word_smoothing, dtype), jnp.asarray(FIRST_PASSES[0])
     return LDAVBState(word_concentration, equal, prior, smoothing, passes, jnp.zeros((), dtype))

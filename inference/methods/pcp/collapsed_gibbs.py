@@ -79,7 +79,7 @@ def log_joint(topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Arr
     by_cluster = counts_by(clusters[tokens.document], topics, model.num_clusters, k)
     by_word = counts_by(tokens.word, topics, tokens.shape[1], k)
     words = log_dirichlet_multinomial(by_word.T, prior.word_smoothing)
-    centres = log_dirichlet_multinomial(by_cluster, prior._topic_prior())
+    centres = log_dirichlet_multinomial(by_cluster, prior.shares_concentration)
     return words + centres + log_partition(clusters, model)
 
 
@@ -98,7 +98,7 @@ def log_weights(sizes: Array, model: PCP) -> Array:
 
 def scan_documents(key: Array, topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Array:
     """Draw every document's cluster in turn, the topics of its words moving with it."""
-    prior = in_current_precision(model)._topic_prior()
+    prior = in_current_precision(model).shares_concentration
     total = jnp.sum(prior)
     num_documents, k, m = tokens.shape[0], model.num_topics, model.num_clusters
     own = counts_by(tokens.document, topics, num_documents, k)
@@ -165,7 +165,7 @@ def step(
     rows, k = state.clusters[tokens.document], model.num_topics
     by_cluster = counts_by(rows, state.topics, model.num_clusters, k)
     by_word = counts_by(tokens.word, state.topics, tokens.shape[1], k)
-    priors = prior._topic_prior(), prior.word_smoothing
+    priors = prior.shares_concentration, prior.word_smoothing
     topics, _, _ = scan_tokens(token_key, state.topics, rows, tokens.word, by_cluster, by_word, *priors)
     new = state_of(topics, scan_documents(document_key, topics, state.clusters, tokens, model), tokens, model)
     return new, TopicGibbsInfo(new.log_joint)

@@ -79,7 +79,7 @@ def posteriors(sizes: Array, by_cluster: Array, by_word: Array, model: PCP) -> d
     prior = in_current_precision(model)
     return {
         model.weights.site: model.weights.posterior(sizes, prior.concentration),
-        "cluster_topic_probs": dist.Dirichlet(prior._topic_prior() + by_cluster),
+        "cluster_topic_probs": dist.Dirichlet(prior.shares_concentration + by_cluster),
         "topic_word_probs": topic_posterior(by_word, model),
     }
 
@@ -164,7 +164,7 @@ def _log_prior(values: Mapping[str, Array], model: PCP) -> Array:
     site, weights = next(iter(empty.items()))
     words = dist.Dirichlet(jnp.full(values["topic_word_probs"].shape[1], prior.word_smoothing))
     total = jnp.sum(weights.log_prob(values[site])) + jnp.sum(words.log_prob(values["topic_word_probs"]))
-    return total + jnp.sum(dist.Dirichlet(prior._topic_prior()).log_prob(values["cluster_topic_probs"]))
+    return total + jnp.sum(dist.Dirichlet(prior.shares_concentration).log_prob(values["cluster_topic_probs"]))
 
 
 def prepare(model: PCP, data: tuple, init: Any, **options: Any) -> tuple[Documents]:

@@ -84,7 +84,7 @@ def init(
     ones = jnp.ones((num_documents, 1), jnp.asarray(documents.log_coefficient).dtype)
     frequency = documents.transposed_times(ones)[:, 0]
     dtype, tokens = ones.dtype, jnp.sum(frequency)
-    prior = jnp.asarray(model._topic_prior(), dtype)
+    prior = jnp.asarray(model.shares_concentration, dtype)
     if strategy in PROJECTIONS:
         words, of_documents = _projected(word_key, model, documents, strategy)
         order = jax.random.permutation(cluster_key, num_documents)
@@ -162,7 +162,7 @@ def _state(
 ) -> PCPVBState:
     sizes = jnp.full(model.num_clusters, num_documents / model.num_clusters, dtype)
     alpha = jnp.asarray(model.concentration, dtype)
-    prior = jnp.asarray(model._topic_prior(), dtype)
+    prior = jnp.asarray(model.shares_concentration, dtype)
     if point:
         words = words / jnp.sum(words, axis=-1, keepdims=True)
     weights = model.weights.posterior(sizes, alpha)

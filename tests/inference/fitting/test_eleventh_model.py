@@ -1,4 +1,4 @@
-"""Two models defined here and registered: everything works on them without a change anywhere else.
+"""Three models defined here and registered: everything works on them without a change anywhere else.
 
 A mixture of unigrams, where each document has one topic::
 
@@ -6,7 +6,8 @@ A mixture of unigrams, where each document has one topic::
     beta_k ~ Dirichlet(e, ..., e), k = 1..K
     z_d ~ Categorical(pi), x_d ~ Multinomial(N_d, beta_{z_d})
 
-and a probabilistic PCA of centred data whose loadings have a ridge, with a given noise variance.
+a probabilistic PCA of centred data whose loadings have a ridge, with a given noise variance, and Student-t
+rows about a common centre, of which nothing is written but the program and four facts.
 """
 
 import json
@@ -21,8 +22,10 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax import Array
+from numpyro import handlers, sample
 from scipy.sparse import csr_matrix
 from scipy.special import gammaln, logsumexp
+from scipy.stats import t
 
 import inference
 import zoo
@@ -39,13 +42,33 @@ from inference.plots import (
 )
 from inference.report import report
 from inference.topics import token_shares, top_words, topic_shares
+from zoo.answers import Answers
 from zoo.cli import main
-from zoo.documents.bags import BagsOfWords, ClusteredBags
+from zoo.documents.answers import TopicAnswers
+from zoo.documents.bags import ClusteredBags
 from zoo.documents.topic_model import TopicModel
+from zoo.linear_gaussian.rows import linear_gaussian, standard_normal
 from zoo.model import Model, in_current_precision, static
+from zoo.programs import local
 from zoo.sparse import SparseCounts
 
 SMALL = {"num_chains": 2, "num_warmup": 150, "num_samples": 60, "progress": False}
+
+
+class UnigramsAnswers(TopicAnswers):
+    """The topic of a document given its words."""
+
+    def conditionals(self, model: Any, values: Mapping[str, Array], counts: Any) -> dict:
+        words = values["topic_word_probs"], counts.shape[0]
+        bags = ClusteredBags(jnp.log(values["topic_weights"]), jnp.eye(model.num_topics), *words)
+        return {"doc_topics": dist.Categorical(logits=bags.by_cluster(counts))}
+
+    def scores(self, model: Any, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
+        return self.conditionals(model, values, counts)["doc_topics"].probs
+
+    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+        counts = jnp.bincount(values["doc_topics"], length=model.num_topics)
+        return {"doc_topics": values["doc_topics"], "num_occupied": jnp.sum(counts > 0)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,45 +101,50 @@ class Unigrams(TopicModel):
     methods = ("em", "nuts")
     cluster_site = "doc_topics"
     weight_site = "topic_weights"
+    answers = UnigramsAnswers
 
-    def __call__(self, counts: Any = None, *, num_observations: int | None = None) -> Any:
-        num_documents, num_words = self._sizes(counts, num_observations)
-        weight_prior, word_prior = self._priors(num_words)
-        weights = numpyro.sample("topic_weights", weight_prior)
+    def program(self, counts: Any, rows: numpyro.plate) -> Array:
+        weights = sample("topic_weights", self.weight_prior)
         with numpyro.plate("topics", self.num_topics):
-            topics = numpyro.sample("topic_word_probs", word_prior)
-        with numpyro.plate("documents", num_documents):
-            if counts is not None and not self.draw_locals:
-                rows = self._rows({"topic_weights": weights, "topic_word_probs": topics}, num_documents)
-                return numpyro.sample("counts", rows, obs=counts)
-            labels = numpyro.sample("doc_topics", dist.Categorical(weights))
-            documents = BagsOfWords(jnp.eye(self.num_topics)[labels], topics, self.num_tokens)
-            return numpyro.sample("counts", documents, obs=counts)
+            topics = sample("topic_word_probs", self.word_prior)
+        with rows:
+            topic = local("doc_topics", dist.Categorical(weights))
+            words = ClusteredBags(
+                jnp.log(weights), jnp.eye(self.num_topics), topics, rows.size, self.num_tokens
+            )
+            return sample("counts", words.of(topic), obs=counts)
 
-    def _priors(self, num_words: int) -> tuple[dist.Distribution, dist.Distribution]:
-        prior = in_current_precision(self)
-        sizes = (self.num_topics, prior.topic_prior), (num_words, prior.word_smoothing)
-        return tuple(dist.Dirichlet(value * jnp.ones(size)) for size, value in sizes)
+    @property
+    def weight_prior(self) -> dist.Distribution:
+        return dist.Dirichlet(jnp.full(self.num_topics, self.topic_prior))
 
-    def _rows(self, values: Mapping[str, Array], num_documents: int) -> ClusteredBags:
-        topics, log_weights = values["topic_word_probs"], jnp.log(values["topic_weights"])
-        return ClusteredBags(log_weights, jnp.eye(self.num_topics), topics, num_documents, self.num_tokens)
+    @property
+    def word_prior(self) -> dist.Distribution:
+        return dist.Dirichlet(jnp.full(self.num_words, self.word_smoothing))
 
-    def log_joint(self, values: Mapping[str, Array], counts: Any) -> Array:
-        return self._rows(values, counts.shape[0]).by_cluster(counts)
 
-    def log_likelihood(self, values: Mapping[str, Array], counts: Any) -> Array:
-        return jax.nn.logsumexp(self.log_joint(values, counts), axis=-1)
+class RidgeAnswers(Answers):
+    """The latents of a row given its cells."""
 
-    def scores(self, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Array:
-        return jax.nn.softmax(self.log_joint(values, counts), axis=-1)
+    def conditionals(self, model: Any, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
+        precision = precision_of(model, values["loadings"])
+        return {"latents": dist.MultivariateNormal(self.scores(model, values, x), precision_matrix=precision)}
 
-    def local_conditionals(self, values: Mapping[str, Array], counts: Any) -> dict[str, dist.Distribution]:
-        return {"doc_topics": dist.Categorical(logits=self.log_joint(values, counts))}
+    def scores(self, model: Any, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
+        w = values["loadings"]
+        return jnp.linalg.solve(precision_of(model, w), (x @ w).T / model.noise).T
 
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        counts = jnp.bincount(values["doc_topics"], length=self.num_topics)
-        return {"doc_topics": values["doc_topics"], "num_occupied": jnp.sum(counts > 0)}
+    def scores_covariance(self, model: Any, values: Mapping[str, Array], x: Array) -> Array:
+        inverse = jnp.linalg.inv(precision_of(model, values["loadings"]))
+        return jnp.broadcast_to(inverse, (x.shape[0], *inverse.shape))
+
+    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+        return {"latents": values["latents"]}
+
+
+def precision_of(model: Any, w: Array) -> Array:
+    """The precision of the latents of a row given its cells."""
+    return w.T @ w / model.noise + jnp.eye(model.num_latents)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,49 +172,40 @@ class RidgePCA(Model):
     methods = ("em", "nuts")
     latent_site = "latents"
     loading_sites = {"loadings": ""}
+    answers = RidgeAnswers
 
-    @classmethod
-    def from_data(cls, x: Any, **fields: Any) -> "RidgePCA":
-        return cls(**({"num_features": int(np.shape(x)[1])} | fields))
+    def program(self, x: Any, rows: numpyro.plate) -> Array:
+        w = sample("loadings", self.loading_prior)
+        with rows:
+            z = local("latents", standard_normal(self.num_latents))
+            return sample("x", linear_gaussian(w, jnp.zeros(self.num_features), self.noise, z), obs=x)
 
-    def __call__(self, x: Any = None, *, num_observations: int | None = None) -> Any:
-        prior, num_rows = in_current_precision(self), num_observations if x is None else x.shape[0]
-        w = numpyro.sample("loadings", self._loading_prior())
-        with numpyro.plate("observations", num_rows):
-            if not self.draw_locals and x is not None:
-                return numpyro.sample("x", self._rows(w), obs=x)
-            z = numpyro.sample("latents", dist.Normal(0.0, 1.0).expand([self.num_latents]).to_event(1))
-            return numpyro.sample("x", dist.Normal(z @ w.T, jnp.sqrt(prior.noise)).to_event(1), obs=x)
+    @property
+    def loading_prior(self) -> dist.Distribution:
+        shape = self.num_features, self.num_latents
+        return dist.Normal(0.0, 1.0 / jnp.sqrt(self.ridge)).expand(shape).to_event(2)
 
-    def _loading_prior(self) -> dist.Distribution:
-        scale = 1.0 / jnp.sqrt(in_current_precision(self).ridge)
-        return dist.Normal(0.0, scale).expand([self.num_features, self.num_latents]).to_event(2)
 
-    def _rows(self, w: Array) -> dist.Distribution:
-        noise = in_current_precision(self).noise * jnp.ones(self.num_features)
-        return dist.LowRankMultivariateNormal(jnp.zeros(self.num_features), w, noise)
+@dataclass(frozen=True, eq=False)
+class RobustLocation(Model):
+    """Student-t rows about a common centre.
 
-    def _precision(self, w: Array) -> Array:
-        return w.T @ w / in_current_precision(self).noise + jnp.eye(self.num_latents)
+    Attributes:
+        degrees: of freedom.
+        num_features: D; read off the data.
+    """
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Array) -> Array:
-        return self._rows(values["loadings"]).log_prob(x)
+    degrees: Array = 4.0
+    num_features: int | None = static(default=None)
 
-    def scores(self, values: Mapping[str, Array], x: Array, *, kind: str = "latent") -> Array:
-        w = values["loadings"]
-        return jnp.linalg.solve(self._precision(w), (x @ w).T / in_current_precision(self).noise).T
+    dims = {"loc": ("feature",), "scale": ("feature",), "x": ("observation", "feature")}
+    methods = ("nuts", "hmc", "svi", "map")
 
-    def scores_covariance(self, values: Mapping[str, Array], x: Array) -> Array:
-        inverse = jnp.linalg.inv(self._precision(values["loadings"]))
-        return jnp.broadcast_to(inverse, (x.shape[0], *inverse.shape))
-
-    def local_conditionals(self, values: Mapping[str, Array], x: Array) -> dict[str, dist.Distribution]:
-        precision = self._precision(values["loadings"])
-        rows = dist.MultivariateNormal(self.scores(values, x), precision_matrix=precision)
-        return {"latents": rows}
-
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        return {"latents": values["latents"]}
+    def program(self, x: Any, rows: numpyro.plate) -> Array:
+        loc = sample("loc", dist.Normal(0.0, 10.0).expand([self.num_features]).to_event(1))
+        scale = sample("scale", dist.HalfNormal(1.0).expand([self.num_features]).to_event(1))
+        with rows:
+            return sample("x", dist.StudentT(self.degrees, loc, scale).to_event(1), obs=x)
 
 
 class Info(NamedTuple):
@@ -219,9 +238,11 @@ def start_unigrams(key: Array, model: Unigrams, counts: SparseCounts) -> dict:
 
 
 def step_unigrams(key: Array, state: dict, model: Unigrams, counts: SparseCounts) -> tuple[dict, Info]:
-    prior, (weight_prior, word_prior) = in_current_precision(model), model._priors(counts.shape[1])
-    objective = jnp.sum(model.log_likelihood(state, counts)) + weight_prior.log_prob(state["topic_weights"])
-    objective += jnp.sum(word_prior.log_prob(state["topic_word_probs"]))
+    prior = in_current_precision(model)
+    objective = jnp.sum(model.log_likelihood(state, counts)) + prior.weight_prior.log_prob(
+        state["topic_weights"]
+    )
+    objective += jnp.sum(prior.word_prior.log_prob(state["topic_word_probs"]))
     r = model.scores(state, counts)
     tokens = jnp.zeros((counts.shape[1], model.num_topics), r.dtype)
     tokens = tokens.at[counts.word].add(counts.count[:, None] * r[counts.document]).T
@@ -243,8 +264,8 @@ def start_ridge(key: Array, model: RidgePCA, x: Array) -> dict:
 def step_ridge(key: Array, state: dict, model: RidgePCA, x: Array) -> tuple[dict, Info]:
     prior, z = in_current_precision(model), model.scores(state, x)
     objective = jnp.sum(model.log_likelihood(state, x))
-    objective += model._loading_prior().log_prob(state["loadings"])
-    second = z.T @ z + x.shape[0] * jnp.linalg.inv(model._precision(state["loadings"]))
+    objective += prior.loading_prior.log_prob(state["loadings"])
+    second = z.T @ z + x.shape[0] * jnp.linalg.inv(precision_of(prior, state["loadings"]))
     second += prior.noise * prior.ridge * jnp.eye(model.num_latents)
     return {"loadings": jnp.linalg.solve(second, z.T @ x).T}, Info(objective)
 
@@ -258,6 +279,7 @@ def conclude_ridge(
 METHODS = {
     Unigrams: {"em": em(start_unigrams, step_unigrams, conclude_unigrams)},
     RidgePCA: {"em": em(start_ridge, step_ridge, conclude_ridge)},
+    RobustLocation: {},
 }
 
 
@@ -379,6 +401,31 @@ def test_the_density_of_new_documents_is_the_one_by_hand(by_em, documents):
     np.testing.assert_allclose(scores.values, by_hand, rtol=1e-10)
 
 
+def test_a_program_and_four_facts_are_a_model(rows, tmp_path):
+    x = rows + 3.0
+    model = RobustLocation.from_data(x)
+    drawn = handlers.seed(model, 0)(num_observations=5)
+    assert model.num_features == 4 and drawn.shape == (5, 4)
+    tree = inference.fit(RobustLocation(), x[:30], method="map", progress=False, seed=1)
+    loc, scale = (tree["posterior"][name].values[0, 0] for name in ("loc", "scale"))
+    np.testing.assert_allclose(loc, np.median(x[:30], axis=0), atol=0.6)
+    by_hand = t.logpdf(x[30:], 4.0, loc, scale).sum(axis=1)
+    np.testing.assert_allclose(inference.log_density(tree, x[30:]).values, by_hand, rtol=1e-6)
+    inference.save(tree, tmp_path / "fit.nc")
+    back = inference.load(tmp_path / "fit.nc")
+    assert type(inference.model_of(back)) is RobustLocation and len(summary(back))
+    drawn = inference.extend(back, "prior", num_samples=3, seed=0)["prior"]["loc"]
+    assert drawn.dims[-1] == "feature"
+    path = report(back, tmp_path / "page.html")
+    assert "Student-t rows about a common centre" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_program_and_four_facts_are_sampled(rows):
+    tree = inference.fit(RobustLocation(), rows, progress=False)
+    assert tree.attrs["method"] == "nuts" and tree.attrs["converged"] == 1
+
+
 def test_files(by_em, documents, tmp_path):
     for name, tree in by_em.items():
         inference.save(tree, tmp_path / f"{name}.nc")
@@ -418,7 +465,9 @@ def test_listed_and_shown(capsys):
     assert main(["show", "ridgepca"]) == 0
     said = capsys.readouterr().out
     assert (
-        "class" not in zoo.MODELS["ridgepca"]["title"] and "def __call__" in said and "_loading_prior" in said
+        "class" not in zoo.MODELS["ridgepca"]["title"]
+        and "def program" in said
+        and "def loading_prior" in said
     )
 
 

@@ -133,4 +133,6 @@ def test_a_shipped_model_whose_helper_is_elsewhere_is_found_out(tmp_path):
 
 def test_a_base_class_of_another_file_of_the_zoo_is_printed_under_its_name():
     program = read_card("lda").program
-    assert program.index("def __call__(") < program.index("topic_model.py\n\ndef _sizes(")
+    assert program.index("def program(") < program.index(
+        "topic_model.py\n\n@property\ndef shares_concentration("
+    )

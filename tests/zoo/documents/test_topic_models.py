@@ -142,7 +142,7 @@ def test_a_new_document_s_part_of_the_bound_of_pcp_is_its_formula(sticks):
     )
     expected = logsumexp(TINY @ np.log(words).T + log_weights, axis=1)
     with in_precision():
-        found = model.document_bounds(jax.tree.map(jnp.asarray, stored), sparse(TINY))
+        found = model.answers().document_bounds(model, jax.tree.map(jnp.asarray, stored), sparse(TINY))
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-9)
 
 
@@ -172,7 +172,7 @@ def test_a_new_document_s_part_of_the_bound_of_lda_and_its_shares_by_mean_field(
         shares.append(gamma / gamma.sum())
     with in_precision():
         counts = sparse(TINY)
-        found = model.document_bounds({"topic_word_concentration": jnp.asarray(q)}, counts)
+        found = model.answers().document_bounds(model, {"topic_word_concentration": jnp.asarray(q)}, counts)
         np.testing.assert_allclose(np.asarray(found), bounds, rtol=1e-6)
         found = model.scores({"topic_word_probs": jnp.asarray(probs)}, counts)
         np.testing.assert_allclose(np.asarray(found), shares, rtol=1e-4)
@@ -220,7 +220,9 @@ def test_draws_have_the_lengths_that_were_asked_for():
         np.testing.assert_array_equal(explicit["word_topics"].sum(1), explicit["counts"])
     with pytest.raises(ValueError, match="num_tokens is of 20 documents; 3 are to be drawn"):
         draw(small_models()[0], rows=3)
-    with pytest.raises(ValueError, match="nothing to draw documents from"):
+    with pytest.raises(
+        ValueError, match="the prior of PLSI is improper and draws nothing: give counts to condition on"
+    ):
         zoo.PLSI.from_data(COUNTS)(num_observations=3)
     with pytest.raises(ValueError, match="num_words is not set"):
         zoo.LDA()(num_observations=3)
@@ -490,7 +492,7 @@ def test_probabilities_of_all_new_documents_of_a_length_sum_to_one(monkeypatch):
         found = _enumerated(documents.to_dense(), np.asarray(by_word).T, np.asarray(prior))
         return LogIntegrals(jnp.asarray(found), jnp.zeros(len(found)))
 
-    monkeypatch.setattr("zoo.lda.log_integrals", exact)
+    monkeypatch.setattr("zoo.documents.answers.log_integrals", exact)
     words = itertools.combinations_with_replacement(range(3), 3)
     counts = np.stack([np.bincount(own, minlength=3) for own in words]).astype(float)
     topics, prior = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.4, 0.9])

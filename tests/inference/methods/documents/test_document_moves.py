@@ -70,7 +70,7 @@ def test_collapsed_joint_is_that_of_dirichlets_integrated_by_hand(name):
         by_cluster, by_topic = np.zeros((model.num_clusters, 2)), np.zeros((2, 3))
         np.add.at(by_cluster, (c[document], z), 1)
         np.add.at(by_topic, (z, word), 1)
-        exact = sum(dirichlet_multinomial(row, np.asarray(model._topic_prior())) for row in by_cluster)
+        exact = sum(dirichlet_multinomial(row, np.asarray(model.shares_concentration)) for row in by_cluster)
         exact += sum(dirichlet_multinomial(row, np.full(3, 0.7)) for row in by_topic)
         assert found[i] == pytest.approx(exact + partition_prior(c, model), abs=1e-10)
 

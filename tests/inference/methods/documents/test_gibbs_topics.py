@@ -82,7 +82,7 @@ def collapsed(model, scan=collapsed_lda.scan_tokens, documents=collapsed_pcp.sca
         topics = jax.random.categorical(keys[1], logits)
         by_row = collapsed_pcp.counts_by(rows, topics, shares.shape[0], 2)
         by_word = collapsed_pcp.counts_by(tokens.word, topics, 3, 2)
-        prior = jnp.asarray(model._topic_prior()), jnp.asarray(model.word_smoothing)
+        prior = jnp.asarray(model.shares_concentration), jnp.asarray(model.word_smoothing)
         topics, by_row, by_word = scan(keys[2], topics, rows, tokens.word, by_row, by_word, *prior)
         if is_lda:
             given = blocked_lda.posteriors(by_row, by_word, model)
@@ -188,7 +188,7 @@ def test_a_sweep_over_documents_draws_each_by_the_ratios_of_the_joint(model):
         every = np.stack(np.meshgrid(*[np.arange(m)] * 3, indexing="ij"), -1)
         partition = jax.jit(jax.vmap(partial(collapsed_pcp.log_partition, model=model)))
         prior = np.asarray(partition(jnp.asarray(every.reshape(-1, 3)))).reshape([m] * 3)
-    document, shares = np.asarray(tokens.document), np.asarray(model._topic_prior(), float)
+    document, shares = np.asarray(tokens.document), np.asarray(model.shares_concentration, float)
 
     def log_joint(clusters, topics):
         by_cluster = np.zeros((m, 2))
@@ -219,7 +219,7 @@ def parameters_of(model):
 def log_prior_by_scipy(values, model):
     """Log density of PCP's parameters: weights or decays of sticks, clusters' topic shares, topics."""
     total = sum(stats.dirichlet([0.7] * 3).logpdf(row) for row in values["topic_word_probs"])
-    shares = stats.dirichlet(np.asarray(model._topic_prior()))
+    shares = stats.dirichlet(np.asarray(model.shares_concentration))
     total += sum(shares.logpdf(row) for row in values["cluster_topic_probs"])
     if model.weights.has_sticks:
         return total + stats.expon(scale=1 / float(model.concentration)).logpdf(values["stick_decays"]).sum()
@@ -270,7 +270,7 @@ def test_a_sweep_of_pcp_tells_the_log_joint_of_the_parameters_that_it_began_with
     np.testing.assert_allclose(
         after.values["topic_word_probs"], given / given.sum(axis=1, keepdims=True), rtol=1e-6
     )
-    given = np.asarray(model._topic_prior()) + [[3, 1], [1, 2], [0, 2]][: model.num_clusters]
+    given = np.asarray(model.shares_concentration) + [[3, 1], [1, 2], [0, 2]][: model.num_clusters]
     np.testing.assert_allclose(
         after.values["cluster_topic_probs"], given / given.sum(axis=1, keepdims=True), rtol=1e-6
     )

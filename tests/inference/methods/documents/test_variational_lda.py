@@ -236,7 +236,7 @@ def test_the_density_of_a_document_is_its_expectation_under_q(num_topics, most):
     stored = {"topic_word_concentration": jnp.asarray(words)}
     found = vb.log_density(stored, model, sparse(documents))
     at_means = model.log_likelihood(model.expected(stored), sparse(documents))
-    error = model.sampling_errors(model.expected(stored), sparse(documents))
+    error = model.answers().sampling_errors(model, model.expected(stored), sparse(documents))
     assert (np.abs(found - exact) < most + 4 * error).all()
     assert (exact - at_means).max() > 0.5
 
@@ -331,7 +331,7 @@ def test_order_and_empty_documents_change_nothing():
     np.testing.assert_allclose(other_info.objective, info.objective, rtol=1e-9)
     np.testing.assert_allclose(other.word_concentration, plain.word_concentration, rtol=1e-9)
     np.testing.assert_allclose(other.doc_concentration[:-1], plain.doc_concentration[order], rtol=1e-8)
-    np.testing.assert_allclose(other.doc_concentration[-1], model._topic_prior(), rtol=1e-9)
+    np.testing.assert_allclose(other.doc_concentration[-1], model.shares_concentration, rtol=1e-9)
 
 
 @pytest.mark.slow

@@ -278,7 +278,7 @@ def test_starts_that_project_know_the_documents(strategy):
 
     begun, (own, random, shuffled) = compared(jax.random.key(0))
     assert own - random > 0.1 * counts.sum() and shuffled < random
-    shares = begun.clusters - model._topic_prior()
+    shares = begun.clusters - model.shares_concentration
     np.testing.assert_allclose(shares.sum(1), counts.sum() / 120, rtol=1e-9)
     rows = np.unique(np.round(np.asarray(shares), 6), axis=0)
     assert len(rows) <= 100  # of 120 clusters twenty begin where another document's cluster does
@@ -323,7 +323,7 @@ def test_annealing_by_the_whole_likelihood_is_a_climb():
     free, _ = ONE_STEP(None, state, model, data)
     assert abs(free.word_smoothing - state.word_smoothing) > 1e-3
     assert abs(free.concentration - state.concentration) > 1e-3
-    shares = blurred.clusters - model._topic_prior()
+    shares = blurred.clusters - model.shares_concentration
     tokens = np.asarray(blurred.weights.concentration - model.concentration / 4) / 20 * COUNTS.sum()
     np.testing.assert_allclose(shares.sum(1), tokens, rtol=1e-6)  # each has its weight of every document
 
