@@ -202,3 +202,19 @@ CASES |= {
     for noise in ("isotropic", "diagonal")
     for standardize in (False, True)
 }
+
+
+def _kernel_pca(means, deviations):
+    """Kernel PCA of columns in their deviations; the score is no density of rows."""
+    kernel = zoo.kernels.RBF(length_scale=1.7)
+    fields = {"latent_variance": 1.3, "noise_variance": 0.4, "column_scale": 0.6 * deviations}
+    return zoo.KernelPCA(num_latents=2, kernel=kernel, standardize=True, **fields)
+
+
+CASES["kernelpca standardize"] = Case(
+    _kernel_pca,
+    lambda rng, size: {"latents": rng.normal(size=(7, 2))},
+    lambda log_scale: 0.0,
+    "columns",
+    takes_missing=False,
+)

@@ -54,7 +54,7 @@ SHARED_WORDS = {
 MOST_MODULES = 24
 
 #: Models whose program is ``program``, run by `zoo.programs`; the others follow.
-MOVED = ("zoo/lda.py", "zoo/pcp.py", "zoo/plsi.py", "zoo/ppca.py")
+MOVED = ("zoo/kernel_pca.py", "zoo/lda.py", "zoo/pcp.py", "zoo/plsi.py", "zoo/ppca.py")
 FIRST_LINES = 80  # after the module's docstring, in which such a program stands
 #: What no program names: units and coordinates, and the numbers' precision.
 OF_UNITS = {
@@ -68,7 +68,7 @@ OF_PRECISION = {
 #: Members by which a model would move its data itself, or answer in two coordinates.
 MECHANISMS = {
     "__call__", "units", "origin", "shifted", "recentred", "location_sites", "in_standard_units",
-    "started_in_standard_units", "noise_factors", "isotropic_parts", "cell_units", "log_likelihood", "scores",
+    "started_in_standard_units", "noise_factors", "cell_units", "log_likelihood", "scores",
     "scores_covariance", "predicted", "local_conditionals", "derived",
 }  # fmt: skip
 

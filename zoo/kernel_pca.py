@@ -52,15 +52,20 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import sample
 
 from zoo import checks
+from zoo.coordinates import Freedom, Unit
 from zoo.kernels import Kernel, as_kernel
-from zoo.kernels.gram import announce_cost, centred_cross, centred_matrix, check_gram
-from zoo.model import Model, in_current_precision, static
-from zoo.shapes import Covariances, PerRow, Rows, Scores
+from zoo.kernels.answers import KernelPCAAnswers
+from zoo.kernels.gram import announce_cost, centred_matrix, check_gram, gram_score
+from zoo.linear_gaussian.rows import flat
+from zoo.model import Model, static
+from zoo.programs import local
+from zoo.shapes import Rows
 from zoo.sparse import is_sparse
 
-__all__ = ["KernelPCA", "gram_score"]
+__all__ = ["KernelPCA"]
 
 SAMPLERS = ("nuts", "hmc", "svi")
 
@@ -97,88 +102,23 @@ class KernelPCA(Model):
     standardize: bool = static(default=False)
     column_scale: Array | None = None
 
-    dims = {
-        "latents": ("observation", "latent"),
-        "noise_variance": (),
-        "explained_variances": ("rank",),
-        "eigenvalues": ("latent",),
-        "signal_variances": ("latent",),
-        "coefficients": ("observation", "latent"),
-        "gram_means": ("observation",),
-        "gram_products": ("observation", "latent"),
-        "x": ("observation", "feature"),
-    }
-    symmetries = ("rotation",)
-    methods = ("closed_form", "em", "nuts", "hmc", "svi")
-    scores_rows = False
-    projects_by_draws = False
-    unit_free_sites = ("explained_variances",)  # of kernels without a unit, the only ones that draws allow
-    needs_fitted_rows = True
-    latent_site = "latents"
+    def program(self, x: Rows, rows: numpyro.plate) -> None:
+        """Coordinates of each row; then the score of the Gram matrix."""
+        gram, noise = centred_matrix(self.kernel, x), self.sample_noise()
+        with rows:
+            z = local("latents", self.latents_prior(), sums_out=False)
+        numpyro.deterministic("explained_variances", jnp.linalg.eigvalsh(z.T @ z)[::-1])
+        dimension, freedom = self.score_dimension(*x.shape), self.freedom(rows.size)
+        numpyro.factor("gram", gram_score(z, noise, gram, freedom, dimension))
 
-    @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """Whether the kernel weighs all columns alike, as a linear one and an RBF of one length scale do."""
-        return (self.kernel.weighs_columns_alike and not self.standardize,)
-
-    @property
-    def units(self) -> Mapping[str, tuple[Any, Any]]:
-        """The columns' scales, with ``standardize``."""
-        return {"x": (self.column_scale, 0.0)} if self.standardize and self.column_scale is not None else {}
-
-    @property
-    def part_weights(self) -> Mapping[str, Any]:
-        """The score is of the Gram matrix and no density of the rows: their unit does not change it."""
-        return {"x": 0.0}
-
-    def in_standard_units(self) -> Self:
-        """The plain model of x / column_scale."""
-        return self.replaced(standardize=False, column_scale=None) if self.units else self
-
-    def standard_rows(self, x: Rows) -> Rows:
-        """The rows that the kernel is of.
-
-        Args:
-            x: shape (num_observations, num_features), in the units of the data.
+    def sample_noise(self) -> Array:
+        """The variance of the noise.
 
         Returns:
-            The shape of ``x``.
+            A scalar: the field, or a site with a flat prior.
         """
-        if not self.units:
-            return x
-        return x / (self if isinstance(x, np.ndarray) else in_current_precision(self)).column_scale
-
-    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> None:
-        """The NumPyro program, which cannot draw rows.
-
-        Args:
-            x: data, shape (num_observations, num_features).
-            num_observations: refused.
-
-        Returns:
-            Nothing, so no shape: the score enters as a factor.
-
-        Raises:
-            ValueError: no data.
-        """
-        if x is None:
-            raise ValueError(
-                "KernelPCA scores the Gram matrix of given rows and is no distribution of rows: "
-                "its prior is improper and there is nothing to draw without x"
-            )
-        prior = in_current_precision(self)
-        if self.standardize:
-            self.require("column_scale")
-        gram = centred_matrix(prior.kernel, self.standard_rows(x))
-        noise_variance = prior.noise_variance
-        if noise_variance is None:
-            positive = dist.ImproperUniform(dist.constraints.positive, (), ())
-            noise_variance = numpyro.sample("noise_variance", positive)
-        with numpyro.plate("observations", x.shape[0]):
-            latents = numpyro.sample("latents", prior.latents_prior())
-        numpyro.deterministic("explained_variances", jnp.linalg.eigvalsh(latents.T @ latents)[::-1])
-        dimension, freedom = self.score_dimension(*x.shape), prior.freedom(x.shape[0])
-        numpyro.factor("gram", gram_score(latents, noise_variance, gram, freedom, dimension))
+        given = self.noise_variance
+        return sample("noise_variance", flat(positive=True)) if given is None else given
 
     def latents_prior(self) -> dist.Distribution:
         """The prior of a row of Z.
@@ -215,6 +155,53 @@ class KernelPCA(Model):
         if self.noise_variance is not None:
             return float(num_observations)
         return 1.0 * self.kernel.feature_dimension(num_features)
+
+    dims = {
+        "latents": ("observation", "latent"),
+        "noise_variance": (),
+        "explained_variances": ("rank",),
+        "eigenvalues": ("latent",),
+        "signal_variances": ("latent",),
+        "coefficients": ("observation", "latent"),
+        "gram_means": ("observation",),
+        "gram_products": ("observation", "latent"),
+        "x": ("observation", "feature"),
+    }
+    symmetries = ("rotation",)
+    methods = ("closed_form", "em", "nuts", "hmc", "svi")
+    scores_rows = False
+    projects_by_draws = False
+    unit_free_sites = ("explained_variances",)  # of kernels without a unit, the only ones that draws allow
+    needs_fitted_rows = True
+    latent_site = "latents"
+    answers = KernelPCAAnswers
+
+    @property
+    def units_of_sites(self) -> Mapping[str, Unit]:
+        """Rows, fitted ones too, where the kernel ignores their origin or is of standardized columns."""
+        shift = self.kernel.is_shift_invariant
+        rows = Unit(1, (-1,), is_location=shift)
+        return {"x": rows, "fitted_x": rows} if shift or self.standardize else {}
+
+    @property
+    def units_of_fields(self) -> Mapping[str, Unit]:
+        """The columns' deviations."""
+        return {"column_scale": Unit(1, (-1,))} if self.standardize else {}
+
+    @property
+    def coordinate_freedom(self) -> tuple[Freedom | None]:
+        """Any origin where the kernel ignores it; a scale belongs to the kernel."""
+        return (Freedom("columns" if self.standardize else None, self.kernel.is_shift_invariant),)
+
+    @property
+    def part_weights(self) -> Mapping[str, Any]:
+        """The score is of the Gram matrix and no density of the rows: their unit does not change it."""
+        return {"x": 0.0}
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """Whether the kernel weighs all columns alike, as a linear one and an RBF of one length scale do."""
+        return (self.kernel.weighs_columns_alike and not self.standardize,)
 
     @property
     def prior(self) -> str:
@@ -267,11 +254,6 @@ class KernelPCA(Model):
         """Replace a kernel's name by the kernel, then store and validate the fields."""
         object.__setattr__(self, "kernel", as_kernel(self.kernel))
         super().__post_init__()
-
-    @property
-    def cell_units(self) -> tuple[str]:
-        """Any unit and any origin, if the kernel has its length from the data."""
-        return ("location_scale",)
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
@@ -339,72 +321,6 @@ class KernelPCA(Model):
         """Raise ValueError if new rows have cells that are not finite."""
         checks.check_finite(checks.as_matrix(x))
 
-    def log_likelihood(self, values: Mapping[str, Array], x: Rows) -> PerRow:
-        """Raise ValueError, because the model has no density of rows.
-
-        Args:
-            values: of the sites.
-            x: rows.
-
-        Returns:
-            Nothing, so no shape.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(
-            "KernelPCA scores a Gram matrix and has no density of rows: the map into feature space is "
-            "neither onto nor volume preserving; compare models by their components, or use zoo.PPCA"
-        )
-
-    def scores(self, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
-        r"""Coordinates of rows from their centred kernel values :math:`\hat k(x)` with the fitted rows.
-
-        ``"orthonormal"``: :math:`a_j^T \hat k(x)`, the coordinates of kernel PCA, where
-        :math:`\hat\Phi^T a_j` are directions of length one. ``"latent"``: :math:`E[z_j \mid x] = \sqrt{l_j}\,
-        a_j^T \hat k(x) / (l_j + s^2)` (5.14), whitened and shrunk and not the "exact projection" of section
-        5.2.4: with m = N it is :math:`\sqrt N \lambda_j^{-1} (1 - N s^2 / \lambda_j)^{1/2} v_j^T \hat k(x)`,
-        the rotation across components, not rows (the text's eigen-function has it the other way).
-
-        Args:
-            values: an estimate: ``coefficients`` (a), ``signal_variances`` (l), ``noise_variance``,
-                ``gram_means``, and the fitted rows, ``fitted_x``.
-            x: rows; for a precomputed kernel their kernel values with the fitted ones.
-            kind: which.
-
-        Returns:
-            Shape (num_observations, num_latents).
-
-        Raises:
-            ValueError: draws without coefficients, or other columns.
-        """
-        if "coefficients" not in values:
-            raise ValueError(
-                "draws of the latents have no coefficients to project new rows with: fit by closed_form or em"
-            )
-        if not self.kernel.is_precomputed and x.shape[1] != values["fitted_x"].shape[1]:
-            raise ValueError(
-                f"x must have the {values['fitted_x'].shape[1]} columns that were fitted; got {x.shape[1]}"
-            )
-        kernel = in_current_precision(self.kernel)
-        rows, fitted = map(self.standard_rows, (x, values["fitted_x"]))
-        crossed = centred_cross(kernel, rows, fitted, values["gram_means"])
-        coordinates = crossed @ values["coefficients"]
-        if kind == "orthonormal":
-            return coordinates
-        variances = values["signal_variances"]
-        return coordinates * (jnp.sqrt(variances) / (variances + values["noise_variance"]))
-
-    def scores_covariance(self, values: Mapping[str, Array], x: Rows) -> Covariances:
-        """Posterior covariance of the latents, the same for all rows: ``s2 / (l + s2)`` on the diagonal."""
-        noise_variance = values["noise_variance"]
-        shares = noise_variance / (values["signal_variances"] + noise_variance)
-        return jnp.broadcast_to(jnp.diag(shares), (x.shape[0], shares.size, shares.size))
-
-    def origin(self, x: np.ndarray, *, always: bool = False) -> tuple[np.ndarray | None]:
-        """The columns' means where kernel values depend on differences of rows alone."""
-        return (checks.column_moments(x)[0] if always and self.kernel.is_shift_invariant else None,)
-
     def check_method(self, method: str) -> None:
         """Refuse samplers where the posterior is improper.
 
@@ -425,23 +341,3 @@ def _refuse_sparse(x: Any) -> None:
             "KernelPCA takes dense rows; of sparse ones give the Gram matrix, (x @ x.T).toarray(), with "
             'kernel="precomputed"'
         )
-
-
-def gram_score(latents: Array, noise_variance: Array, gram: Array, freedom: Array, dimension: Array) -> Array:
-    """The score of a centred Gram matrix, in nats, without the constants of a Wishart density.
-
-    Args:
-        latents: Z, shape (num_observations, num_latents).
-        noise_variance: s2.
-        gram: K, shape (num_observations, num_observations).
-        freedom: m.
-        dimension: how many dimensions the determinant is over.
-
-    Returns:
-        A scalar, in nats.
-    """
-    num_latents = latents.shape[1]
-    inner = latents.T @ latents + noise_variance * jnp.eye(num_latents)
-    log_det = jnp.linalg.slogdet(inner)[1] + (dimension - num_latents) * jnp.log(noise_variance)
-    explained = jnp.trace(jnp.linalg.solve(inner, latents.T @ (gram @ latents)))
-    return -0.5 * freedom * log_det - 0.5 * (jnp.trace(gram) - explained) / noise_variance

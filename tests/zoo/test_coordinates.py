@@ -36,7 +36,10 @@ def worst_error(case, rng, make=lambda model: model):
         inner = model.expressed(own.inward)
         for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(inner.expressed(own.outward)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
-        lost = own.log_scale_of_rows((x,)).sum() + case.lost(np.broadcast_to(np.log(own.scales[0]), SIZE))
+        weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
+        lost = own.log_scale_of_rows((x,), weights).sum() + case.lost(
+            np.broadcast_to(np.log(own.scales[0]), SIZE)
+        )
         for is_explicit in (False, True, False, True):
             values = case.values(rng, SIZE) | (case.locals(rng, len(x)) if is_explicit else {})
             turned = {n: own.inward(v, sites[n]) if n in sites else v for n, v in values.items()}
@@ -117,6 +120,7 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("ppca gaussian isotropic", "loc_variance", Unit(1)),
         ("ppca gaussian diagonal", "noise_rate", Unit(1, (-1,))),
         ("ppca flat diagonal standardize", "column_scale", Unit(1)),
+        ("kernelpca standardize", "column_scale", Unit(2, (-1,))),
     ],
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):

@@ -10,9 +10,8 @@ import scipy.stats
 from numpyro.infer.util import log_density
 
 import zoo
-from zoo.kernel_pca import gram_score
 from zoo.kernels import RBF, Polynomial
-from zoo.kernels.gram import centring_of
+from zoo.kernels.gram import centring_of, gram_score
 
 X = np.random.default_rng(4).normal(size=(12, 3)) * [2.0, 1.0, 0.5]
 LATENTS = np.random.default_rng(5).normal(size=(12, 2))
@@ -85,7 +84,9 @@ def test_the_score_is_differentiable_and_the_same_under_jit():
 def test_nothing_is_drawn_without_rows():
     model = zoo.KernelPCA(num_latents=2, kernel="rbf", noise_variance=0.1)
     assert model.prior == "improper" and model.explicit.prior == "improper"
-    with pytest.raises(ValueError, match="its prior is improper and there is nothing to draw without x"):
+    with pytest.raises(
+        ValueError, match="the prior of KernelPCA is improper and draws nothing: give x to condition on"
+    ):
         model(num_observations=5)
 
 

@@ -64,6 +64,7 @@ __all__ = [
     "given_latents",
     "gram_matrix",
     "scored_dimension",
+    "gram_score",
 ]
 
 
@@ -538,3 +539,23 @@ def centred(gram: Array) -> Array:
         Shape (num_observations, num_observations).
     """
     return centring_of(gram).gram(gram)
+
+
+def gram_score(latents: Array, noise_variance: Array, gram: Array, freedom: Array, dimension: Array) -> Array:
+    """The score of a centred Gram matrix, in nats, without the constants of a Wishart density.
+
+    Args:
+        latents: Z, shape (num_observations, num_latents).
+        noise_variance: s2.
+        gram: K, shape (num_observations, num_observations).
+        freedom: m.
+        dimension: how many dimensions the determinant is over.
+
+    Returns:
+        A scalar, in nats.
+    """
+    num_latents = latents.shape[1]
+    inner = latents.T @ latents + noise_variance * jnp.eye(num_latents)
+    log_det = jnp.linalg.slogdet(inner)[1] + (dimension - num_latents) * jnp.log(noise_variance)
+    explained = jnp.trace(jnp.linalg.solve(inner, latents.T @ (gram @ latents)))
+    return -0.5 * freedom * log_det - 0.5 * (jnp.trace(gram) - explained) / noise_variance

@@ -292,10 +292,15 @@ def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
     num_old = estimate.sizes["observation"]
     rows = None
     if "observed_data" in init.children:
-        rows = old_model.standard_rows(init["observed_data"]["x"].to_numpy())
+        rows = init["observed_data"]["x"].to_numpy()
+        if old_model.column_scale is not None:
+            rows = rows / old_model.column_scale
     if rows is not None:
         first = x[:num_old, :num_old] if model.kernel.is_precomputed else x[:num_old]
-        same = rows.shape == first.shape and np.array_equal(rows, first)
+        if model.kernel.is_shift_invariant:  # x is about its own origin
+            rows, first = rows - rows.mean(axis=0), first - first.mean(axis=0)
+        rounding = 64 * np.finfo(float).eps * max(np.abs(rows).max(), np.abs(x).max())
+        same = rows.shape == first.shape and np.abs(rows - first).max() <= rounding
         if not same:
             raise ValueError(
                 f"x must begin with the {num_old} rows of the former fit, in their order"

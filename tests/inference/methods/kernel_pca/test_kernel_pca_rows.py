@@ -207,7 +207,7 @@ def test_no_density_of_rows_is_pretended():
         inference.log_density(tree, NEW)
     with pytest.raises(ValueError, match="KernelPCA predicts nothing"):
         inference.predict(tree, NEW)
-    with pytest.raises(ValueError, match="no distribution of rows: its prior is improper"):
+    with pytest.raises(ValueError, match="the prior of KernelPCA is improper and draws nothing"):
         inference.extend(tree, "prior")
     with pytest.raises(ValueError, match="KernelPCA is no distribution of rows: it has none to replicate"):
         inference.extend(tree, "posterior_predictive")
