@@ -76,6 +76,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
 
     _model: ClassVar[str]
     _takes_gaps: ClassVar[bool] = True
+    _least_columns: ClassVar[int] = 2
     _expected: ClassVar[tuple[str, ...]] = ()  # beginnings of warnings that a default brings with it
     method: str = "auto"
     random_state: Any = 0
@@ -224,7 +225,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X if reset else X[list(self.feature_names_in_)]
         finite = "allow-nan" if self._takes_gaps else True
-        least = {"ensure_min_samples": 2, "ensure_min_features": 2} if reset else {}
+        least = {"ensure_min_samples": 2, "ensure_min_features": self._least_columns} if reset else {}
         return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite, **least)
 
     def __sklearn_tags__(self) -> Tags:
@@ -309,6 +310,7 @@ class MixtureEstimator(_RowEstimator):
         2
     """
 
+    _least_columns = 1
     _model = "Mixture"
     _takes_gaps = False
     num_components: int = 8

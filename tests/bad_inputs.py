@@ -425,7 +425,7 @@ def option_cases(model):
     data, fields = MODELS[model]
     cls = zoo.model_class(model)
     for method in cls.methods:
-        for name, default in method_of(object.__new__(cls), method).options.items():
+        for name, default in method_of(cls(), method).options.items():
             for kind, value in KINDS.items():
                 same_kind = type(value) is type(default) or (_number(value) and _number(default))
                 both = isinstance(value, tuple | list) and isinstance(default, tuple)

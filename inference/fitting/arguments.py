@@ -43,6 +43,7 @@ from inference.inputs.tables import (
     column_dims,
     encoded_parts,
     label_parts,
+    left_out_in_words,
     paired_rows,
 )
 from inference.methods import method_of, methods_with_weights
@@ -198,7 +199,13 @@ def read_call(
     if isinstance(init, xr.DataTree):
         model = model.continuing(_former_model(init, model))
     model = model.with_sizes_from(*of_all_processes, **({} if worth is None else {"sample_weight": worth}))
-    model.check(*arrays)
+    try:
+        model.check(*arrays)
+    except ValueError as error:  # what follows from columns that were left out names them
+        told = "; ".join(filter(None, map(left_out_in_words, columns)))
+        if not told:
+            raise
+        raise ValueError(f"{error}; {told}") from None
     coords = {**coords, **model.dim_labels(coords, columns)}
     if stream is not None and not is_summed and "documents" not in chosen.takes:
         check_complete_batch(model, arrays[0])

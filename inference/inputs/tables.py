@@ -118,8 +118,9 @@ def read_parts(
     for place, starts in enumerate(model.takes_levels(tuple(found))):
         if found[place] is not None:
             found[place] = found[place].numbered_from(starts, type(model).__name__)
-    for columns in filter(None, found):
-        _warn_of_left_out(columns)
+    for name, columns in zip(model.data_names, found, strict=False):
+        if columns is not None:
+            _warn_of_left_out(columns, name)
     return model, tuple(found)
 
 
@@ -148,8 +149,9 @@ def read_tables(
     own = _by_table(given, [data[place] for place in places])
     found: list[Columns | None] = [None] * len(data)
     for place, arguments in zip(places, own, strict=True):
-        found[place] = read_columns(data[place], name=f"part {place}" if place else "x", **arguments)
-        _warn_of_left_out(found[place])
+        name = f"part {place}" if place else "x"
+        found[place] = read_columns(data[place], name=name, **arguments)
+        _warn_of_left_out(found[place], name)
     return tuple(found)
 
 
@@ -276,10 +278,20 @@ def _is_count_type(kind: Any) -> bool:
     return pd.api.types.is_numeric_dtype(kind) or isinstance(kind, pd.SparseDtype)
 
 
-def _warn_of_left_out(columns: Columns) -> None:
-    if columns.left_out:
-        named = "; ".join(f"{column.name} ({column.why})" for column in columns.left_out)
-        warn(f"columns left out: {named}; to keep one, say what it is: families={{'NAME': 'category'}}")
+def _warn_of_left_out(columns: Columns, name: str) -> None:
+    """Warn of columns that are left out; raise ValueError if no other is there."""
+    if told := left_out_in_words(columns):
+        if not columns.kept:
+            raise ValueError(f"no column of {name} is left: {told}")
+        warn(told)
+
+
+def left_out_in_words(columns: Columns | None) -> str:
+    """Which columns are left out and why, and how to keep one; empty: none is."""
+    if columns is None or not columns.left_out:
+        return ""
+    named = "; ".join(f"{column.name} ({column.why})" for column in columns.left_out)
+    return f"columns left out: {named}; to keep one, say what it is: families={{'NAME': 'category'}}"
 
 
 def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:

@@ -236,3 +236,49 @@ def test_tables_that_we_write_in_parquet_have_checksums(write, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"rows\.parquet cannot be read.*(?i:crc|checksum)"):
         read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers", "mark"),
+    [
+        (["1'234.50", "7.25"], [1234.5, 7.25], "1'234.50"),
+        (["1\u202f234,50", "7,25"], [1234.5, 7.25], "1\u202f234,50"),
+        (["12.5 %", "7%"], [12.5, 7.0], "12.5 %"),
+        (["€12.50", "-€3"], [12.5, -3.0], "€12.50"),
+        (["12.50 EUR", "3 EUR"], [12.5, 3.0], "12.50 EUR"),
+        (["USD 12.50", "3"], [12.5, 3.0], "USD 12.50"),
+        (["\u22122.5", "3.5"], [-2.5, 3.5], "\u22122.5"),
+    ],
+)
+def test_marks_of_numbers_are_left_out_and_said(tmp_path, cells, numbers, mark):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "name;x\n" + "".join(f"row {i};{cell}\n" for i, cell in enumerate(cells)), encoding="utf-8"
+    )
+    table = read_table(path)
+    np.testing.assert_allclose(table["x"], numbers)
+    assert any(repr(mark) in note and "'x'" in note for note in table.attrs["read_as"])
+
+
+@pytest.mark.parametrize("cells", [["A4", "B5"], ["12 km", "3 km"], ["100% wool", "50% silk"], ["$a", "$1"]])
+def test_words_with_such_marks_stay_words(tmp_path, cells):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + "".join(f"{cell},1.5\n" for cell in cells), encoding="utf-8")
+    assert list(read_table(path)["x"]) == cells
+
+
+def test_numbers_typed_as_text_into_a_workbook_are_numbers(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["name", "x", "y", "z"], ["a", "1.234,50", "2.5", "left"], ["b", "7,25", "3.5", None]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    table = read_table(tmp_path / "a.xlsx")
+    np.testing.assert_allclose(table[["x", "y"]].to_numpy(), [[1234.5, 2.5], [7.25, 3.5]])
+    assert list(table["z"][:1]) == ["left"] and "numbers of 'y' were text" in table.attrs["read_as"]
+
+
+def test_a_last_row_without_a_tick_is_a_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\nx,\n,x\n,\n", encoding="utf-8")
+    assert len(read_table(path)) == 3

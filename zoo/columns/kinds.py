@@ -22,7 +22,6 @@ Every decision can be overruled by the column's name. New rows are encoded as th
 import json
 import re
 import tomllib
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
@@ -35,6 +34,7 @@ import numpy as np
 import pandas as pd
 
 from zoo.checks import as_numbers, check_unique, shown
+from zoo.columns.dates import DAY_FIRST, MONTH_FIRST, nearly_dates, read_dates
 
 __all__ = ["KINDS", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
 
@@ -52,6 +52,8 @@ KINDS = {  # word of a family or of a kind -> kind
     "ordinal": "ordered",
     "ordered": "ordered",
     "date": "date",
+    DAY_FIRST: "date",
+    MONTH_FIRST: "date",
     "id": "id",
     "text": "text",
     "leave_out": "text",
@@ -71,6 +73,7 @@ LEAST_RUN = 4  # neighbouring columns that hold the same, from which on they are
 MOST_TOLD = 15  # entries of the line that tells of the columns one by one
 _LEFT_OUT = ("id", "text")
 _PLAIN_ANSWERS = ("0", "1")
+_EMPTY = "(empty)"  # the level of a cell that is not ticked
 _WORDS_OF_KIND = ("category", "ordered")
 
 
@@ -101,6 +104,8 @@ class Column:
         num_missing: cells without a value.
         levels: names of the levels in their order, or of the two answers; empty: none.
         origin: the first date of a column of dates, ISO 8601.
+        format: in which its dates are written; None: they are no words.
+        doubt: what the cells leave open, and how to say otherwise; empty: nothing.
         is_given: whether the caller said what the column holds.
         scale: smallest and largest of the whole numbers of a scale that several columns share.
         first: number of the first level; None: words are numbered from 0, and a scale as it is.
@@ -112,6 +117,8 @@ class Column:
     num_missing: int = 0
     levels: tuple[str, ...] = ()
     origin: str | None = None
+    format: str | None = None
+    doubt: str = ""
     is_given: bool = False
     scale: tuple[int, int] | None = None
     first: int | None = None
@@ -138,8 +145,9 @@ class Column:
             "category": f"{len(self.levels)} categories",
             "ordered": f"{len(self.levels)} ordered levels",
             "count": "counts",
-            "date": "dates",
+            "date": f"dates{self.doubt and f' ({self.doubt})'}",
             "text": "left out",
+            "yes/no": f"yes/no{self.doubt and f' ({self.doubt})'}",
         }.get(self.kind, self.kind)
 
     def cell_in_words(self, number: float) -> str | float | None:
@@ -398,7 +406,7 @@ def read_columns(
         elif column in levels:
             found.append(_with_given_levels(column, cells, levels[column], kind or "ordered"))
         else:
-            found.append(_read(column, cells, kind))
+            found.append(_read(column, cells, kind, families.get(column)))
     found = _on_common_scales(frame, found)
     found = _with_scales_of_numbers(frame, found)
     found = _without_constants(frame, found)
@@ -485,19 +493,19 @@ def _words(cells: pd.Series) -> pd.Series:
 # One column
 
 
-def _read(name: str, cells: pd.Series, kind: str | None) -> Column:
-    """What a column holds; ``kind`` is what the caller said, or None."""
+def _read(name: str, cells: pd.Series, kind: str | None, said: str | None = None) -> Column:
+    """What a column holds; ``kind`` is that of what the caller said, or None."""
     if kind != KINDS["leave_out"]:
         _check_cells(name, cells)
     cells = plain_numbers(cells)
     if kind is not None:
-        return _as_told(name, cells, kind)
+        return _as_told(name, cells, kind, said)
     if isinstance(cells.dtype, pd.CategoricalDtype):
         levels = tuple(str(level) for level in cells.cat.categories)
         order = "ordered" if cells.cat.ordered else "category"
         return _column(name, order, "a categorical of pandas", cells, levels=levels)
     if pd.api.types.is_datetime64_any_dtype(cells.dtype):
-        return _dates(name, cells, cells, "dates of pandas")
+        return _as_dates(name, cells)
     if pd.api.types.is_bool_dtype(cells.dtype):
         return _column(name, "yes/no", "booleans", cells, levels=("no", "yes"))
     if _is_numeric(cells):
@@ -510,7 +518,7 @@ def _read(name: str, cells: pd.Series, kind: str | None) -> Column:
     return _read_words(name, cells)
 
 
-def _as_told(name: str, cells: pd.Series, kind: str) -> Column:
+def _as_told(name: str, cells: pd.Series, kind: str, said: str | None = None) -> Column:
     """A column whose kind the caller gave."""
     fields: dict[str, Any] = {"is_given": True}
     words = _words(cells)
@@ -530,7 +538,7 @@ def _as_told(name: str, cells: pd.Series, kind: str) -> Column:
                 f"families out, or say 'category'"
             )
     elif kind == "date":
-        return replace(_dates(name, cells, _as_dates(cells, name), "as given"), is_given=True)
+        return replace(_as_dates(name, cells, said), why="as given", is_given=True)
     return _column(name, kind, "as given", cells, **fields)
 
 
@@ -622,16 +630,21 @@ def _read_words(name: str, cells: pd.Series) -> Column:
         return _read_numbers(name, cells, numbers)
     if answers := _answers(words):
         return _column(name, "yes/no", f"the words {' and '.join(answers)}", cells, levels=answers)
-    if (dates := _as_dates(cells)) is not None:
-        return _dates(name, cells, dates, "words that are dates")
+    if read_dates(words) is not None:
+        return _as_dates(name, cells)
     scale = _scale_of(words)
     if scale is not None:
         return _column(
             name, "ordered", f"words of the scale of {scale}", cells, levels=_on_scale(words, scale)
         )
     num_levels = words.nunique()
+    if (num_levels > MOST_LEVELS or num_levels == len(cells)) and (near := nearly_dates(words)):
+        return _column(name, "text", near, cells)
     if num_levels == len(cells) and num_levels > 2:
         return _column(name, "id", "all different words", cells)
+    if num_levels < 2 and len(words) < len(cells) and words.iloc[0].lower() in _known()["ticks"]:
+        doubt = f"{words.iloc[0]}, or empty for no"
+        return Column(name, "yes/no", "a tick, or empty", levels=(_EMPTY, words.iloc[0]), doubt=doubt)
     if num_levels < 2:
         return _column(name, "text", f"one word in every row: {words.iloc[0]!r}", cells)
     if num_levels > MOST_LEVELS:
@@ -676,25 +689,39 @@ def _known() -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / "words.toml").read_text(encoding="utf-8"))
 
 
-def _as_dates(cells: pd.Series, name: str | None = None) -> pd.Series | None:
-    """Words as dates, missing ones NaT; None, or ValueError with a name, if some are none."""
-    if pd.api.types.is_datetime64_any_dtype(cells.dtype):
-        return cells
-    words = _words(cells)
-    if name is not None or (words.str.contains(r"\d", regex=True).all() and words.str.len().min() >= 6):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of formats that differ or are not known
-            dates = pd.to_datetime(words, errors="coerce")
-        if len(words) and not dates.isna().any():
-            return dates.reindex(cells.index)
-    if name is None:
-        return None
-    raise ValueError(f"column {name!r} is to hold dates; write them as 2024-03-31")
-
-
-def _dates(name: str, cells: pd.Series, dates: pd.Series, why: str) -> Column:
+def _as_dates(name: str, cells: pd.Series, order: str | None = None) -> Column:
+    """A column of dates; ValueError if some cell is none."""
+    dates, fields = cells, {"why": "dates of pandas"}
+    if not pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        found = read_dates(_words(cells), order if order in (DAY_FIRST, MONTH_FIRST) else None)
+        if found is None:
+            raise ValueError(f"column {name!r} is to hold dates; write them as 2024-03-31")
+        fields = {"why": found.why, "format": found.format}
+        if found.is_doubtful:
+            fields["doubt"] = f"day first; or say families={{{name!r}: {MONTH_FIRST!r}}}"
+        dates = found.dates
     first = dates.min()
-    return _column(name, "date", why, cells, origin=None if pd.isna(first) else first.isoformat())
+    return _column(name, "date", cells=cells, origin=None if pd.isna(first) else first.isoformat(), **fields)
+
+
+def _days(cells: pd.Series, column: Column) -> np.ndarray:
+    """Days since the first date of a column; NaN where there is none."""
+    if not pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        words = _words(cells)
+        found = read_dates(words, format=column.format)
+        if found is None and len(words):
+            raise ValueError(
+                f"column {column.name!r} is to hold dates, written as those of the fit"
+                + (
+                    "; write them as 2024-03-31"
+                    if column.format in (None, "ISO8601")
+                    else f", {column.format}"
+                )
+            )
+        dates = pd.Series(pd.NaT, cells.index) if found is None else found.dates.reindex(cells.index)
+    else:
+        dates = cells
+    return ((dates - pd.Timestamp(column.origin)) / pd.Timedelta(days=1)).to_numpy(dtype=float)
 
 
 # All columns
@@ -792,9 +819,7 @@ def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
     if column.kind in _WORDS_OF_KIND or (column.kind == "yes/no" and not _is_plain_answer(cells)):
         return _codes(cells, column)
     if column.kind == "date":
-        dates = _as_dates(cells, column.name)
-        days = (dates - pd.Timestamp(column.origin)) / pd.Timedelta(days=1)
-        return days.to_numpy(dtype=float)
+        return _days(cells, column)
     shift = 0 if column.scale is None or column.first is None else column.first - column.scale[0]
     if _is_numeric(cells):
         numbers = cells.to_numpy(dtype=float, na_value=np.nan)
@@ -835,6 +860,6 @@ def _codes(cells: pd.Series, column: Column) -> np.ndarray:
             f"column {column.name!r} has {words[strange].iloc[0]!r} in row {words.index[strange][0]!r}, "
             f"which is none of its levels {', '.join(column.levels)}: correct it, or write NaN where missing"
         )
-    numbers = np.full(len(cells), np.nan)
+    numbers = np.full(len(cells), 0.0 if column.levels[0] == _EMPTY else np.nan)
     numbers[~missing.to_numpy()] = codes.to_numpy(dtype=float) + (column.first or 0)
     return numbers

@@ -21,7 +21,8 @@ import itertools
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 COMMA = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)?,\d+([eE][+-]?\d+)?")
 GROUPED_BY_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 GROUPED_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+BEFORE = re.compile(r"^(-?)(?:[$€£¥₹₽₩]|[A-Z]{3}(?=\s?-?\d))\s?(?=-?\d)")  # of money
+AFTER = re.compile(r"(?<=\d)\s?(?:[$€£¥₹₽₩%]|\s[A-Z]{3})$")  # of money and shares
+BETWEEN_DIGITS = re.compile(r"(?<=\d)['’\u00a0\u2009\u202f ](?=\d{3}(?!\d))")  # what groups thousands
 SEVERAL_GROUPS = re.compile(r".*,\d{3}[,.].*")
 
 
@@ -125,7 +129,7 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}" if not path.exists() else f"{path} is no file")
     how = {name: value for name, value in how.items() if value is not None}
-    allowed = ("separator", "decimal", "header", "encoding") if ending in TEXT else ("header",)
+    allowed = ("separator", "decimal", "header", "encoding") if ending in TEXT else ("header", "decimal")
     for name in how:
         if name not in allowed or ending in (".parquet", ".npz", ".nc"):
             raise ValueError(f"{name} is of text files; {path} is {ending}")
@@ -228,7 +232,7 @@ def _read_netcdf(path: Path) -> dict[str, Any]:
     return {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
 
 
-def _read_workbook(path: Path, header: bool | None = None) -> dict[str, Any]:
+def _read_workbook(path: Path, header: bool | None = None, decimal: str | None = None) -> dict[str, Any]:
     """The sheets of a workbook by name, those without cells left out; a single one under the empty name."""
     require(".xlsx")
     check_workbook(path)
@@ -241,8 +245,27 @@ def _read_workbook(path: Path, header: bool | None = None) -> dict[str, Any]:
         written = [["" if pd.isna(c) else str(c) for c in row] for row in cells.head(SAMPLE).to_numpy()]
         names, notes, num_taken = _header(written, header)
         body = cells.iloc[num_taken:].replace(list(MISSING), np.nan).infer_objects()
+        _read_text_numbers(path, body, decimal, names, notes)
         tables[str(name)] = _named(path, body, names, notes)
     return {"": next(iter(tables.values()))} if len(tables) == 1 else tables
+
+
+def _read_text_numbers(
+    path: Path, table: pd.DataFrame, decimal: str | None, names: list[str], notes: list[str]
+) -> None:
+    """Turn columns of a sheet whose numbers were typed as text into numbers, in place."""
+    words = [n for n in table.columns if table[n].dropna().map(lambda cell: isinstance(cell, str)).all()]
+    texts, own = table[words].copy(), [names[list(table.columns).index(place)] for place in words]
+    texts.columns = range(len(words))
+    _without_marks(texts, own, notes)
+    if decimal != ".":
+        _read_decimal_commas(path, texts, texts.copy, None, decimal, own, notes)
+    for place, name in enumerate(words):
+        cells = _texts(texts[place])
+        if cells is not None and cells.map(POINT.fullmatch).map(bool).all():
+            texts[place] = pd.to_numeric(texts[place])
+            notes.append(f"numbers of {own[place]!r} were text")
+        table[name] = texts[place]
 
 
 # Text
@@ -276,8 +299,10 @@ def _read_text(
     if not body.strip():
         raise _Refusal(f"{path} has no rows")
     table = _parsed(body, separator, width)
+    _without_marks(table, names, notes)
     if decimal != ".":
-        _read_decimal_commas(path, table, body, separator, decimal, names, notes)
+        again = partial(_parsed, body, separator, width, dtype=str)
+        _read_decimal_commas(path, table, again, separator, decimal, names, notes)
     if decimal == ".":
         _read_grouped(table)
     return _named(path, table, names, notes + told)
@@ -502,10 +527,36 @@ def _texts(column: pd.Series) -> pd.Series | None:
     return cells if len(cells) else None
 
 
+def _unmarked(cell: str) -> str:
+    """A number as text without marks of money, percent and thousands, and with a plain minus sign."""
+    cell = AFTER.sub("", BEFORE.sub(r"\1", cell.strip().replace("\u2212", "-")))
+    return BETWEEN_DIGITS.sub("", cell)
+
+
+def _without_marks(table: pd.DataFrame, names: list[str], notes: list[str]) -> None:
+    """Turn columns whose numbers have such marks into numbers, or text that is read further, in place."""
+    for place in table.columns:
+        cells = _texts(table[place])
+        if cells is None or not cells.str.contains(r"\d$|\d\s?\D{1,4}$", regex=True).all():
+            continue
+        plain = cells.map(_unmarked)
+        if plain.equals(cells) or not plain.map(lambda c: _is_number(c) or _is_grouped(c)).all():
+            continue
+        kept = plain.reindex(table.index)
+        table[place] = pd.to_numeric(kept) if plain.map(POINT.fullmatch).map(bool).all() else kept
+        mark = next(cell for cell, own in zip(cells, plain, strict=True) if cell != own)
+        shares = ", in percent" if "%" in mark else ""
+        notes.append(f"numbers of {names[place]!r} without their marks ({mark!r}{shares})")
+
+
+def _is_grouped(cell: str) -> bool:
+    return bool(GROUPED_BY_COMMAS.fullmatch(cell) or GROUPED_BY_POINTS.fullmatch(cell))
+
+
 def _read_decimal_commas(
     path: Path,
     table: pd.DataFrame,
-    body: str,
+    read_again: Callable[[], pd.DataFrame],
     separator: str,
     decimal: str | None,
     names: list[str],
@@ -539,13 +590,13 @@ def _read_decimal_commas(
         )
     if not found:
         return
-    written, grouped = _parsed(body, separator, len(names), dtype=str), []
+    written, grouped = read_again(), []
     for place in table.columns:
         cells = written[place].dropna().str.strip()
         is_grouped = len(cells) and cells.map(lambda cell: bool(GROUPED_BY_POINTS.fullmatch(cell))).all()
         grouped += [repr(names[place])] if is_grouped else []
         if place in (*found, *doubtful) or is_grouped:
-            plain = written[place].str.strip().str.replace(".", "", regex=False)
+            plain = written[place].map(_unmarked, na_action="ignore").str.replace(".", "", regex=False)
             table[place] = pd.to_numeric(plain.str.replace(",", ".", regex=False))
     listed = [repr(names[place]) for place in found + doubtful]
     which = f"column{'s' * (len(listed) > 1)} {', '.join(listed[:5])}{', ...' if len(listed) > 5 else ''}"
@@ -572,7 +623,8 @@ def _named(path: Path, table: pd.DataFrame, names: list[str], notes: list[str]) 
     names = [name.strip() for name in names]
     empty = table.isna().all(axis=1).to_numpy()
     last = len(table) - int(np.argmin(empty[::-1])) if not empty.all() else 0
-    if last < len(table) and table.shape[1] > 1:
+    # where all cells are ticks an empty row is one without a tick
+    if last < len(table) and table.shape[1] > 1 and table.nunique().max() > 1:
         count = len(table) - last
         notes.append(f"{count} empty rows at the end left out" if count > 1 else "an empty last row left out")
         table = table.iloc[:last]

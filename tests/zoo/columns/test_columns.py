@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from people_tables import customers, sales, survey
 
+import inference
 import zoo
 from zoo.cli import predicting
 from zoo.columns import Column, Columns, date_in_words, read_columns
@@ -352,3 +353,91 @@ def test_positive_numbers_alone_are_a_gaussian_unless_the_caller_says_so(is_give
     columns = tuple(Column(name, "positive", "", is_given=is_given) for name in ("income", "debt"))
     made = zoo.Mixture(num_components=2).suited_to((Columns(columns),)).components
     assert type(made).__name__ == expected
+
+
+DAYS = pd.to_datetime(["2022-03-25", "2022-08-04", "2022-12-01", "2022-02-11"])
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "%d.%m.%Y",
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%d-%m-%y",
+        "%Y-%m-%dT%H:%M:%SZ",
+        "%Y/%m/%d",
+        "%d %b %Y",
+        "%B %d, %Y",
+        "%d.%m.%Y %H:%M",
+        "%m/%d/%Y %I:%M %p",
+    ],
+)
+@pytest.mark.parametrize("first", range(4))
+def test_dates_are_read_by_all_cells_whichever_comes_first(way, first):
+    order = np.roll(np.arange(4), first)
+    frame = pd.DataFrame(
+        {"visit": [*DAYS[order].strftime(way), None], "age": [31.5, 20.25, 18.0, 40.0, 25.0]}
+    )
+    columns = read_columns(frame)
+    assert columns.columns[0].kind == "date" and not columns.columns[0].doubt
+    days = (DAYS[order] - DAYS.min()) / pd.Timedelta(days=1)
+    np.testing.assert_allclose(columns.encoded(frame)["visit"], [*days, np.nan])
+    new = columns.encoded(frame.iloc[[2]])  # which alone would not tell day and month apart
+    np.testing.assert_allclose(new["visit"], days[[2]])
+
+
+def test_where_no_cell_tells_day_and_month_apart_the_choice_is_said_and_can_be_overruled():
+    frame = pd.DataFrame({"visit": ["05/03/2022", "04/08/2022", "01/12/2022"] * 3, "age": np.arange(9) / 7})
+    columns = read_columns(frame)
+    assert "visit: dates (day first; or say families={'visit': 'month_first'})" in str(columns)
+    by_day = pd.to_datetime(["2022-03-05", "2022-08-04", "2022-12-01"] * 3)
+    np.testing.assert_allclose(
+        np.diff(columns.encoded(frame)["visit"]), np.diff(by_day) / np.timedelta64(1, "D")
+    )
+    by_month = pd.to_datetime(["2022-05-03", "2022-04-08", "2022-01-12"] * 3)
+    columns = read_columns(frame, families={"visit": "month_first"})
+    assert str(columns).startswith("visit: dates;")
+    np.testing.assert_allclose(
+        np.diff(columns.encoded(frame)["visit"]), np.diff(by_month) / np.timedelta64(1, "D")
+    )
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        ("03/15/2021", "dates that are not all written alike: 2021-02-01, 03/15/2021"),
+        ("0000-00-00", "dates, but row 6 has '0000-00-00'"),
+    ],
+)
+def test_dates_that_are_not_all_read_are_left_out_with_the_reason(odd, why):
+    days = list(pd.date_range("2021-02-01", periods=60).strftime("%Y-%m-%d"))
+    days[6] = odd
+    column = read_columns(pd.DataFrame({"visit": days, "age": RNG.normal(size=60)})).columns[0]
+    assert (column.kind, column.why) == ("text", why)
+
+
+def test_ticks_are_answers_and_an_empty_cell_is_a_no():
+    frame = pd.DataFrame(
+        {"done": ["x", None, "x", ""], "note": ["checked by me", None, None, None], "v": RNG.normal(size=4)}
+    )
+    columns = read_columns(frame)
+    assert str(columns).startswith("done: yes/no (x, or empty for no); note: left out")
+    np.testing.assert_array_equal(columns.encoded(frame)["done"], [1, 0, 1, 0])
+    assert Columns.from_text(columns.as_text()) == columns
+
+
+def test_what_follows_from_columns_that_were_left_out_names_them():
+    words = [f"word {i}" for i in range(30)]
+    frame = pd.DataFrame({"note": np.repeat(words, 2), "v": RNG.normal(size=60), "w": RNG.normal(size=60)})
+    with (
+        pytest.warns(UserWarning, match="columns left out: note"),
+        pytest.raises(
+            ValueError, match=r"x must have 3 columns.*; columns left out: note \(30 different words"
+        ),
+    ):
+        inference.fit(zoo.PPCA(num_features=3), frame, progress=False)
+    with pytest.raises(
+        ValueError, match=r"no column of x is left: columns left out: note \(30 different words"
+    ):
+        inference.fit(zoo.Mixture(), frame[["note"]], progress=False)
