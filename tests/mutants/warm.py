@@ -24,7 +24,6 @@ LIBRARIES = (
     "numpyro",
     "numpyro.distributions",
     "numpyro.infer",
-    "optax",
     "pandas",
     "pytest",
     "scipy.integrate",
