@@ -27,7 +27,7 @@ import numpy as np
 import numpyro
 from numpyro.distributions import Distribution
 
-from zoo.answers import Answers, asked
+from zoo.answers import Answers, asked, started
 from zoo.checks import (
     check_choice,
     check_flag,
@@ -744,7 +744,8 @@ class Model(Assumptions):
         shared = {
             own.part
             for name, own in units
-            if name.startswith("noise_variance") and own.power and not own.axes
+            if (name.startswith("noise_variance") and own.power and not own.axes)
+            or (name in self.data_names and not own.power)  # whose scale is that of a known noise
         }
         return tuple(number in shared for number in range(len(self.data_names))) if units else ()
 
@@ -990,7 +991,7 @@ class Model(Assumptions):
         Returns:
             Site name to value, shapes as in ``dims``; None: the default of the algorithm.
         """
-        return None
+        return None if self.answers is None else started(self, key, data)
 
     def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
         """Conditional distributions of the local latents that the program sums out.
@@ -1056,7 +1057,7 @@ class Model(Assumptions):
         Returns:
             One entry a quantity; empty: clusters are described by no cells, or there are none.
         """
-        return ()
+        return () if self.answers is None else asked(self, "typical_cells", values, ())
 
     def cells_given(self, values: Mapping[str, Any], *data: Any) -> tuple[TypicalCells, ...]:
         """Typical cells of each row in each cluster at one draw, given the cells of it that were observed.
@@ -1163,12 +1164,13 @@ class Model(Assumptions):
             raise ValueError(f"the scores of {type(self).__name__} have no covariance")
         return asked(self, "scores_covariance", values, data)
 
-    def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
+    def predicted(self, values: Mapping[str, Any], *data: Any, **options: Any) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
 
         Args:
             values: of the parameters.
             *data: rows.
+            **options: of the answer, such as ``what``, one of `completions`.
 
         Returns:
             Two arrays of dims ``predicted_dims``.
@@ -1178,7 +1180,7 @@ class Model(Assumptions):
         """
         if self.answers is None:
             raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
-        return asked(self, "cells", values, data)
+        return asked(self, "cells", values, data, **options)
 
     def rests_on_tail(
         self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str

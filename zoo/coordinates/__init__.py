@@ -63,15 +63,19 @@ def freedom_of(units: Mapping[str, Unit], names: Sequence[str]) -> tuple[Freedom
 
     Args:
         units: of parts of the data, sites and fields.
-        names: of the parts of the data; one without a unit keeps its coordinates.
+        names: of the parts of the data; one without a unit keeps its coordinates, and one of power 0 its
+            scale, which is that of a known noise.
 
     Returns:
         For each part its freedom, or None.
     """
     by_part = [[own for own in units.values() if own.part == number] for number in range(len(names))]
     scales = ("columns" if all(unit.axes for unit in own if unit.power) else "common" for own in by_part)
-    pairs = zip(names, scales, strict=True)
-    return tuple(Freedom(own, units[name].is_location) if name in units else None for name, own in pairs)
+    found: list[Freedom | None] = []
+    for name, scale in zip(names, scales, strict=True):
+        unit = units.get(name)
+        found.append(unit and Freedom(scale if unit.power else None, unit.is_location))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

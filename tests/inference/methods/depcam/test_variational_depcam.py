@@ -19,7 +19,7 @@ from inference.methods.depcam.rows import tight_curves
 from inference.methods.depcam.vb import _draws
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
-from zoo.exponential_family.local_pca import LocalPCA
+from zoo.exponential_family.local_pca import LocalPCA, components_of
 
 SIZES = dict(num_components=2, num_latents=1)
 
@@ -49,7 +49,7 @@ def test_bound_lies_below_the_integral_and_close(table, family):
     with in_precision():
         x, zero = jnp.asarray(table), jnp.zeros((1, 1))
         values = at_random(model, table)
-        local = model.local(values)
+        local = components_of(model, values)
         theta = grid[:, None, None] * local.loadings[None, :, :, 0] + local.offsets
         seen = ~np.isnan(table)
         cells = model.family.log_density(theta[None], np.nan_to_num(table)[:, None, None])
