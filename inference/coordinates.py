@@ -24,7 +24,7 @@ from numpyro.infer import init_to_uniform
 from inference.algorithm import FitRequest, Fitted, Stochastic
 from inference.precision import double_precision, to_numpy
 from zoo.coordinates import Coordinates, coordinates_of, free_log_scales, is_improper
-from zoo.model import Model
+from zoo.model import Model, in_current_precision
 
 __all__ = ["Return", "inward", "with_densities_less"]
 
@@ -133,7 +133,8 @@ class Return:
     @double_precision
     def parameters(self, sites: tuple[str, ...]) -> float:
         """By how much the log prior density of sites of the program is larger in the fit, in nats."""
-        units, model = self.request.model.units_of_sites, _inside(self.request.model, self.coordinates)
+        units, inner = self.request.model.units_of_sites, _inside(self.request.model, self.coordinates)
+        model = in_current_precision(inner)  # numbers that stay known where the program is traced
         found: list[tuple[str, Any, tuple[int, ...]]] = []
 
         def note(key: Any) -> None:  # a flat prior has no draws but a starting point

@@ -55,7 +55,7 @@ class Answers:
             *data: as of `log_rows`.
 
         Returns:
-            Site name to value; None: the default of the algorithm.
+            Site name to value, shapes as in ``dims``; None: the default of the algorithm.
         """
         return None
 
@@ -171,7 +171,7 @@ def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:
         data: parts of the data.
 
     Returns:
-        As of `Answers.start`.
+        Site name to value, shapes as in ``dims``, or None, as of `Answers.start`.
     """
     own = model.own_coordinates
     if own is None:

@@ -246,11 +246,11 @@ def is_improper(prior: dist.Distribution) -> bool:
         prior: of a site.
 
     Returns:
-        Whether it is an improper uniform distribution.
+        Whether it is an improper uniform distribution, or says of itself ``is_flat``.
     """
     while isinstance(prior, dist.Independent | dist.ExpandedDistribution):
         prior = prior.base_dist
-    return isinstance(prior, dist.ImproperUniform)
+    return isinstance(prior, dist.ImproperUniform) or getattr(prior, "is_flat", False)
 
 
 def free_log_scales(support: dist.constraints.Constraint, scale: Any, shape: tuple[int, ...]) -> Array:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions.util import validate_sample
@@ -334,6 +335,11 @@ class SparseScales(dist.Distribution):
     def __init__(self, rate: Array, shape: tuple[int, ...]) -> None:
         self.rate = jnp.asarray(rate)
         super().__init__(batch_shape=(), event_shape=shape)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the rate is known to be zero, which a traced one is not."""
+        return not isinstance(self.rate, jax.core.Tracer) and not np.any(np.asarray(self.rate))
 
     @property
     def support(self) -> dist.constraints.Constraint:

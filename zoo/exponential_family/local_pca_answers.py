@@ -48,7 +48,7 @@ class LocalPCAAnswers(Answers):
 
     @override
     def scores(self, model: Any, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
-        """Responsibilities of the components for the rows."""
+        """Responsibilities of the components for the rows; ValueError: of another kind than "latent"."""
         if kind != "latent":
             raise ValueError(f"a mixture has one kind of scores, the responsibilities; got {kind!r}")
         return jax.nn.softmax(_log_joint(model, _without_latents(values), x), axis=-1)
