@@ -19,7 +19,7 @@ from inference.methods.depcam.rows import tight_curves
 from inference.methods.depcam.vb import _draws
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
-from zoo.exponential_family.local_pca import LocalPCA, components_of
+from zoo.exponential_family.local_pca import components_of
 
 SIZES = dict(num_components=2, num_latents=1)
 
@@ -82,11 +82,11 @@ def test_curves_are_the_root_of_the_expected_square_of_theta():
     points = mean[..., None] + 2**0.5 * np.concatenate([half, -half], axis=-1)
     theta = np.einsum("kfi,nkis->nkfs", loadings, points) + offsets[..., None]
     with in_precision():
-        local = LocalPCA(None, jnp.asarray(loadings), jnp.asarray(offsets))
+        values = {"bases": jnp.asarray(loadings), "scales": jnp.ones((3, 2)), "offsets": jnp.asarray(offsets)}
         rows = SimpleNamespace(
             mean=jnp.asarray(mean), covariance=jnp.asarray(half @ np.swapaxes(half, -1, -2))
         )
-        found = tight_curves({}, SimpleNamespace(local=lambda values: local), rows)
+        found = tight_curves(values, SimpleNamespace(family=None, offset=True), rows)
     np.testing.assert_allclose(found, np.sqrt((theta**2).mean(axis=-1)), rtol=1e-10)
 
 
