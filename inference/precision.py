@@ -134,6 +134,10 @@ def moved(request: Any) -> Any:
         UserWarning: single precision loses digits of columns that the model cannot move.
     """
     single = request.dtype == "float32" and not getattr(request.method, "is_double", False)
+    if request.back is not None:  # of which the coordinates have an origin, or else none is allowed
+        if single:
+            _warn_of_lost_digits(request.back.request, request.back.coordinates.origins)
+        return request
     origin = request.model.origin(*request.data, always=single)
     if request.spreads_rows:
         origin = _common(origin, single)

@@ -14,7 +14,8 @@ from jax import Array
 
 import zoo
 from zoo.conjugate.cellwise import ObservedCells
-from zoo.coordinates import Unit
+from zoo.coordinates import Coordinates, Freedom, Unit
+from zoo.exponential_family import Exponential, GammaWithShape, Gaussian
 from zoo.model import Model, in_current_precision, static
 
 PLACE, SIZE = Unit(1, (-1,), is_location=True), Unit(1, (-1,))
@@ -104,6 +105,48 @@ class CorrelatedRows(_Rows):
         return dist.MultivariateNormal(values["loc"], precision_matrix=values["precision"])
 
 
+@dataclass(frozen=True, eq=False)
+class StatedRows(_Rows):
+    """Normal rows whose prior is stated about a place, in a common unit or in one of each column."""
+
+    place: Array | None = None
+    unit: Array | None = None
+    centre: Array = None
+    breadth: Array = None
+    noise_rate: Array = None
+    num_features: int | None = static(default=None)
+
+    dims = {"loc": ("feature",), "noise_variance": (), "x": ("observation", "feature")}
+    coordinate_fields = {"place": None, "unit": None}
+    has_own_coordinates = property(lambda self: self.unit is not None)
+    __call__ = Model.__call__
+
+    @property
+    def units_of_sites(self):
+        return {"x": PLACE, "loc": PLACE, "noise_variance": self._noise}
+
+    @property
+    def units_of_fields(self):
+        stated = {"place": PLACE, "unit": Unit(1, (-1,))} if self.has_own_coordinates else {}
+        return stated | {"centre": PLACE, "breadth": Unit(0), "noise_rate": self._noise}
+
+    @property
+    def _noise(self):
+        return Unit(0) if np.ndim(self.unit) else Unit(2)
+
+    @property
+    def own_coordinates(self):
+        return Coordinates((self.place,), (self.unit,)) if self.has_own_coordinates else None
+
+    def program(self, x, rows):
+        """The mean has a prior about the origin, whose breadth has no unit."""
+        loc = numpyro.sample("loc", dist.Normal(self.centre, self.breadth).to_event(1))
+        numpyro.factor("near_the_origin", -0.5 * (loc**2).sum())
+        noise = numpyro.sample("noise_variance", dist.InverseGamma(2.0, self.noise_rate))
+        with rows:
+            return numpyro.sample("x", ObservedCells(dist.Normal(loc, noise**0.5)), obs=x)
+
+
 class Case(NamedTuple):
     """A model and what its sites lose, by hand.
 
@@ -111,9 +154,10 @@ class Case(NamedTuple):
         model: of columns of these means and deviations.
         values: a point, by a generator.
         lost: log scales of the sites' free entries in all, of scales by column (or a common one).
-        scale: of a coordinate: ``"columns"`` or ``"common"``.
+        scale: of a coordinate, a name of `FREEDOM`.
         locals: a point of what the explicit form draws beside, by a generator and a number of rows.
         takes_missing: whether a cell may be missing.
+        cells: of the model, of real ones.
     """
 
     model: Callable
@@ -122,6 +166,16 @@ class Case(NamedTuple):
     scale: str
     locals: Callable = lambda rng, num_rows: {}
     takes_missing: bool = True
+    cells: Callable = lambda x: x
+
+
+#: Coordinates that models are free to be written in: with a shift, but for those of a scale alone.
+FREEDOM = {
+    "columns": Freedom("columns", True),
+    "common": Freedom("common", True),
+    "scale": Freedom("common", False),
+    "shift": Freedom(None, True),
+}
 
 
 def _robust(means, deviations):
@@ -137,6 +191,15 @@ def _correlated(means, deviations):
     centre = dist.MultivariateNormal(means, covariance_matrix=4.0 * scatter)
     wishart = dist.Wishart(means.size + 2.0, scale_matrix=np.linalg.inv(scatter) / means.size)
     return CorrelatedRows(centre, wishart, num_features=means.size)
+
+
+def _stated(is_by_column):
+    def model(means, deviations):
+        unit = 0.6 * deviations if is_by_column else 0.6 * np.mean(deviations**2) ** 0.5
+        rate = 1.7 if is_by_column else 1.7 * unit**2
+        return StatedRows(means - unit, unit, means + unit, 2.0, rate, num_features=means.size)
+
+    return model
 
 
 def _precision(rng, size):
@@ -163,6 +226,18 @@ CASES = {
         lambda log_scale: -log_scale.size * log_scale.sum(),
         "columns",
         takes_missing=False,
+    ),
+    "stated in a unit": Case(
+        _stated(False),
+        lambda rng, size: {"loc": rng.normal(size=size), "noise_variance": rng.gamma(3.0)},
+        lambda log_scale: log_scale.sum() + 2 * log_scale[0],
+        "common",
+    ),
+    "stated by column": Case(
+        _stated(True),
+        lambda rng, size: {"loc": rng.normal(size=size), "noise_variance": rng.gamma(3.0)},
+        lambda log_scale: log_scale.sum(),
+        "columns",
     ),
 }
 
@@ -218,3 +293,59 @@ CASES["kernelpca standardize"] = Case(
     "columns",
     takes_missing=False,
 )
+def _depcam(family, form):
+    """DEPCAM with fields of no round numbers, two components of two latents."""
+    standardize, ard = form.get("standardize", False), form.get("scale_prior") == "ard"
+    is_rate, has_offset = family.theta_is_negative, form.get("offset", True)
+
+    def model(means, deviations):
+        unit = np.mean(deviations**2) ** (-0.5 if is_rate else 0.5)
+        unit = 1.0 if standardize or not (is_rate or family.learns_noise) else unit
+        fields = {"sparsity": 1.3 / unit, "offset_variance": 3.0 * unit**2, "noise_rate": 1.7 * unit**2}
+        fields |= {"offset_mean": -unit if is_rate else means + deviations, "ard_rate": 1.2 * unit**2}
+        fields |= {"column_scale": 0.6 * deviations, "num_features": means.size} | form
+        return zoo.DEPCAM(family=family, num_components=2, num_latents=2, **fields)
+
+    def values(rng, size):
+        found = {"carriers": rng.normal(size=(2, size, 2)), "weights": rng.dirichlet(np.ones(2))}
+        if form.get("weight_prior") == "stick_breaking":
+            found = {"carriers": found["carriers"], "stick_decays": rng.gamma(2.0, size=1)}
+        found["scales"] = rng.normal(size=(2, 2)) * (1e-3 if is_rate else 1.0)
+        offsets = rng.normal(size=(2, size))
+        found |= {"offsets": -np.exp(offsets) if is_rate else offsets} if has_offset else {}
+        found |= {"scales_precision": rng.gamma(3.0, size=(2, 2))} if ard else {}
+        found |= {"noise_variance": rng.gamma(3.0)} if family.learns_noise else {}
+        return found | (locals_of(rng, 7) if is_rate else {})
+
+    def locals_of(rng, num_rows):
+        shape = (num_rows, 2) if form.get("latents") == "shared" else (num_rows, 2, 2)
+        return {"latents": rng.normal(size=shape), "assignments": rng.integers(0, 2, num_rows)}
+
+    def lost(log_scale):
+        of_offsets = 2 * has_offset * log_scale.sum()
+        of_scales = (4 * (form.get("sparsity") != 0.0) - 8 * ard) * log_scale[0]
+        own = of_offsets + (0.0 if standardize else of_scales)
+        if is_rate:
+            return -own
+        return own + (2 * log_scale[0] if family.learns_noise and not standardize else 0.0)
+
+    scale = "columns" if standardize else "common" if family.learns_noise else "shift"
+    scale = "scale" if is_rate or not has_offset else scale
+    return Case(model, values, lost, scale, locals_of, cells=np.abs if is_rate else lambda x: x)
+
+
+_SUMMED = {"laplace": {}, "ard": {"scale_prior": "ard"}, "flat": {"sparsity": 0.0}}
+_SHARED = {"latents": "shared", "kernel": "subspace", "weight_prior": "stick_breaking", "concentration": 2.0}
+CASES |= {
+    f"depcam {name} {prior}{' standardize' * standardize}": _depcam(
+        family, _SUMMED[prior] | ({"standardize": True} if standardize else {})
+    )
+    for name, family in {"unknown": Gaussian(None), "known": Gaussian(0.7), "rates": Exponential()}.items()
+    for prior in _SUMMED
+    for standardize in ((False, True) if name == "unknown" and prior != "flat" else (False,))
+}
+CASES |= {
+    "depcam shared": _depcam(Gaussian(None), _SHARED),
+    "depcam without offsets": _depcam(Gaussian(None), {"offset": False}),
+    "depcam shared rates": _depcam(GammaWithShape(2.5), _SHARED),
+}

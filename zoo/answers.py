@@ -11,9 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from zoo.coordinates import Coordinates
-
-__all__ = ["Answers", "asked"]
+__all__ = ["Answers", "asked", "started"]
 
 
 class Answers:
@@ -47,6 +45,19 @@ class Answers:
             Site name to distribution over rows.
         """
         return {}
+
+    def start(self, model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
+        """Starting values of all sites for MAP, NUTS and HMC.
+
+        Args:
+            model: as of `log_rows`.
+            key: a JAX key.
+            *data: as of `log_rows`.
+
+        Returns:
+            Site name to value, shapes as in ``dims``; None: the default of the algorithm.
+        """
+        return None
 
     def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
         """The latents of the rows of a draw as they are stored, and what follows from them.
@@ -93,6 +104,18 @@ class Answers:
         """
         raise ValueError(f"{type(model).__name__} has no covariance of its scores")
 
+    def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple:
+        """Typical cells of each cluster at one draw, each with a spread.
+
+        Args:
+            model: as of `log_rows`.
+            values: likewise.
+
+        Returns:
+            `zoo.model.TypicalCells`, one a quantity; empty: the model has no clusters.
+        """
+        return ()
+
     def cells(self, model: Any, values: Mapping[str, Array], *data: Any) -> tuple[Array, Array]:
         """Rows with missing cells at their conditional mean, and the conditional variance of each cell.
 
@@ -134,11 +157,52 @@ def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **opt
     found = answer(model.inside(own), inner, *parts, **options)
     if name == "log_rows":
         return found - own.log_scale_of_rows(data)
-    return _cells_outward(found, own, units[names[0]], data[0]) if name == "cells" else found
+    if name == "cells":
+        return _cells_outward(model, found, data, options.get("what"))
+    return _typical_outward(model, found) if name == "typical_cells" else found
 
 
-def _cells_outward(found: tuple, own: Coordinates, unit: Any, x: Array) -> tuple[Array, Array]:
-    """Means and variances of cells; those that were observed stay exactly as they are."""
+def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:
+    """The starting point of a model, in the coordinates of the data.
+
+    Args:
+        model: the model.
+        key: a JAX key.
+        data: parts of the data.
+
+    Returns:
+        Site name to value, shapes as in ``dims``, or None, as of `Answers.start`.
+    """
+    own = model.own_coordinates
+    if own is None:
+        return model.answers().start(model, key, *data)
+    units, names = model.units_of_sites, model.data_names
+    parts = [own.inward(part, units[n]) for n, part in zip(names, data, strict=True)]
+    found = model.answers().start(model.inside(own), key, *parts)
+    return found and {n: own.outward(value, units[n]) if n in units else value for n, value in found.items()}
+
+
+def _cells_outward(model: Any, found: tuple, data: tuple, what: str | None) -> tuple[Array, Array]:
+    """Means and variances of cells; where they complete rows, observed cells stay exactly as they are."""
     mean, variance = found
-    mean = jnp.where(jnp.isnan(x), own.outward(mean, unit), x)
+    own, part = model.own_coordinates, model.predicted_part(what)
+    unit = model.units_of_sites[part]
+    mean = own.outward(mean, unit)
+    if part == model.completed_part(what):
+        x = data[model.data_names.index(part)]
+        mean = jnp.where(jnp.isnan(x), mean, x)
     return mean, own.outward(variance, unit._replace(power=2 * unit.power, is_location=False))
+
+
+def _typical_outward(model: Any, found: tuple) -> tuple:
+    """Typical cells of columns of the first part of the data."""
+    own, unit = model.own_coordinates, model.units_of_sites[model.data_names[0]]
+    pair = own.factor(unit), own.shift(unit)
+    factor, shift = (jnp.broadcast_to(part, model.num_features) for part in pair)
+    return tuple(
+        cells._replace(
+            values=cells.values * factor[cells.columns] + shift[cells.columns],
+            spread=cells.spread * factor[cells.columns],
+        )
+        for cells in found
+    )

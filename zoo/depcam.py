@@ -44,10 +44,10 @@ from -U though both are the same component: repulsion can be bought by flipping 
 Units. Gaussian cells of unknown variance (`Gaussian(noise_variance=None)`: mixtures of PPCAs) have default
 priors in the units of the data: in v, the mean variance of the columns, and their means. Bases and their
 similarities have no unit. ``family="gaussian"`` has noise of *known* variance 1, and priors in its units.
-With ``standardize`` each column of such a table is measured in its standard deviation s_d: row d of
-U_k diag(phi_k), b_kd and the deviation of the noise are s_d times those of the program above. Bases, scales
-and ``noise_variance`` are those of the standardised table, also in a fit: columns are orthonormal there.
-Offsets and predictions are in the units of the data.
+With ``standardize`` the program is of columns of unknown noise divided by their standard deviations s_d, and
+v is 1. Bases, scales and ``noise_variance`` are of these, also in a fit: columns are orthonormal there.
+Offsets and predictions are in the units of the data. Natural parameters of exponential and gamma cells are
+rates, and have the inverse unit.
 
 Departures from the source. The offset (without it a pattern and its complement are the same component). Its
 single lambda weighs both the determinant and the l1 norm of phi: here they are apart, ``repulsion`` and
@@ -63,62 +63,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
-import numpy as np
-import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import deterministic, plate, sample
 
-from zoo import checks, suitable_fields
-from zoo.columns import Columns
-from zoo.dirichlet_process import MixtureModel, WeightPrior, weight_prior
+from zoo.coordinates import Unit
+from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
-from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca
-from zoo.exponential_family.cells import FamilyCells, standard_normals, units_of, without_units
-from zoo.exponential_family.expectations import are_steep, rests_on_tail
-from zoo.exponential_family.local_pca import ComponentRows, LocalPCA, SparseScales
-from zoo.exponential_family.natural_params import RowMode, padded
-from zoo.model import TypicalCells, in_current_precision, static
-from zoo.shapes import Rows, RowsByComponent
-from zoo.suitable_fields import ChoosesFamily, one_family_of_columns
+from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_fields
+from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
+from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
+from zoo.linear_gaussian.rows import standard_normal
+from zoo.model import Model, static
+from zoo.programs import local
+from zoo.shapes import Rows
+from zoo.suitable_fields import ChoosesFamily
 
-__all__ = ["DEPCAM", "orthonormal"]
-
-CHOICES = {
-    "kernel": tuple(SIMILARITIES),
-    "latents": ("component", "shared"),
-    "scale_prior": ("laplace", "ard"),
-    "weight_prior": ("dirichlet", "stick_breaking"),
-}
-POSITIVE = (
-    "similarity_scale",
-    "concentration",
-    "offset_variance",
-    "ard_concentration",
-    "ard_rate",
-    "noise_rate",
-)
-START_SCALE = 0.5
-SCALE_RATE = 0.1  # default sparsity, over standard deviations
-BROAD = 100.0  # default variance of offsets, in variances
-LEAST_ARD_RATE = 1e-3  # of SePCA
+__all__ = ["DEPCAM"]
 
 
 @dataclass(frozen=True, eq=False)
-class DEPCAM(ChoosesFamily, MixtureModel):
+class DEPCAM(ChoosesFamily, Model):
     """A mixture of exponential-family PCAs whose components repel each other.
 
     Attributes:
-        family: a family of `zoo.exponential_family` with one natural parameter a cell, or its name;
-            ``"gaussian"`` is `Gaussian()`, noise of known variance 1, and a mixture of PPCAs needs
-            `Gaussian(noise_variance=None)`. ``"auto"`` is bernoulli for an array; for a DataFrame it is that
-            of its columns if they agree, else such a Gaussian.
+        family: a family of `zoo.exponential_family` with one natural parameter a cell, or its name. "auto":
+            what all columns of a DataFrame hold, else a Gaussian of unknown noise; of an array bernoulli.
         num_components: K.
         num_latents: d, at most D.
         repulsion: weight of log det S, at least 0.
-        sparsity: rate of the scales' Laplace prior, at least 0; not used with ``scale_prior="ard"``. None:
-            0.1; where the noise is unknown 0.1 over root v, v the mean variance of the columns.
+        sparsity: rate of the scales' Laplace prior, at least 0. None: 0.1; of unknown noise 0.1 / root v.
         similarity_scale: rho > 0.
         kernel: ``"angular"`` (the paper's) or ``"subspace"`` (neither signs nor rotations change it).
         offset: whether each component has an offset.
@@ -126,24 +101,19 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         scale_prior: ``"laplace"`` or ``"ard"``.
         concentration: alpha > 0; with Dirichlet weights each component gets alpha / K. None: K, a flat prior.
         weight_prior: ``"dirichlet"`` or ``"stick_breaking"`` (a truncated Dirichlet process).
-        offset_mean: prior mean of offsets, a number or shape (num_features,). None: 0; where the noise is
-            unknown the columns' means.
-        offset_variance: prior variance of offsets. None: 100; where the noise is unknown 100 v.
+        offset_mean: prior mean of offsets, () or (num_features,). None: 0; of unknown noise the columns'.
+        offset_variance: prior variance of offsets. None: 100; of unknown noise 100 v.
         ard_concentration: of the precisions' Gamma prior.
-        ard_rate: of the precisions' Gamma prior. None: 1; where the noise is unknown v.
-        noise_rate: of the noise variance's prior, used where it is unknown. None: v.
-        standardize: whether each column is measured in its standard deviation: for columns in different
-            units; with a Gaussian of unknown noise only. All priors above but `offset_mean` are then of the
-            table whose columns are divided by them, and v is 1.
-        column_scale: the columns' scales, shape (num_features,), used with ``standardize``; None: their
-            standard deviations over their observed cells.
+        ard_rate: of the precisions' Gamma prior. None: 1; of unknown noise v.
+        noise_rate: of the prior of an unknown noise variance. None: v, the mean variance of the columns.
+        standardize: whether program and priors, all but `offset_mean`, are of columns in standard deviations.
+        column_scale: s, shape (num_features,), with ``standardize``; None: read off the observed cells.
         num_features: D; read off the data.
 
     Example:
-        >>> import numpy as np, zoo
-        >>> x = np.random.default_rng(0).integers(0, 2, size=(20, 5))
-        >>> zoo.DEPCAM.from_data(x, num_components=2, num_latents=1).num_features
-        5
+        >>> import zoo
+        >>> zoo.DEPCAM.with_single_weight(10.0, 0.2).sparsity
+        array(2.)
     """
 
     family: Family | str = "auto"
@@ -166,6 +136,31 @@ class DEPCAM(ChoosesFamily, MixtureModel):
     standardize: bool = static(default=False)
     column_scale: Array | None = None
     num_features: int | None = static(default=None)
+
+    def program(self, x: Rows | None, rows: plate) -> Rows:
+        """The parameters of the components; then the label, the latents and the cells of each row."""
+        shape = self.num_components, self.num_features, self.num_latents
+        log_weights = self.weights.sample(self.concentration)
+        carriers = sample("carriers", standard_normal(*shape))
+        values = {"bases": deterministic("bases", orthonormal(carriers))}
+        if self.scale_prior == "laplace":
+            scales = SparseScales(self.sparsity, shape[::2])
+        else:
+            zeta = dist.Gamma(self.ard_concentration, self.ard_rate).expand(shape[::2]).to_event(2)
+            scales = dist.Normal(0.0, sample("scales_precision", zeta) ** -0.5).to_event(2)
+        values["scales"] = sample("scales", scales)
+        deterministic("loading_norms", -jnp.sort(-jnp.sum(values["scales"] ** 2, axis=-1)))
+        if self.offset:
+            offsets = dist.Normal(self.offset_mean, jnp.sqrt(self.offset_variance))
+            values["offsets"] = sample("offsets", offsets.expand(shape[:2]).to_event(2))
+        if self.family.learns_noise:
+            values["noise_variance"] = sample("noise_variance", dist.InverseGamma(1.0, self.noise_rate))
+        if self.num_components > 1:
+            repulsion_factor("repulsion", self.similarity(values), self.repulsion)
+        with rows:
+            c = local("assignments", dist.Categorical(logits=log_weights), enumerate="parallel")
+            y = local("latents", standard_normal(*self.latents_shape), sums_out=self.integrates_latents)
+            return sample("x", ComponentRows(components_of(self, values), log_weights, c, y), obs=x)
 
     dims = {
         "bases": ("component", "feature", "latent"),
@@ -192,118 +187,49 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         "float32": "same where it ends, to the root of single precision",
     }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
+    score_dims = ("observation", "component")
     concentration_fields = ("concentration",)
+    cluster_site = "assignments"
+    weight_site = "weights"
     subspace_sites = ("bases", "scales")
-
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        by_column = ("columns_rescaled",) if self.standardize else ()
-        if name in ("shifted", "rescaled", "other_units", *by_column) and self.family.learns_noise:
-            return "same where priors are read off the data, objective up to a constant"
-        if name == "float32" and method == "map":
-            return "no: there are many optima, and rounding decides which one is reached"
-        if name == "fitted_rows" and method == "map":
-            return "same in any order; stored are others: those at the joint mode of the latents"
-        if name == "fitted_rows" and method == "vb":
-            return "same as stored where it ends: the bounds of its cells are those of the last step"
-        return super().relation_of(name, method)
-
-    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
-        """The NumPyro program: with ``x`` it conditions, without it draws rows.
-
-        Args:
-            x: data, shape (num_observations, num_features), NaN where a cell is missing.
-            num_observations: how many rows to draw.
-
-        Returns:
-            ``x``, or the rows drawn, shape (num_observations, num_features).
-        """
-        num_rows = self._num_rows(x, num_observations)
-        num_features = self.num_features if x is None else x.shape[1]
-        prior = in_current_precision(self)
-        sizes = self.num_components, num_features, self.num_latents
-        log_weights = self.weights.sample(prior.concentration)
-        carriers = numpyro.sample("carriers", dist.Normal(0.0, 1.0).expand(sizes).to_event(3))
-        values = {"bases": numpyro.deterministic("bases", orthonormal(carriers))}
-        unit = self._unit(x)
-        values["scales"] = self._sample_scales(unit)
-        norms = jnp.sum(values["scales"] ** 2, axis=-1)
-        numpyro.deterministic("loading_norms", -jnp.sort(-norms))  # trace W_k W_k', largest first
-        if self.offset:
-            size = 1.0 if unit is None else unit
-            deviation = jnp.sqrt(prior.offset_variance)
-            deviation = deviation * prior.column_scale if self.standardize else deviation
-            offsets = dist.Normal(prior.offset_mean / size, deviation / size)
-            offsets = offsets.expand(sizes[:2]).to_event(2)
-            values["offsets"] = numpyro.sample("offsets", _measured_in(unit, offsets))
-        if self.family.learns_noise:
-            values["noise_variance"] = numpyro.sample(
-                "noise_variance", dist.InverseGamma(1.0, prior.noise_rate)
-            )
-        if self.num_components > 1:
-            repulsion_factor("repulsion", prior.similarity(values), prior.repulsion)
-        draws_all = x is None or self.draw_locals
-        labels = dist.Categorical(logits=log_weights)
-        with numpyro.plate("observations", num_rows):
-            if draws_all:
-                assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})
-            if draws_all or not self.integrates_latents:
-                shape = self.latents_shape(num_rows)[1:]
-                y = dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape))
-                values["latents"] = numpyro.sample("latents", y)
-            if not draws_all:
-                rows = ComponentRows(prior, values, log_weights, num_rows, num_features)
-                return numpyro.sample("x", rows, obs=x)
-            local = prior.local(values)
-            theta = local.natural_params(values["latents"])
-            of_label = jnp.take_along_axis(theta, assignments[..., None, None], axis=1)[:, 0]
-            return numpyro.sample("x", FamilyCells(local.family, of_label), obs=x)
-
-    def _unit(self, x: Array | None) -> Array | None:
-        """The size of natural parameters that must be negative, in which MAP, NUTS and HMC move; None: one.
-
-        The priors are the same with any unit. It is that of the mean of all cells, and one without data.
-        """
-        if x is None or not self.family.theta_is_negative:
-            return None
-        return jnp.abs(in_current_precision(self).family.natural(jnp.nanmean(x)))
-
-    def _sample_scales(self, unit: Array | None) -> Array:
-        """The scales from their prior, shape (num_components, num_latents)."""
-        prior, shape = in_current_precision(self), (self.num_components, self.num_latents)
-        size = 1.0 if unit is None else unit
-        if self.scale_prior == "laplace":
-            scales = SparseScales(prior.sparsity * size, shape)
-            return numpyro.sample("scales", _measured_in(unit, scales))
-        precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand(shape).to_event(2)
-        precision = numpyro.sample("scales_precision", precisions)
-        scales = dist.Normal(0.0, 1.0 / (jnp.sqrt(precision) * size)).to_event(2)
-        return numpyro.sample("scales", _measured_in(unit, scales))
-
-    def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
-        scales = ("column_scale",) if self.standardize else ()
-        self.require("sparsity", "offset_mean", "offset_variance", "ard_rate", "noise_rate", *scales)
-        if x is not None:
-            return x.shape[0]
-        reason = "sparsity=0 has a flat prior of the scales, which nothing can be drawn from"
-        if self.prior == "unnormalised":
-            reason = (
-                "repulsion > 0 multiplies the prior by a factor, which drawing from the program would "
-                "ignore: inference.extend(tree, 'prior') samples it"
-            )
-        return self.rows_to_draw(num_observations, "num_features", reason=reason)
+    proper_with = "repulsion=0 and sparsity > 0; inference.extend(tree, 'prior') samples with repulsion"
+    answers = LocalPCAAnswers
+    families_for = staticmethod(local_pca_fields.families_for)
+    coordinate_fields = {"standardize": False, "column_scale": None}
 
     @property
-    def prior(self) -> str:
-        """``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``.
+    def units_of_sites(self) -> Mapping[str, Unit]:
+        """Rows, offsets, and what has the scale of natural parameters; bases have no unit."""
+        if self.family.cell_units == "none":
+            return {}
+        power, at = self._power, self._place
+        units = {"x": at._replace(power=abs(at.power)), "offsets": at, "scales": Unit(power)}
+        units |= {"scales_precision": Unit(-2 * power), "loading_norms": Unit(2 * power)}
+        return units | ({"noise_variance": Unit(2 * power)} if self.family.learns_noise else {})
 
-        In traced code a repulsion is not known, and not asked for: who draws from a model asks before.
-        """
-        if self.scale_prior == "laplace" and _is_zero(self.sparsity):
-            return "improper"
-        is_known = not isinstance(self.repulsion, jax.core.Tracer)
-        repels = self.num_components > 1 and is_known and not _is_zero(self.repulsion)
-        return "unnormalised" if repels else "proper"
+    @property
+    def units_of_fields(self) -> Mapping[str, Unit]:
+        """The priors' rates and variances, and the place of the offsets."""
+        if self.family.cell_units == "none":
+            return {}
+        units = {"offset_mean": self._place, "sparsity": Unit(-self._power)}
+        units |= dict.fromkeys(("offset_variance", "ard_rate"), Unit(2 * self._power))
+        if self.family.learns_noise:
+            units["noise_rate"] = Unit(2 * self._power)
+        return units | ({"column_scale": Unit(1, (-1,))} if self.standardize else {})
+
+    @property
+    def _place(self) -> Unit:
+        """That of natural parameters: the inverse one where they are rates, none beside a known noise."""
+        power = -1 if self.family.theta_is_negative else int(self.family.learns_noise)
+        return Unit(power, (-1,), is_location=self.offset and power >= 0)
+
+    @property
+    def _power(self) -> float:
+        """Of the scales, which have no unit where the program is of standardised columns."""
+        return 0 if self.standardize else self._place.power
+
+    # What the program calls
 
     @property
     def weights(self) -> WeightPrior:
@@ -311,66 +237,14 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         return weight_prior(self.weight_prior, self.num_components)
 
     @property
-    def cell_families(self) -> tuple[Family]:
-        """The family of the cells."""
-        return (self.family,)
-
-    @property
-    def cell_units(self) -> tuple[str, ...]:
-        """Those of the cells of each part."""
-        return tuple(family.cell_units for family in self.cell_families)
-
-    @property
     def integrates_latents(self) -> bool:
         """Whether the program integrates the latents out, as it does for Gaussian cells."""
         return self.family.log_partition_form == "quadratic"
 
-    def latents_shape(self, num_rows: int) -> tuple[int, ...]:
-        """The shape of the site ``latents``.
-
-        Args:
-            num_rows: of the table.
-
-        Returns:
-            (num_rows, num_components, num_latents), or without components where latents are shared.
-        """
-        components = (self.num_components,) if self.latents == "component" else ()
-        return (num_rows, *components, self.num_latents)
-
     @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """Whether the cells are Gaussian: with one noise variance, in one unit for all columns."""
-        return (self.integrates_latents and not self.standardize,)
-
-    @property
-    def scale_remedy(self) -> str:
-        """`standardize`, which cells of known noise do not have."""
-        own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
-        return f"give {own}standardize=True"
-
-    @property
-    def units(self) -> Mapping[str, tuple[Any, Any]]:
-        """The columns' scale, with ``standardize``."""
-        if not self.standardize or self.column_scale is None:
-            return {}
-        return dict.fromkeys(("x", "offsets"), (self.column_scale, 0.0))
-
-    @property
-    def noise_factors(self) -> Mapping[str, Any]:
-        """The squared scales of the columns, with ``standardize``."""
-        return {"": self.column_scale**2} if self.units else {}
-
-    def in_standard_units(self) -> Self:
-        """The plain model of x / column_scale."""
-        if not self.units:
-            return self
-        mean = None if self.offset_mean is None else self.offset_mean / self.column_scale
-        return self.replaced(standardize=False, column_scale=None, offset_mean=mean)
-
-    @property
-    def unit_noise_parts(self) -> tuple[bool, ...]:
-        """Whether the cells are Gaussian with noise of known variance 1."""
-        return (has_unit_noise(self.family),)
+    def latents_shape(self) -> tuple[int, ...]:
+        """The shape of the latents of a row: (num_components, num_latents), or (num_latents,) if shared."""
+        return (self.num_components,) * (self.latents == "component") + (self.num_latents,)
 
     def similarity(self, values: Mapping[str, Array]) -> Array:
         """The similarities S of the components.
@@ -383,55 +257,85 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         """
         return SIMILARITIES[self.kernel](values["bases"], self.similarity_scale)
 
-    def local(self, values: Mapping[str, Array]) -> LocalPCA:
-        """The components at given values of the sites.
+    # Facts
 
-        Args:
-            values: of the sites; ``bases`` or their ``carriers``.
+    @property
+    def prior(self) -> str:
+        """``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``.
 
-        Returns:
-            Family, loadings and offsets of the components.
+        In traced code a repulsion is not known, and not asked for: who draws from a model asks before.
         """
-        prior = in_current_precision(self)
-        family, scale = prior.family, prior.column_scale if self.standardize else None
-        if "noise_variance" in values:
-            noise = values["noise_variance"]
-            family = family.with_noise(noise if scale is None else noise * scale**2)
-        bases = values["bases"] if "bases" in values else orthonormal(values["carriers"])
-        offsets = values["offsets"] if self.offset else jnp.zeros(bases.shape[:2])
-        loadings = bases * values["scales"][:, None, :]
-        return LocalPCA(family, loadings if scale is None else loadings * scale[:, None], offsets)
+        return local_pca_fields.kind_of_prior(self)
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables."""
+        own = {} if self.latents == "component" else {"latents": ("observation", "latent")}
+        return dict(self.dims) | own
+
+    @property
+    def cell_families(self) -> tuple[Family]:
+        """The family of the cells."""
+        return (self.family,)
+
+    @property
+    def sums_out_locals(self) -> bool:
+        """Whether the density of a row has its latents integrated out exactly."""
+        return self.integrates_latents
+
+    @property
+    def truncation(self) -> int | None:
+        """The number of components at which a stick-breaking prior is cut; None: no such prior."""
+        return self.num_components if self.weights.has_sticks else None
+
+    @property
+    def unit_noise_parts(self) -> tuple[bool, ...]:
+        """Whether the cells are Gaussian with noise of known variance 1."""
+        return (has_unit_noise(self.family),)
+
+    @property
+    def scale_remedy(self) -> str:
+        """`standardize`, which cells of known noise do not have."""
+        own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
+        return f"give {own}standardize=True"
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        free = ("columns_rescaled",) * self.standardize + ("shifted", "other_units") * self.offset
+        if name in ("rescaled", *free) and self.family.learns_noise:
+            return "same where priors are read off the data, objective up to a constant"
+        if name == "float32" and method == "map":
+            return "no: there are many optima, and rounding decides which one is reached"
+        if name == "fitted_rows" and method == "map":
+            return "same in any order; stored are others: those at the joint mode of the latents"
+        if name == "fitted_rows" and method == "vb":
+            return "same as stored where it ends: the bounds of its cells are those of the last step"
+        return super().relation_of(name, method)
+
+    def completions(self) -> dict[str, tuple[str, ...]]:
+        """Completed cells, or the mean of every cell."""
+        return dict.fromkeys(("cells", "reconstruction"), ("observation", "feature"))
+
+    def default_completion(self, *data: Any) -> str:
+        """``"cells"``: missing ones."""
+        return "cells"
+
+    def resolving(self, variables: Mapping[str, Any]) -> Self:
+        """With finer nodes where bounded cells change steeply; bases and scales of the components tell."""
+        return self.replaced(has_steep_cells=local_pca_fields.has_steep_cells(self.family, variables))
+
+    def rests_on_tail(
+        self, values: Mapping[str, Array], mean: Array, variance: Array, x: Array, *, what: str = "cells"
+    ) -> Array | None:
+        """As `zoo.model.Model.rests_on_tail`; cells with a tail are never standardised."""
+        return self.answers().rests_on_tail(self, values, mean, variance, x)
 
     # Sizes and checks
 
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and with unknown noise its priors, read off the data, or as given."""
-        given = {name: value for name, value in overrides.items() if value is not None}
-        family = given.get("family", suitable_fields.AUTO)
-        (x,), (family,) = suitable_fields.read_tables((x,), (family,), cls.families_for, cls.__name__)
-        given["family"] = family = as_family(family)
-        x = checks.as_matrix(x)
-        read: dict[str, Any] = {"num_features": x.shape[1]}
-        if given.get("standardize", False):
-            cls(**given)  # what cannot be standardised is refused
-            scale = checks.column_scale(x, given.get("column_scale"))
-            read |= {"column_scale": scale} | cls._default_priors(*units_of(x / scale))
-            read["offset_mean"] = read["offset_mean"] * scale
-        elif family.learns_noise:
-            read |= cls._default_priors(*units_of(x))
-        return cls(**(read | given))
-
-    @staticmethod
-    def _default_priors(means: Any, variance: float) -> dict[str, Any]:
-        """The default priors of cells with these means of columns and this mean variance."""
-        return {
-            "sparsity": SCALE_RATE / np.sqrt(variance),
-            "offset_mean": means,
-            "offset_variance": BROAD * variance,
-            "ard_rate": variance,
-            "noise_rate": variance,
-        }
+        return cls(**local_pca_fields.read_off(cls, x, overrides))
 
     @classmethod
     def with_single_weight(cls, weight: float, quality: float, **fields: Any) -> Self:
@@ -471,351 +375,36 @@ class DEPCAM(ChoosesFamily, MixtureModel):
         Raises:
             ValueError: as for a model whose fields are outside their domain.
         """
-        family = fields.get("family", suitable_fields.AUTO)
-        (x,), (family,) = suitable_fields.read_tables((x,), (family,), cls.families_for, cls.__name__)
-        fields["family"] = family
-        x = checks.as_matrix(x)
-        learns_noise = as_family(family).learns_noise
-        in_units = learns_noise and not fields.get("standardize", False)
-        rate = LEAST_ARD_RATE * (units_of(x)[1] if in_units else 1.0)
-        given = {"ard_concentration": (x.shape[1] + 1) / 2, "ard_rate": rate, "repulsion": 0.0} | fields
-        return cls.from_data(x, num_components=1, num_latents=num_latents, scale_prior="ard", **given)
-
-    @staticmethod
-    def families_for(columns: Sequence[Columns | None]) -> tuple[Any, ...]:
-        """One family for all columns of the table."""
-        return tuple("bernoulli" if own is None else one_family_of_columns(own) for own in columns)
+        return cls.from_data(
+            x, num_latents=num_latents, **local_pca_fields.fields_of_simple_epca(cls, x, fields)
+        )
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Family and number of latents.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        checks.check_num_parts(cls.__name__, len(data), 1)
-        return suitable_fields.family_fields(cls.__name__, data[0])
+        """Family and number of latents."""
+        return local_pca_fields.suitable_fields_of(cls.__name__, data)
 
     def __post_init__(self) -> None:
         """Replace a family's name by the family, and defaults that no data decide by their values."""
         self._remember_auto()
         object.__setattr__(self, "family", as_family(self.family))
-        checks.check_size("num_components", self.num_components)
-        if not self.family.learns_noise:
-            for name, value in self._default_priors(0.0, 1.0).items():
-                if getattr(self, name) is None:
-                    object.__setattr__(self, name, value)
-        if self.concentration is None:
-            object.__setattr__(self, "concentration", self.num_components)
+        for name, value in local_pca_fields.defaults_of(self).items():
+            object.__setattr__(self, name, value)
         super().__post_init__()
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        for name in ("num_components", "num_latents"):
-            checks.check_size(name, getattr(self, name))
-        for name in ("repulsion", "sparsity"):
-            value = getattr(self, name)
-            if value is not None and (value.shape != () or not 0 <= value < np.inf):
-                raise ValueError(f"{name} must be a number of at least 0; got {checks.shown(value)}")
-        for name in POSITIVE:
-            if getattr(self, name) is not None:
-                checks.check_positive(name, getattr(self, name))
-        checks.check_concentration("concentration", self.concentration)
-        sizes = ((), (self.num_features,))
-        if self.offset_mean is not None and not np.isfinite(self.offset_mean).all():
-            raise ValueError(f"offset_mean must be finite; got {checks.shown(self.offset_mean)}")
-        if self.offset_mean is not None and self.num_features and self.offset_mean.shape not in sizes:
-            raise ValueError(
-                f"offset_mean must be one number or one for each of {self.num_features} features; "
-                f"got shape {self.offset_mean.shape}"
-            )
-        for name, choices in CHOICES.items():
-            checks.check_choice(name, getattr(self, name), choices)
-        checks.check_flag("offset", self.offset)
-        checks.check_flag("standardize", self.standardize)
-        if self.standardize and not self.family.learns_noise and self._given is None:
-            raise ValueError(without_units((self.family,), "family"))
-        if self.column_scale is not None:
-            checks.check_positive_columns("column_scale", self.column_scale, self.num_features)
-        if self.family.is_mixed or not self.family.has_kernel:
-            raise ValueError(
-                "family must have one natural parameter a cell and be the same for all columns; "
-                f"got {type(self.family).__name__}"
-            )
-        if self.family.theta_is_negative and not self.offset:
-            raise ValueError(
-                f"the natural parameters of {type(self.family).__name__} are negative, which a component "
-                "without an offset cannot keep to: leave offset=True"
-            )
-        if self.num_features is not None:
-            checks.check_num_latents(self.num_latents, {"columns": self.num_features})
+        local_pca_fields.check_field_values(self, is_open=self._given is not None)
 
-    def check(self, x: np.ndarray) -> None:
+    def check(self, x: Any) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
         self.check_new(x)
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        checks.check_some_cells(x)
-        checks.check_num_latents(self.num_latents, {"columns": x.shape[1]})
-        if x.shape[0] < self.num_components:
-            raise ValueError(
-                f"num_components must be at most the number of rows, {x.shape[0]}; got "
-                f"{self.num_components}: "
-                f"give num_components={x.shape[0]} or less"
-            )
-        if self.num_components > 1 and len(x) > 1 and (x == x[0]).all():
-            raise ValueError("all rows are the same: there is nothing to cluster; use num_components=1")
+        local_pca_fields.check_rows_of_components(self, x)
 
-    def check_new(self, x: np.ndarray) -> None:
+    def check_new(self, x: Any) -> None:
         """Raise ValueError if new rows do not suit the fitted model."""
-        x = checks.as_matrix(x)
-        checks.check_columns(x, self.num_features, owner="model")
-        self.family.check(x)
+        local_pca_fields.check_cells(self, x)
 
     def check_method(self, method: str) -> None:
-        """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
-
-        Raises:
-            ValueError: a sampler, and the posterior is improper; svi, and natural parameters are negative.
-        """
-        if method == "svi" and self.family.theta_is_negative:
-            raise ValueError(
-                f"svi has no bound for cells of {type(self.family).__name__}: their natural parameters are "
-                "negative, and the normal guide puts some mass elsewhere; use em, map, nuts or hmc"
-            )
-        proper = self.integrates_latents or method == "vb"
-        if self.scale_prior != "laplace" or not _is_zero(self.sparsity) or proper:
-            return
-        if method in ("nuts", "hmc", "svi"):
-            raise ValueError(
-                f"{method} needs a proper posterior, and at sparsity=0 it is improper: the likelihood tends "
-                "to a positive constant as the scales grow; give sparsity > 0 or scale_prior='ard'"
-            )
-        checks.warn(
-            "sparsity=0 has no optimum: scales grow and latents shrink for ever, and the result depends on "
-            "when the run stops; give sparsity > 0 or scale_prior='ard'"
-        )
-
-    @property
-    def sums_out_locals(self) -> bool:
-        """Whether the density of a row has its latents integrated out exactly."""
-        return self.integrates_latents
-
-    @property
-    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """The dims of all variables."""
-        if self.latents == "component":
-            return self.dims
-        return dict(self.dims) | {"latents": ("observation", "latent")}
-
-    # Rows at given parameters: starts, densities, responsibilities, predictions
-
-    def starting_point(self, key: Array, x: Rows) -> dict[str, Array]:
-        """Starting values of all sites: random bases, and offsets near the columns' means.
-
-        Args:
-            key: a JAX key.
-            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
-
-        Returns:
-            Value of each site by name, in the shapes of the program.
-        """
-        if self.units:
-            return self.started_in_standard_units(key, x)
-        family = in_current_precision(self).family
-        scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
-        variance = jnp.mean(jnp.nanvar(x, axis=0))
-        unit = jnp.where(variance > 0, jnp.sqrt(variance), 1.0) if family.learns_noise else 1.0
-        sizes = self.num_components, x.shape[1], self.num_latents
-        carriers, offsets, latents = standard_normals(key, sizes, sizes[:2], self.latents_shape(x.shape[0]))
-        values = {
-            "carriers": orthonormal(carriers),
-            "scales": scale * unit * jnp.ones((sizes[0], sizes[2])),
-        }
-        if not self.weights.has_sticks:
-            values["weights"] = jnp.full(sizes[0], 1.0 / sizes[0])
-        else:
-            values["stick_decays"] = -jnp.log1p(-1.0 / jnp.arange(sizes[0], 1.0, -1.0))
-        if self.scale_prior == "ard":
-            values["scales_precision"] = jnp.ones((sizes[0], sizes[2])) / unit**2
-        if self.offset:
-            loc = family.natural_of_columns(x)
-            least = jnp.minimum(1.0, jnp.abs(loc)) if family.theta_is_negative else 1.0
-            shift = 0.1 * scale * unit * least * offsets
-            values["offsets"] = loc + shift
-            values["scales"] *= jnp.min(least)  # so that natural parameters stay negative where they must
-        if family.learns_noise:
-            values["noise_variance"] = unit**2
-        if not self.integrates_latents or self.draw_locals:
-            values["latents"] = scale * latents
-        return values
-
-    def log_rows(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
-        """Log density of each row under each component, ``log p(x_n | z_n = k)``.
-
-        It is given the latents if ``values`` has them; otherwise they are integrated out, exactly for
-        Gaussian cells and by Laplace's approximation for others.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            Shape (num_observations, num_components), in nats.
-        """
-        if "latents" not in values:
-            return self.modes(values, x).log_integral
-        local = self.local(values)
-        return local_pca.log_cells(local.family, local.natural_params(values["latents"]), x)
-
-    def modes(self, values: Mapping[str, Array], x: Array) -> RowMode:
-        """Posterior of the latents of rows under each component, exact or by Laplace's approximation.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            Mode, covariance and log integral, leading shape (num_observations, num_components).
-        """
-        local = self.local(values)
-        return (local_pca.gaussian_latents if self.integrates_latents else local_pca.laplace_latents)(
-            local, x
-        )
-
-    def log_joint_rows(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
-        """Log joint density of each row and label, ``log pi_k + log p(x_n | z_n = k)``.
-
-        Args:
-            values: of the sites; latents as in `log_rows`.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            Shape (num_observations, num_components), in nats.
-        """
-        return self.log_rows(values, x) + self.weights.log_weights(values)
-
-    def completions(self) -> dict[str, tuple[str, ...]]:
-        """The quantities that `inference.predict` returns: completed cells, or the mean of every cell.
-
-        Returns:
-            Name to dims.
-        """
-        return dict.fromkeys(("cells", "reconstruction"), ("observation", "feature"))
-
-    def default_completion(self, *data: Any) -> str:
-        """The default of `completions`: missing cells.
-
-        Args:
-            *data: not read.
-
-        Returns:
-            ``"cells"``.
-        """
-        return "cells"
-
-    def predicted(self, values: Mapping[str, Array], x: Rows, *, what: str = "cells") -> tuple[Rows, Rows]:
-        """Mean and variance of cells, averaged over the components and each one's latents.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features), NaN where a cell is missing.
-            what: ``"cells"`` or ``"reconstruction"``.
-
-        Returns:
-            Two arrays of shape (num_observations, num_features).
-        """
-        r, means, variances = self._expected(values, x)
-        mean = jnp.einsum("nk,nkf->nf", r, means)
-        variance = jnp.einsum("nk,nkf->nf", r, variances + (means - mean[:, None]) ** 2)
-        if what == "reconstruction":
-            return mean, variance
-        missing = jnp.isnan(x)
-        return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
-
-    def typical_cells(self, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
-        """Mean and deviation of a cell of each component, averaged over the prior of its latents."""
-        means, variances = local_pca.cells_of_prior(self.local(values), steep=self.has_steep_cells)
-        deviations = jnp.sqrt(variances)
-        return tuple(
-            TypicalCells(family.mean_is, columns, means[:, columns], deviations[:, columns])
-            for family, columns in self.family.column_groups(self.num_features)
-        )
-
-    def _expected(self, values: Mapping[str, Array], x: Array) -> tuple[Array, Array, Array]:
-        """Shares of the components, and mean and variance of all cells under each."""
-        values = self._without_latents(values)
-        local, modes = self.local(values), self.modes(values, x)
-        r = jax.nn.softmax(modes.log_integral + self.weights.log_weights(values), axis=-1)
-        return r, *local_pca.expected_cells(local, x, modes, steep=self.has_steep_cells)
-
-    def resolving(self, variables: Mapping[str, Any]) -> Self:
-        """With finer nodes where bounded cells change steeply, see `zoo.exponential_family.expectations`.
-
-        Args:
-            variables: with bases and scales of the components, draws with any leading axes.
-
-        Returns:
-            The model.
-        """
-        if not {"bases", "scales"} <= variables.keys():
-            return self
-        loadings = np.asarray(variables["bases"]) * np.asarray(variables["scales"])[..., None, :]
-        return self.replaced(has_steep_cells=are_steep(self.family, loadings, 1.0))
-
-    def rests_on_tail(
-        self,
-        values: Mapping[str, Array],
-        mean: Array,
-        variance: Array,
-        x: Array,
-        *,
-        what: str = "cells",
-    ) -> Array | None:
-        """Which expectations come to more than half from components in which the tail of latents dominates.
-
-        See `zoo.exponential_family.expectations`; that clusters differ is no tail.
-
-        Args:
-            values: of the sites.
-            mean: of `predicted`.
-            variance: of `predicted`; zero for cells that were observed.
-            x: rows.
-            what: not read.
-
-        Returns:
-            Boolean, the shape of ``mean``; None: no cells of the family have a tail.
-        """
-        if self.family.mean_square_of_means(mean, variance) is None:
-            return None
-        r, means, variances = self._expected(values, x)
-        far = rests_on_tail(means, self.family.mean_square_of_means(means, variances))
-        return (variance != 0) & ~(jnp.einsum("nk,nkf->nf", r, means * far) <= 0.5 * mean)
-
-
-def orthonormal(carriers: Array) -> Array:
-    """The Q of the QR decomposition whose R has a positive diagonal; of normal matrices it is uniform.
-
-    Args:
-        carriers: shape (..., D, d) with D >= d.
-
-    Returns:
-        Shape (..., D, d), columns orthonormal.
-    """
-    q, r = jnp.linalg.qr(carriers)
-    return q * jnp.where(jnp.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)[..., None, :]
-
-
-def _measured_in(unit: Array | None, base: dist.Distribution) -> dist.Distribution:
-    """The distribution of values that are ``unit`` times those of another, and are moved in that unit."""
-    if unit is None:
-        return base
-    size = base.event_shape[-1]
-    return padded(base, tuple(range(size)), size, unit)
-
-
-def _is_zero(value: Any) -> bool:
-    """Whether a hyperparameter is known to be zero, which a traced one is not."""
-    return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
+        """Refuse samplers of an improper posterior; warn of point estimates without an optimum."""
+        local_pca_fields.check_for_method(self, method)

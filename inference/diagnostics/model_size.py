@@ -45,6 +45,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import xarray as xr
+from jax import Array
 
 from inference.fitting.front_door import fit
 from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
@@ -638,7 +639,17 @@ def _bound(tree: xr.DataTree) -> float:
     return _last_objective(tree) - float(_log_prior(stored, model_of(tree)))
 
 
-_log_prior = jax.jit(log_prior)
+@jax.jit
+def _log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
+    """That of the parameters, in the coordinates of the data."""
+    own, units = model.own_coordinates, model.units_of_sites
+    if own is None:
+        return log_prior(values, model)
+    inner = {
+        name: own.inward(value, units[name]) if name in units else value for name, value in values.items()
+    }
+    lost = (jnp.log(own.factor(units[n])) + jnp.zeros_like(v) for n, v in values.items() if n in units)
+    return log_prior(inner, model.inside(own)) - sum(jnp.sum(part) for part in lost)
 
 
 def _candidates(name: str, values: Iterable[int], most: int, why: str = "") -> list[int]:

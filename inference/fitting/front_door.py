@@ -175,9 +175,7 @@ def fit(
     """
     arguments = locals()  # all parameters by name
     begun = time.perf_counter()
-    request = inward(read_call(**arguments))
-    if request.back is None:
-        request = moved(request)
+    request = moved(inward(read_call(**arguments)))
     with in_precision(dtype), for_work(*request.work), one_memory_error(request), _held(request):
         run = plan(request_in_standard_units(request))
         fitted = fitted_in_data_units(request, run.drive())

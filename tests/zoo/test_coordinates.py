@@ -1,6 +1,8 @@
 """A model that declares units is the same model in other coordinates; a wrong unit is found."""
 
 import copy
+from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +12,9 @@ import pytest
 from numpyro.infer.util import log_density
 
 import zoo
+from inference.coordinates import Return
 from inference.precision import in_precision
-from tests.models_with_units import CASES
+from tests.models_with_units import CASES, FREEDOM, PLACE
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
 from zoo.model import Model
 
@@ -21,25 +24,29 @@ SIZE = 3
 def coordinates(rng, free):
     """Random ones that a model allows."""
     scale = np.exp(rng.normal(size=SIZE if free.scale == "columns" else ()))
-    return Coordinates((5.0 * rng.normal(size=SIZE) if free.shift else None,), (scale,))
+    origin = 5.0 * rng.normal(size=SIZE) if free.shift else None
+    return Coordinates((origin,), (scale if free.scale else None,))
+
+
+def log_scale_of(own):
+    """Of each column."""
+    return np.broadcast_to(np.log(1.0 if own.scales[0] is None else own.scales[0]), SIZE)
 
 
 def worst_error(case, rng, make=lambda model: model):
     """By how much log p(x, v) differs from log p(x~, v~) less the log scales, relative to it."""
-    x = rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0]
+    x = case.cells(rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0])
     if case.takes_missing:
         x[2, 1] = np.nan
     model = make(case.model(np.nanmean(x, axis=0), np.nanstd(x, axis=0)))
-    own = coordinates(rng, CASES_FREEDOM[case.scale])
+    own = coordinates(rng, FREEDOM[case.scale])
     sites, errors = model.units_of_sites, []
     with in_precision():
         inner = model.expressed(own.inward)
         for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(inner.expressed(own.outward)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
         weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
-        lost = own.log_scale_of_rows((x,), weights).sum() + case.lost(
-            np.broadcast_to(np.log(own.scales[0]), SIZE)
-        )
+        lost = own.log_scale_of_rows((x,), weights).sum() + case.lost(log_scale_of(own))
         for is_explicit in (False, True, False, True):
             values = case.values(rng, SIZE) | (case.locals(rng, len(x)) if is_explicit else {})
             turned = {n: own.inward(v, sites[n]) if n in sites else v for n, v in values.items()}
@@ -53,20 +60,52 @@ def worst_error(case, rng, make=lambda model: model):
     return max(errors)
 
 
-CASES_FREEDOM = {"columns": Freedom("columns", True), "common": Freedom("common", True)}
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_is_the_same_in_other_coordinates(name):
     case = CASES[name]
     model = case.model(np.zeros(SIZE), np.ones(SIZE))
-    assert model.coordinate_freedom == (CASES_FREEDOM[case.scale],)
+    assert model.coordinate_freedom == (FREEDOM[case.scale],)
     assert worst_error(case, np.random.default_rng(0)) < 1e-12
 
 
 def test_every_model_of_the_zoo_that_declares_units_has_a_case():
     declared = {n for n in zoo.MODELS if zoo.model_class(n).units_of_sites is not Model.units_of_sites}
     assert declared <= {name.partition(" ")[0] for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_returns_from_the_coordinates_of_a_fit_as_it_was(name):
+    """Those of a fit are its own, about any origin if they have none, and others where it has none."""
+    rng = np.random.default_rng(0)
+    model = CASES[name].model(3.0 + rng.normal(size=SIZE), np.exp(rng.normal(size=SIZE)))
+    own, stated = coordinates(rng, FREEDOM[CASES[name].scale]), model.own_coordinates
+    if stated is not None:
+        own = replace(stated, origins=own.origins) if stated.origins[0] is None else stated
+    with in_precision():
+        inner = model.inside(own)
+        assert inner.own_coordinates is None
+        found = Return(SimpleNamespace(model=model), own).model(inner)
+    for field in (field for field in fields(model) if getattr(model, field.name) is not None):
+        wanted, value = (jax.tree.leaves(getattr(own, field.name)) for own in (model, found))
+        for one, other in zip(wanted, value, strict=True):
+            if isinstance(one, np.ndarray):
+                np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12, err_msg=field.name)
+            else:
+                assert one == other, field.name
+
+
+@pytest.mark.parametrize("name", ["stated in a unit", "stated by column"])
+def test_a_model_stated_elsewhere_is_the_plain_one_there(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0]
+    model, values = CASES[name].model(x.mean(0), x.std(0)), CASES[name].values(rng, SIZE)
+    own, sites = model.own_coordinates, model.units_of_sites
+    inner = {site: own.inward(value, sites[site]) for site, value in values.items()}
+    lost = own.log_scale_of_rows((x,)).sum() + CASES[name].lost(log_scale_of(own))
+    with in_precision():
+        joint = log_density(model, (jnp.asarray(x),), {}, values)[0]
+        inside = log_density(model.inside(own), (jnp.asarray(own.inward(x, PLACE)),), {}, inner)[0]
+    assert float(joint) == pytest.approx(float(inside) - lost, rel=1e-12)
 
 
 WRONG = [
@@ -78,6 +117,8 @@ WRONG = [
     ("correlated", "precision", Unit(1, (-2, -1))),
     ("correlated", "precision", Unit(-1)),
     ("correlated", "loc", Unit(1, (-1,))),
+    ("stated in a unit", "noise_variance", Unit(0)),
+    ("stated by column", "noise_variance", Unit(2, (-1,))),
     ("ppca gaussian isotropic", "loadings", Unit(2, (-2,))),
     ("ppca ard isotropic", "loading_precision", Unit(2)),
     ("ppca ard diagonal", "loc", Unit(1, (-1,))),
@@ -85,6 +126,16 @@ WRONG = [
     ("ppca flat diagonal", "noise_variance", Unit(2)),  # axis
     ("ppca flat diagonal", "loadings", Unit(1)),
     ("ppca gaussian diagonal standardize", "noise_variance", Unit(2, (-1,))),
+    ("depcam unknown laplace", "scales", Unit(2)),
+    ("depcam unknown laplace", "offsets", Unit(1, (-1,))),  # location
+    ("depcam unknown ard", "scales_precision", Unit(2)),
+    ("depcam unknown laplace", "noise_variance", Unit(1)),
+    ("depcam unknown laplace standardize", "offsets", Unit(1)),  # axis
+    ("depcam unknown laplace standardize", "noise_variance", Unit(2, (-1,))),
+    ("depcam known laplace", "offsets", Unit(0, (-1,))),  # location
+    ("depcam rates laplace", "scales", Unit(1)),
+    ("depcam rates ard", "scales_precision", Unit(-2)),
+    ("depcam shared rates", "offsets", Unit(1, (-1,))),
 ]
 
 
@@ -114,6 +165,9 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("even", "noise", Unit(-1)),
         ("correlated", "centre", Unit(1, (-1,))),
         ("correlated", "precision", Unit(-2, (-2, -1))),
+        ("stated in a unit", "place", Unit(1, (-1,))),
+        ("stated in a unit", "unit", Unit(2)),
+        ("stated by column", "unit", Unit(1)),
         ("ppca gaussian isotropic", "loading_variance", Unit(1)),
         ("ppca ard diagonal", "ard_rate", Unit(-2)),
         ("ppca gaussian diagonal", "loc_mean", Unit(1, (-1,))),
@@ -121,6 +175,17 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("ppca gaussian diagonal", "noise_rate", Unit(1, (-1,))),
         ("ppca flat diagonal standardize", "column_scale", Unit(1)),
         ("kernelpca standardize", "column_scale", Unit(2, (-1,))),
+        ("depcam unknown laplace", "sparsity", Unit(1)),
+        ("depcam unknown laplace", "offset_mean", Unit(1, (-1,))),
+        ("depcam unknown ard", "ard_rate", Unit(-2)),
+        ("depcam shared", "noise_rate", Unit(1)),
+        ("depcam shared", "offset_variance", Unit(1)),
+        ("depcam unknown ard standardize", "column_scale", Unit(1)),
+        ("depcam unknown laplace standardize", "offset_mean", Unit(1)),
+        ("depcam known laplace", "offset_mean", Unit(0, (-1,))),
+        ("depcam rates laplace", "sparsity", Unit(-1)),
+        ("depcam rates laplace", "offset_mean", Unit(1, (-1,))),
+        ("depcam rates laplace", "offset_variance", Unit(2)),
     ],
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):

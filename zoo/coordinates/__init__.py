@@ -63,15 +63,19 @@ def freedom_of(units: Mapping[str, Unit], names: Sequence[str]) -> tuple[Freedom
 
     Args:
         units: of parts of the data, sites and fields.
-        names: of the parts of the data; one without a unit keeps its coordinates.
+        names: of the parts of the data; one without a unit keeps its coordinates, and one of power 0 its
+            scale, which is that of a known noise.
 
     Returns:
         For each part its freedom, or None.
     """
     by_part = [[own for own in units.values() if own.part == number] for number in range(len(names))]
     scales = ("columns" if all(unit.axes for unit in own if unit.power) else "common" for own in by_part)
-    pairs = zip(names, scales, strict=True)
-    return tuple(Freedom(own, units[name].is_location) if name in units else None for name, own in pairs)
+    found: list[Freedom | None] = []
+    for name, scale in zip(names, scales, strict=True):
+        unit = units.get(name)
+        found.append(unit and Freedom(scale if unit.power else None, unit.is_location))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Coordinates:
     in standard units.
 
     Attributes:
-        origins: shape (num_columns,) each; None: the part keeps its origin.
+        origins: shape (num_columns,) or () each; None: the part keeps its origin.
         scales: shape (num_columns,), or () of a common scale; None: the part keeps its scale.
     """
 
@@ -242,11 +246,11 @@ def is_improper(prior: dist.Distribution) -> bool:
         prior: of a site.
 
     Returns:
-        Whether it is an improper uniform distribution.
+        Whether it is an improper uniform distribution, or says of itself ``is_flat``.
     """
     while isinstance(prior, dist.Independent | dist.ExpandedDistribution):
         prior = prior.base_dist
-    return isinstance(prior, dist.ImproperUniform)
+    return isinstance(prior, dist.ImproperUniform) or getattr(prior, "is_flat", False)
 
 
 def free_log_scales(support: dist.constraints.Constraint, scale: Any, shape: tuple[int, ...]) -> Array:

@@ -11,11 +11,13 @@ and y given x is :math:`N(A^{-1}h, A^{-1})` (Tipping and Bishop 1999). For other
 directions would win, since a maximum over y grows with each.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions.util import validate_sample
@@ -30,10 +32,14 @@ __all__ = [
     "LocalPCA",
     "SparseScales",
     "cells_of_prior",
+    "components_of",
     "expected_cells",
     "gaussian_latents",
     "laplace_latents",
     "log_cells",
+    "log_rows",
+    "modes",
+    "orthonormal",
 ]
 
 
@@ -64,6 +70,37 @@ class LocalPCA(NamedTuple):
         return jnp.einsum(f"{letters},kfd->nkf", latents, self.loadings) + self.offsets
 
 
+def components_of(model: Any, values: Mapping[str, Array]) -> LocalPCA:
+    """The components of a mixture of PCAs at given values of its sites.
+
+    Args:
+        model: of fields ``family`` and ``offset``.
+        values: of the sites; ``bases`` or their ``carriers``.
+
+    Returns:
+        Family, loadings and offsets of the components.
+    """
+    family = model.family
+    if "noise_variance" in values:
+        family = family.with_noise(values["noise_variance"])
+    bases = values["bases"] if "bases" in values else orthonormal(values["carriers"])
+    offsets = values["offsets"] if model.offset else jnp.zeros(bases.shape[:2])
+    return LocalPCA(family, bases * values["scales"][:, None, :], offsets)
+
+
+def orthonormal(carriers: Array) -> Array:
+    """The Q of the QR decomposition whose R has a positive diagonal; of normal matrices it is uniform.
+
+    Args:
+        carriers: shape (..., D, d) with D >= d.
+
+    Returns:
+        Shape (..., D, d), columns orthonormal.
+    """
+    q, r = jnp.linalg.qr(carriers)
+    return q * jnp.where(jnp.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)[..., None, :]
+
+
 def log_cells(family: Family, theta: Array, x: Array) -> Array:
     """Log density of each row under each component given its latents, observed cells only, in nats.
 
@@ -80,6 +117,36 @@ def log_cells(family: Family, theta: Array, x: Array) -> Array:
     return jnp.sum(jnp.where(seen[:, None], cells, 0.0), axis=-1)
 
 
+def log_rows(local: LocalPCA, x: Array, latents: Array | None = None) -> Array:
+    """Log density of each row under each component, ``log p(x_n | z_n = k)``, over its observed cells.
+
+    Args:
+        local: the components.
+        x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+        latents: as of `LocalPCA.natural_params`; None: integrated out, see `modes`.
+
+    Returns:
+        Shape (num_observations, num_components), in nats.
+    """
+    if latents is None:
+        return modes(local, x).log_integral
+    return log_cells(local.family, local.natural_params(latents), x)
+
+
+def modes(local: LocalPCA, x: Array) -> RowMode:
+    """Posterior of the latents of rows under each component, exact for Gaussian cells, else by Laplace.
+
+    Args:
+        local: the components.
+        x: rows, shape (num_observations, num_features), NaN where a cell is missing.
+
+    Returns:
+        Mode, covariance and log integral, leading shape (num_observations, num_components).
+    """
+    is_exact = local.family.log_partition_form == "quadratic"
+    return (gaussian_latents if is_exact else laplace_latents)(local, x)
+
+
 def gaussian_latents(local: LocalPCA, x: Array) -> RowMode:
     """Mean and covariance of the latents of rows of Gaussian cells, and the exact integral over them.
 
@@ -91,13 +158,6 @@ def gaussian_latents(local: LocalPCA, x: Array) -> RowMode:
         Leading shape (num_observations, num_components).
     """
     variance, seen = local.family.dispersion, ~jnp.isnan(x)
-    if jnp.ndim(variance):  # of every column its own: in units of its noise
-        size, family = jnp.sqrt(variance), local.family.with_noise(jnp.ones((), variance.dtype))
-        mode = gaussian_latents(
-            LocalPCA(family, local.loadings / size[:, None], local.offsets / size), x / size
-        )
-        lost = jnp.sum(jnp.where(seen, jnp.log(size), 0.0), axis=-1)
-        return mode._replace(log_integral=mode.log_integral - lost[:, None])
     away = jnp.where(seen[:, None], jnp.where(seen, x, 0.0)[:, None] - local.offsets, 0.0)
     inner = jnp.einsum("nf,kfi,kfj->nkij", seen.astype(x.dtype), local.loadings, local.loadings) / variance
     precision = inner + jnp.eye(inner.shape[-1])
@@ -208,43 +268,58 @@ def cells_of_prior(local: LocalPCA, *, steep: bool = False) -> tuple[Array, Arra
 
 
 class ComponentRows(dist.Distribution):
-    """Rows of a mixture of local PCAs with their labels summed out; the event is one row.
+    """Rows of a mixture of local PCAs; labels or latents that are None are summed out. The event is one row.
 
     Args:
-        model: an object with ``log_rows(values, x)``, shape (num_observations, num_components).
-        values: of its sites.
-        log_weights: of the components.
-        num_rows: the number of rows.
-        num_features: D.
+        local: the components.
+        log_weights: of the components, shape (num_components,).
+        labels: the component of each row, shape (num_observations,), or None.
+        latents: of each row, as of `LocalPCA.natural_params`, or None, which takes Gaussian cells.
     """
 
     support = dist.constraints.real_vector
-    pytree_data_fields = ("model", "values", "log_weights")
+    pytree_data_fields = ("local", "log_weights", "labels", "latents")
 
     def __init__(
-        self, model: Any, values: Mapping[str, Array], log_weights: Array, num_rows: int, num_features: int
+        self,
+        local: LocalPCA,
+        log_weights: Array,
+        labels: Array | None = None,
+        latents: Array | None = None,
     ) -> None:
-        self.model, self.values, self.log_weights = model, dict(values), log_weights
-        super().__init__(batch_shape=(num_rows,), event_shape=(num_features,))
+        self.local, self.log_weights, self.labels, self.latents = local, log_weights, labels, latents
+        given = latents if labels is None else labels
+        super().__init__(() if given is None else given.shape[:1], local.offsets.shape[1:])
 
     def log_prob(self, value: Array) -> Array:
         """Log density of each row over its observed cells, in nats; NaN is missing."""
-        return jax.nn.logsumexp(self.log_weights + self.model.log_rows(self.values, value), axis=-1)
+        if self.labels is None:
+            by_component = log_rows(self.local, value, self.latents)
+            return jax.nn.logsumexp(self.log_weights + by_component, axis=-1)
+        if self.latents is None:
+            by_component = log_rows(self.local, value)
+            return jnp.take_along_axis(by_component, self.labels[:, None], axis=1)[:, 0]
+        return self._cells(self.labels, self.latents).log_prob(value)
+
+    def _cells(self, labels: Array, latents: Array) -> FamilyCells:
+        """Rows given the label and the latents of each."""
+        theta = self.local.natural_params(latents)
+        return FamilyCells(self.local.family, jnp.take_along_axis(theta, labels[:, None, None], axis=1)[:, 0])
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Rows with their labels drawn, and their latents where those are integrated out."""
+        """Rows, with labels and latents drawn where they are None."""
+        if self.labels is not None and self.latents is not None:
+            return self._cells(self.labels, self.latents).sample(key, sample_shape)
         if sample_shape:
             keys = jax.random.split(key, sample_shape)
             return jax.vmap(self.sample)(keys.reshape(-1)).reshape(*sample_shape, *self.shape())
         label_key, latent_key, cell_key = jax.random.split(key, 3)
-        local, num_rows = self.model.local(self.values), self.batch_shape[0]
-        labels = jax.random.categorical(label_key, self.log_weights, shape=(num_rows,))
-        latents = self.values.get("latents")
+        labels, latents, num_rows = self.labels, self.latents, math.prod(self.batch_shape)
+        if labels is None:
+            labels = jax.random.categorical(label_key, self.log_weights, shape=(num_rows,))
         if latents is None:
-            latents = jax.random.normal(latent_key, self.model.latents_shape(num_rows))
-        theta = local.natural_params(latents)
-        own = jnp.take_along_axis(theta, labels[:, None, None], axis=1)[:, 0]
-        return FamilyCells(local.family, own).sample(cell_key)
+            latents = jax.random.normal(latent_key, (num_rows, self.local.loadings.shape[-1]))
+        return self._cells(labels, latents).sample(cell_key).reshape(self.shape())
 
 
 class SparseScales(dist.Distribution):
@@ -260,6 +335,11 @@ class SparseScales(dist.Distribution):
     def __init__(self, rate: Array, shape: tuple[int, ...]) -> None:
         self.rate = jnp.asarray(rate)
         super().__init__(batch_shape=(), event_shape=shape)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the rate is known to be zero, which a traced one is not."""
+        return not isinstance(self.rate, jax.core.Tracer) and not np.any(np.asarray(self.rate))
 
     @property
     def support(self) -> dist.constraints.Constraint:

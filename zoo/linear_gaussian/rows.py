@@ -180,16 +180,16 @@ def flat(*shape: int, positive: bool = False) -> dist.Distribution:
     return dist.ImproperUniform(support, (), shape)
 
 
-def standard_normal(size: int) -> dist.Distribution:
-    """A vector of independent standard normal variables.
+def standard_normal(*shape: int) -> dist.Distribution:
+    """An array of independent standard normal variables.
 
     Args:
-        size: of the vector.
+        *shape: of the array.
 
     Returns:
         The distribution.
     """
-    return dist.Normal(0.0, 1.0).expand([size]).to_event(1)
+    return dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape))
 
 
 def linear_gaussian(

@@ -99,10 +99,10 @@ from inference.methods.depcam.rows import (
 from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
 from inference.numerics.compiled import compiled
 from zoo.checks import check_size
-from zoo.depcam import DEPCAM, orthonormal
+from zoo.depcam import DEPCAM
 from zoo.dirichlet_process import log_stick_weights, with_stick_decays
 from zoo.dpp import log_determinant
-from zoo.exponential_family.local_pca import SparseScales
+from zoo.exponential_family.local_pca import SparseScales, components_of, orthonormal
 
 __all__ = [
     "DEPCAMState",
@@ -326,7 +326,7 @@ def _from_labels(
         seen = (~jnp.isnan(x)).astype(x.dtype)
         of_columns = model.family.mean(model.family.natural_of_columns(x))  # columns may have different units
         means = (taken.T @ jnp.nan_to_num(x) + of_columns) / (taken.T @ seen + 1.0)
-        values["offsets"] = model.local(values).family.natural(means)
+        values["offsets"] = model.family.natural(means)
     values |= leading_values(keys[1:], taken, values, model, x)
     return _held_state(values, labels, clamped_sweeps)
 
@@ -501,7 +501,8 @@ def evaluate(values: Mapping[str, Array], model: DEPCAM, x: Array, clamp: Array)
     """Objective and gradients; ``clamp`` is added to rows' log densities (0, or minus infinity)."""
     rows = rows_of(values, model, x)
     objective, r = objective_of(rows.log_density, values, model, clamp)
-    return Evaluation(objective, rows.log_density, r, sums_of(rows, r, model.local(values).loadings))
+    sums = sums_of(rows, r, components_of(model, values).loadings)
+    return Evaluation(objective, rows.log_density, r, sums)
 
 
 def rounding_of(objective: Array) -> Array:
@@ -752,7 +753,7 @@ def leading_values(
     new = {"bases": leading * signs(keys, (shape[0], 1, shape[1])).astype(leading.dtype)}
     if not model.integrates_latents:
         return new
-    seen, variance = (~jnp.isnan(x)).astype(x.dtype), model.local(values).family.dispersion
+    seen, variance = (~jnp.isnan(x)).astype(x.dtype), components_of(model, values).family.dispersion
     away = rows.residual * variance
     explained = jnp.einsum("nk,nki->ki", taken, jnp.einsum("nkf,kfi->nki", away, leading) ** 2)
     counts = jnp.einsum("nk,nf,kfi->ki", taken, seen, leading**2)
@@ -837,7 +838,7 @@ def lift_of(values: dict[str, Array], model: DEPCAM, x: Array, r: Array, column:
     force = jnp.einsum("nkf,kf->nk", rows.residual, direction)
     stiff = jnp.einsum("nkf,kf->nk", rows.curvature, direction**2)
     if rows.covariance is not None:
-        loadings = model.local(without).loadings
+        loadings = components_of(model, without).loadings
         across = jnp.einsum("nkf,kf,kfi->nki", rows.curvature, direction, loadings)
         stiff -= jnp.einsum("nki,nkij,nkj->nk", across, rows.covariance, across)
     stiff = jnp.maximum(stiff, 0.0)
@@ -929,7 +930,7 @@ def update_latents(
         return values | {"curves": tight_curves(values, model, rows)}, one
     if "noise_variance" not in values:
         return values, one
-    loadings, variance = model.local(values).loadings, values["noise_variance"]
+    loadings, variance = components_of(model, values).loadings, values["noise_variance"]
     spread = jnp.einsum("kfi,nkij,kfj->nkf", loadings, rows.covariance, loadings)
     seen = ~jnp.isnan(x)[:, None]
     squares = jnp.where(seen, (rows.residual * variance) ** 2 + spread, 0.0)
@@ -941,7 +942,7 @@ def update_latents(
 def _moved_latents(
     values: dict[str, Array], model: DEPCAM, x: Array, rows: LocalRows, r: Array, clamp: Array
 ) -> tuple[Array, Array]:
-    y, loadings = values["latents"], model.local(values).loadings
+    y, loadings = values["latents"], components_of(model, values).loadings
     inner = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings)
     slope = jnp.einsum("nkf,kfi->nki", rows.residual, loadings)
     if y.ndim == 2:

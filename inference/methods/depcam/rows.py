@@ -48,6 +48,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from zoo.depcam import DEPCAM
+from zoo.exponential_family.local_pca import components_of
 from zoo.gamma_functions import gammaln
 
 __all__ = [
@@ -104,7 +105,7 @@ class Sums(NamedTuple):
 
 def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """Log densities and gradients at values of the latents."""
-    local, y = model.local(values), values["latents"]
+    local, y = components_of(model, values), values["latents"]
     family, seen = local.family, ~jnp.isnan(x)[:, None]
     filled = jnp.where(seen, jnp.nan_to_num(x, nan=1.0)[:, None], 1.0)
     theta = local.natural_params(y)
@@ -128,7 +129,7 @@ def log_standard_normal(y: Array) -> Array:
 
 def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """Log densities and gradients with latents integrated out, binary cells by the bound at curves xi."""
-    local, seen = model.local(values), ~jnp.isnan(x)[:, None]
+    local, seen = components_of(model, values), ~jnp.isnan(x)[:, None]
     w, b = local.loadings, local.offsets
     filled = jnp.where(seen, jnp.nan_to_num(x)[:, None], 0.0)
     if model.integrates_latents:  # about the offsets: far from the origin squares would cancel
@@ -157,7 +158,7 @@ def inverse_of(factor: Array) -> Array:
 
 def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: LocalRows) -> Array:
     """The optimal xi of the bound given the latents' distribution: the root of E[theta^2]."""
-    local = model.local(values)
+    local = components_of(model, values)
     theta = local.natural_params(rows.mean)
     spread = jnp.einsum("kfi,nkij,kfj->nkf", local.loadings, rows.covariance, local.loadings)
     return jnp.sqrt(theta**2 + spread)
@@ -189,7 +190,11 @@ def prior_latents(model: DEPCAM, num_rows: int) -> dict[str, Array]:
 
 def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
     """The bound and its gradients at values of q, for Poisson cells."""
-    local, mean, covariance = model.local(values), values["latents_loc"], values["latents_covariance"]
+    local, mean, covariance = (
+        components_of(model, values),
+        values["latents_loc"],
+        values["latents_covariance"],
+    )
     seen = ~jnp.isnan(x)[:, None]
     filled = jnp.where(seen, jnp.nan_to_num(x)[:, None], 0.0)
     theta = local.natural_params(mean)
@@ -207,7 +212,7 @@ def natural_step(
     values: Mapping[str, Array], model: DEPCAM, rows: LocalRows, size: Array
 ) -> dict[str, Array]:
     """Parameters of q after a step of ``size``, shape (rows, components); at size 0 as it was."""
-    loadings = model.local(values).loadings
+    loadings = components_of(model, values).loadings
     target = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings) + jnp.eye(loadings.shape[-1])
     gradient = jnp.einsum("nkf,kfi->nki", rows.residual, loadings) - rows.mean
     share = size[..., None, None]

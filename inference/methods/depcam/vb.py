@@ -82,7 +82,7 @@ def conclude(
         "latents_covariance": covariance,
         "num_occupied": np.sum(np.asarray(r).sum(axis=0) > 0.5),
     }
-    shape = model.latents_shape(x.shape[0])
+    shape = (x.shape[0], *model.latents_shape)
     keeps = keep_rows and num_samples * loc.dtype.itemsize * math.prod(shape) <= LARGEST_DRAWS
     draws = _draws(key, num_samples, stored, model) if keeps else {}
     points = em.program_values(values)

@@ -72,6 +72,16 @@ def test_bound_of_gaussian_cells_is_the_log_likelihood():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fields", [{}, {"standardize": True}])
+def test_bound_of_unknown_noise_is_the_density_of_the_rows(fields):
+    """In the coordinates of the data too where the priors are of columns in their deviations."""
+    x = planted(40) * [1.0, 5.0, 2.0, 0.5, 3.0]
+    own = {"family": Gaussian(noise_variance=None), "repulsion": 0.0, "num_components": 2, "num_latents": 1}
+    tree = inference.fit(zoo.DEPCAM(**own | fields), x, method="vb", num_samples=1, tolerance=1e-7)
+    np.testing.assert_allclose(_bound(tree), float(inference.log_density(tree, x).sum()), rtol=1e-9)
+
+
+@pytest.mark.slow
 def test_planted_sizes_are_chosen():
     """Two components of one direction: by the bound clearly, by held-out rows against one component."""
     table = inference.choose_components_and_latents(

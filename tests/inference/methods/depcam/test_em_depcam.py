@@ -29,8 +29,8 @@ from inference.methods.depcam.em import (
     update_weights,
 )
 from inference.precision import in_precision
-from zoo.depcam import orthonormal
 from zoo.exponential_family import Binomial, GammaWithShape, Gaussian, NegativeBinomial
+from zoo.exponential_family.local_pca import components_of, orthonormal
 
 SIZES = dict(num_components=3, num_latents=2)
 
@@ -191,7 +191,7 @@ def test_laplace_density_against_quadrature(table):
     with in_precision():
         values = values_of(model, table)
         del values["latents"]
-        local = model.local(values)
+        local = components_of(model, values)
         theta = grid[:, None, None] * local.loadings[None, :, :, 0] + local.offsets
         seen = ~np.isnan(table)
         cells = model.family.log_density(theta[None], np.nan_to_num(table)[:, None, None])

@@ -19,7 +19,7 @@ from inference.methods.depcam.rows import tight_curves
 from inference.methods.depcam.vb import _draws
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
-from zoo.exponential_family.local_pca import LocalPCA
+from zoo.exponential_family.local_pca import components_of
 
 SIZES = dict(num_components=2, num_latents=1)
 
@@ -49,7 +49,7 @@ def test_bound_lies_below_the_integral_and_close(table, family):
     with in_precision():
         x, zero = jnp.asarray(table), jnp.zeros((1, 1))
         values = at_random(model, table)
-        local = model.local(values)
+        local = components_of(model, values)
         theta = grid[:, None, None] * local.loadings[None, :, :, 0] + local.offsets
         seen = ~np.isnan(table)
         cells = model.family.log_density(theta[None], np.nan_to_num(table)[:, None, None])
@@ -82,11 +82,11 @@ def test_curves_are_the_root_of_the_expected_square_of_theta():
     points = mean[..., None] + 2**0.5 * np.concatenate([half, -half], axis=-1)
     theta = np.einsum("kfi,nkis->nkfs", loadings, points) + offsets[..., None]
     with in_precision():
-        local = LocalPCA(None, jnp.asarray(loadings), jnp.asarray(offsets))
+        values = {"bases": jnp.asarray(loadings), "scales": jnp.ones((3, 2)), "offsets": jnp.asarray(offsets)}
         rows = SimpleNamespace(
             mean=jnp.asarray(mean), covariance=jnp.asarray(half @ np.swapaxes(half, -1, -2))
         )
-        found = tight_curves({}, SimpleNamespace(local=lambda values: local), rows)
+        found = tight_curves(values, SimpleNamespace(family=None, offset=True), rows)
     np.testing.assert_allclose(found, np.sqrt((theta**2).mean(axis=-1)), rtol=1e-10)
 
 

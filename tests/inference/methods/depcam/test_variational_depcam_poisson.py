@@ -13,6 +13,7 @@ from inference.calibration import elbo_check
 from inference.methods.depcam.em import evaluate, rescale, update_latents
 from inference.methods.depcam.rows import best_scaling, prior_latents, scaled_bound
 from inference.precision import in_precision
+from zoo.exponential_family.local_pca import components_of
 
 SIZES = dict(num_components=2, num_latents=1)
 ZERO = np.zeros((1, 1))
@@ -59,7 +60,7 @@ def test_steps_of_q_climb_and_the_bound_lies_close_below_the_integral(counts, cl
     assert np.diff(objectives).min() > -1e-10 * abs(objectives[0])
     grid = np.linspace(-9.0, 9.0, 4001)
     with in_precision():
-        local = jax.tree.map(np.asarray, model.local(values))
+        local = jax.tree.map(np.asarray, components_of(model, values))
     theta = grid[:, None, None] * local.loadings[None, :, :, 0] + local.offsets
     cells = stats.poisson.logpmf(np.nan_to_num(counts)[:, None, None], np.exp(theta))
     rows = np.where(np.isnan(counts)[:, None, None], 0.0, cells).sum(-1) + stats.norm.logpdf(grid)[:, None]
@@ -72,7 +73,7 @@ def test_q_ends_at_its_fixed_point(counts, climbed):
     """V^-1 = I + W' diag(rate) W and W'(x - rate) = m."""
     model, values, *_ = climbed
     with in_precision():
-        local = jax.tree.map(np.asarray, model.local(values))
+        local = jax.tree.map(np.asarray, components_of(model, values))
     mean, covariance = np.asarray(values["latents_loc"]), np.asarray(values["latents_covariance"])
     w, b = local.loadings[..., 0], local.offsets
     rate = np.exp(b + w * mean + 0.5 * w**2 * covariance[..., 0])
