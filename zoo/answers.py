@@ -93,16 +93,19 @@ class Answers:
         """
         raise NotImplementedError
 
-    def cells(self, model: Any, values: Mapping[str, Array], *data: Any) -> tuple[Array, Array]:
+    def cells(
+        self, model: Any, values: Mapping[str, Array], *data: Any, **options: str
+    ) -> tuple[Array, Array]:
         """Rows with missing cells at their conditional mean, and the conditional variance of each cell.
 
         Args:
             model: as of `log_rows`.
             values: likewise.
             *data: likewise.
+            **options: ``what``, one of `zoo.model.Model.completions`, of a model that has several.
 
         Returns:
-            Two arrays of dims ``predicted_dims``.
+            Two arrays of dims ``predicted_dims``, or of those of the completion.
 
         Raises:
             NotImplementedError: the model has none.
@@ -126,19 +129,23 @@ def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **opt
     answer, own = getattr(model.answers(), name), model.own_coordinates
     if own is None:
         return answer(model, values, *data, **options)
-    units, names = model.units_of_sites, model.data_names
+    units = model.units_of_sites
     inner = {
         site: own.inward(value, units[site]) if site in units else value for site, value in values.items()
     }
-    parts = [own.inward(part, units[n]) for n, part in zip(names, data, strict=False)]
+    parts = own.parts_inward(data, model.data_names, units)
     found = answer(model.inside(own), inner, *parts, **options)
     if name == "log_rows":
         return found - own.log_scale_of_rows(data)
-    return _cells_outward(found, own, units[names[0]], data[0]) if name == "cells" else found
+    part = model.predicted_part(options.get("what")) if name == "cells" else None
+    if part not in units:
+        return found
+    return _cells_outward(found, own, units[part], *data[units[part].part : units[part].part + 1])
 
 
-def _cells_outward(found: tuple, own: Coordinates, unit: Any, x: Array) -> tuple[Array, Array]:
+def _cells_outward(found: tuple, own: Coordinates, unit: Any, x: Array | None = None) -> tuple[Array, Array]:
     """Means and variances of cells; those that were observed stay exactly as they are."""
     mean, variance = found
-    mean = jnp.where(jnp.isnan(x), own.outward(mean, unit), x)
+    mean = own.outward(mean, unit)
+    mean = mean if x is None else jnp.where(jnp.isnan(x), mean, x)
     return mean, own.outward(variance, unit._replace(power=2 * unit.power, is_location=False))

@@ -37,7 +37,7 @@ from zoo.checks import (
     shown,
 )
 from zoo.columns import Columns
-from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
+from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
 from zoo.programs import run
 
 __all__ = [
@@ -274,6 +274,8 @@ class Model(Assumptions):
         latent_site: latents of the rows.
         loading_sites: loadings of each view to the suffix of the view's other variables, as in
             ``{"loadings_x": "_x"}`` beside ``loc_x`` and ``noise_variance_x``.
+        scale_fields: of a model with units whose field ``standardize`` may be true, the fields with the
+            deviations of the columns, one for each part of the data.
         proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
             proper.
         answers: its closed forms.
@@ -342,6 +344,7 @@ class Model(Assumptions):
     document_topic_site: ClassVar[str | None] = None
     cluster_topic_site: ClassVar[str | None] = None
 
+    scale_fields: ClassVar[tuple[str, ...]] = ("column_scale",)
     proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers] | None] = None
 
@@ -580,8 +583,11 @@ class Model(Assumptions):
         return {}
 
     @property
-    def units_of_fields(self) -> Mapping[str, Unit]:
-        """Hyperparameters to how they follow the data's origin and scale; others do not."""
+    def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
+        """Hyperparameters to how they follow the data's origin and scale; others do not.
+
+        One that holds numbers of all parts of the data has a unit for each, see `field_by_part`.
+        """
         return {}
 
     @property
@@ -598,10 +604,37 @@ class Model(Assumptions):
         Returns:
             The model.
         """
-        fields = {name: (getattr(self, name), unit) for name, unit in self.units_of_fields.items()}
-        return self.replaced(
-            **{n: turn(value, unit) for n, (value, unit) in fields.items() if value is not None}
-        )
+        fields = {n: unit for n, unit in self.units_of_fields.items() if getattr(self, n) is not None}
+
+        def turned(name: str, unit: Unit | tuple[Unit, ...]) -> Any:
+            if isinstance(unit, Unit):
+                return turn(getattr(self, name), unit)
+            numbers = jnp if isinstance(getattr(self, name), jax.Array) else np
+            sizes = (
+                getattr(self, size) if own.axes else 1
+                for size, own in zip(self.size_fields, unit, strict=True)
+            )
+            parts = zip(self.field_by_part(name), unit, sizes, strict=True)
+            return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
+
+        return self.replaced(**{name: turned(name, unit) for name, unit in fields.items()})
+
+    def field_by_part(self, name: str) -> list[Any]:
+        """What a hyperparameter holds of each part of the data.
+
+        Args:
+            name: of the field, which has a unit for each part.
+
+        Returns:
+            For each part a number, or one for each of its columns.
+        """
+        sizes = [getattr(self, size) for size in self.size_fields]
+        return by_part(getattr(self, name), self.units_of_fields[name], sizes)
+
+    @property
+    def size_fields(self) -> tuple[str, ...]:
+        """For each part of the data the field with the number of its columns."""
+        return tuple(f"num_{self.variable_dims[name][-1]}s" for name in self.data_names)
 
     @property
     def is_stated_in_deviations(self) -> bool:
@@ -612,13 +645,15 @@ class Model(Assumptions):
     def own_coordinates(self) -> Coordinates | None:
         """The coordinates in which the program is stated, where these are not those of the data.
 
-        A model with units whose field ``standardize`` is true is stated in the columns' deviations, its field
-        ``column_scale``: quantities without an axis over columns have no unit then.
+        A model with units whose field ``standardize`` is true is stated in the columns' deviations, its
+        `scale_fields`: quantities without an axis over columns have no unit then.
         """
         if not self.is_stated_in_deviations:
             return None
-        self.require("column_scale")
-        return Coordinates((None,), (getattr(self, "column_scale"),))  # noqa: B009
+        self.require(*self.scale_fields)
+        return Coordinates(
+            (None,) * len(self.scale_fields), tuple(getattr(self, name) for name in self.scale_fields)
+        )
 
     def inside(self, own: Coordinates) -> Self:
         """The model of data in coordinates, and stated in these.
@@ -630,7 +665,9 @@ class Model(Assumptions):
             The model.
         """
         inner = self.expressed(own.inward)
-        return inner if self.own_coordinates is None else inner.replaced(standardize=False, column_scale=None)
+        if self.own_coordinates is None:
+            return inner
+        return inner.replaced(standardize=False, **dict.fromkeys(self.scale_fields))
 
     @property
     def part_weights(self) -> Mapping[str, Any]:
@@ -727,9 +764,11 @@ class Model(Assumptions):
     @property
     def noise_factors(self) -> Mapping[str, Any]:
         """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
-        own = self.own_coordinates
-        scale = None if own is None else own.scales[0]
-        return {} if scale is None else {"": scale**2}
+        own, units = self.own_coordinates, self.units_of_sites
+        if own is None:
+            return {}
+        parts = {suffix: units[site].part for site, suffix in self.loading_sites.items() if site in units}
+        return {suffix: own.scales[part] ** 2 for suffix, part in parts.items()}
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
@@ -1102,6 +1141,8 @@ class Model(Assumptions):
         """
         found = {}
         for site, suffix in self.loading_sites.items():
+            if site not in values:
+                continue
             explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
             noise = jnp.asarray(values.get(f"noise_variance{suffix}", 0.0))
             left = noise * self.noise_factors.get(suffix, 1.0)
@@ -1160,22 +1201,23 @@ class Model(Assumptions):
             raise ValueError(f"the scores of {type(self).__name__} have no covariance")
         return asked(self, "scores_covariance", values, data)
 
-    def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
+    def predicted(self, values: Mapping[str, Any], *data: Any, **options: str) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
 
         Args:
             values: of the parameters.
             *data: rows.
+            **options: ``what``, one of `completions`.
 
         Returns:
-            Two arrays of dims ``predicted_dims``.
+            Two arrays of dims ``predicted_dims``, or of those of the completion.
 
         Raises:
             ValueError: the model predicts nothing but its scores.
         """
         if self.answers is None:
             raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
-        return asked(self, "cells", values, data)
+        return asked(self, "cells", values, data, **options)
 
     def rests_on_tail(
         self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str

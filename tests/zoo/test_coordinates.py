@@ -18,46 +18,63 @@ from zoo.model import Model
 SIZE = 3
 
 
-def coordinates(rng, free):
+def coordinates(rng, scales):
     """Random ones that a model allows."""
-    scale = np.exp(rng.normal(size=SIZE if free.scale == "columns" else ()))
-    return Coordinates((5.0 * rng.normal(size=SIZE) if free.shift else None,), (scale,))
+    sizes = [SIZE if own == "columns" else () for own in scales]
+    drawn = [(5.0 * rng.normal(size=SIZE), np.exp(rng.normal(size=size))) for size in sizes]
+    pairs = [(None, None) if own is None else new for own, new in zip(scales, drawn, strict=True)]
+    return Coordinates(*zip(*pairs, strict=True))
+
+
+def rows_of(case, rng):
+    """The parts of the data, each with a missing cell where that may be, and their means and deviations."""
+    parts, moments = [], []
+    for scale in case.scales:
+        x = rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0]
+        if case.takes_missing:
+            x[2, 1] = np.nan
+        if scale is None:
+            parts.append(case.outputs(len(x)))
+            continue
+        parts.append(x)
+        moments += [np.nanmean(x, axis=0), np.nanstd(x, axis=0)]
+    return tuple(parts), moments
 
 
 def worst_error(case, rng, make=lambda model: model):
     """By how much log p(x, v) differs from log p(x~, v~) less the log scales, relative to it."""
-    x = rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0]
-    if case.takes_missing:
-        x[2, 1] = np.nan
-    model = make(case.model(np.nanmean(x, axis=0), np.nanstd(x, axis=0)))
-    own = coordinates(rng, CASES_FREEDOM[case.scale])
+    data, moments = rows_of(case, rng)
+    model = make(case.model(*moments))
+    own = coordinates(rng, case.scales)
     sites, errors = model.units_of_sites, []
     with in_precision():
         inner = model.expressed(own.inward)
         for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(inner.expressed(own.outward)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
-        lost = own.log_scale_of_rows((x,)).sum() + case.lost(np.broadcast_to(np.log(own.scales[0]), SIZE))
+        logs = [np.broadcast_to(np.log(scale), SIZE) for scale in own.scales if scale is not None]
+        lost = own.log_scale_of_rows(data).sum() + case.lost(*logs)
         for is_explicit in (False, True, False, True):
-            values = case.values(rng, SIZE) | (case.locals(rng, len(x)) if is_explicit else {})
+            values, drawn = case.values(rng, SIZE), case.locals(rng, len(data[0]))
+            values |= {n: v for n, v in drawn.items() if is_explicit or n in model.kept_locals}
             turned = {n: own.inward(v, sites[n]) if n in sites else v for n, v in values.items()}
             programs = (model.explicit, inner.explicit) if is_explicit else (model, inner)
-            rows = x, own.inward(x, sites["x"])
+            rows = data, own.parts_inward(data, model.data_names, sites)
             joint, inside = (
-                float(log_density(program, (jnp.asarray(own_rows),), {}, point)[0])
+                float(log_density(program, tuple(map(jnp.asarray, own_rows)), {}, point)[0])
                 for program, own_rows, point in zip(programs, rows, (values, turned), strict=True)
             )
             errors.append(abs(joint - (inside - lost)) / abs(joint))
     return max(errors)
 
 
-CASES_FREEDOM = {"columns": Freedom("columns", True), "common": Freedom("common", True)}
+CASES_FREEDOM = {"columns": Freedom("columns", True), "common": Freedom("common", True), None: None}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_is_the_same_in_other_coordinates(name):
     case = CASES[name]
-    model = case.model(np.zeros(SIZE), np.ones(SIZE))
-    assert model.coordinate_freedom == (CASES_FREEDOM[case.scale],)
+    model = case.model(*rows_of(case, np.random.default_rng(1))[1])
+    assert model.coordinate_freedom == tuple(CASES_FREEDOM[scale] for scale in case.scales)
     assert worst_error(case, np.random.default_rng(0)) < 1e-12
 
 
@@ -82,6 +99,12 @@ WRONG = [
     ("ppca flat diagonal", "noise_variance", Unit(2)),  # axis
     ("ppca flat diagonal", "loadings", Unit(1)),
     ("ppca gaussian diagonal standardize", "noise_variance", Unit(2, (-1,))),
+    ("sppca gaussian shared", "loadings_y", Unit(2, (-2,), part=1)),
+    ("sppca flat shared", "loc_y", Unit(1, (-1,), part=1)),
+    ("sppca flat per_output", "noise_variance_y", Unit(2, part=1)),  # axis
+    ("sppca flat shared", "noise_variance_y", Unit(2)),  # part
+    ("sppca gaussian binary", "loadings_x", Unit(2, (-2,))),
+    ("sppca gaussian classes standardize", "loc_x", Unit(1, (-1,))),
 ]
 
 
@@ -117,6 +140,12 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("ppca gaussian isotropic", "loc_variance", Unit(1)),
         ("ppca gaussian diagonal", "noise_rate", Unit(1, (-1,))),
         ("ppca flat diagonal standardize", "column_scale", Unit(1)),
+        ("sppca gaussian shared", "loading_variance", (Unit(2), Unit(1, part=1))),
+        ("sppca gaussian shared", "loc_variance", (Unit(2), Unit(2))),  # part
+        ("sppca gaussian per_output", "noise_rate", (Unit(2), Unit(1, (-1,), part=1))),
+        ("sppca gaussian binary", "loc_mean", (Unit(1, (-1,)), Unit(0, (-1,), part=1))),
+        ("sppca gaussian shared given", "noise_variance_x", Unit(1)),
+        ("sppca flat shared standardize", "column_scale_y", Unit(1, (-1,))),
     ],
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):
