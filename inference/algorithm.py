@@ -241,6 +241,8 @@ class Method:
         units: ``units(model)``, how variables of q that are no sites of the program follow the coordinates of
             the data (`zoo.coordinates.Unit`; one of power 0 has no unit), by name.
         trace_units: columns of the trace that are no densities to how they follow the data's scale.
+        has_unit: whether its options or its results have a unit that it does not tell, so that it takes the
+            data as they are.
         follows_units: whether its random steps follow the units of the data, so that the same seed gives the
             same draws in other units; those of NUTS, HMC and SVI begin with a fixed size.
     """
@@ -257,6 +259,7 @@ class Method:
     passes_per_step: int = 1
     units: Callable = no_units
     trace_units: Mapping[str, Unit] = MappingProxyType({})
+    has_unit: bool = False
     follows_units: bool = True
 
 

@@ -7,8 +7,8 @@ and densities, and hyperparameters that were learnt, return to the coordinates o
 that is stated in coordinates of its own (`zoo.model.Model.own_coordinates`) is fitted in these, about the
 origin of its data unless they have one.
 
-Models that declare no units, rows in batches that are not summed up before the fit, and rows spread over
-processes are left as they are.
+Models that declare no units, methods whose options or results have one, rows in batches that are not summed
+up before the fit, and rows spread over processes are left as they are.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ def inward(request: FitRequest) -> FitRequest:
     """
     model, units = request.model, request.model.units_of_sites
     passes = request.stream is not None and "moments" not in request.method.takes
-    if not units or passes or request.spreads_rows:
+    if not units or passes or request.spreads_rows or request.method.has_unit:
         return request
     if model.units or type(model).origin is not Model.origin:
         raise TypeError(
@@ -57,9 +57,7 @@ def inward(request: FitRequest) -> FitRequest:
     return replace(
         request,
         model=_inside(model, own),
-        data=tuple(
-            own.inward(x, units[n]) if n in units else x for n, x in zip(names, request.data, strict=True)
-        ),
+        data=tuple(own.parts_inward(request.data, names, units)),
         variables=request.variables and back.changed(request.variables, own.inward),
         back=back,
     )

@@ -151,22 +151,29 @@ class Case(NamedTuple):
     """A model and what its sites lose, by hand.
 
     Attributes:
-        model: of columns of these means and deviations.
+        model: of columns of these means and deviations, of every part of the data in turn.
         values: a point, by a generator.
-        lost: log scales of the sites' free entries in all, of scales by column (or a common one).
-        scale: of a coordinate, a name of `FREEDOM`.
+        lost: log scales of the free entries of all sites, of scales by column (or a common one) of each part.
+        scale: of a coordinate of each part, a name of `FREEDOM`; None: the part keeps its own.
         locals: a point of what the explicit form draws beside, by a generator and a number of rows.
         takes_missing: whether a cell may be missing.
         cells: of the model, of real ones.
+        outputs: rows of a part that keeps its coordinates, by their number; None: there is none.
     """
 
     model: Callable
     values: Callable
     lost: Callable
-    scale: str
+    scale: str | tuple[str | None, ...]
     locals: Callable = lambda rng, num_rows: {}
     takes_missing: bool = True
     cells: Callable = lambda x: x
+    outputs: Callable | None = None
+
+    @property
+    def scales(self) -> tuple[str | None, ...]:
+        """For each part of the data."""
+        return self.scale if isinstance(self.scale, tuple) else (self.scale,)
 
 
 #: Coordinates that models are free to be written in: with a shift, but for those of a scale alone.
@@ -175,6 +182,7 @@ FREEDOM = {
     "common": Freedom("common", True),
     "scale": Freedom("common", False),
     "shift": Freedom(None, True),
+    None: None,
 }
 
 
@@ -293,6 +301,8 @@ CASES["kernelpca standardize"] = Case(
     "columns",
     takes_missing=False,
 )
+
+
 def _depcam(family, form):
     """DEPCAM with fields of no round numbers, two components of two latents."""
     standardize, ard = form.get("standardize", False), form.get("scale_prior") == "ard"
@@ -349,3 +359,65 @@ CASES |= {
     "depcam without offsets": _depcam(Gaussian(None), {"offset": False}),
     "depcam shared rates": _depcam(GammaWithShape(2.5), _SHARED),
 }
+
+
+def _sppca(prior, outputs, standardize, given=False):
+    """SPPCA of three inputs and as many outputs; one binary output or three classes with probit outputs."""
+    by_output, is_probit = outputs == "per_output", outputs in ("binary", "classes")
+    num_outputs, has_numbers = 1 if outputs == "binary" else 3, outputs in ("shared", "per_output")
+
+    def model(means, deviations, y_means=None, y_deviations=None):
+        names = {"loading_prior": prior, "standardize": standardize, "num_outputs": num_outputs}
+        if y_means is None:
+            y_means, y_deviations = np.zeros(num_outputs), np.ones(num_outputs)
+            names["output_likelihood"] = "probit" if is_probit else "gaussian"
+            names["classes"] = None if outputs == "binary" else ("a", "b", "c")
+        else:
+            names["output_noise"] = outputs
+        unit = np.array([1.0, 1.0] if standardize else [np.mean(d**2) for d in (deviations, y_deviations)])
+        of_y = (np.ones(num_outputs) if standardize else y_deviations**2) if by_output else unit[1:]
+        fields = {"loading_variance": 0.7 * unit, "loc_variance": 3.0 * unit, "noise_concentration": 2.0}
+        fields |= {"loc_mean": np.concatenate([means, y_means]), "noise_rate": 1.3 * np.append(unit[0], of_y)}
+        if standardize:
+            fields |= {"column_scale_x": 0.6 * deviations, "column_scale_y": 0.6 * y_deviations}
+        if standardize and not has_numbers:
+            fields["column_scale_y"] = np.ones(num_outputs)
+        fields |= {"noise_variance_x": 0.4 * unit[0]} if given else {}
+        return zoo.SPPCA(num_latents=2, num_features=means.size, **names, **fields)
+
+    def values(rng, size):
+        found = {"loadings_x": rng.normal(size=(size, 2)), "loc_x": rng.normal(size=size)}
+        found |= {"loadings_y": rng.normal(size=(num_outputs, 2)), "loc_y": rng.normal(size=num_outputs)}
+        found |= {} if given else {"noise_variance_x": rng.gamma(3.0)}
+        size = num_outputs if by_output else ()
+        return found | ({} if is_probit else {"noise_variance_y": rng.gamma(3.0, size=size)})
+
+    def lost(of_x, of_y=None):
+        if prior == "flat":
+            return 0.0
+        of_noise = 0.0 if standardize or given else 2 * of_x[0]
+        if of_y is None:
+            return 3 * of_x.sum() + of_noise
+        of_noise += 0.0 if standardize else 2 * (of_y.sum() if by_output else of_y[0])
+        return 3 * of_x.sum() + 3 * of_y.sum() + of_noise
+
+    def decided(num_rows):
+        return np.resize(np.eye(3)[:, :num_outputs], (num_rows, num_outputs))
+
+    def drawn(rng, num_rows):
+        found, y = {"latents": rng.normal(size=(num_rows, 2))}, decided(num_rows)
+        return found | ({"utilities": np.abs(rng.normal(size=y.shape)) * (2 * y - 1)} if is_probit else {})
+
+    of_x = "columns" if standardize else "common"
+    of_y = "columns" if standardize or (by_output and prior == "flat") else "common"
+    scale = (of_x, of_y if has_numbers else None)
+    return Case(model, values, lost, scale, drawn, outputs=None if has_numbers else decided)
+
+
+CASES |= {
+    f"sppca {prior} {outputs}{' standardize' * standardize}": _sppca(prior, outputs, standardize)
+    for prior in ("flat", "gaussian")
+    for outputs in ("shared", "per_output", "labels", "binary", "classes")
+    for standardize in (False, True)
+}
+CASES["sppca gaussian shared given"] = _sppca("gaussian", "shared", False, given=True)

@@ -44,6 +44,7 @@ FILES = (
     *(f"zoo.conjugate.{name}" for name in ("categorical_dirichlet", "multinomial_dirichlet", "product")),
     "zoo.dirichlet_process",
     "zoo.linear_gaussian.answers",
+    "zoo.linear_gaussian.supervised_answers",
     "zoo.exponential_family.families",
     "inference.prediction",
 )

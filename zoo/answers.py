@@ -116,16 +116,19 @@ class Answers:
         """
         return ()
 
-    def cells(self, model: Any, values: Mapping[str, Array], *data: Any) -> tuple[Array, Array]:
+    def cells(
+        self, model: Any, values: Mapping[str, Array], *data: Any, **options: str
+    ) -> tuple[Array, Array]:
         """Rows with missing cells at their conditional mean, and the conditional variance of each cell.
 
         Args:
             model: as of `log_rows`.
             values: likewise.
             *data: likewise.
+            **options: ``what``, one of `zoo.model.Model.completions`, of a model that has several.
 
         Returns:
-            Two arrays of dims ``predicted_dims``.
+            Two arrays of dims ``predicted_dims``, or of those of the completion.
 
         Raises:
             ValueError: the model has none.
@@ -149,17 +152,18 @@ def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **opt
     answer, own = getattr(model.answers(), name), model.own_coordinates
     if own is None:
         return answer(model, values, *data, **options)
-    units, names = model.units_of_sites, model.data_names
+    units = model.units_of_sites
     inner = {
         site: own.inward(value, units[site]) if site in units else value for site, value in values.items()
     }
-    parts = [own.inward(part, units[n]) for n, part in zip(names, data, strict=False)]
+    parts = own.parts_inward(data, model.data_names, units)
     found = answer(model.inside(own), inner, *parts, **options)
     if name == "log_rows":
         return found - own.log_scale_of_rows(data)
-    if name == "cells":
-        return _cells_outward(model, found, data, options.get("what"))
-    return _typical_outward(model, found) if name == "typical_cells" else found
+    if name == "typical_cells":
+        return _typical_outward(model, found)
+    part = model.predicted_part(options.get("what")) if name == "cells" else None
+    return _cells_outward(model, found, data, options.get("what")) if part in units else found
 
 
 def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:
@@ -177,8 +181,7 @@ def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:
     if own is None:
         return model.answers().start(model, key, *data)
     units, names = model.units_of_sites, model.data_names
-    parts = [own.inward(part, units[n]) for n, part in zip(names, data, strict=True)]
-    found = model.answers().start(model.inside(own), key, *parts)
+    found = model.answers().start(model.inside(own), key, *own.parts_inward(data, names, units))
     return found and {n: own.outward(value, units[n]) if n in units else value for n, value in found.items()}
 
 
@@ -186,11 +189,10 @@ def _cells_outward(model: Any, found: tuple, data: tuple, what: str | None) -> t
     """Means and variances of cells; where they complete rows, observed cells stay exactly as they are."""
     mean, variance = found
     own, part = model.own_coordinates, model.predicted_part(what)
-    unit = model.units_of_sites[part]
+    unit, place = model.units_of_sites[part], model.data_names.index(part)
     mean = own.outward(mean, unit)
-    if part == model.completed_part(what):
-        x = data[model.data_names.index(part)]
-        mean = jnp.where(jnp.isnan(x), mean, x)
+    if part == model.completed_part(what) and place < len(data):
+        mean = jnp.where(jnp.isnan(data[place]), mean, data[place])
     return mean, own.outward(variance, unit._replace(power=2 * unit.power, is_location=False))
 
 

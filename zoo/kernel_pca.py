@@ -175,6 +175,7 @@ class KernelPCA(Model):
     needs_fitted_rows = True
     latent_site = "latents"
     answers = KernelPCAAnswers
+    coordinate_fields = {"standardize": False, "column_scale": None}
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:

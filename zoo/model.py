@@ -37,7 +37,7 @@ from zoo.checks import (
     shown,
 )
 from zoo.columns import Columns
-from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
+from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
 from zoo.programs import log_rows, run
 
 __all__ = [
@@ -274,6 +274,8 @@ class Model(Assumptions):
         latent_site: latents of the rows.
         loading_sites: loadings of each view to the suffix of the view's other variables, as in
             ``{"loadings_x": "_x"}`` beside ``loc_x`` and ``noise_variance_x``.
+        scale_fields: of a model with units whose field ``standardize`` may be true, the fields with the
+            deviations of the columns, one for each part of the data.
         proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
             proper.
         answers: its closed forms.
@@ -344,6 +346,7 @@ class Model(Assumptions):
     document_topic_site: ClassVar[str | None] = None
     cluster_topic_site: ClassVar[str | None] = None
 
+    scale_fields: ClassVar[tuple[str, ...]] = ("column_scale",)
     proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers] | None] = None
     coordinate_fields: ClassVar[Mapping[str, Any]] = {}
@@ -583,8 +586,11 @@ class Model(Assumptions):
         return {}
 
     @property
-    def units_of_fields(self) -> Mapping[str, Unit]:
-        """Hyperparameters to how they follow the data's origin and scale; others do not."""
+    def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
+        """Hyperparameters to how they follow the data's origin and scale; others do not.
+
+        One that holds numbers of all parts of the data has a unit for each, see `field_by_part`.
+        """
         return {}
 
     @property
@@ -601,10 +607,37 @@ class Model(Assumptions):
         Returns:
             The model.
         """
-        fields = {name: (getattr(self, name), unit) for name, unit in self.units_of_fields.items()}
-        return self.replaced(
-            **{n: turn(value, unit) for n, (value, unit) in fields.items() if value is not None}
-        )
+        fields = {n: unit for n, unit in self.units_of_fields.items() if getattr(self, n) is not None}
+
+        def turned(name: str, unit: Unit | tuple[Unit, ...]) -> Any:
+            if isinstance(unit, Unit):
+                return turn(getattr(self, name), unit)
+            numbers = jnp if isinstance(getattr(self, name), jax.Array) else np
+            sizes = (
+                getattr(self, size) if own.axes else 1
+                for size, own in zip(self.size_fields, unit, strict=True)
+            )
+            parts = zip(self.field_by_part(name), unit, sizes, strict=True)
+            return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
+
+        return self.replaced(**{name: turned(name, unit) for name, unit in fields.items()})
+
+    def field_by_part(self, name: str) -> list[Any]:
+        """What a hyperparameter holds of each part of the data.
+
+        Args:
+            name: of the field, which has a unit for each part.
+
+        Returns:
+            For each part a number, or one for each of its columns.
+        """
+        sizes = [getattr(self, size) for size in self.size_fields]
+        return by_part(getattr(self, name), self.units_of_fields[name], sizes)
+
+    @property
+    def size_fields(self) -> tuple[str, ...]:
+        """For each part of the data the field with the number of its columns."""
+        return tuple(f"num_{self.variable_dims[name][-1]}s" for name in self.data_names)
 
     @property
     def has_own_coordinates(self) -> bool:
@@ -615,14 +648,16 @@ class Model(Assumptions):
     def own_coordinates(self) -> Coordinates | None:
         """The coordinates in which the program is stated, where these are not those of the data.
 
-        A model with units whose field ``standardize`` is true is stated in the columns' deviations, its field
-        ``column_scale``: quantities without an axis over columns have no unit then. Another model that is
+        A model with units whose field ``standardize`` is true is stated in the columns' deviations, its
+        `scale_fields`: quantities without an axis over columns have no unit then. Another model that is
         stated about an origin or in a common scale says so here and in `has_own_coordinates`.
         """
         if not self.has_own_coordinates:
             return None
-        self.require("column_scale")
-        return Coordinates((None,), (getattr(self, "column_scale"),))  # noqa: B009
+        self.require(*self.scale_fields)
+        return Coordinates(
+            (None,) * len(self.scale_fields), tuple(getattr(self, name) for name in self.scale_fields)
+        )
 
     def inside(self, own: Coordinates) -> Self:
         """The model of data in coordinates, and stated in these.
@@ -730,9 +765,11 @@ class Model(Assumptions):
     @property
     def noise_factors(self) -> Mapping[str, Any]:
         """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
-        own = self.own_coordinates
-        scale = None if own is None else own.scales[0]
-        return {"": scale**2} if np.ndim(scale) else {}
+        own, units = self.own_coordinates, self.units_of_sites
+        if own is None:
+            return {}
+        parts = {suffix: units[site].part for site, suffix in self.loading_sites.items() if site in units}
+        return {suffix: own.scales[n] ** 2 for suffix, n in parts.items() if np.ndim(own.scales[n])}
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
@@ -1109,6 +1146,8 @@ class Model(Assumptions):
         """
         found = {}
         for site, suffix in self.loading_sites.items():
+            if site not in values:
+                continue
             explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
             noise = jnp.asarray(values.get(f"noise_variance{suffix}", 0.0))
             left = noise * self.noise_factors.get(suffix, 1.0)
@@ -1167,16 +1206,16 @@ class Model(Assumptions):
             raise ValueError(f"the scores of {type(self).__name__} have no covariance")
         return asked(in_current_precision(self), "scores_covariance", values, data)
 
-    def predicted(self, values: Mapping[str, Any], *data: Any, **options: Any) -> tuple[Any, Any]:
+    def predicted(self, values: Mapping[str, Any], *data: Any, **options: str) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
 
         Args:
             values: of the parameters.
             *data: rows.
-            **options: of the answer, such as ``what``, one of `completions`.
+            **options: ``what``, one of `completions`.
 
         Returns:
-            Two arrays of dims ``predicted_dims``.
+            Two arrays of dims ``predicted_dims``, or of those of the completion.
 
         Raises:
             ValueError: the model predicts nothing but its scores.

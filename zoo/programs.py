@@ -57,30 +57,34 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
 
     Args:
         model: the model, in the current precision.
-        data: parts to condition on; empty, or all None: rows are drawn.
+        data: parts to condition on; those that are left out, or None, are drawn, the first with all others.
         num_observations: how many rows to draw.
 
     Returns:
-        The data, or the rows drawn; of several parts a tuple.
+        The data, or what is drawn; of several parts a tuple.
 
     Raises:
-        ValueError: a field that the data fill in is not set, or there is nothing to draw from.
+        ValueError: a field that the data fill in is not set, there is nothing to draw from, or other parts
+            than the first are given without it.
     """
     names = model.data_names
     parts = (*data, *(None for _ in names[len(data) :]))
     is_given = parts[0] is not None
     model.require(*model.units_of_fields)
-    sizes = {name: f"num_{model.variable_dims[name][-1]}s" for name in names}
+    sizes = model.size_fields
     if is_given:
         num_observations = parts[0].shape[0]
-        read = {sizes[name]: part.shape[-1] for name, part in zip(names, parts, strict=True)}
+        read = {size: part.shape[-1] for size, part in zip(sizes, parts, strict=True) if part is not None}
         model = model.replaced(**{size: read[size] for size in read if getattr(model, size, 0) is None})
+        model.require(*(size for size in sizes if hasattr(model, size)))
+    elif any(part is not None for part in parts):
+        raise ValueError(f"give {names[0]} along with {' and '.join(names[1:])}")
     else:
         choose = f", or choose {model.proper_with}" if model.proper_with else ""
         known = f"give {' and '.join(names)} to condition on{choose}"
         reason = f"the prior of {type(model).__name__} is {model.prior} and draws nothing: {known}"
         num_observations = model.rows_to_draw(num_observations, reason=reason)
-        model.require(*sizes.values())
+        model.require(*sizes)
     rows = numpyro.plate(f"{model.variable_dims[names[0]][0]}s", num_observations)
     own = model.own_coordinates
     token = _FORM.set("explicit" if model.draw_locals else "given" if is_given else "drawn")
@@ -89,14 +93,15 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
             return model.program(*parts, rows=rows)
         units = model.units_of_sites
         changes = {name: (own.factor(unit), own.shift(unit)) for name, unit in units.items()}
-        inside = [
-            part if part is None else own.inward(part, units[n]) for n, part in zip(names, parts, strict=True)
-        ]
+        inside = own.parts_inward(parts, names, units)
         with InCoordinates(changes=changes, data=dict(zip(names, parts, strict=True))):
             found = model.inside(own).program(*inside, rows=rows)
-        if is_given:
-            return data if len(names) > 1 else data[0]
-        return own.outward(found, units[names[0]])
+        found = found if len(names) > 1 else (found,)
+        outside = tuple(
+            part if part is not None else own.outward(drawn, units[name]) if name in units else drawn
+            for name, part, drawn in zip(names, parts, found, strict=True)
+        )
+        return outside if len(names) > 1 else outside[0]
     finally:
         _FORM.reset(token)
 

@@ -123,10 +123,18 @@ def test_gaussian_prior_is_proper_and_is_added():
 def test_flat_prior_cannot_be_drawn_from():
     model = SPPCA(num_latents=2, num_features=3, num_outputs=1)
     assert model.prior == "improper" and SAME is SPPCA
-    with pytest.raises(ValueError, match="improper and cannot be drawn from"):
+    with pytest.raises(ValueError, match="is improper and draws nothing: .* loading_prior='gaussian'"):
         model(num_observations=3)
+    with pytest.raises(ValueError, match="loading_variance is not set"):
+        SPPCA(loading_prior="gaussian")(num_observations=3)
     with pytest.raises(ValueError, match="num_features is not set"):
-        SPPCA()(num_observations=3)
+        SPPCA(loading_prior="gaussian", loading_variance=1.0, loc_variance=1.0, noise_rate=1.0)(
+            num_observations=3
+        )
+    with pytest.raises(ValueError, match="give x along with y"):
+        model(None, np.zeros((3, 1)))
+    with pytest.raises(ValueError, match="draws nothing: give x and y to condition on$"):
+        SPPCA(kernel="linear", num_features=3, num_outputs=1)(num_observations=3)
 
 
 def test_without_outputs_it_is_ppca():

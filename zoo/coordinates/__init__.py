@@ -23,7 +23,16 @@ from jax import Array
 
 from zoo.checks import column_moments, is_finite
 
-__all__ = ["Coordinates", "Freedom", "Unit", "coordinates_of", "free_log_scales", "freedom_of", "is_improper"]
+__all__ = [
+    "Coordinates",
+    "Freedom",
+    "Unit",
+    "by_part",
+    "coordinates_of",
+    "free_log_scales",
+    "freedom_of",
+    "is_improper",
+]
 
 
 class Unit(NamedTuple):
@@ -31,7 +40,7 @@ class Unit(NamedTuple):
 
     A covariance is ``Unit(1, (-2, -1))``, a precision matrix ``Unit(-1, (-2, -1))``, one noise variance
     ``Unit(2)``, one for each column ``Unit(2, (-1,))``. A number that is read off the data but has no unit is
-    ``Unit(0)``.
+    ``Unit(0)``. A field that holds numbers of several parts has a tuple of units, see `by_part`.
 
     Attributes:
         power: of the scale of the columns; of a matrix, along each axis.
@@ -58,7 +67,30 @@ class Freedom(NamedTuple):
     shift: bool = True
 
 
-def freedom_of(units: Mapping[str, Unit], names: Sequence[str]) -> tuple[Freedom | None, ...]:
+def by_part(value: Any, units: Sequence[Unit], sizes: Sequence[int]) -> list[Any]:
+    """What a field holds of each part of the data, along its one axis.
+
+    Args:
+        value: one number for all parts, one for each, or those of all columns, the first part's first.
+        units: of the numbers of each part; without an axis over columns a part has one number.
+        sizes: the number of columns of each part.
+
+    Returns:
+        A number for each part, or its columns' numbers.
+    """
+    if not value.ndim:
+        return [value] * len(units)
+    widths = [size if unit.axes else 1 for unit, size in zip(units, sizes, strict=True)]
+    if value.size == len(units) < sum(widths):
+        return list(value)
+    ends = np.cumsum(widths)
+    pairs = zip(units, ends - widths, ends, strict=True)
+    return [value[begin:end] if unit.axes else value[begin] for unit, begin, end in pairs]
+
+
+def freedom_of(
+    units: Mapping[str, Unit | tuple[Unit, ...]], names: Sequence[str]
+) -> tuple[Freedom | None, ...]:
     """The coordinates that units allow.
 
     Args:
@@ -69,8 +101,9 @@ def freedom_of(units: Mapping[str, Unit], names: Sequence[str]) -> tuple[Freedom
     Returns:
         For each part its freedom, or None.
     """
-    by_part = [[own for own in units.values() if own.part == number] for number in range(len(names))]
-    scales = ("columns" if all(unit.axes for unit in own if unit.power) else "common" for own in by_part)
+    each = [own for unit in units.values() for own in ((unit,) if isinstance(unit, Unit) else unit)]
+    of_parts = ([own for own in each if own.part == number] for number in range(len(names)))
+    scales = ("columns" if all(unit.axes for unit in own if unit.power) else "common" for own in of_parts)
     found: list[Freedom | None] = []
     for name, scale in zip(names, scales, strict=True):
         unit = units.get(name)
@@ -137,6 +170,8 @@ class Coordinates:
         Raises:
             TypeError: there is no rule for such a distribution.
         """
+        if self.origins[unit.part] is None and self.scales[unit.part] is None:
+            return value
         if not isinstance(value, dist.Distribution):  # the difference first: it is exact near the origin
             away = _in_double(value) - self.shift(unit)
             factor = self.factor(unit)
@@ -155,21 +190,39 @@ class Coordinates:
         Returns:
             The same kind.
         """
+        if self.origins[unit.part] is None and self.scales[unit.part] is None:
+            return value
         return _changed(value, self.factor(unit), self.shift(unit))
+
+    def parts_inward(self, data: Sequence[Any], names: Sequence[str], units: Mapping[str, Unit]) -> list[Any]:
+        """The parts of the data in these coordinates.
+
+        Args:
+            data: the parts; the last ones may be left out, or None.
+            names: of the parts.
+            units: of those that have one.
+
+        Returns:
+            As many parts.
+        """
+        return [
+            part if part is None or name not in units else self.inward(part, units[name])
+            for name, part in zip(names, data, strict=False)
+        ]
 
     def log_scale_of_rows(self, data: Sequence[Any], weights: Sequence[float] = ()) -> Any:
         """By how much the log density of each row is larger in these coordinates.
 
         Args:
-            data: the parts, NaN where a cell is missing.
+            data: the parts, NaN where a cell is missing; the last ones may be left out, or None.
             weights: of the parts in the density; empty: all 1.
 
         Returns:
             Shape (num_observations,), in nats.
         """
         total = np.zeros(data[0].shape[0])
-        for number, (part, scale) in enumerate(zip(data, self.scales, strict=True)):
-            if scale is not None:
+        for number, (part, scale) in enumerate(zip(data, self.scales, strict=False)):
+            if scale is not None and part is not None:
                 numbers = jnp if isinstance(part, Array) or isinstance(scale, Array) else np
                 logs = numbers.broadcast_to(numbers.log(scale), part.shape[-1:])
                 seen = logs.sum()

@@ -13,7 +13,7 @@ Gaussian, d is Gaussian, and the row's probability that of an orthant (`zoo.line
 
 A missing output is NaN; class labels are missing or there as a whole row.
 
-**Beside linear-Gaussian inputs** x (`ProbitRows`) the latents given x are N(m, S) and the utilities
+**Beside inputs** x (`zoo.linear_gaussian.supervised`) the latents given x are N(m, S) and the utilities
 N(W m + b, W S W' + I). The observed outputs cut the utilities off (`decisions`), so p(y | x) is the
 probability of a Gaussian orthant: exact for one binary output or two classes, otherwise as accurate as
 `log_orthant`. An output that is missing beside observed ones has
@@ -33,8 +33,6 @@ whose relative error is of the order of 1e-3 (of 1e-2 with nine entries); the sa
 smooth function. Moments take one integral more.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -48,19 +46,14 @@ from jax.scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 from zoo import late
 from zoo.checks import column_of, row_of
 from zoo.in_blocks import map_in_blocks
-from zoo.kernels.gram import FeatureRows
-from zoo.linear_gaussian.rows import (
-    latents_covariance,
-    latents_mean,
-    log_density,
-    shared_latents_covariance,
-)
 
 __all__ = [
     "DecidedOutputs",
+    "LatentsGivenDecisions",
     "Orthant",
     "ProbitOutputs",
-    "ProbitRows",
+    "ProbitOutputsGivenRows",
+    "carried_over",
     "check_probit_outputs",
     "class_log_probabilities",
     "decisions",
@@ -115,7 +108,7 @@ class ProbitOutputs(_ZeroOrOne):
         return jnp.where(missing.any(axis=-1), 0.0, logs)
 
 
-class _ProbitOutputsGivenRows(_ZeroOrOne):
+class ProbitOutputsGivenRows(_ZeroOrOne):
     """Outputs of rows whose latents are Gaussian and summed out.
 
     Args:
@@ -166,7 +159,7 @@ class DecidedOutputs(dist.Distribution):
         return jnp.broadcast_to(decided, (*sample_shape, *decided.shape))
 
 
-class _LatentsGivenDecisions(dist.Distribution):
+class LatentsGivenDecisions(dist.Distribution):
     r"""The latents of rows given x and one decision each: a skew normal.
 
     With z ~ N(m, S) given x and d = a'z + ... Gaussian, drawn as d given d > 0, then z given d.
@@ -195,7 +188,7 @@ class _LatentsGivenDecisions(dist.Distribution):
         """Mean and covariance, without their noise, of the utilities given x."""
         return (
             self.loc + self.loc_given_x @ self.loadings.T,
-            _carried_over(self.loadings, self.covariance_given_x),
+            carried_over(self.loadings, self.covariance_given_x),
         )
 
     def log_prob(self, value: Array) -> Array:
@@ -205,7 +198,7 @@ class _LatentsGivenDecisions(dist.Distribution):
         ).log_prob(value)
         own = ProbitOutputs(self.loc + value @ self.loadings.T, self.exclusive).log_prob(self.y)
         predictor, spread = self._utilities()
-        return prior + own - _ProbitOutputsGivenRows(predictor, self.exclusive, spread).log_prob(self.y)
+        return prior + own - ProbitOutputsGivenRows(predictor, self.exclusive, spread).log_prob(self.y)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws, shape (*sample_shape, num_observations, num_latents)."""
@@ -226,147 +219,6 @@ class _LatentsGivenDecisions(dist.Distribution):
         other = jax.random.normal(jax.random.fold_in(rest, 1), unconditional.shape, dtype)
         gain = jnp.einsum("nij,nj->ni", self.covariance_given_x, contrast) / variance[:, None]
         return free + (cut_off - unconditional - noise * other)[..., None] * gain
-
-
-@dataclass(frozen=True, eq=False)
-class ProbitRows:
-    """Rows of inputs and probit outputs at given parameters: densities, latents and probabilities.
-
-    Attributes:
-        values: ``loadings_x``, ``loc_x``, ``noise_variance_x``, ``loadings_y`` and ``loc_y``, shapes as in
-            `zoo.SPPCA`.
-        exclusive: whether the outputs are the columns of class labels.
-        in_feature_space: latents and log density of rows given their inputs alone, where these are known by
-            a kernel; None: they are cells.
-    """
-
-    values: Mapping[str, Array]
-    exclusive: bool
-    in_feature_space: Callable[[Array], FeatureRows] | None = None
-
-    def latents_given_inputs(self, x: Array) -> tuple[Array, Array]:
-        """Mean and covariance of the latents of rows given x alone.
-
-        Args:
-            x: inputs, shape (num_observations, num_features), NaN where a cell is missing.
-
-        Returns:
-            Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
-        """
-        if self.in_feature_space is not None:
-            rows = self.in_feature_space(x)
-            shape = (*rows.mean.shape, rows.mean.shape[1])
-            return rows.mean, jnp.broadcast_to(rows.covariance, shape)
-        w, loc, noise = self._inputs()
-        size = w.shape[1]
-
-        def shared(x: Array) -> Array:
-            return jnp.broadcast_to(shared_latents_covariance(w, noise), (x.shape[0], size, size))
-
-        def by_row(x: Array) -> Array:
-            return latents_covariance(x, w, noise)
-
-        covariance = jax.lax.cond(jnp.any(jnp.isnan(x)), by_row, shared, x)
-        return latents_mean(x, w, loc, noise), covariance
-
-    def outputs_given_inputs(self, x: Array) -> _ProbitOutputsGivenRows:
-        """The outputs of rows given their x, latents summed out.
-
-        Args:
-            x: inputs, as in `latents_given_inputs`.
-
-        Returns:
-            Distribution with batch shape (num_observations,) and event shape (num_outputs,).
-        """
-        mean, covariance = self.latents_given_inputs(x)
-        w = self.values["loadings_y"]
-        spread = _carried_over(w, covariance)
-        return _ProbitOutputsGivenRows(self.values["loc_y"] + mean @ w.T, self.exclusive, spread)
-
-    def latents(self, x: Array, y: Array) -> _LatentsGivenDecisions:
-        """The latents of rows given x and y, where a row has one decision.
-
-        Args:
-            x: inputs, as in `latents_given_inputs`.
-            y: outputs, shape (num_observations, num_outputs), NaN where one is missing.
-
-        Returns:
-            Distribution with batch shape (num_observations,) and event shape (num_latents,).
-        """
-        mean, covariance = self.latents_given_inputs(x)
-        outputs = self.values["loadings_y"], self.values["loc_y"]
-        return _LatentsGivenDecisions(mean, covariance, *outputs, y, self.exclusive)
-
-    def latents_moments(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """Posterior mean and covariance of the latents of rows given x and y.
-
-        Args:
-            x: inputs, as in `latents_given_inputs`.
-            y: outputs, as in `latents`.
-
-        Returns:
-            Shapes (num_observations, num_latents) and (num_observations, num_latents, num_latents).
-        """
-        mean, covariance = self.latents_given_inputs(x)
-        w, loc = self.values["loadings_y"], self.values["loc_y"]
-
-        def one(row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-            outputs, m, s = row
-            centre, spread, contrast = decisions(outputs, loc + w @ m, w @ s @ w.T, self.exclusive)
-            cut = orthant_moments(centre, spread)
-            gain = jnp.linalg.solve(spread, contrast @ w @ s).T
-            return m + gain @ (cut.mean - centre), s + gain @ (cut.covariance - spread) @ gain.T
-
-        return map_in_blocks(one, (y, mean, covariance), BLOCK_ROWS)
-
-    def log_likelihood(self, x: Array, y: Array | None) -> Array:
-        """Log p(x), or log p(x, y), of each row over its observed cells.
-
-        Args:
-            x: inputs, as in `latents_given_inputs`.
-            y: outputs, as in `latents`, or None.
-
-        Returns:
-            Shape (num_observations,), in nats.
-        """
-        if self.in_feature_space is None:
-            inputs = log_density(x, *self._inputs())
-        else:
-            inputs = self.in_feature_space(x).log_density
-        return inputs if y is None else inputs + self.outputs_given_inputs(x).log_prob(y)
-
-    def probabilities(self, x: Array, y: Array | None) -> Array:
-        """P(output = 1) given x and the observed outputs, which keep their values.
-
-        Args:
-            x: inputs, as in `latents_given_inputs`.
-            y: outputs, as in `latents`, or None.
-
-        Returns:
-            Shape (num_observations, num_outputs).
-        """
-        given = self.outputs_given_inputs(x)
-        size = given.predictor.shape[1]
-        known = jnp.full(given.predictor.shape, jnp.nan) if y is None else y
-        tried = jnp.eye(size) if self.exclusive else jnp.where(jnp.eye(size, dtype=bool), 1.0, jnp.nan)
-
-        def one(row: tuple[Array, Array, Array]) -> Array:
-            outputs, predictor, spread = row
-
-            def log_probability(outputs: Array) -> Array:
-                return log_orthant(*decisions(outputs, predictor, spread, self.exclusive)[:2])
-
-            logs = jax.vmap(log_probability)(jnp.where(jnp.isnan(tried), outputs, tried))
-            if self.exclusive:
-                return jax.nn.softmax(logs)
-            return jnp.minimum(jnp.exp(logs - log_probability(outputs)), 1.0)
-
-        rows = (known, given.predictor, given.covariance)
-        shares = map_in_blocks(one, rows, BLOCK_ROWS)
-        return jnp.where(jnp.isnan(known), shares, known)
-
-    def _inputs(self) -> tuple[Array, Array, Array]:
-        return self.values["loadings_x"], self.values["loc_x"], self.values["noise_variance_x"]
 
 
 def class_log_probabilities(predictor: Array) -> Array:
@@ -457,8 +309,16 @@ def check_probit_outputs(y: np.ndarray, exclusive: bool) -> None:
             )
 
 
-def _carried_over(loadings: Array, covariance: Array) -> Array:
-    """W S_n W' of each row."""
+def carried_over(loadings: Array, covariance: Array) -> Array:
+    """The covariance of the utilities of each row without their noise, W S_n W'.
+
+    Args:
+        loadings: W, shape (num_outputs, num_latents).
+        covariance: of the latents, shape (num_observations, num_latents, num_latents).
+
+    Returns:
+        Shape (num_observations, num_outputs, num_outputs).
+    """
     return jnp.einsum("li,nij,mj->nlm", loadings, covariance, loadings)
 
 

@@ -57,7 +57,9 @@ from inference.methods.linear_gaussian.rows import check_complete, gain_and_cova
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
 from zoo.checks import is_finite, warn
+from zoo.coordinates import Unit
 from zoo.linear_gaussian.axes import signs_of
+from zoo.linear_gaussian.supervised import joint
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
@@ -80,7 +82,7 @@ FLOOR_SLACK = 1.0 + 1e-9
 
 def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array], Array]:
     """The estimate with its latents rotated to the axes of the theorem, and the rotation."""
-    loadings, _, noise = model.joint(values)
+    loadings, _, noise = joint(model, values)
     _, turn = jnp.linalg.eigh(loadings.T @ (loadings / noise[:, None]))
     turn = turn[:, ::-1]
     turn = turn * signs_of(values["loadings_x"] @ turn)
@@ -206,8 +208,8 @@ def _with_latents(
 
 
 def _is_plain(model: SPPCA, data: tuple) -> bool:
-    """Whether E[z | x, y] is one product for all rows: real outputs in their own units, no cell missing."""
-    is_gaussian = model.output_likelihood == "gaussian" and model.kernel is None and not model.standardize
+    """Whether E[z | x, y] is one product for all rows: real outputs, no cell missing."""
+    is_gaussian = model.output_likelihood == "gaussian" and model.kernel is None
     return is_gaussian and all(
         not isinstance(part, SparseMatrix) and is_finite(np.asarray(part)) for part in data
     )
@@ -257,7 +259,7 @@ class SPPCAInfo(NamedTuple):
     Attributes:
         objective: log likelihood at the new noise variances and their best loadings, nats.
         noise_variance_x: new.
-        noise_variance_y: new, mean over the outputs.
+        noise_variance_y: new, mean over the outputs; where each has its own, of outputs in their deviations.
     """
 
     objective: Array
@@ -427,6 +429,7 @@ METHOD = Ascent(
     start=start,
     conclude=conclude,
     log_density=log_density,
+    trace_units={"noise_variance_x": Unit(2), "noise_variance_y": Unit(2, part=1)},
     check=check,
     prepare=prepare,
 )

@@ -14,7 +14,8 @@ Options: ``acceleration="px"`` (parameter expansion, the default: tens of sweeps
 components of x (the first sweep regresses y on the scores), or ``"random"``. With a Gaussian prior of the
 loadings the objective is the log posterior. With a kernel the same name runs
 `inference.methods.sppca.kernel_em`. Sparse inputs stay sparse:
-`inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
+`inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host. The trace has the noise variance
+of x.
 
 With unlabelled rows there are local maxima, where a latent serves the labelled outputs alone and its loadings
 there are huge: of eight draws of the toy ``"squarem"`` ended in one from a random start, 402 nats below,
@@ -49,6 +50,8 @@ from inference.methods.sppca import kernel_em as kernel_sppca
 from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.precision import to_numpy
 from zoo.checks import check_choice
+from zoo.coordinates import Unit
+from zoo.linear_gaussian.supervised import block_prior, joint
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
@@ -122,7 +125,7 @@ def given_parameters(
         ValueError: a site is missing.
     """
     linear_gaussian.check_given(variables, GIVEN)
-    loadings, loc, _ = model.joint(variables)
+    loadings, loc, _ = joint(model, variables)
     noise_y = jnp.atleast_1d(jnp.asarray(variables["noise_variance_y"]))
     noise = jnp.concatenate([jnp.reshape(variables["noise_variance_x"], 1), noise_y])
     return linear_gaussian.given_start(loadings, loc, noise, rows)
@@ -137,7 +140,7 @@ def step(
     rows, floor = data[-1], model.noise_floor
     if not isinstance(rows, SparseRows):  # whose sweeps are not compiled as a whole
         floor = jnp.asarray(floor)
-    return sparse_linear_gaussian.sweep(
+    state, info = sparse_linear_gaussian.sweep(
         state,
         rows,
         prior_of(model, rows),
@@ -146,6 +149,7 @@ def step(
         floor=floor[np.minimum(np.arange(rows.num_groups), 1)],
         fixed_noise=_given_noise(model, rows),
     )
+    return state, info._replace(noise_variance=state.parameters.noise_variance[0])
 
 
 ALGORITHM = Algorithm(init, step, settling_steps=linear_gaussian.settling_steps)
@@ -183,7 +187,7 @@ def prior_about(model: SPPCA, centre: Array | float) -> LoadingPrior | None:
     """The prior of `prior_of` with its means about ``centre``, of every column of [x, y]."""
     if model.loading_prior == "flat":
         return None
-    sizes, priors = (model.num_features, model.num_outputs), [model.prior_of(block) for block in "xy"]
+    sizes, priors = (model.num_features, model.num_outputs), [block_prior(model, block) for block in "xy"]
 
     def of_columns(name: str) -> Array:
         own = (jnp.broadcast_to(getattr(p, name), size) for p, size in zip(priors, sizes, strict=True))
@@ -226,6 +230,7 @@ METHOD = Ascent(
     start=start,
     conclude=conclude,
     log_density=log_density,
+    trace_units={"noise_variance": Unit(2)},
     check=check,
     prepare=prepare,
     runs_on_host=linear_gaussian_rows.runs_on_host,

@@ -71,6 +71,7 @@ from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import feature_rows
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
 from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
+from zoo.linear_gaussian.supervised import joint
 from zoo.sppca import SPPCA
 
 __all__ = ["ALGORITHM", "METHOD", "init", "propagate", "step"]
@@ -180,14 +181,14 @@ def start(key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, 
         noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
         return _begin(FeatureParameters(*given, noise), model, *data)
     linear_gaussian.check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
-    loadings, loc, _ = model.joint(variables)
+    loadings, loc, _ = joint(model, variables)
     noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
     return _begin(Parameters(loadings, loc, noise), model, *data)
 
 
 def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> RowMoments:
     """Compute the posterior moments of all rows: the E-step."""
-    given = model.probit_rows(values).latents_given_inputs(x)
+    given = model.inputs.latents(values, x)
     return _cut_moments(*given, values["loadings_y"], values["loc_y"], model, y)
 
 

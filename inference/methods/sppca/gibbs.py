@@ -45,6 +45,7 @@ from inference.methods.projections.views import given_values
 from inference.numerics.programs import log_densities
 from zoo.checks import check_flag
 from zoo.linear_gaussian import LatentsGivenRows
+from zoo.linear_gaussian.supervised import block_prior, joint
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
@@ -79,7 +80,7 @@ def utilities(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
 def latents(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditional of the latents of all rows."""
     cells = jnp.concatenate([x, _targets(values, model, y)], axis=1)
-    return {"latents": LatentsGivenRows(cells, *model.joint(values))}
+    return {"latents": LatentsGivenRows(cells, *joint(model, values))}
 
 
 def inputs(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
@@ -94,7 +95,9 @@ def input_noise(values: Values, model: SPPCA, x: Array, y: Array) -> Conditional
 
 def outputs(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditionals of the loadings and means of the outputs, or of their utilities."""
-    return _regression(values, "y", _targets(values, model, y), model.noise_of_outputs(values), model)
+    return _regression(
+        values, "y", _targets(values, model, y), model.outputs.block(values).noise_variance, model
+    )
 
 
 def output_noise(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
@@ -111,7 +114,7 @@ def _targets(values: Values, model: SPPCA, y: Array) -> Array:
 
 def _regression(values: Values, block: str, cells: Array, noise: Array, model: SPPCA) -> Conditionals:
     """Conditionals of the loadings of each column, its mean integrated out, and of the mean."""
-    prior, z = model.prior_of(block), values["latents"]
+    prior, z = block_prior(model, block), values["latents"]
     size, num_latents = cells.shape[1], z.shape[1]
     observed = jnp.where(jnp.isnan(cells), 0.0, 1.0)
     known = jnp.nan_to_num(cells)
@@ -135,7 +138,7 @@ def _regression(values: Values, block: str, cells: Array, noise: Array, model: S
 
 
 def _noise(values: Values, block: str, cells: Array, model: SPPCA, *, per_column: bool) -> Conditionals:
-    prior = model.prior_of(block)
+    prior = block_prior(model, block)
     away = cells - values[f"loc_{block}"] - values["latents"] @ values[f"loadings_{block}"].T
     squares, counts = jnp.nansum(away**2, axis=0), jnp.sum(~jnp.isnan(cells), axis=0)
     if not per_column:
@@ -150,7 +153,7 @@ def _noise(values: Values, block: str, cells: Array, model: SPPCA, *, per_column
 def shift_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Shift latents and means together: z + delta, mu - W delta."""
     z, w = values["latents"], jnp.concatenate([values[f"loadings_{b}"] for b in "xy"])
-    priors = {b: model.prior_of(b) for b in "xy"}
+    priors = {b: block_prior(model, b) for b in "xy"}
     away = jnp.concatenate([values[f"loc_{b}"] - priors[b].loc_mean for b in "xy"])
     precisions = [jnp.full(values[f"loc_{b}"].shape, 1.0) / priors[b].loc_variance for b in "xy"]
     delta = common_shift(key, z, w, away, 1.0, jnp.concatenate(precisions))
@@ -161,7 +164,7 @@ def shift_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) 
 def rescale_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Multiply each latent by g_k and divide its loadings by g_k."""
     z = values["latents"]
-    standard = [values[f"loadings_{b}"] / jnp.sqrt(model.prior_of(b).loading_variance) for b in "xy"]
+    standard = [values[f"loadings_{b}"] / jnp.sqrt(block_prior(model, b).loading_variance) for b in "xy"]
     scale = rescaling(key, z, jnp.concatenate(standard), 1.0, 1.0)
     moved = {f"loadings_{b}": values[f"loadings_{b}"] / scale for b in "xy"}
     return {**values, **moved, "latents": z * scale}
@@ -169,7 +172,7 @@ def rescale_latents(key: Array, values: Values, model: SPPCA, x: Array, y: Array
 
 def shift_utilities(key: Array, values: Values, model: SPPCA, x: Array, y: Array) -> Values:
     """Draw the common part of all classes' utilities, which no label identifies, from its prior."""
-    prior, (loc, w) = model.prior_of("y"), (values["loc_y"], values["loadings_y"])
+    prior, (loc, w) = block_prior(model, "y"), (values["loc_y"], values["loadings_y"])
     first, second = jax.random.split(key)
     count = w.shape[0]
     common_loc = jnp.sqrt(prior.loc_variance / count) * jax.random.normal(first, (), loc.dtype)

@@ -167,6 +167,7 @@ MORP = Direct(
     },
     solve=solve,
     is_double=True,
+    has_unit=True,
     check=check,
     transform=projections.transform,
     covariance=projections.not_generative,

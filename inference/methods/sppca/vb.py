@@ -93,8 +93,9 @@ def step(
     *,
     acceleration: str = "px",
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
-    """Run one round of updates; the key is ignored."""
-    return linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
+    """Run one round of updates; the key is ignored. The trace has the noise variance of x."""
+    state, info = linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
+    return state, info._replace(noise_variance=state.noise_rate[0] / state.noise_concentration[0])
 
 
 ALGORITHM = Algorithm(init, step)
@@ -278,6 +279,7 @@ METHOD = Ascent(
     predict=predict,
     log_density=log_density,
     units=units,
+    trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
     check=check,
 )

@@ -20,7 +20,6 @@ from inference.methods import units
 from inference.methods.ppca import vb
 from inference.methods.sppca import vb as sppca_vb
 from inference.precision import in_precision
-from zoo.coordinates import Coordinates
 from zoo.exponential_family import Gaussian
 
 SCALES = np.array([1e-3, 1.0, 50.0, 1e3])
@@ -400,17 +399,13 @@ def test_moments_of_loadings_and_means_have_the_units_of_their_draws(table):
     whole = slice(None)
     parts = ((ppca, "", "x", whole), (sppca, "_x", "x", slice(0, 2)), (sppca, "_y", "y", slice(2, 4)))
     for model, suffix, block, own in (*parts, (depcam, "", "x", whole)):
-        known = model.units if model is sppca else units._units(vb.METHOD, model)
-        if model is sppca:  # which has not moved: what its method says is what it says itself
-            coordinates = Coordinates((None, None), tuple(model.column_scales.values()))
-            declared = {n: coordinates.factor(u) for n, u in sppca_vb.METHOD.units(model).items()}
-            known = {**known, **{name: (factor, 0.0) for name, factor in declared.items()}}
+        known = units._units((sppca_vb if suffix else vb).METHOD, model)
         scale, shift = known[block]
         np.testing.assert_allclose(scale, s[own], rtol=1e-6)
         assert shift == 0.0
         spread = (left[:, own] * s[own]).var(axis=0)
         np.testing.assert_allclose(
-            left[:, own].var(axis=0) * model.noise_factors[suffix if model is sppca else ""],
+            left[:, own].var(axis=0) * model.noise_factors[suffix],
             spread,
             rtol=1e-6,
         )

@@ -219,14 +219,15 @@ def test_rows_that_cannot_be_paired_are_refused(case):
 
 @pytest.fixture
 def request_of(monkeypatch):
-    """``request_of(model, *data, **arguments)``: what `fit` makes of a call, before anything is run."""
+    """``request_of(model, *data, **arguments)``: what `fit` reads of a call, before anything is run."""
     found = []
     monkeypatch.setattr(front_door, "plan", lambda request: found.append(request) or 1 / 0)
 
     def read(*data, **arguments):
         with pytest.raises(ZeroDivisionError):
             fit(*data, **arguments)
-        return found[-1]
+        request = found[-1]
+        return request if request.back is None else request.back.request
 
     return read
 

@@ -17,7 +17,6 @@ from inference.precision import in_precision
 from zoo import SPPCA
 from zoo.linear_gaussian.probit import (
     ProbitOutputs,
-    ProbitRows,
     class_log_probabilities,
     log_orthant,
     orthant_moments,
@@ -191,7 +190,7 @@ def test_log_likelihood_is_the_integral_over_the_latents(kind):
         own = np.asarray(model.log_likelihood(*jax.tree.map(jnp.asarray, (values, *data))))
     np.testing.assert_allclose(own, expected, atol=2e-6)
     prior = scored(model, values | {"latents": np.zeros((len(own), K))}, tuple(d * np.nan for d in data))
-    if model.sums_out_latents:
+    if model.outputs.has_marginal:
         np.testing.assert_allclose(scored(model, values, data) - prior, expected.sum(), atol=1e-6)
         return
     z = np.random.default_rng(3).normal(size=(len(own), K))
@@ -255,8 +254,8 @@ def test_outputs_drawn_without_their_latents_have_the_probability_of_an_orthant(
     centre = values["loc_y"] + values["loadings_y"] @ cov @ w.T @ (x[0, :2] - values["loc_x"][:2]) / noise
     spread = values["loadings_y"] @ cov @ values["loadings_y"].T + np.eye(2)
     with in_precision():
-        rows = ProbitRows(jax.tree.map(jnp.asarray, values), False)
-        outputs = rows.outputs_given_inputs(jnp.asarray(x))
+        values = jax.tree.map(jnp.asarray, values)
+        outputs = model.outputs.given_inputs(values, model.inputs, jnp.asarray(x))
         drawn = np.asarray(outputs.sample(jax.random.key(0), (10_000,)))[:, 0]
     for answers in np.ndindex(2, 2):
         sign = 2 * np.array(answers) - 1

@@ -2,7 +2,7 @@
 
 With rows s x + c and outputs t y + d a fit is the same in other units: loadings times s, predictions s and c
 apart. Samplers and SVI are compared draw by draw at one seed, because steps, masses and starts are taken in
-the units of the data too (`zoo.supports.in_units`); over few steps rounding does not grow.
+coordinates of the data (`inference.coordinates`); over few steps rounding does not grow.
 """
 
 import jax
@@ -15,6 +15,8 @@ from inference import fit, predict
 from inference.methods.nuts_hmc import program
 from inference.precision import in_precision
 from zoo import PPCA, SPPCA
+from zoo.coordinates import coordinates_of
+from zoo.linear_gaussian.supervised import block_prior
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(40, 2))
@@ -137,7 +139,7 @@ def test_numbers_that_are_given_keep_their_meaning():
     assert model.loc_mean == 0.0 and model.loc_variance == 4.0 and model.noise_rate == 0.5
     np.testing.assert_allclose(model.loading_variance[0], np.nanvar(X, axis=0).mean())
     for block in "xy":
-        prior = model.prior_of(block)
+        prior = block_prior(model, block)
         assert float(prior.loc_mean) == 0.0 and float(prior.loc_variance) == 4.0
 
 
@@ -153,7 +155,7 @@ def test_a_fit_that_goes_on_keeps_the_prior_that_was_read_off():
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["sppca", "probit", "ard", "flat"])
 def test_unconstrained_coordinates_have_no_unit(name):
-    """The same point in two units has the same coordinates: of NUTS, HMC, SVI and L-BFGS."""
+    """The same point in two units has the same coordinates in the fit: of NUTS, HMC, SVI and L-BFGS."""
     units = (SCALE, SHIFT, OUTPUT_SCALE, OUTPUT_SHIFT)
     found = []
     for own in ((1.0, 0.0, 1.0, 0.0), units):
@@ -174,7 +176,11 @@ def test_unconstrained_coordinates_have_no_unit(name):
             values |= {"loadings_y": t * rng.normal(size=(size, 2)), "loc_y": d + t * rng.normal(size=size)}
         if name == "sppca":
             values["noise_variance_y"] = t**2 * np.asarray(0.3)
+        coordinates, units = coordinates_of(data, model.coordinate_freedom), model.units_of_sites
+        values = {n: coordinates.inward(v, units[n]) if n in units else v for n, v in values.items()}
+        data = coordinates.parts_inward(data, model.data_names, units)
         with in_precision():
+            model = model.inside(coordinates)
             values, data = jax.tree.map(jnp.asarray, (values, data))
             found.append(jax.tree.map(np.asarray, unconstrain_fn(program, (model, *data), {}, values)))
     for key, value in found[0].items():

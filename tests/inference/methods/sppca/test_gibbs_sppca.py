@@ -17,6 +17,7 @@ from inference.methods.sppca import gibbs
 from inference.methods.sppca.gibbs import algorithm_of, blocks_of, positive_normal
 from inference.precision import in_precision
 from zoo import SPPCA
+from zoo.linear_gaussian.supervised import block_prior
 
 KINDS = ("gaussian", "binaries", "classes")
 COMMAND = "python -m pytest -m slow tests/inference/methods/sppca/test_gibbs_sppca.py -k"
@@ -117,7 +118,7 @@ def test_missing_outputs_are_no_data_whatever_their_utilities(kind):
         values = jax.tree.map(jnp.asarray, values)
         found = jax.jit(partial(gibbs.outputs, model=model))(values, x=jnp.asarray(x), y=jnp.asarray(y))
         rows = gibbs.latents(values, model, jnp.asarray(x), jnp.asarray(y))["latents"].x
-        prior = jax.tree.map(np.asarray, model.prior_of("y"))
+        prior = jax.tree.map(np.asarray, block_prior(model, "y"))
     np.testing.assert_array_equal(rows, np.c_[x, cells])
     own_prior = np.diag([1 / prior.loading_variance] * 2 + [1 / prior.loc_variance])
     loadings, loc = found["loadings_y"].base_dist, found["loc_y"].base_dist
@@ -149,7 +150,7 @@ def test_what_no_label_identifies_is_drawn_from_its_prior():
         )
         values, draws = jax.tree.map(np.asarray, (values, draws))
     loc, w = np.asarray(draws["loc_y"]), np.asarray(draws["loadings_y"])
-    prior = model.prior_of("y")
+    prior = block_prior(model, "y")
     for common, mean, variance in (
         (loc.mean(axis=1), np.mean(prior.loc_mean), prior.loc_variance / 3),
         (w.mean(axis=1)[:, 0], 0.0, prior.loading_variance / 3),
@@ -335,7 +336,7 @@ def test_latents_are_shifted_as_their_and_the_means_priors_say(standing, monkeyp
     """
     model, values = standing
     with in_precision():
-        priors, given = {b: model.prior_of(b) for b in "xy"}, jax.tree.map(jnp.asarray, values)
+        priors, given = {b: block_prior(model, b) for b in "xy"}, jax.tree.map(jnp.asarray, values)
         found = []
         for normal in jnp.concatenate([jnp.zeros((1, 2)), jnp.eye(2)]):
             monkeypatch.setattr(jax.random, "normal", lambda *_, own=normal: own)
@@ -375,7 +376,7 @@ def test_latents_are_rescaled_by_the_density_of_the_moved_program(standing, monk
         given = jax.tree.map(jnp.asarray, values)
         moved = gibbs.rescale_latents(jax.random.key(0), given, model, None, None)
         moved = jax.tree.map(np.asarray, moved)
-        deviations = {b: float(model.prior_of(b).loading_variance) ** 0.5 for b in "xy"}
+        deviations = {b: float(block_prior(model, b).loading_variance) ** 0.5 for b in "xy"}
 
     def log_prior(g):
         whole = scipy.stats.norm.logpdf(g * values["latents"]).sum(axis=0)
