@@ -241,11 +241,11 @@ def test_given_noise_of_x_stays():
 
 @pytest.mark.slow
 def test_with_unlabelled_rows_there_are_local_maxima():
-    """One latent for the labelled outputs alone: a point 402 nats down to which a jittered start returns."""
-    x, _, y = toy(2)
+    """One latent for the labelled outputs alone: a point 342 nats down to which a jittered start returns."""
+    x, _, y = toy(7)
     options = {"tolerance": 0, "max_iterations": 300}
-    low = fit(MODEL, x, y, acceleration="squarem", init="random", seed=2, **options)
-    assert best(low) < best(fit(MODEL, x, y, **options)) - 400
+    low = fit(MODEL, x, y, acceleration="squarem", init="random", seed=1, **options)
+    assert best(low) < best(fit(MODEL, x, y, **options)) - 340
     assert max(slopes_at(low, x, y).values()) < 1e-3
     rng, moved = np.random.default_rng(0), {}
     for name, value in low["variational"].data_vars.items():
