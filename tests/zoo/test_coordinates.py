@@ -148,7 +148,7 @@ WRONG = [
     ("depcam unknown ard", "scales_precision", Unit(2)),
     ("depcam unknown laplace", "noise_variance", Unit(1)),
     ("depcam unknown laplace standardize", "offsets", Unit(1)),  # axis
-    ("depcam unknown laplace standardize", "noise_variance", Unit(2, (-1,))),
+    ("depcam unknown ard standardize", "offsets", Unit(2, (-1,))),
     ("depcam known laplace", "offsets", Unit(0, (-1,))),  # location
     ("depcam rates laplace", "scales", Unit(1)),
     ("depcam rates ard", "scales_precision", Unit(-2)),
