@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution
 
 from zoo.coordinates import Coordinates
 
-__all__ = ["Answers", "asked"]
+__all__ = ["Answers", "asked", "started"]
 
 
 class Answers:
@@ -47,6 +47,19 @@ class Answers:
             Site name to distribution over rows.
         """
         return {}
+
+    def start(self, model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
+        """Starting values of all sites for MAP, NUTS and HMC.
+
+        Args:
+            model: as of `log_rows`.
+            key: a JAX key.
+            *data: as of `log_rows`.
+
+        Returns:
+            Site name to value, shapes as in ``dims``; None: the default of the algorithm.
+        """
+        return None
 
     def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
         """The latents of the rows of a draw as they are stored, and what follows from them.
@@ -135,6 +148,26 @@ def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **opt
     if name == "log_rows":
         return found - own.log_scale_of_rows(data)
     return _cells_outward(found, own, units[names[0]], data[0]) if name == "cells" else found
+
+
+def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:
+    """The starting point of a model, in the coordinates of the data.
+
+    Args:
+        model: the model.
+        key: a JAX key.
+        data: parts of the data.
+
+    Returns:
+        As of `Answers.start`.
+    """
+    own = model.own_coordinates
+    if own is None:
+        return model.answers().start(model, key, *data)
+    units, names = model.units_of_sites, model.data_names
+    parts = [own.inward(part, units[n]) for n, part in zip(names, data, strict=True)]
+    found = model.answers().start(model.inside(own), key, *parts)
+    return found and {n: own.outward(value, units[n]) if n in units else value for n, value in found.items()}
 
 
 def _cells_outward(found: tuple, own: Coordinates, unit: Any, x: Array) -> tuple[Array, Array]:

@@ -27,7 +27,7 @@ import numpy as np
 import numpyro
 from numpyro.distributions import Distribution
 
-from zoo.answers import Answers, asked
+from zoo.answers import Answers, asked, started
 from zoo.checks import (
     check_choice,
     check_flag,
@@ -987,7 +987,7 @@ class Model(Assumptions):
         Returns:
             Site name to value, shapes as in ``dims``; None: the default of the algorithm.
         """
-        return None
+        return None if self.answers is None else started(self, key, data)
 
     def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
         """Conditional distributions of the local latents that the program sums out.
@@ -1160,12 +1160,13 @@ class Model(Assumptions):
             raise ValueError(f"the scores of {type(self).__name__} have no covariance")
         return asked(self, "scores_covariance", values, data)
 
-    def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
+    def predicted(self, values: Mapping[str, Any], *data: Any, **options: Any) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
 
         Args:
             values: of the parameters.
             *data: rows.
+            **options: of the answer, such as ``what``, one of `completions`.
 
         Returns:
             Two arrays of dims ``predicted_dims``.
@@ -1175,7 +1176,7 @@ class Model(Assumptions):
         """
         if self.answers is None:
             raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
-        return asked(self, "cells", values, data)
+        return asked(self, "cells", values, data, **options)
 
     def rests_on_tail(
         self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str
