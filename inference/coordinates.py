@@ -5,7 +5,7 @@ fields (`zoo.model.Model.units_of_sites`) is written in coordinates of its data,
 are data and start. Differences and quotients are in double precision, before anything is cast. Variables
 and densities, and hyperparameters that were learnt, return to the coordinates of the data as passed. A model
 that is stated in coordinates of its own (`zoo.model.Model.own_coordinates`) is fitted in these, about the
-origin of its data.
+origin of its data unless they have one.
 
 Models that declare no units, rows in batches that are not summed up before the fit, and rows spread over
 processes are left as they are.
@@ -50,10 +50,9 @@ def inward(request: FitRequest) -> FitRequest:
             f"{type(model).__name__} declares units_of_sites, and also units or origin: data would change "
             "their coordinates twice; declare units_of_sites alone"
         )
-    own, stated = coordinates_of(request.data, model.coordinate_freedom), model.own_coordinates
+    own = _coordinates_of_fit(model, request.data)
     if own is None:
         return request
-    own = own if stated is None else replace(own, scales=stated.scales)
     back, names = Return(request, own), model.data_names
     return replace(
         request,
@@ -64,6 +63,15 @@ def inward(request: FitRequest) -> FitRequest:
         variables=request.variables and back.changed(request.variables, own.inward),
         back=back,
     )
+
+
+def _coordinates_of_fit(model: Model, data: tuple) -> Coordinates | None:
+    """Those in which the model is stated, about the origin of its data if they have none; else the data's."""
+    free, stated = coordinates_of(data, model.coordinate_freedom), model.own_coordinates
+    if free is None or stated is None:
+        return stated or free
+    pairs = zip(stated.origins, free.origins, strict=True)
+    return replace(stated, origins=tuple(other if own is None else own for own, other in pairs))
 
 
 @double_precision
@@ -108,9 +116,13 @@ class Return:
         Returns:
             The model of the data as passed.
         """
-        if learnt is None or self.request.model.own_coordinates is not None:
-            return self.request.model
-        return double_precision(lambda: to_numpy(learnt.expressed(self.coordinates.outward)))()
+        given = self.request.model
+        if learnt is None:
+            return given
+        own = {name: getattr(given, name) for name in given.coordinate_fields}
+        stated = learnt.replaced(**own)  # the units of fields are those of a model that is stated so
+        outward = self.coordinates.outward
+        return double_precision(lambda: to_numpy(stated.expressed(outward).replaced(**own)))()
 
     def rows(self) -> np.ndarray:
         """By how many nats the log density of each row is larger in the fit, shape (num_observations,)."""

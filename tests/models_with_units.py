@@ -14,7 +14,7 @@ from jax import Array
 
 import zoo
 from zoo.conjugate.cellwise import ObservedCells
-from zoo.coordinates import Unit
+from zoo.coordinates import Coordinates, Unit
 from zoo.model import Model, in_current_precision, static
 
 PLACE, SIZE = Unit(1, (-1,), is_location=True), Unit(1, (-1,))
@@ -104,6 +104,48 @@ class CorrelatedRows(_Rows):
         return dist.MultivariateNormal(values["loc"], precision_matrix=values["precision"])
 
 
+@dataclass(frozen=True, eq=False)
+class StatedRows(_Rows):
+    """Normal rows whose prior is stated about a place, in a common unit or in one of each column."""
+
+    place: Array | None = None
+    unit: Array | None = None
+    centre: Array = None
+    breadth: Array = None
+    noise_rate: Array = None
+    num_features: int | None = static(default=None)
+
+    dims = {"loc": ("feature",), "noise_variance": (), "x": ("observation", "feature")}
+    coordinate_fields = {"place": None, "unit": None}
+    has_own_coordinates = property(lambda self: self.unit is not None)
+    __call__ = Model.__call__
+
+    @property
+    def units_of_sites(self):
+        return {"x": PLACE, "loc": PLACE, "noise_variance": self._noise}
+
+    @property
+    def units_of_fields(self):
+        stated = {"place": PLACE, "unit": Unit(1, (-1,))} if self.has_own_coordinates else {}
+        return stated | {"centre": PLACE, "breadth": Unit(0), "noise_rate": self._noise}
+
+    @property
+    def _noise(self):
+        return Unit(0) if np.ndim(self.unit) else Unit(2)
+
+    @property
+    def own_coordinates(self):
+        return Coordinates((self.place,), (self.unit,)) if self.has_own_coordinates else None
+
+    def program(self, x, rows):
+        """The mean has a prior about the origin, whose breadth has no unit."""
+        loc = numpyro.sample("loc", dist.Normal(self.centre, self.breadth).to_event(1))
+        numpyro.factor("near_the_origin", -0.5 * (loc**2).sum())
+        noise = numpyro.sample("noise_variance", dist.InverseGamma(2.0, self.noise_rate))
+        with rows:
+            return numpyro.sample("x", ObservedCells(dist.Normal(loc, noise**0.5)), obs=x)
+
+
 class Case(NamedTuple):
     """A model and what its sites lose, by hand.
 
@@ -139,6 +181,15 @@ def _correlated(means, deviations):
     return CorrelatedRows(centre, wishart, num_features=means.size)
 
 
+def _stated(is_by_column):
+    def model(means, deviations):
+        unit = 0.6 * deviations if is_by_column else 0.6 * np.mean(deviations**2) ** 0.5
+        rate = 1.7 if is_by_column else 1.7 * unit**2
+        return StatedRows(means - unit, unit, means + unit, 2.0, rate, num_features=means.size)
+
+    return model
+
+
 def _precision(rng, size):
     root = rng.normal(size=(size, size))
     return root @ root.T + np.eye(size)
@@ -163,6 +214,18 @@ CASES = {
         lambda log_scale: -log_scale.size * log_scale.sum(),
         "columns",
         takes_missing=False,
+    ),
+    "stated in a unit": Case(
+        _stated(False),
+        lambda rng, size: {"loc": rng.normal(size=size), "noise_variance": rng.gamma(3.0)},
+        lambda log_scale: log_scale.sum() + 2 * log_scale[0],
+        "common",
+    ),
+    "stated by column": Case(
+        _stated(True),
+        lambda rng, size: {"loc": rng.normal(size=size), "noise_variance": rng.gamma(3.0)},
+        lambda log_scale: log_scale.sum(),
+        "columns",
     ),
 }
 

@@ -277,6 +277,8 @@ class Model(Assumptions):
         proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
             proper.
         answers: its closed forms.
+        coordinate_fields: fields that tell `own_coordinates`, to what they are in a model that is stated in
+            the coordinates of its data.
         topic_site: word probabilities of the topics.
         document_topic_site: topic shares of the documents.
         cluster_topic_site: topic shares of clusters of documents.
@@ -344,6 +346,7 @@ class Model(Assumptions):
 
     proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers] | None] = None
+    coordinate_fields: ClassVar[Mapping[str, Any]] = {}
 
     draw_locals: bool = static(default=False, init=False, repr=False)
     has_steep_cells: bool = static(default=False, init=False, repr=False)
@@ -604,8 +607,8 @@ class Model(Assumptions):
         )
 
     @property
-    def is_stated_in_deviations(self) -> bool:
-        """Whether the program is stated in the deviations of the columns, see `own_coordinates`."""
+    def has_own_coordinates(self) -> bool:
+        """Whether the program is stated in coordinates of its own, see `own_coordinates`."""
         return bool(self.units_of_sites) and getattr(self, "standardize", False)
 
     @property
@@ -613,9 +616,10 @@ class Model(Assumptions):
         """The coordinates in which the program is stated, where these are not those of the data.
 
         A model with units whose field ``standardize`` is true is stated in the columns' deviations, its field
-        ``column_scale``: quantities without an axis over columns have no unit then.
+        ``column_scale``: quantities without an axis over columns have no unit then. Another model that is
+        stated about an origin or in a common scale says so here and in `has_own_coordinates`.
         """
-        if not self.is_stated_in_deviations:
+        if not self.has_own_coordinates:
             return None
         self.require("column_scale")
         return Coordinates((None,), (getattr(self, "column_scale"),))  # noqa: B009
@@ -624,13 +628,12 @@ class Model(Assumptions):
         """The model of data in coordinates, and stated in these.
 
         Args:
-            own: `own_coordinates`, with any origin, or others where the model has none.
+            own: `own_coordinates`, with any origin where they have none, or others where the model has none.
 
         Returns:
             The model.
         """
-        inner = self.expressed(own.inward)
-        return inner if self.own_coordinates is None else inner.replaced(standardize=False, column_scale=None)
+        return self.expressed(own.inward).replaced(**self.coordinate_fields)
 
     @property
     def part_weights(self) -> Mapping[str, Any]:
@@ -729,7 +732,7 @@ class Model(Assumptions):
         """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
         own = self.own_coordinates
         scale = None if own is None else own.scales[0]
-        return {} if scale is None else {"": scale**2}
+        return {"": scale**2} if np.ndim(scale) else {}
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:

@@ -150,6 +150,7 @@ class PPCA(Model):
     takes_sparse = True
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
+    coordinate_fields = {"standardize": False, "column_scale": None}
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
     @property

@@ -1,6 +1,8 @@
 """A model that declares units is the same model in other coordinates; a wrong unit is found."""
 
 import copy
+from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +12,9 @@ import pytest
 from numpyro.infer.util import log_density
 
 import zoo
+from inference.coordinates import Return
 from inference.precision import in_precision
-from tests.models_with_units import CASES
+from tests.models_with_units import CASES, PLACE
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
 from zoo.model import Model
 
@@ -66,6 +69,41 @@ def test_every_model_of_the_zoo_that_declares_units_has_a_case():
     assert declared <= {name.partition(" ")[0] for name in CASES}
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_returns_from_the_coordinates_of_a_fit_as_it_was(name):
+    """Those of a fit are its own, about any origin if they have none, and others where it has none."""
+    rng = np.random.default_rng(0)
+    model = CASES[name].model(3.0 + rng.normal(size=SIZE), np.exp(rng.normal(size=SIZE)))
+    own, stated = coordinates(rng, CASES_FREEDOM[CASES[name].scale]), model.own_coordinates
+    if stated is not None:
+        own = replace(stated, origins=own.origins) if stated.origins[0] is None else stated
+    with in_precision():
+        inner = model.inside(own)
+        assert inner.own_coordinates is None
+        found = Return(SimpleNamespace(model=model), own).model(inner)
+    for field in (field for field in fields(model) if getattr(model, field.name) is not None):
+        wanted, value = (jax.tree.leaves(getattr(own, field.name)) for own in (model, found))
+        for one, other in zip(wanted, value, strict=True):
+            if isinstance(one, np.ndarray):
+                np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12, err_msg=field.name)
+            else:
+                assert one == other, field.name
+
+
+@pytest.mark.parametrize("name", ["stated in a unit", "stated by column"])
+def test_a_model_stated_elsewhere_is_the_plain_one_there(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0]
+    model, values = CASES[name].model(x.mean(0), x.std(0)), CASES[name].values(rng, SIZE)
+    own, sites = model.own_coordinates, model.units_of_sites
+    inner = {site: own.inward(value, sites[site]) for site, value in values.items()}
+    lost = own.log_scale_of_rows((x,)).sum() + CASES[name].lost(np.broadcast_to(np.log(own.scales[0]), SIZE))
+    with in_precision():
+        joint = log_density(model, (jnp.asarray(x),), {}, values)[0]
+        inside = log_density(model.inside(own), (jnp.asarray(own.inward(x, PLACE)),), {}, inner)[0]
+    assert float(joint) == pytest.approx(float(inside) - lost, rel=1e-12)
+
+
 WRONG = [
     ("robust", "loc", Unit(2, (-1,), True)),  # power
     ("robust", "scale", Unit(1, ())),  # axis
@@ -75,6 +113,8 @@ WRONG = [
     ("correlated", "precision", Unit(1, (-2, -1))),
     ("correlated", "precision", Unit(-1)),
     ("correlated", "loc", Unit(1, (-1,))),
+    ("stated in a unit", "noise_variance", Unit(0)),
+    ("stated by column", "noise_variance", Unit(2, (-1,))),
     ("ppca gaussian isotropic", "loadings", Unit(2, (-2,))),
     ("ppca ard isotropic", "loading_precision", Unit(2)),
     ("ppca ard diagonal", "loc", Unit(1, (-1,))),
@@ -111,6 +151,9 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("even", "noise", Unit(-1)),
         ("correlated", "centre", Unit(1, (-1,))),
         ("correlated", "precision", Unit(-2, (-2, -1))),
+        ("stated in a unit", "place", Unit(1, (-1,))),
+        ("stated in a unit", "unit", Unit(2)),
+        ("stated by column", "unit", Unit(1)),
         ("ppca gaussian isotropic", "loading_variance", Unit(1)),
         ("ppca ard diagonal", "ard_rate", Unit(-2)),
         ("ppca gaussian diagonal", "loc_mean", Unit(1, (-1,))),

@@ -82,7 +82,7 @@ class Coordinates:
     in standard units.
 
     Attributes:
-        origins: shape (num_columns,) each; None: the part keeps its origin.
+        origins: shape (num_columns,) or () each; None: the part keeps its origin.
         scales: shape (num_columns,), or () of a common scale; None: the part keeps its scale.
     """
 

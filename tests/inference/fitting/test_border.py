@@ -11,7 +11,7 @@ import inference
 import zoo
 from inference import fit
 from inference.precision import in_precision
-from tests.models_with_units import CASES, CorrelatedRows, EvenRows, RobustRows
+from tests.models_with_units import CASES, CorrelatedRows, EvenRows, RobustRows, StatedRows
 from zoo.coordinates import Coordinates
 from zoo.model import Model
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*has not converged")
 
 @pytest.fixture(autouse=True, scope="module")
 def registered():
-    models = (RobustRows, EvenRows, CorrelatedRows)
+    models = (RobustRows, EvenRows, CorrelatedRows, StatedRows)
     for model in models:
         zoo.register(model, methods={})
     yield
@@ -76,15 +76,19 @@ def test_nuts_takes_the_steps_of_the_standardised_table(table):
     "name",
     [
         "robust",
+        "stated in a unit",
+        pytest.param("stated by column", marks=pytest.mark.slow),
         pytest.param("even", marks=pytest.mark.slow),
         pytest.param("correlated", marks=pytest.mark.slow),
     ],
 )
 def test_map_reports_the_log_joint_of_the_rows_as_passed_and_goes_on_from_its_tree(name, table):
-    x = np.nan_to_num(table) * (SCALES if name != "even" else 1e4) + PLACES
+    x = np.nan_to_num(table) * (1e4 if CASES[name].scale == "common" else SCALES) + PLACES
     model = model_of(name, x)
     start = {"loc": x.mean(axis=0)} | {"scale": x.std(axis=0)} if name == "robust" else None
     start = {"loc": x[0], "noise_precision": np.array(1 / x.var())} if name == "even" else start
+    if name.startswith("stated"):
+        start = {"loc": x[0], "noise_variance": np.array(x.var() if name.endswith("unit") else 1.0)}
     tree = fit(model, x, method="map", init=start, **CLIMB)
     own = float(tree["trace"]["objective"][-1])
     assert own == pytest.approx(joint_of(inference.model_of(tree), x, estimate(tree)), rel=1e-9)
