@@ -143,10 +143,10 @@ def kernel(model: Model) -> GibbsKernel:
         raise ValueError(
             f"{model_name(model)} has no Gibbs sampler; its methods are {', '.join(model.methods)}"
         )
-    if model.units:
+    if model.units or model.has_own_coordinates:
         raise ValueError(
             f"this {model_name(model)} measures its data in units, which NumPyro's driver does not know: use "
-            "inference.fit, or model.in_standard_units() with data in these units"
+            "inference.fit"
         )
     method = method_of(model, "gibbs")
     algorithm = method.build(method.strategies[0], num_warmup=0, **method.options)

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from zoo.coordinates import Coordinates
+from zoo.coordinates import Coordinates, Unit
 
-__all__ = ["Answers", "asked", "started"]
+__all__ = ["Answers", "asked", "scores_outward", "started"]
 
 
 class Answers:
@@ -74,7 +74,7 @@ class Answers:
         return {}
 
     def scores(self, model: Any, values: Mapping[str, Array], *data: Any, kind: str = "latent") -> Array:
-        """Posterior mean scores of rows; they have no unit.
+        """Posterior mean scores of rows; those of kind ``"latent"`` have no unit.
 
         Args:
             model: as of `log_rows`.
@@ -147,7 +147,29 @@ def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **opt
     found = answer(model.inside(own), inner, *parts, **options)
     if name == "log_rows":
         return found - own.log_scale_of_rows(data)
+    if name == "scores":
+        return scores_outward(model, found, **options)
+    if name == "view_variances":
+        unit = units[names[0]]._replace(power=2 * units[names[0]].power, is_location=False)
+        return {suffix: tuple(own.outward(part, unit) for part in pair) for suffix, pair in found.items()}
     return _cells_outward(found, own, units[names[0]], data[0]) if name == "cells" else found
+
+
+def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
+    """Scores in the coordinates of the data: those in an orthonormal basis are in a common unit of loadings.
+
+    Args:
+        model: the model.
+        scores: in its own coordinates.
+        kind: as of `Answers.scores`.
+
+    Returns:
+        A score a row, dims ``score_dims``.
+    """
+    own, site = model.own_coordinates, next(iter(model.loading_sites), None)
+    if own is None or site is None or kind == "latent":
+        return scores
+    return own.outward(scores, Unit(model.units_of_sites[site].power))
 
 
 def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:
@@ -159,7 +181,7 @@ def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:
         data: parts of the data.
 
     Returns:
-        As of `Answers.start`.
+        Site name to value, shapes as in ``dims``; None: the default of the algorithm.
     """
     own = model.own_coordinates
     if own is None:

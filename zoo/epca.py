@@ -38,18 +38,20 @@ loadings directions are not interchangeable: only the order of the latents is ar
 prior is symmetric about zero), and latents have variance sigma_U^2. Chains are still compared by quantities
 that rotations leave unchanged, above all Theta.
 
-Units. Gaussian cells of unknown variance with default priors are measured in a common unit u, the root of the
-columns' mean variance, about ``loc_mean``, the columns' means: the rows of V, mu - loc_mean and the standard
-deviation of the noise are u times those of the program above, and phi ~ InverseGamma(1, u^2). Scores then do
-not depend on the unit of the table. Priors that are given are in the units of the data. Nothing is rescaled
-for other families, whose natural parameters have no unit, for known noise variances, for mixed tables, which
-have no common unit, or for beta > 0, where the kernel's pseudo-data have units.
+Units. The program above is stated in coordinates of the cells' own where they have a unit. Gaussian cells of
+unknown variance are (x - loc_mean) / u there, with default priors: u is the root of the columns' mean
+variance and ``loc_mean`` are their means; the noise has variance phi ~ InverseGamma(1, 1). With
+``standardize``, in mixed tables too, every such column has its own u_d, its standard deviation, and phi has
+no unit. Exponential and gamma cells are x times ``natural_unit``, a / mean of each column, and their natural
+parameters are divided by it. Scores then do not depend on the unit of the table; loadings, means, natural
+parameters, the noise (but with ``standardize``) and predictions are in the units of the data. Variances that
+are given, but with ``standardize``, are in the units of the data.
 
-With ``standardize`` every column of Gaussian cells of unknown variance, in mixed tables too, has its own unit
-u_d, its standard deviation: row d of V, mu_d - loc_mean_d and the standard deviation of the noise are u_d
-times those of the program above. The cells then have variance u_d^2 phi; phi ~ InverseGamma(1, 1) and the
-variances of the priors, given or not, have no unit. The fit equals that of the table with columns divided by
-their standard deviations; loadings, means, natural parameters and predictions are in the units of the data.
+Nothing is rescaled for other families, whose natural parameters have no unit, for known noise variances, for
+Gaussian columns of mixed tables without ``standardize``, or for beta > 0, where the kernel's pseudo-data have
+units. Natural parameters of negative binomial cells, and of exponential and gamma cells in mixed tables or
+with beta > 0, lie close to zero where means are large: there ``natural_unit``, the size that they have at the
+column's mean, multiplies the rows of V and the mu of the program.
 
 The latents cannot be integrated out, so they are sites whether or not the program is ``explicit``.
 
@@ -59,80 +61,59 @@ sees the whole Theta, mean included.
 References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, Dasgupta and Schapire (2001).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpyro import sample
 
-from zoo import checks, suitable_fields
-from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.coordinates import Coordinates, Unit
+from zoo.exponential_family import Family
 from zoo.exponential_family.answers import EPCAAnswers
-from zoo.exponential_family.cells import (
-    FamilyCells,
-    cells_of,
-    sample_view_parameters,
-    units_of,
-    units_of_columns,
-    units_of_standard_view,
-    units_of_view,
-)
-from zoo.exponential_family.conjugate_loadings import (
-    ConjugateLoadings,
-    check_conjugate_loadings,
-    check_conjugate_pairs,
-)
-from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, joint_prior_factor
-from zoo.exponential_family.natural_params import LowRank, padded
-from zoo.exponential_family.projections import KERNEL_STRENGTH, WEAK_VARIANCE, JointPriorModel
-from zoo.model import in_current_precision, static
+from zoo.exponential_family.cells import FamilyCells, cells_of, in_sizes, sample_view_parameters
+from zoo.exponential_family.conjugate_loadings import ConjugateLoadings
+from zoo.exponential_family.joint_prior import joint_prior_factor
+from zoo.exponential_family.natural_params import LowRank
+from zoo.exponential_family.one_table import OneTable
+from zoo.model import static
+from zoo.programs import local
 from zoo.shapes import Rows, Theta
 
 __all__ = ["EPCA"]
 
 
 @dataclass(frozen=True, eq=False)
-class EPCA(JointPriorModel):
+class EPCA(OneTable):
     """Exponential-family PCA with Gaussian priors (``beta=0``) or the joint beta-prior.
 
     Attributes:
-        family: a family of `zoo.exponential_family`, its name, or a tuple with one for each column;
-            ``"gaussian"`` is `Gaussian()`, noise of known variance 1: `Gaussian(noise_variance=None)` has
-            unknown noise. ``"auto"`` is bernoulli for an array; for a DataFrame it is what its columns hold
-            (`zoo.suitable_fields.family_of_columns`).
+        family: one of `zoo.exponential_family`, its name, or a tuple with one for each column; ``"gaussian"``
+            has noise of known variance 1, `Gaussian(noise_variance=None)` unknown noise. ``"auto"``:
+            bernoulli for an array; what the columns of a DataFrame hold (`zoo.suitable_fields`).
         num_latents: K.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
         latent_variance: sigma_U^2 > 0.
         loading_variance: sigma_V^2 > 0.
         loc_variance: prior variance of the mean of natural parameters.
-        loc_mean: its prior mean, a number or shape (num_features,); given with `unit`.
-        unit: u > 0 in which cells of unknown noise are measured, and the variances above with them. None:
-            read off the data, with `loc_mean`, where those variances have their defaults; else there is none.
-            With ``standardize`` shape (num_features,), 1 for columns of other cells; None: the columns'
-            standard deviations over their observed cells.
-        natural_unit: in which natural parameters, and so loadings and means, are measured: the priors above
-            are of loadings and means divided by it. One number, or one for each natural parameter of a row.
-            None: one; but with exponential, gamma or negative binomial columns read off the data, the size
-            that their natural parameters have at the column's mean, such as 1 / mean (in the inverse unit of
-            the data). A table in other units then has the same fit.
-        conjugate: (lam, nu) of the kernel; None: lam = 0.1 and nu such that the kernel's mean is that of all
-            cells; of exponential and gamma cells, whose unit lam has, nu = 0.1 and lam so (in mixed tables a
-            pair for each column, of its family's cells). Not used with ``beta=0``.
-        ard: whether each latent has a precision of its loadings, Gamma(ard_concentration, ard_rate), by which
-            it can be switched off; with ``beta=0`` only.
-        ard_concentration: of the precisions' prior.
-        ard_rate: of the precisions' prior.
-        standardize: whether each column of Gaussian cells of unknown noise is measured in a `unit` of its
-            own, its standard deviation: for columns in different units (see "Units"); with ``beta=0`` only.
+        loc_mean: origin of the cells, a number or shape (num_features,); given with `unit`.
+        unit: u > 0 of Gaussian cells of unknown noise (see "Units"), with ``standardize`` shape
+            (num_features,) and 1 for other cells; None: read off the data with `loc_mean`, or there is none.
+        conjugate: (lam, nu) of the kernel (with beta > 0); None: lam = 0.1, of exponential and gamma cells
+            nu = 0.1, and the other such that its mean is that of the cells (of each column's family).
+        ard: whether each latent has a precision of its loadings, to switch it off; with ``beta=0`` only.
+        ard_concentration, ard_rate: of the precisions' gamma prior.
+        natural_unit: sizes of natural parameters (see "Units"), one number or one for each of a row; None: 1,
+            or of exponential, gamma and negative binomial columns read off the data.
+        standardize: whether each column of Gaussian cells of unknown noise has a `unit` of its own, its
+            standard deviation: for columns in different units; with ``beta=0`` only.
         num_features: D; read off the data.
         conjugate_loadings: (lam, nu) of the conjugate prior of the loadings, in cells: their sum and their
-            number; or shape (num_features, 2), both for each column. None: loadings are normal, with
-            ``loading_variance``. For Bernoulli, binomial, Poisson and Gaussian cells of known noise, with
-            ``beta=0``, by map, nuts, hmc and svi.
+            number; or shape (num_features, 2), both for each column. None: loadings are normal. For
+            Bernoulli, binomial, Poisson and Gaussian cells of known noise, with ``beta=0``.
 
     Example:
         >>> import numpy as np, zoo
@@ -158,6 +139,27 @@ class EPCA(JointPriorModel):
     num_features: int | None = static(default=None)
     conjugate_loadings: Array | None = None
 
+    def program(self, x: Rows | None, rows: numpyro.plate) -> Rows:
+        """Loadings, means and what else a column has; then the latents and the cells of each row."""
+        d, k, sizes = self.num_features, self.num_latents, self.param_sizes
+        scale = jnp.sqrt(self.entry_variance)
+        if self.ard:
+            precisions = dist.Gamma(self.ard_concentration, self.ard_rate).expand([k]).to_event(1)
+            scale = scale / jnp.sqrt(sample("loading_precision", precisions))
+        entries = dist.Normal(0.0, scale).expand([self.family.num_params(d), k]).to_event(2)
+        loadings = in_sizes(entries, sizes)
+        if self.has_conjugate_loadings:
+            pairs = jnp.broadcast_to(self.conjugate_loadings, (d, 2))
+            loadings = ConjugateLoadings(self.family, pairs, k)
+        values = {"loadings": sample("loadings", loadings)}
+        values |= sample_view_parameters(self.family, d, self.loc_variance, natural_unit=sizes)
+        with rows:
+            z = dist.Normal(0.0, jnp.sqrt(self.entry_variance)).expand([k]).to_event(1)
+            values["latents"] = local("latents", z, sums_out=False)
+            if self.has_kernel:
+                joint_prior_factor(self.family, self.low_rank(values), self.beta, self.conjugate)
+            return sample("x", self.cells(values), obs=x)
+
     dims = {
         "loadings": ("feature", "latent"),
         "loc": ("feature",),
@@ -177,119 +179,28 @@ class EPCA(JointPriorModel):
     }
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi")
     loading_sites = {"loadings": ""}
+    proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
     answers = EPCAAnswers
 
-    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
-        """The NumPyro program: with ``x`` it conditions, without it draws rows.
-
-        Args:
-            x: data, shape (num_observations, num_features), NaN where a cell is missing.
-            num_observations: how many rows to draw.
-
-        Returns:
-            ``x``, or the rows drawn, shape (num_observations, num_features).
-        """
-        num_rows = self._num_rows(x, num_observations)
-        prior = in_current_precision(self)
-        size = self.family.num_params(self.num_features if x is None else x.shape[1])
-        variance = prior.entry_variance
-        if self.standardize:
-            self.require("unit")
-        num_features = self.num_features if x is None else x.shape[1]
-        unit = 1.0 if self.unit is None else prior.unit
-        rows = unit[np.asarray(self.family.param_columns(num_features)), None] if self.standardize else unit
-        scale = jnp.sqrt(variance) * rows
-        if self.ard:
-            precisions = dist.Gamma(prior.ard_concentration, prior.ard_rate).expand([self.num_latents])
-            scale = scale / jnp.sqrt(numpyro.sample("loading_precision", precisions.to_event(1)))
-        shape = (size, self.num_latents)
-        natural_unit = None if prior.natural_unit is None else jnp.broadcast_to(prior.natural_unit, (size,))
-        entries = dist.Normal(0.0, scale).expand(shape).to_event(2)
-        if natural_unit is not None:
-            entries = padded(entries, tuple(range(self.num_latents)), self.num_latents, natural_unit[:, None])
-        if self.conjugate_loadings is not None:
-            entries = prior._conjugate_entries(num_features)
-        values = {"loadings": numpyro.sample("loadings", entries)}
-        centre = 0.0 if self.loc_mean is None else prior.loc_mean
-        values |= sample_view_parameters(
-            prior.family,
-            num_features,
-            prior.loc_variance,
-            loc_mean=centre,
-            unit=unit,
-            natural_unit=natural_unit,
-        )
-        with numpyro.plate("observations", num_rows):
-            z = dist.Normal(0.0, jnp.sqrt(variance)).expand([self.num_latents]).to_event(1)
-            values["latents"] = numpyro.sample("latents", z)
-            cells = self.cells(values)
-            if self.has_kernel:
-                joint_prior_factor(prior.family, self.low_rank(values), prior.beta, prior.conjugate)
-            return numpyro.sample("x", cells, obs=x)
+    # What the program is made of
 
     @property
-    def units(self) -> Mapping[str, tuple[Any, Any]]:
-        """The unit and the prior mean of cells of unknown noise, once they are read off the data."""
-        if self.unit is None:
-            return {}
-        if self.standardize:
-            return units_of_standard_view(self.family, self.unit, self.loc_mean, "x")
-        return units_of_view(self.unit, self.loc_mean, "x")
-
-    def in_standard_units(self) -> Self:
-        """The model of (x - loc_mean) / unit."""
-        return self.replaced(unit=None, loc_mean=None, standardize=False) if self.units else self
-
-    @property
-    def noise_factors(self) -> Mapping[str, Any]:
-        """The squared units of the columns, with ``standardize``."""
-        if not self.standardize or self.unit is None:
-            return {}
-        return {"": self.unit[np.asarray(self.family.param_columns(self.unit.size))] ** 2}
+    def has_conjugate_loadings(self) -> bool:
+        """Whether loadings have their conjugate prior."""
+        return self.conjugate_loadings is not None
 
     @property
     def entry_variance(self) -> Array:
         """Prior variance of an entry of U; of V too, but where loadings have their conjugate prior."""
-        if self.conjugate_loadings is not None:
-            return jnp.asarray(self.latent_variance)
-        return super().entry_variance
-
-    def _conjugate_entries(self, num_features: int) -> ConjugateLoadings:
-        pairs = jnp.broadcast_to(jnp.asarray(self.conjugate_loadings), (num_features, 2))
-        return ConjugateLoadings(self.family, pairs, self.num_latents)
+        return self.latent_variance if self.has_conjugate_loadings else super().entry_variance
 
     @property
-    def has_several_modes(self) -> bool:
-        """Where the variances of latents and loadings have a product above 10, as was measured."""
-        if self.conjugate_loadings is None or self.num_features is None:
-            return super().has_several_modes
-        pairs = np.broadcast_to(self.conjugate_loadings, (self.num_features, 2))
-        of_loadings = self.family.kernel_variance(pairs[:, 0], pairs[:, 1])
-        return float(np.max(self.latent_variance * of_loadings)) > WEAK_VARIANCE
-
-    @property
-    def exact_symmetries(self) -> tuple[str, ...]:
-        """None with conjugate loadings: their prior is not alike in all directions."""
-        return super().exact_symmetries if self.conjugate_loadings is None else ()
-
-    def check_method(self, method: str) -> None:
-        """Refuse methods that take loadings for normal, where they have their conjugate prior.
-
-        Args:
-            method: its name.
-
-        Raises:
-            ValueError: ``"gibbs"`` or ``"vb"`` with ``conjugate_loadings``; what `JointPriorModel` refuses.
-        """
-        super().check_method(method)
-        if self.conjugate_loadings is not None and method in ("gibbs", "vb"):
-            raise ValueError(
-                f"method {method!r} takes loadings with a normal prior, and conjugate_loadings gives them "
-                "another one: use nuts, hmc, svi or map, or leave conjugate_loadings out"
-            )
-
-    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
-        return self.conjugate_loadings is None and super()._has_closed_bound(data)
+    def param_sizes(self) -> Array | None:
+        """In which the loadings and means of each natural parameter are, shape (num_params,); None: one."""
+        sizes = self.natural_unit
+        return (
+            None if sizes is None else jnp.broadcast_to(sizes, (self.family.num_params(self.num_features),))
+        )
 
     def natural_params(self, values: Mapping[str, Array]) -> Theta:
         """The natural parameters Theta, flat in mixed tables.
@@ -303,7 +214,7 @@ class EPCA(JointPriorModel):
         return self.family.shaped(self.low_rank(values).whole())
 
     def cells(self, values: Mapping[str, Array]) -> FamilyCells:
-        """The distribution of the rows at given values of the sites.
+        """The distribution of the rows at given values of the sites, in the program's coordinates.
 
         Args:
             values: of the sites, the latents among them.
@@ -311,9 +222,7 @@ class EPCA(JointPriorModel):
         Returns:
             Distribution with batch shape (num_observations,) and event shape (num_features,).
         """
-        prior = in_current_precision(self)
-        unit = prior.unit if self.standardize else None
-        return cells_of(prior.family, self.low_rank(values), values, unit=unit)
+        return cells_of(self.family, self.low_rank(values), values)
 
     def low_rank(self, values: Mapping[str, Array]) -> LowRank:
         """The natural parameters by their factors.
@@ -326,130 +235,54 @@ class EPCA(JointPriorModel):
         """
         return LowRank(values["latents"], values["loadings"], values.get("loc", 0.0))
 
-    def starting_point(self, key: Array, x: Rows) -> dict[str, Array]:
-        """Starting values of all sites; with ``standardize`` those of columns in their units."""
-        if self.standardize and self.units:
-            return self.started_in_standard_units(key, x)
-        return super().starting_point(key, x)
-
-    # Sizes and checks
-
-    @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
-        given = overrides.get("family") or suitable_fields.AUTO
-        (x,), (family,) = suitable_fields.read_tables((x,), (given,), cls.families_for, cls.__name__)
-        overrides["family"] = family = as_family(family)
-        x = checks.as_matrix(x)
-        read: dict[str, Any] = {"num_features": x.shape[1]}
-        if family.theta_is_negative:
-            family.check(x)
-            read["natural_unit"] = family.natural_units(x)
-        if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
-            read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
-        elif overrides.get("standardize", False):
-            cls(**(read | overrides))  # what cannot be standardised is refused
-            given = overrides.get("unit")
-            centre, read["unit"] = units_of_columns(family, x, given)
-            read |= {"loc_mean": centre} if given is None else {}
-        elif "unit" not in overrides and cls(**overrides)._reads_units():
-            read["loc_mean"], variance = units_of(x)
-            read["unit"] = np.sqrt(variance)
-        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
-
-    def __post_init__(self) -> None:
-        """Replace a family's name by the family, then store and validate the fields."""
-        self._remember_auto()
-        object.__setattr__(self, "family", as_family(self.family))
-        super().__post_init__()
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Family and number of latents.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        checks.check_num_parts(cls.__name__, len(data), 1)
-        return suitable_fields.family_fields(cls.__name__, data[0])
-
-    def validate(self) -> None:
-        """Raise ValueError or TypeError if a field is outside its domain."""
-        checks.check_size("num_latents", self.num_latents)
-        super().validate()
-        if self.conjugate_loadings is not None:
-            self._check_conjugate_loadings()
-
-    def _check_conjugate_loadings(self) -> None:
-        """Refuse pairs of a wrong shape, what changes normal loadings, and cells without such a prior."""
-        check_conjugate_pairs(self.conjugate_loadings, self.num_features)
-        given = {"beta": self.beta != 0, "ard": self.ard, "standardize": self.standardize}
-        given["loading_variance"] = self.loading_variance != 1
-        for name, is_given in given.items():
-            if is_given:
-                raise ValueError(
-                    f"conjugate_loadings is the whole prior of the loadings, and {name} changes that of "
-                    f"normal ones: leave {name} out"
-                )
-        if self._given is None:  # else families are still to be read off the columns
-            check_conjugate_loadings(self.family, self.conjugate_loadings, self.num_features)
-
-    def _check_kernels(self) -> None:
-        pairs = [(self.family, 0.0, 0.0)]
-        if self.conjugate is not None:
-            if self.conjugate.shape not in self.family.kernel_shapes or not np.isfinite(self.conjugate).all():
-                raise ValueError(
-                    "conjugate must be two finite numbers, lam and nu (of a mixed table also two for each "
-                    f"column); got {checks.shown(self.conjugate)}"
-                )
-            pairs = self.family.kernel_problems(self.conjugate)
-        elif 0 <= self.beta <= 1 and self.family.has_kernel:
-            return
-        for family, lam, nu in pairs:
-            joint_prior.check_joint_prior(family, float(self.beta), lam, nu)
-
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model."""
-        self.check_new(x)
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        checks.check_some_cells(x)
-        checks.check_num_latents(self.num_latents, {"columns": x.shape[1], "rows": x.shape[0]})
-
-    def check_new(self, x: np.ndarray) -> None:
-        """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        checks.check_columns(x, self.num_features, owner="model")
-        self.family.check(x)
+    # Coordinates in which the program is stated
 
     @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """Whether all cells are Gaussian with one noise variance, in one unit for all columns."""
-        return (self.family.log_partition_form == "quadratic" and not self.standardize,)
+    def _is_inverse(self) -> bool:
+        """Whether each column's natural parameters have the inverse unit of its cells, and are in sizes."""
+        family = self.family
+        is_scaled = family.theta_is_negative and family.cell_units == "scale" and not family.is_mixed
+        return is_scaled and self.natural_unit is not None and not self.has_kernel
 
     @property
-    def cell_families(self) -> tuple[Family]:
-        """The family of the cells."""
-        return (self.family,)
+    def has_own_coordinates(self) -> bool:
+        """Whether cells are in a unit of their own: Gaussian ones of unknown noise, exponential and gamma."""
+        return self._is_inverse or self.unit is not None
 
     @property
-    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """The dims of all variables; those of categorical cells have classes as well as features."""
-        dims = dict(self.dims)
-        if self.num_features is None:
-            return dims
-        if self.family.num_params(self.num_features) != self.num_features:
-            dims |= {"loadings": ("feature_class", "latent"), "loc": ("feature_class",)}
-        if len(self.family.cut_sizes) > 1:
-            dims["cut_points"] = ("level_cut",)
-        elif len(self.family.level_columns(self.num_features)) != self.num_features:
-            dims["cut_points"] = ("level_feature", "cut")
-        return dims
+    def own_coordinates(self) -> Coordinates | None:
+        """Those about ``loc_mean`` in ``unit``, or in the columns' sizes ``1 / natural_unit``."""
+        if self._is_inverse:
+            return Coordinates((None,), (1 / self.natural_unit,))
+        return None if self.unit is None else Coordinates((self.loc_mean,), (self.unit,))
 
-    def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
-        if x is not None:
-            if isinstance(self.beta, np.ndarray) and self.beta > 0:
-                self.require("conjugate")
-            return x.shape[0]
-        return self.rows_to_draw(num_observations, "num_features", reason=FACTOR_IN_PRIOR)
+    @property
+    def coordinate_fields(self) -> Mapping[str, Any]:
+        """The fields that tell these coordinates, as they are inside."""
+        if self._is_inverse:
+            return {"natural_unit": None}
+        stated = {"unit": None, "loc_mean": None, "standardize": False}
+        return stated if self.has_own_coordinates else {}
+
+    @property
+    def units_of_sites(self) -> Mapping[str, Unit]:
+        """Of cells in a unit of their own: rows, natural parameters with what they are made of, noise."""
+        if not (self.has_own_coordinates or self.standardize):
+            return {}
+        power, has_place = (-1, False) if self._is_inverse else (1, True)
+        d = self.num_features
+        of_params = None if d is None else self.family.param_columns(d)
+        columns = None if of_params is None or len(of_params) == d else tuple(of_params)
+        units = {"x": Unit(1, (-1,), has_place), "loc": Unit(power, (-1,), has_place, columns=columns)}
+        units["loadings"] = Unit(power, (-2,), columns=columns)
+        return units | ({} if self._is_inverse else {"noise_variance": Unit(0 if self.standardize else 2)})
+
+    @property
+    def units_of_fields(self) -> Mapping[str, Unit]:
+        """The fields that tell the coordinates; the kernel's mean has no unit that a column could follow."""
+        if self._is_inverse:
+            return {"natural_unit": Unit(-1, (-1,))}
+        if self.has_own_coordinates or self.standardize:
+            by_column = (-1,) if self.standardize else ()
+            return {"unit": Unit(1, by_column), "loc_mean": Unit(1, (-1,), is_location=True)}
+        return {"conjugate": Unit(0)} if self.needs_kernel else {}

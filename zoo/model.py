@@ -366,6 +366,7 @@ class Model(Assumptions):
         """
         if type(self).program is Model.program:
             raise TypeError(f"{type(self).__name__} defines no program")
+        self.require(*self.units_of_fields)
         return run(in_current_precision(self), data, num_observations)
 
     def program(self, *parts: Any, rows: numpyro.plate) -> Any:
@@ -730,9 +731,10 @@ class Model(Assumptions):
     @property
     def noise_factors(self) -> Mapping[str, Any]:
         """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
-        own = self.own_coordinates
-        scale = None if own is None else own.scales[0]
-        return {"": scale**2} if np.ndim(scale) else {}
+        own, units = self.own_coordinates, self.units_of_sites
+        if own is None or "noise_variance" not in units or not np.ndim(own.scales[0]):
+            return {}
+        return {"": own.factor(Unit(2, (-1,), columns=units.get("loadings", Unit()).columns))}
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:

@@ -302,12 +302,8 @@ class Paired(JointPriorModel):
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """For each view whether all its cells are Gaussian with one noise variance, in one unit."""
-        return tuple(
-            family.log_partition_form == "quadratic"
-            and not self.has_dense_rows(v)
-            and not (self.standardize and family.learns_noise)
-            for v, family in enumerate(self.families)
-        )
+        pairs = enumerate(super().isotropic_parts)
+        return tuple(is_isotropic and not self.has_dense_rows(v) for v, is_isotropic in pairs)
 
     @property
     def cell_families(self) -> tuple[Family, ...]:

@@ -51,12 +51,11 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
         The data, or the rows drawn; of several parts a tuple.
 
     Raises:
-        ValueError: a field that the data fill in is not set, or there is nothing to draw from.
+        ValueError: a size is not set, or there is nothing to draw from.
     """
     names = model.data_names
     parts = (*data, *(None for _ in names[len(data) :]))
     is_given = parts[0] is not None
-    model.require(*model.units_of_fields)
     sizes = {name: f"num_{model.variable_dims[name][-1]}s" for name in names}
     if is_given:
         num_observations = parts[0].shape[0]

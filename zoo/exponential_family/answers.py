@@ -274,10 +274,10 @@ class EPCAAnswers(ProjectionAnswers):
         return values
 
     def _log_cells(self, model: Any, values: Mapping[str, Array], data: tuple[Array]) -> Array:
-        return model.cells(values).log_prob(*data)
+        return self._table(model, 0, values).log_prob(*data)
 
     def _table(self, model: Any, v: int, values: Mapping[str, Array]) -> dist.Distribution:
-        return model.cells(values)
+        return in_current_precision(model).cells(values)
 
     def _mean_theta(self, model: Any, v: int, values: Mapping[str, Array]) -> LowRank:
         return model.low_rank(values)

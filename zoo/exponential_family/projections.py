@@ -90,6 +90,11 @@ class JointPriorModel(ChoosesFamily, Model):
         return self.conjugate is not None
 
     @property
+    def needs_kernel(self) -> bool:
+        """Whether there must be a kernel, as far as the number beta is known."""
+        return isinstance(self.beta, np.ndarray) and bool(self.beta > 0)
+
+    @property
     def prior(self) -> str:
         """``"unnormalised"`` with beta > 0 (``"improper"`` with beta = 1), else ``"proper"``."""
         if not self.has_kernel:
@@ -289,6 +294,14 @@ class JointPriorModel(ChoosesFamily, Model):
             Suffix of the view to two arrays of shape (num_columns,).
         """
         return asked(self, "view_variances", values, ())
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """For each part whether all its cells are Gaussian with one noise variance, in one unit."""
+        return tuple(
+            family.log_partition_form == "quadratic" and not (self.standardize and family.learns_noise)
+            for family in self.cell_families
+        )
 
     @property
     def unit_noise_parts(self) -> tuple[bool, ...]:
