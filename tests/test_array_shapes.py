@@ -44,6 +44,8 @@ FILES = (
     *(f"zoo.conjugate.{name}" for name in ("categorical_dirichlet", "multinomial_dirichlet", "product")),
     "zoo.dirichlet_process",
     "zoo.linear_gaussian.answers",
+    "zoo.exponential_family.answers",
+    "zoo.exponential_family.paired_answers",
     "zoo.exponential_family.families",
     "inference.prediction",
 )
