@@ -18,6 +18,7 @@ from zoo.coordinates import Coordinates, Freedom, Unit
 from zoo.exponential_family import Exponential, GammaWithShape, Gaussian
 from zoo.model import Model, in_current_precision, static
 
+NUM_ROWS = 7  # of the tables of tests
 PLACE, SIZE = Unit(1, (-1,), is_location=True), Unit(1, (-1,))
 
 
@@ -182,6 +183,7 @@ FREEDOM = {
     "common": Freedom("common", True),
     "scale": Freedom("common", False),
     "shift": Freedom(None, True),
+    "sizes": Freedom("columns", False),
     None: None,
 }
 
@@ -421,3 +423,43 @@ CASES |= {
     for standardize in (False, True)
 }
 CASES["sppca gaussian shared given"] = _sppca("gaussian", "shared", False, given=True)
+
+
+def _epca(family, is_ard=False, standardize=False):
+    """EPCA with fields of no round numbers, two latents; cells of unknown noise, or exponential ones."""
+    is_inverse = not family.learns_noise
+
+    def model(means, deviations):
+        unit = 0.6 * deviations if standardize else 0.6 * np.mean(deviations**2) ** 0.5
+        fields = (
+            {"natural_unit": 1.3 / deviations} if is_inverse else {"unit": unit, "loc_mean": means - unit}
+        )
+        fields |= {"loading_variance": 0.7, "latent_variance": 0.9, "loc_variance": 3.0, "ard": is_ard}
+        fields |= {"ard_concentration": 2.5, "ard_rate": 1.7, "standardize": standardize}
+        return zoo.EPCA(family=family, num_latents=2, num_features=means.size, **fields)
+
+    def values(rng, size):
+        found = {"loadings": rng.normal(size=(size, 2)), "loc": rng.normal(size=size)}
+        found["latents"] = rng.normal(size=(NUM_ROWS, 2))
+        if is_inverse:  # natural parameters are negative
+            return found | {"loadings": 0.1 * found["loadings"], "loc": -3.0 - rng.gamma(3.0, size=size)}
+        ard = {"loading_precision": rng.gamma(3.0, size=2)} if is_ard else {}
+        return found | ard | {"noise_variance": rng.gamma(3.0)}
+
+    def lost(log_scale):
+        if is_inverse:
+            return -3 * log_scale.sum()
+        return 3 * log_scale.sum() + (0.0 if standardize else 2 * log_scale[0])
+
+    scale = "sizes" if is_inverse else "columns" if standardize else "common"
+    return Case(model, values, lost, scale, cells=np.abs if is_inverse else lambda x: x)
+
+
+_UNKNOWN = Gaussian(noise_variance=None)
+CASES |= {
+    "epca of unknown noise": _epca(_UNKNOWN),
+    "epca of unknown noise, ard": _epca(_UNKNOWN, is_ard=True),
+    "epca standardize": _epca(_UNKNOWN, standardize=True),
+    "epca of exponential cells": _epca(Exponential()),
+    "epca of gamma cells": _epca(GammaWithShape(2.5)),
+}

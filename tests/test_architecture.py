@@ -56,6 +56,7 @@ MOST_MODULES = 24
 #: Models whose program is ``program``, run by `zoo.programs`; the others follow.
 MOVED = (
     "zoo/depcam.py",
+    "zoo/epca.py",
     "zoo/kernel_pca.py",
     "zoo/lda.py",
     "zoo/pcp.py",

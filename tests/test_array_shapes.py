@@ -45,6 +45,8 @@ FILES = (
     "zoo.dirichlet_process",
     "zoo.linear_gaussian.answers",
     "zoo.linear_gaussian.supervised_answers",
+    "zoo.exponential_family.answers",
+    "zoo.exponential_family.paired_answers",
     "zoo.exponential_family.families",
     "inference.prediction",
 )

@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-__all__ = ["Answers", "asked", "started"]
+from zoo.coordinates import Unit
+
+__all__ = ["Answers", "asked", "scores_outward", "started"]
 
 
 class Answers:
@@ -72,7 +74,7 @@ class Answers:
         return {}
 
     def scores(self, model: Any, values: Mapping[str, Array], *data: Any, kind: str = "latent") -> Array:
-        """Posterior mean scores of rows; they have no unit.
+        """Posterior mean scores of rows; those of kind ``"latent"`` have no unit.
 
         Args:
             model: as of `log_rows`.
@@ -160,10 +162,34 @@ def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **opt
     found = answer(model.inside(own), inner, *parts, **options)
     if name == "log_rows":
         return found - own.log_scale_of_rows(data)
+    if name == "scores":
+        return scores_outward(model, found, **options)
     if name == "typical_cells":
         return _typical_outward(model, found)
+    if name == "view_variances":
+        first = units[model.data_names[0]]
+        unit = first._replace(power=2 * first.power, is_location=False)
+        return {suffix: tuple(own.outward(part, unit) for part in pair) for suffix, pair in found.items()}
     part = model.predicted_part(options.get("what")) if name == "cells" else None
     return _cells_outward(model, found, data, options.get("what")) if part in units else found
+
+
+def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
+    """Scores in the coordinates of the data: those in an orthonormal basis are in a common unit of loadings.
+
+    Args:
+        model: the model.
+        scores: in its own coordinates.
+        kind: as of `Answers.scores`.
+
+    Returns:
+        A score a row, dims ``score_dims``.
+    """
+    own, site = model.own_coordinates, next(iter(model.loading_sites), None)
+    if own is None or site not in model.units_of_sites or kind == "latent":
+        return scores
+    unit = model.units_of_sites[site]
+    return own.outward(scores, Unit(unit.power, part=unit.part))
 
 
 def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:

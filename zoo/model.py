@@ -369,6 +369,7 @@ class Model(Assumptions):
         """
         if type(self).program is Model.program:
             raise TypeError(f"{type(self).__name__} defines no program")
+        self.require(*self.units_of_fields)
         return run(in_current_precision(self), data, num_observations)
 
     def program(self, *parts: Any, rows: numpyro.plate) -> Any:
@@ -768,8 +769,12 @@ class Model(Assumptions):
         own, units = self.own_coordinates, self.units_of_sites
         if own is None:
             return {}
-        parts = {suffix: units[site].part for site, suffix in self.loading_sites.items() if site in units}
-        return {suffix: own.scales[n] ** 2 for suffix, n in parts.items() if np.ndim(own.scales[n])}
+        found = {suffix: units[site] for site, suffix in self.loading_sites.items() if site in units}
+        return {
+            suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
+            for suffix, unit in found.items()
+            if np.ndim(own.scales[unit.part])
+        }
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
@@ -1097,7 +1102,7 @@ class Model(Assumptions):
         Returns:
             One entry a quantity; empty: clusters are described by no cells, or there are none.
         """
-        return () if self.answers is None else asked(self, "typical_cells", values, ())
+        return () if self.answers is None else asked(in_current_precision(self), "typical_cells", values, ())
 
     def cells_given(self, values: Mapping[str, Any], *data: Any) -> tuple[TypicalCells, ...]:
         """Typical cells of each row in each cluster at one draw, given the cells of it that were observed.
@@ -1206,13 +1211,13 @@ class Model(Assumptions):
             raise ValueError(f"the scores of {type(self).__name__} have no covariance")
         return asked(in_current_precision(self), "scores_covariance", values, data)
 
-    def predicted(self, values: Mapping[str, Any], *data: Any, **options: str) -> tuple[Any, Any]:
+    def predicted(self, values: Mapping[str, Any], *data: Any, **options: Any) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
 
         Args:
             values: of the parameters.
             *data: rows.
-            **options: ``what``, one of `completions`.
+            **options: of the answer, such as ``what``, one of `completions`.
 
         Returns:
             Two arrays of dims ``predicted_dims``, or of those of the completion.

@@ -65,7 +65,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -73,8 +72,8 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo import checks, suitable_fields
-from zoo.epca import KERNEL_STRENGTH, START_SCALE, JointPriorModel
-from zoo.exponential_family import Family, as_family, has_unit_noise, joint_prior
+from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.exponential_family.answers import START_SCALE
 from zoo.exponential_family.cells import (
     cells_of,
     has_units,
@@ -87,13 +86,13 @@ from zoo.exponential_family.cells import (
     units_of_standard_view,
     units_of_view,
 )
-from zoo.exponential_family.expectations import Nodes, over_latents
 from zoo.exponential_family.joint_prior import FACTOR_IN_PRIOR, balanced_variance
 from zoo.exponential_family.natural_params import LowRank, padded
-from zoo.in_blocks import map_in_blocks
+from zoo.exponential_family.paired_answers import PairedAnswers
+from zoo.exponential_family.projections import KERNEL_STRENGTH, JointPriorModel
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import in_current_precision, static
-from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, Predicted, View
+from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, View
 
 __all__ = ["Paired"]
 
@@ -193,6 +192,7 @@ class Paired(JointPriorModel):
     }
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1
+    answers = PairedAnswers
 
     def __call__(self, *views: View, num_observations: int | None = None) -> tuple[View, ...]:
         """The NumPyro program: with views it conditions, without them it draws rows.
@@ -302,27 +302,13 @@ class Paired(JointPriorModel):
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """For each view whether all its cells are Gaussian with one noise variance, in one unit."""
-        return tuple(
-            family.log_partition_form == "quadratic"
-            and not self.has_dense_rows(v)
-            and not (self.standardize and family.learns_noise)
-            for v, family in enumerate(self.families)
-        )
-
-    @property
-    def unit_noise_parts(self) -> tuple[bool, ...]:
-        """For each view whether all its cells are Gaussian with noise of known variance 1."""
-        return tuple(map(has_unit_noise, self.families))
+        pairs = enumerate(super().isotropic_parts)
+        return tuple(is_isotropic and not self.has_dense_rows(v) for v, is_isotropic in pairs)
 
     @property
     def cell_families(self) -> tuple[Family, ...]:
         """The family of the cells of each view."""
         return self.families
-
-    @property
-    def cell_units(self) -> tuple[str, ...]:
-        """Those of the cells of each part."""
-        return tuple(family.cell_units for family in self.cell_families)
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
@@ -970,73 +956,6 @@ class Paired(JointPriorModel):
         drawn = values.get(f"natural_params_{v}")
         return self.mean_theta(v, values).whole() if drawn is None else drawn
 
-    def predicted(
-        self,
-        values: Mapping[str, Array],
-        *views: View,
-        what: str = "y_0",
-        spread: Mapping[str, Array] | None = None,
-    ) -> tuple[Predicted, Predicted]:
-        """One view with missing cells at their expectation given all observed ones, and the variance.
-
-        Averaged over the posterior of the row's latents by `zoo.exponential_family.expectations`.
-
-        Args:
-            values: of the sites.
-            *views: as in `log_likelihood`.
-            what: the view.
-            spread: covariance of each natural parameter's loadings and mean by the view's suffix, shape
-                (num_params, num_latents + 1, num_latents + 1), where they have one besides.
-
-        Returns:
-            Two arrays of the view's shape; the variance of an observed cell is zero.
-        """
-        v = self.data_names.index(what)
-        if self.has_dense_rows(v):
-            return self._completed(values, views, v, spread)
-        mean, variance, _ = self._expected(values, views, v, spread)
-        missing = jnp.isnan(views[v])
-        return jnp.where(missing, mean, views[v]), jnp.where(missing, variance, 0.0)
-
-    def _completed(
-        self,
-        values: Mapping[str, Array],
-        views: tuple[Array, ...],
-        v: int,
-        loadings_spread: Mapping[str, Array] | None,
-    ) -> tuple[Array, Array]:
-        """`predicted` of rows with a full covariance: the missing cells are linear in the latents."""
-        rows, modes = jnp.concatenate(views, axis=1), self._modes(values, views)
-
-        def moments(nodes: Nodes, row: Array) -> tuple[Array, Array]:
-            u = nodes.latents[:, : self.num_latents]
-            mean = nodes.weights @ u
-            return mean, ((u - mean) * nodes.weights[:, None]).T @ (u - mean)
-
-        log_joint = self._log_joint(values, views)
-        mean, covariance = over_latents(
-            log_joint, moments, rows, modes, rows.shape[1], steep=self.has_steep_cells
-        )
-
-        def at(u: Array, row: Array) -> tuple[Array, Array]:
-            own = dict(values) | {"latents": u[None]}
-            filled, variance = self.rows_of(v, own).completed(row[None])
-            return filled[0], variance[0]
-
-        def one(given: tuple) -> tuple[Array, Array]:
-            u, spread, row = given
-            filled, variance = at(u, row)
-            slope = jax.jacobian(lambda u: at(u, row)[0])(u)
-            variance += jnp.einsum("di,ij,dj->d", slope, spread, slope)
-            if loadings_spread is not None:
-                extended = jnp.append(u, 1.0)
-                second = jnp.outer(extended, extended).at[:-1, :-1].add(spread)
-                own = jnp.einsum("dij,ij->d", loadings_spread[f"_{v}"], second)
-                variance += jnp.where(jnp.isnan(row), own, 0.0)
-            return filled, variance
-
-        return map_in_blocks(one, (mean, covariance, views[v]), 256)
-
     def completions(self) -> dict[str, tuple[str, ...]]:
         """The quantities that `inference.predict` returns: each view.
 
@@ -1063,56 +982,6 @@ class Paired(JointPriorModel):
                 return found[0]
         names = ", ".join(self.data_names)
         raise ValueError(f"say which view to predict: what= one of {names}")
-
-    def _log_cells(self, values: Mapping[str, Array], views: tuple[Array, ...]) -> Array:
-        weights = jnp.broadcast_to(in_current_precision(self.view_weights), (len(views),))
-        rows = [weights[v] * self.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
-        return sum(rows[1:], rows[0])
-
-    def _with_local(self, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
-        """Values of the sites at local latents: u, and whitened deviations of noisy natural parameters."""
-        new = dict(values) | {"latents": local[:, : self.num_latents]}
-        start = self.num_latents
-        for v in self._noisy_views():
-            size = values[f"loadings_{v}"].shape[0]
-            factor = jnp.linalg.cholesky(self.specific_covariance(v, values))
-            new[f"natural_params_{v}"] = (
-                self.mean_theta(v, new).whole() + local[:, start : start + size] @ factor.T
-            )
-            start += size
-        return new
-
-    def _noisy_views(self) -> list[int]:
-        full = self.specific == "full_covariance"
-        return [v for v in range(len(self.families)) if full and not self.has_dense_rows(v)]
-
-    def _num_local(self, values: Mapping[str, Array]) -> int:
-        noisy = (values[f"loadings_{v}"].shape[0] for v in self._noisy_views())
-        return self.num_latents + sum(noisy)
-
-    def _log_prior(self, values: Mapping[str, Array], local: Array) -> Array:
-        """Log prior density of local latents, up to a constant with kernels; shape (num_observations,)."""
-        prior = in_current_precision(self)
-        variance = balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
-        extra = local.shape[-1] - self.num_latents
-        scales = jnp.concatenate([jnp.full(self.num_latents, jnp.sqrt(variance)), jnp.ones(extra)])
-        total = jnp.sum(dist.Normal(0.0, scales).log_prob(local), axis=-1)
-        for v, family in enumerate(prior.families if self.has_kernel else ()):
-            theta = self.mean_theta(v, self._with_local(values, local)).whole()
-            total += prior.beta * jnp.sum(joint_prior.log_kernel(family, theta, self.kernel_of(v)), -1)
-        return total
-
-    def _table(self, v: int, values: Mapping[str, Array]) -> dist.Distribution:
-        return self.rows_of(v, values)
-
-    def _mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
-        return self.mean_theta(v, values)
-
-    def _suffix(self, v: int) -> str:
-        return f"_{v}"
-
-    def _view_weights(self) -> Array:
-        return in_current_precision(self.view_weights)
 
 
 def _units_of_views(families: Sequence, views: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -64,13 +64,12 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
         The data, or what is drawn; of several parts a tuple.
 
     Raises:
-        ValueError: a field that the data fill in is not set, there is nothing to draw from, or other parts
-            than the first are given without it.
+        ValueError: a size is not set, there is nothing to draw from, or other parts than the first are given
+            without it.
     """
     names = model.data_names
     parts = (*data, *(None for _ in names[len(data) :]))
     is_given = parts[0] is not None
-    model.require(*model.units_of_fields)
     sizes = model.size_fields
     if is_given:
         num_observations = parts[0].shape[0]

@@ -27,6 +27,7 @@ from inference.algorithm import FitRequest, Fitted, Method
 from inference.coordinates import with_densities_less
 from inference.numerics.compiled import compiled
 from inference.processes import over_processes
+from zoo.answers import scores_outward
 from zoo.coordinates import free_log_scales
 from zoo.model import Model
 from zoo.programs import InCoordinates
@@ -131,10 +132,11 @@ def _stated(model: Model) -> Model:
 def _asked(
     method: Method, name: str, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any
 ) -> Array:
-    """What has no unit."""
+    """What has no unit, or that of scores."""
     units = _units(method, model)
     inner = _standard(units, stored), _stated(model), *_standard_parts(units, model, data)
-    return getattr(method, name)(*inner, **options)
+    found = getattr(method, name)(*inner, **options)
+    return scores_outward(model, found, **options) if name == "transform" else found
 
 
 def _predicted(

@@ -14,8 +14,9 @@ from numpyro.infer.util import log_density
 import zoo
 from inference.coordinates import Return
 from inference.precision import in_precision
-from tests.models_with_units import CASES, FREEDOM, PLACE
+from tests.models_with_units import CASES, FREEDOM, NUM_ROWS, PLACE
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
+from zoo.exponential_family import Categorical, Gaussian
 from zoo.model import Model
 
 SIZE = 3
@@ -37,7 +38,7 @@ def rows_of(case, rng):
     """The parts of the data, each with a missing cell where that may be, and their means and deviations."""
     parts, moments = [], []
     for scale in case.scales:
-        x = case.cells(rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0])
+        x = case.cells(rng.normal(size=(NUM_ROWS, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0])
         if case.takes_missing:
             x[2, 1] = np.nan
         if scale is None:
@@ -159,6 +160,13 @@ WRONG = [
     ("sppca flat shared", "noise_variance_y", Unit(2)),  # part
     ("sppca gaussian binary", "loadings_x", Unit(2, (-2,))),
     ("sppca gaussian classes standardize", "loc_x", Unit(1, (-1,))),
+    ("epca of unknown noise", "loadings", Unit(2, (-2,))),
+    ("epca of unknown noise", "noise_variance", Unit(0)),
+    ("epca standardize", "loadings", Unit(1)),  # axis
+    ("epca standardize", "noise_variance", Unit(2, (-1,))),
+    ("epca standardize", "loc", Unit(2, (-1,), True)),
+    ("epca of exponential cells", "loadings", Unit(1, (-2,))),
+    ("epca of gamma cells", "loc", Unit(-1)),  # axis
 ]
 
 
@@ -220,6 +228,10 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("sppca gaussian binary", "loc_mean", (Unit(1, (-1,)), Unit(0, (-1,), part=1))),
         ("sppca gaussian shared given", "noise_variance_x", Unit(1)),
         ("sppca flat shared standardize", "column_scale_y", Unit(1, (-1,))),
+        ("epca of unknown noise", "unit", Unit(2)),
+        ("epca of unknown noise", "loc_mean", Unit(1, (-1,))),
+        ("epca standardize", "unit", Unit(1)),
+        ("epca of exponential cells", "natural_unit", Unit(1, (-1,))),
     ],
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):
@@ -266,3 +278,36 @@ def test_a_prior_without_a_rule_is_refused():
     own = Coordinates((None,), (np.array(2.0),))
     with pytest.raises(TypeError, match="must be Normal, MultivariateNormal, .*; got Cauchy"):
         own.inward(dist.Cauchy(0.0, 1.0), Unit(1))
+
+
+def mixed_error(rng, make=lambda model: model):
+    """By how much a mixed table's log density differs from that of the plain model in its own coordinates."""
+    x = np.column_stack([rng.normal(40.0, 3.0, 9), rng.integers(0, 3, 9), rng.normal(-5.0, 0.1, 9)])
+    unknown = Gaussian(noise_variance=None)
+    model = zoo.EPCA(family=(unknown, Categorical(3), unknown), num_latents=1, standardize=True)
+    model = make(model.with_sizes_from(x))
+    with in_precision():
+        values = model.starting_point(jax.random.key(0), jnp.asarray(x))
+        values = jax.tree.map(np.asarray, values)
+        is_real, at = [True, False, True], [0, 1, 1, 2]
+        scale, place = np.where(is_real, x.std(axis=0), 1.0), np.where(is_real, x.mean(axis=0), 0.0)
+        inner = values | {"loadings": values["loadings"] / scale[at, None]}
+        inner["loc"] = (values["loc"] - place[at]) / scale[at]
+        plain = model.replaced(standardize=False, unit=None, loc_mean=None)
+        joint, inside = (
+            float(log_density(own, (jnp.asarray(rows),), {}, point)[0])
+            for own, rows, point in ((model, x, values), (plain, (x - place) / scale, inner))
+        )
+    lost = (len(x) + 2) * np.log(scale).sum()  # of cells, and of a loading and a mean of each column
+    return abs(joint - (inside - lost)) / abs(joint)
+
+
+def test_columns_with_several_parameters_have_the_unit_of_their_column():
+    assert mixed_error(np.random.default_rng(0)) < 1e-12
+
+    def planted(model):
+        units = dict(model.units_of_sites)
+        units["loc"] = units["loc"]._replace(columns=(2, 1, 1, 0))
+        return with_table(model, "units_of_sites", units)
+
+    assert mixed_error(np.random.default_rng(0), planted) > 1e-3

@@ -67,6 +67,33 @@ def test_joint_density_is_the_one_on_paper(family, beta):
         np.testing.assert_allclose(log_joint(model, values, x), expected, rtol=1e-11)
 
 
+def paper_in_units(model, values, x, unit, noise):
+    """By hand in the units of the data: cells about theta, priors in units of the columns about loc_mean."""
+    theta = values["latents"] @ values["loadings"].T + values["loc"]
+    found = np.nansum(stats.norm.logpdf(x, theta, noise**0.5)) + stats.norm.logpdf(values["latents"]).sum()
+    found += stats.norm.logpdf(values["loadings"], 0, unit * np.ones((FEATURES, 1))).sum()
+    return found + stats.norm.logpdf(values["loc"], model.loc_mean, 10.0 * np.ravel(unit)).sum()
+
+
+def test_cells_of_unknown_noise_are_stated_in_their_unit():
+    x = cells("gaussian") * 50.0 + 7.0
+    model, u2 = model_of(Gaussian(None), x), np.nanvar(cells("gaussian") * 50.0, axis=0).mean()
+    values = start(model, x)
+    values["noise_variance"] = np.array(0.4 * u2)
+    wanted = paper_in_units(model, values, x, u2**0.5, 0.4 * u2)
+    wanted += stats.invgamma.logpdf(0.4 * u2, 1, scale=u2)
+    np.testing.assert_allclose(log_joint(model, values, x), wanted, rtol=1e-11)
+
+
+def test_standardised_columns_are_stated_in_their_deviations():
+    x = cells("gaussian") * [1.0, 10.0, 100.0, 1000.0] + 3.0
+    model, s = model_of(Gaussian(None), x, standardize=True), np.nanstd(x, axis=0)
+    values = start(model, x)
+    wanted = paper_in_units(model, values, x, s[:, None], values["noise_variance"] * s**2)
+    wanted += stats.invgamma.logpdf(values["noise_variance"], 1)
+    np.testing.assert_allclose(log_joint(model, values, x), wanted, rtol=1e-11)
+
+
 @pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("family", ["bernoulli", "ordinal", "categorical"])
 def test_what_is_hidden_has_no_influence(family):
@@ -150,6 +177,8 @@ def test_new_gaussian_rows_are_exact():
         ({"num_latents": 0}, "num_latents must be at least 1; got 0"),
         ({"loading_variance": -1.0}, "loading_variance must be a positive number"),
         ({"family": "cauchy"}, "no family is called 'cauchy'; there are"),
+        ({"family": "poisson", "unit": 2.0}, "unit is that of Gaussian cells of unknown noise"),
+        ({"family": Gaussian(None), "unit": [1.0] * 4}, "units of columns go with standardize=True"),
     ],
 )
 def test_fields_outside_their_domain_are_errors(fields, message):
@@ -167,7 +196,9 @@ def test_kernels_at_the_edge_are_warned_of():
 def test_a_prior_that_is_not_normalised_is_not_drawn_from():
     model = model_of("bernoulli", cells("bernoulli"), beta=0.4)
     assert model.prior == "unnormalised"
-    with pytest.raises(ValueError, match="drawing from the program would ignore"):
+    with pytest.raises(
+        ValueError, match="the prior of EPCA is unnormalised .* choose beta=0, or sample its prior by"
+    ):
         model(num_observations=3)
     with pytest.raises(ValueError, match="conjugate is not set"):
         zoo.EPCA(beta=0.4)(cells("bernoulli"))

@@ -47,12 +47,14 @@ class Unit(NamedTuple):
         axes: axes of the value over the columns, counted from the last; empty: it has none.
         is_location: whether it has the origin of the data too.
         part: of the data.
+        columns: of the data, along the axes, where the value does not have one entry for each; None: it has.
     """
 
     power: float = 1.0
     axes: tuple[int, ...] = ()
     is_location: bool = False
     part: int = 0
+    columns: tuple[int, ...] | None = None
 
 
 class Freedom(NamedTuple):
@@ -140,6 +142,7 @@ class Coordinates:
             return np.ones(())
         if not np.ndim(scale):
             return scale ** (unit.power * max(1, len(unit.axes)))
+        scale = _at(scale, unit)
         total = np.ones(())
         for axis in unit.axes:
             total = total * (scale**unit.power).reshape(-1, *(1,) * (-axis - 1))
@@ -155,7 +158,7 @@ class Coordinates:
             Numbers that broadcast to its trailing axes.
         """
         origin = self.origins[unit.part] if unit.is_location else None
-        return np.zeros(()) if origin is None else origin
+        return np.zeros(()) if origin is None else _at(origin, unit)
 
     def inward(self, value: Any, unit: Unit) -> Any:
         """A value, or the prior of one, of the data's coordinates in these.
@@ -258,6 +261,11 @@ def coordinates_of(data: Sequence[Any], freedom: Sequence[Freedom | None]) -> Co
         scales.append(None if free.scale is None else np.where(size > 0, size, 1.0))
     changes = any(own is not None for own in (*origins, *scales))
     return Coordinates(tuple(origins), tuple(scales)) if changes else None
+
+
+def _at(by_column: Any, unit: Unit) -> Any:
+    """Numbers of the columns at the entries of a value."""
+    return by_column[np.asarray(unit.columns)] if unit.columns and np.ndim(by_column) else by_column
 
 
 def _moments(x: np.ndarray, is_shifted: bool) -> tuple[np.ndarray, np.ndarray]:

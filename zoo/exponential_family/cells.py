@@ -27,6 +27,7 @@ __all__ = [
     "FamilyCells",
     "cells_of",
     "has_units",
+    "in_sizes",
     "measured_columns",
     "sample_view_parameters",
     "standard_normals",
@@ -171,6 +172,20 @@ def sample_view_parameters(
         prior = dist.InverseGamma(1.0, 1.0 if jnp.ndim(unit) else jnp.asarray(unit, float) ** 2)
         values["noise_variance"] = numpyro.sample(f"noise_variance{suffix}", prior)
     return {f"{name}{suffix}": value for name, value in values.items()}
+
+
+def in_sizes(loadings: dist.Distribution, sizes: Array | None) -> dist.Distribution:
+    """Loadings whose rows are measured in the sizes of their natural parameters.
+
+    Args:
+        loadings: Normal, event shape (num_params, num_latents).
+        sizes: shape (num_params,); None: one.
+
+    Returns:
+        The loadings times the sizes, which samplers move in these.
+    """
+    k = loadings.event_shape[-1]
+    return loadings if sizes is None else padded(loadings, tuple(range(k)), k, sizes[:, None])
 
 
 def standard_normals(key: Array, *shapes: tuple[int, ...]) -> list[Array]:

@@ -35,6 +35,7 @@ from inference.methods.projections.vb_factors import (
 from inference.methods.projections.views import View, given_values, prior_variance, views_of
 from inference.numerics.host_draws import generator, site_draws
 from inference.numerics.weighted_rows import row_limit
+from zoo.coordinates import Unit
 from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
@@ -57,6 +58,7 @@ __all__ = [
     "sample_latents",
     "sample_relevance",
     "stored_rows",
+    "units",
 ]
 
 START_VARIANCE = 0.05
@@ -77,6 +79,23 @@ OF_VIEWS = {
     "noise_variance_concentration": (),
     "noise_variance_rate": (),
 }
+
+
+def units(model: EPCA | Paired) -> dict[str, Unit]:
+    """The moments of q follow the data as loadings, means and the noise of the program do."""
+    sites = model.units_of_sites
+    if not sites:
+        return {}
+    loadings, loc = sites["loadings"], sites["loc"]
+    squares = loadings._replace(power=2 * loadings.power)
+    return {
+        "loadings_mean": loadings,
+        "loadings_covariance": squares._replace(axes=(-3,)),
+        "loadings_loc_covariance": squares,
+        "loc_mean": loc,
+        "loc_variance": squares._replace(axes=(-1,)),
+        "noise_variance_rate": sites["noise_variance"],
+    }
 
 
 class ProjectionVBInfo(NamedTuple):
@@ -334,6 +353,7 @@ def predict(
 METHOD = Ascent(
     options={},
     strategies=("random",),
+    units=units,
     build=lambda strategy: ALGORITHM,
     start=start,
     conclude=conclude,

@@ -1,0 +1,301 @@
+"""What follows from projections of exponential-family cells: densities, scores and completions of rows.
+
+Latents of new rows are integrated out by Laplace's approximation or by quadrature about it
+(`zoo.exponential_family.natural_params`, `zoo.exponential_family.expectations`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, override
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.answers import Answers
+from zoo.exponential_family import joint_prior
+from zoo.exponential_family.cells import standard_normals, starting_sizes, starting_view_parameters
+from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, with_spread
+from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
+from zoo.model import in_current_precision
+from zoo.shapes import Covariances, PerRow, Rows, Scores, View
+
+__all__ = ["START_SCALE", "EPCAAnswers", "ProjectionAnswers"]
+
+START_SCALE = 0.3
+START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of their means
+
+
+class ProjectionAnswers(Answers):
+    """Of tables side by side whose natural parameters are linear in the latents of a row.
+
+    Subclasses have, of rows at given values of the sites, ``_log_cells`` (log density), ``_log_prior`` (of
+    local latents), ``_with_local``, ``_num_local``, ``_table`` (cells of a view), ``_mean_theta`` and
+    ``_view_weights``.
+    """
+
+    @override
+    def log_rows(self, model: Any, values: Mapping[str, Array], *data: View) -> PerRow:
+        """Given the latents if ``values`` has them, else by Laplace's integral over their prior, kernels too.
+
+        View weights other than one make it a score instead of a density.
+        """
+        if "latents" in values:
+            return self._log_cells(model, values, data)
+        whole = self._modes(model, values, data).log_integral
+        if not model.has_kernel:
+            return whole
+        nothing = tuple(jnp.full_like(table[:1], jnp.nan) for table in data)
+        return whole - self._modes(model, values, nothing).log_integral
+
+    @override
+    def scores(self, model: Any, values: Mapping[str, Array], *data: View, kind: str = "latent") -> Scores:
+        """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis."""
+        u = self._modes(model, values, data).latents[:, : model.num_latents]
+        if kind == "latent":
+            return u
+        factors = model.noise_factors
+        loadings = jnp.concatenate(
+            [
+                values[name] / jnp.sqrt(factors[suffix])[:, None] if suffix in factors else values[name]
+                for name, suffix in model.loading_sites.items()
+            ]
+        )
+        left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
+        return u @ loadings.T @ (left @ right)
+
+    @override
+    def scores_covariance(self, model: Any, values: Mapping[str, Array], *data: View) -> Covariances:
+        """Laplace's covariance of the latents of each row."""
+        k = model.num_latents
+        return self._modes(model, values, data).covariance[:, :k, :k]
+
+    @override
+    def cells(
+        self,
+        model: Any,
+        values: Mapping[str, Array],
+        *data: View,
+        what: str | None = None,
+        spread: Mapping[str, Array] | None = None,
+    ) -> tuple[Rows, Rows]:
+        """Of the view ``what``, averaged over the posterior of each row's latents.
+
+        ``spread`` is the covariance of each natural parameter's loadings and mean by the suffix of their
+        names, shape (num_params, num_latents + 1, num_latents + 1), where they have one besides.
+        """
+        v = _place(model, what)
+        mean, variance, _ = self._expected(model, values, data, v, spread)
+        missing = jnp.isnan(data[v])
+        return jnp.where(missing, mean, data[v]), jnp.where(missing, variance, 0.0)
+
+    def class_probs(
+        self, model: Any, values: Mapping[str, Array], *data: View, what: str | None = None
+    ) -> Array | None:
+        """Probabilities of the classes of a view's cells given the observed cells; None: it has no classes.
+
+        Args:
+            model: as of `log_rows`.
+            values: likewise.
+            *data: likewise.
+            what: the view, of several.
+
+        Returns:
+            Shape (num_observations, num_features, num_classes); zero in columns of other families.
+        """
+        v = _place(model, what)
+        return self._expected(model, values, data, v)[2] if model.cell_families[v].has_classes else None
+
+    def view_variances(self, model: Any, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+        """Variance of the cells' means over the rows, and mean of their variances; NaN for classes.
+
+        Args:
+            model: as of `log_rows`.
+            values: of the sites, the latents among them.
+
+        Returns:
+            Suffix of the view to two arrays of shape (num_columns,).
+        """
+        found = {}
+        for v, (family, suffix) in enumerate(
+            zip(model.cell_families, model.loading_sites.values(), strict=True)
+        ):
+            means, variances = self._table(model, v, values).mean_and_variance()
+            total = jnp.var(means, axis=0) + jnp.mean(variances, axis=0)
+            by_latents = {name: own for name, own in values.items() if name != f"natural_params{suffix}"}
+            explained = jnp.var(self._table(model, v, by_latents).mean_and_variance()[0], axis=0)
+            groups = family.column_groups(means.shape[1])
+            named = [own for group, own in groups if group.has_classes]  # classes have no variance
+            classes = np.concatenate([np.zeros(0, int), *named])
+            pair = explained, jnp.maximum(total - explained, 0.0)
+            found[suffix] = tuple(part.at[classes].set(jnp.nan) for part in pair)
+        return found
+
+    def _modes(self, model: Any, values: Mapping[str, Array], data: tuple[Array, ...]) -> RowMode:
+        """Mode of the local latents of rows, and Laplace's integral over them."""
+        rows = jnp.concatenate(data, axis=1)
+        starts = self._starts(model, values, data) if model.is_negative else None
+        return row_modes(self._log_joint(model, values, data), rows, self._num_local(model, values), starts)
+
+    def _starts(self, model: Any, values: Mapping[str, Array], data: tuple[Array, ...]) -> Callable:
+        """Latents at which a row's natural parameters are negative where they must be, if there are any.
+
+        Least squares towards minus some multiples of the sizes of their means. At latents of zero they are
+        the means, which some draws of a sampler have outside the domain.
+        """
+        families = model.cell_families
+        at = self._with_local(model, values, jnp.zeros((1, self._num_local(model, values))))
+        tables = [self._mean_theta(model, v, at) for v in range(len(families))]
+        loadings = jnp.concatenate([table.loadings for table in tables])
+        loc = jnp.concatenate([jnp.broadcast_to(t.loc, t.loadings.shape[:1]) for t in tables])
+        sizes = [table.shape[1] for table in data]
+        negative = np.concatenate([f.negative_params(d) for f, d in zip(families, sizes, strict=True)])
+        column = np.concatenate(
+            [
+                sum(sizes[:v]) + np.asarray(f.param_columns(d))
+                for v, (f, d) in enumerate(zip(families, sizes, strict=True))
+            ]
+        )
+
+        def starts(row: Array) -> Array:
+            bound = jnp.asarray(negative) & (~jnp.isnan(row)[column] | model.has_kernel)
+            scale = jnp.where(bound, 1.0 / jnp.maximum(jnp.abs(loc), 1e-300), 0.0)
+            own = loadings * scale[:, None]
+            gram = own.T @ own
+            gram += 1e-9 * (jnp.trace(gram) + 1e-300) * jnp.eye(gram.shape[0])
+            targets = -(jnp.asarray(START_DEPTHS)[:, None] + loc * scale) * bound
+            return jnp.linalg.solve(gram, own.T @ targets.T).T
+
+        return starts
+
+    def _log_joint(
+        self,
+        model: Any,
+        values: Mapping[str, Array],
+        data: tuple[Array, ...],
+        spread: Mapping[str, Array] | None = None,
+    ) -> Callable:
+        """Log joint density of a row, all views side by side, and its local latents, in nats.
+
+        Where loadings have a ``spread`` the density of each observed cell is averaged over it.
+        """
+        ends = np.cumsum([table.shape[1] for table in data])[:-1].tolist()
+
+        def log_joint(local: Array, row: Array) -> Array:
+            at, parts = self._with_local(model, values, local[None]), jnp.split(row, ends)
+            if spread is None:
+                cells = self._log_cells(model, at, tuple(part[None] for part in parts))[0]
+            else:
+                cells = self._log_averaged_cells(model, at, parts, spread)
+            return cells + self._log_prior(model, values, local[None])[0]
+
+        return log_joint
+
+    def _log_averaged_cells(
+        self, model: Any, at: Mapping[str, Array], row: Sequence[Array], spread: Mapping[str, Array]
+    ) -> Array:
+        total, weights = 0.0, jnp.broadcast_to(self._view_weights(model), (len(row),))
+        for v, (part, suffix) in enumerate(zip(row, model.loading_sites.values(), strict=True)):
+            table, seen = self._table(model, v, at), ~jnp.isnan(part)
+            theta = self._mean_theta(model, v, at).whole()[0]
+            variance = _theta_variance(at["latents"], spread[suffix])[0]
+            filled = jnp.where(seen, part, 1.0)
+            cells = table.family.log_marginal(theta, variance, filled, table.cut_points)
+            total += weights[v] * jnp.sum(jnp.where(seen, cells, 0.0))
+        return total
+
+    def _expected(
+        self,
+        model: Any,
+        values: Mapping[str, Array],
+        data: tuple[Array, ...],
+        v: int,
+        spread: Mapping[str, Array] | None = None,
+    ) -> tuple[Array, Array, Array | None]:
+        """Mean and variance of all cells of a view given the observed cells of all, and class probabilities.
+
+        Shapes (num_observations, num_features), twice, and (num_observations, num_features, num_classes) or
+        None.
+        """
+        rows, modes = jnp.concatenate(data, axis=1), self._modes(model, values, data)
+        own = None if spread is None else spread[tuple(model.loading_sites.values())[v]]
+
+        def average(nodes: Nodes, row: Array) -> tuple[Array, Array, Array | None]:
+            at = self._with_local(model, values, nodes.latents)
+            table = self._table(model, v, at)
+            theta = table.theta.reshape(len(nodes.weights), -1)
+            variance = None if own is None else _theta_variance(at["latents"], own)
+            wide, weights, normal = with_spread(theta, variance, nodes)
+            wide = table.family.shaped(wide)
+            mean, variance = table.family.expected_cells(wide, weights, normal, table.cut_points)
+            return mean, variance, table.family.expected_class_probs(wide, weights)
+
+        num_columns = sum(table.shape[1] for table in data) * (1 if spread is None else SPREAD_NODES)
+        log_joint = self._log_joint(model, values, data, spread)
+        return over_latents(log_joint, average, rows, modes, num_columns, steep=model.has_steep_cells)
+
+
+def _place(model: Any, what: str | None) -> int:
+    """The number of a view by its name; None: the first."""
+    return 0 if what is None else model.data_names.index(what)
+
+
+def _theta_variance(latents: Array, covariance: Array) -> Array:
+    """Variance of natural parameters given latents, where loadings and mean have a covariance.
+
+    ``latents`` of shape (number, num_latents) and one matrix for each natural parameter give (number,
+    num_params).
+    """
+    extended = jnp.concatenate([latents, jnp.ones_like(latents[:, :1])], axis=1)
+    return jnp.maximum(jnp.einsum("ni,pij,nj->np", extended, covariance, extended), 0.0)
+
+
+class EPCAAnswers(ProjectionAnswers):
+    """Of one table, whose sites are ``loadings``, ``loc``, ``latents`` and those of the family."""
+
+    @override
+    def start(self, model: Any, key: Array, x: Rows) -> dict[str, Array]:
+        """Means at the columns' means, small latents and loadings.
+
+        Natural parameters lie inside the family's domain, which the prior alone does not see to.
+        """
+        prior = in_current_precision(model)
+        family, size = prior.family, prior.family.num_params(x.shape[1])
+        scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
+        shapes = (size, model.num_latents), (x.shape[0], model.num_latents)
+        loadings, latents = (scale * own for own in standard_normals(key, *shapes))
+        values = starting_view_parameters(family, x) | {"loadings": loadings, "latents": latents}
+        if model.is_negative:
+            unit = prior.natural_unit
+            unit = None if unit is None else jnp.broadcast_to(unit, (size,))
+            values["loadings"] *= starting_sizes(family, values["loc"], unit, x.shape[1])[:, None]
+        if model.ard:
+            values["loading_precision"] = jnp.ones(model.num_latents)
+        return values
+
+    def _log_cells(self, model: Any, values: Mapping[str, Array], data: tuple[Array]) -> Array:
+        return self._table(model, 0, values).log_prob(*data)
+
+    def _table(self, model: Any, v: int, values: Mapping[str, Array]) -> dist.Distribution:
+        return in_current_precision(model).cells(values)
+
+    def _mean_theta(self, model: Any, v: int, values: Mapping[str, Array]) -> LowRank:
+        return model.low_rank(values)
+
+    def _view_weights(self, model: Any) -> float:
+        return 1.0
+
+    def _with_local(self, model: Any, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
+        return dict(values) | {"latents": local}
+
+    def _num_local(self, model: Any, values: Mapping[str, Array]) -> int:
+        return model.num_latents
+
+    def _log_prior(self, model: Any, values: Mapping[str, Array], local: Array) -> Array:
+        """Log prior density of latents, up to a constant with kernels; shape (num_observations,)."""
+        prior = in_current_precision(model)
+        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(prior.entry_variance)).log_prob(local), axis=-1)
+        if model.has_kernel:
+            theta = model.low_rank(self._with_local(model, values, local)).whole()
+            total += prior.beta * jnp.sum(joint_prior.log_kernel(prior.family, theta, prior.conjugate), -1)
+        return total

@@ -1,0 +1,187 @@
+"""`zoo.EPCA` beside its program: what is read off a table, what is refused, and the dims of its variables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from zoo import checks, suitable_fields
+from zoo.coordinates import Freedom
+from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.exponential_family.cells import has_units, units_of, units_of_columns
+from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
+from zoo.exponential_family.projections import KERNEL_STRENGTH, WEAK_VARIANCE, JointPriorModel
+
+__all__ = ["OneTable"]
+
+
+class OneTable(JointPriorModel):
+    """A projection of one table; the subclass has the fields of `zoo.EPCA`, its program and its units."""
+
+    @classmethod
+    def from_data(cls, x: Any, **overrides: Any) -> Self:
+        """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
+        given = overrides.get("family") or suitable_fields.AUTO
+        (x,), (family,) = suitable_fields.read_tables((x,), (given,), cls.families_for, cls.__name__)
+        overrides["family"] = family = as_family(family)
+        x = checks.as_matrix(x)
+        read: dict[str, Any] = {"num_features": x.shape[1]}
+        if family.theta_is_negative:
+            family.check(x)
+            read["natural_unit"] = family.natural_units(x)
+        if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
+            read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
+        elif overrides.get("standardize", False):
+            cls(**(read | overrides))  # what cannot be standardised is refused
+            given = overrides.get("unit")
+            centre, read["unit"] = units_of_columns(family, x, given)
+            read |= {"loc_mean": centre} if given is None else {}
+        elif "unit" not in overrides and cls(**overrides)._reads_units():
+            read["loc_mean"], variance = units_of(x)
+            read["unit"] = np.sqrt(variance)
+        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+
+    def __post_init__(self) -> None:
+        """Replace a family's name by the family, then store and validate the fields."""
+        self._remember_auto()
+        object.__setattr__(self, "family", as_family(self.family))
+        super().__post_init__()
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Family and number of latents.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        checks.check_num_parts(cls.__name__, len(data), 1)
+        return suitable_fields.family_fields(cls.__name__, data[0])
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        checks.check_size("num_latents", self.num_latents)
+        super().validate()
+        if self.unit is not None and not self.standardize and self._given is None:
+            self._check_unit()
+        if self.conjugate_loadings is not None:
+            self._check_conjugate_loadings()
+
+    def _check_unit(self) -> None:
+        """Refuse a unit of cells that have none, and several without ``standardize``."""
+        if not has_units(self.family):
+            raise ValueError(
+                "unit is that of Gaussian cells of unknown noise, all columns alike, and not of "
+                f"{type(self.family).__name__} cells: leave unit and loc_mean out"
+            )
+        if self.unit.ndim:
+            raise ValueError(
+                f"unit must be one number; got shape {self.unit.shape}: units of columns go with "
+                "standardize=True"
+            )
+
+    def _check_conjugate_loadings(self) -> None:
+        """Refuse pairs of a wrong shape, what changes normal loadings, and cells without such a prior."""
+        check_conjugate_pairs(self.conjugate_loadings, self.num_features)
+        given = {"beta": self.beta != 0, "ard": self.ard, "standardize": self.standardize}
+        given["loading_variance"] = self.loading_variance != 1
+        for name, is_given in given.items():
+            if is_given:
+                raise ValueError(
+                    f"conjugate_loadings is the whole prior of the loadings, and {name} changes that of "
+                    f"normal ones: leave {name} out"
+                )
+        if self._given is None:  # else families are still to be read off the columns
+            check_conjugate_loadings(self.family, self.conjugate_loadings, self.num_features)
+
+    def _check_kernels(self) -> None:
+        pairs = [(self.family, 0.0, 0.0)]
+        if self.conjugate is not None:
+            if self.conjugate.shape not in self.family.kernel_shapes or not np.isfinite(self.conjugate).all():
+                raise ValueError(
+                    "conjugate must be two finite numbers, lam and nu (of a mixed table also two for each "
+                    f"column); got {checks.shown(self.conjugate)}"
+                )
+            pairs = self.family.kernel_problems(self.conjugate)
+        elif 0 <= self.beta <= 1 and self.family.has_kernel:
+            return
+        for family, lam, nu in pairs:
+            joint_prior.check_joint_prior(family, float(self.beta), lam, nu)
+
+    def check(self, x: np.ndarray) -> None:
+        """Raise ValueError if ``x`` does not suit the model."""
+        self.check_new(x)
+        checks.check_rows(x, 2, "the projection of one row is the row itself")
+        checks.check_some_cells(x)
+        checks.check_num_latents(self.num_latents, {"columns": x.shape[1], "rows": x.shape[0]})
+
+    def check_new(self, x: np.ndarray) -> None:
+        """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
+        checks.check_columns(x, self.num_features, owner="model")
+        self.family.check(x)
+
+    @property
+    def cell_families(self) -> tuple[Family]:
+        """The family of the cells."""
+        return (self.family,)
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables; those of categorical cells have classes as well as features."""
+        dims = dict(self.dims)
+        if self.num_features is None:
+            return dims
+        if self.family.num_params(self.num_features) != self.num_features:
+            dims |= {"loadings": ("feature_class", "latent"), "loc": ("feature_class",)}
+        if len(self.family.cut_sizes) > 1:
+            dims["cut_points"] = ("level_cut",)
+        elif len(self.family.level_columns(self.num_features)) != self.num_features:
+            dims["cut_points"] = ("level_feature", "cut")
+        return dims
+
+    @property
+    def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
+        """None of mixed tables, some of whose columns have no unit."""
+        return (None,) if self.family.is_mixed else super().coordinate_freedom
+
+    def relation_of(self, name: str, method: str) -> str:
+        """As of `JointPriorModel`; columns of exponential and gamma cells may be rescaled each."""
+        is_scaled = self.has_own_coordinates and self.is_negative and not self.family.is_mixed
+        if is_scaled and name in ("rescaled", "columns_rescaled"):
+            return "same, predictions in the new unit, objective up to a constant"
+        return super().relation_of(name, method)
+
+    @property
+    def has_several_modes(self) -> bool:
+        """Where the variances of latents and loadings have a product above 10, as was measured."""
+        if self.conjugate_loadings is None or self.num_features is None:
+            return super().has_several_modes
+        pairs = np.broadcast_to(self.conjugate_loadings, (self.num_features, 2))
+        of_loadings = self.family.kernel_variance(pairs[:, 0], pairs[:, 1])
+        return float(np.max(self.latent_variance * of_loadings)) > WEAK_VARIANCE
+
+    @property
+    def exact_symmetries(self) -> tuple[str, ...]:
+        """None with conjugate loadings: their prior is not alike in all directions."""
+        return super().exact_symmetries if self.conjugate_loadings is None else ()
+
+    def check_method(self, method: str) -> None:
+        """Refuse methods that take loadings for normal, where they have their conjugate prior.
+
+        Args:
+            method: its name.
+
+        Raises:
+            ValueError: ``"gibbs"`` or ``"vb"`` with ``conjugate_loadings``; what `JointPriorModel` refuses.
+        """
+        super().check_method(method)
+        if self.conjugate_loadings is not None and method in ("gibbs", "vb"):
+            raise ValueError(
+                f"method {method!r} takes loadings with a normal prior, and conjugate_loadings gives them "
+                "another one: use nuts, hmc, svi or map, or leave conjugate_loadings out"
+            )
+
+    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
+        return self.conjugate_loadings is None and super()._has_closed_bound(data)

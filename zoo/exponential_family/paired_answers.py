@@ -1,0 +1,123 @@
+"""Closed forms of `zoo.Paired`: weighted views, and natural parameters or rows that are correlated."""
+
+from collections.abc import Mapping
+from typing import Any, override
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from zoo.exponential_family import joint_prior
+from zoo.exponential_family.answers import ProjectionAnswers
+from zoo.exponential_family.expectations import Nodes, over_latents
+from zoo.exponential_family.natural_params import LowRank
+from zoo.in_blocks import map_in_blocks
+from zoo.model import in_current_precision
+from zoo.shapes import Predicted, View
+
+__all__ = ["PairedAnswers"]
+
+
+class PairedAnswers(ProjectionAnswers):
+    """Of views side by side; the local latents are u and whitened deviations of noisy natural parameters."""
+
+    @override
+    def cells(
+        self,
+        model: Any,
+        values: Mapping[str, Array],
+        *views: View,
+        what: str = "y_0",
+        spread: Mapping[str, Array] | None = None,
+    ) -> tuple[Predicted, Predicted]:
+        v = model.data_names.index(what)
+        if model.has_dense_rows(v):
+            return self._completed(model, values, views, v, spread)
+        return super().cells(model, values, *views, what=what, spread=spread)
+
+    def _completed(
+        self,
+        model: Any,
+        values: Mapping[str, Array],
+        views: tuple[Array, ...],
+        v: int,
+        loadings_spread: Mapping[str, Array] | None,
+    ) -> tuple[Array, Array]:
+        """`cells` of rows with a full covariance: the missing cells are linear in the latents."""
+        rows, modes = jnp.concatenate(views, axis=1), self._modes(model, values, views)
+
+        def moments(nodes: Nodes, row: Array) -> tuple[Array, Array]:
+            u = nodes.latents[:, : model.num_latents]
+            mean = nodes.weights @ u
+            return mean, ((u - mean) * nodes.weights[:, None]).T @ (u - mean)
+
+        log_joint = self._log_joint(model, values, views)
+        mean, covariance = over_latents(
+            log_joint, moments, rows, modes, rows.shape[1], steep=model.has_steep_cells
+        )
+
+        def at(u: Array, row: Array) -> tuple[Array, Array]:
+            own = dict(values) | {"latents": u[None]}
+            filled, variance = model.rows_of(v, own).completed(row[None])
+            return filled[0], variance[0]
+
+        def one(given: tuple) -> tuple[Array, Array]:
+            u, spread, row = given
+            filled, variance = at(u, row)
+            slope = jax.jacobian(lambda u: at(u, row)[0])(u)
+            variance += jnp.einsum("di,ij,dj->d", slope, spread, slope)
+            if loadings_spread is not None:
+                extended = jnp.append(u, 1.0)
+                second = jnp.outer(extended, extended).at[:-1, :-1].add(spread)
+                own = jnp.einsum("dij,ij->d", loadings_spread[f"_{v}"], second)
+                variance += jnp.where(jnp.isnan(row), own, 0.0)
+            return filled, variance
+
+        return map_in_blocks(one, (mean, covariance, views[v]), 256)
+
+    def _log_cells(self, model: Any, values: Mapping[str, Array], views: tuple[Array, ...]) -> Array:
+        weights = jnp.broadcast_to(self._view_weights(model), (len(views),))
+        rows = [weights[v] * model.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
+        return sum(rows[1:], rows[0])
+
+    def _with_local(self, model: Any, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
+        new = dict(values) | {"latents": local[:, : model.num_latents]}
+        start = model.num_latents
+        for v in _noisy_views(model):
+            size = values[f"loadings_{v}"].shape[0]
+            factor = jnp.linalg.cholesky(model.specific_covariance(v, values))
+            new[f"natural_params_{v}"] = (
+                model.mean_theta(v, new).whole() + local[:, start : start + size] @ factor.T
+            )
+            start += size
+        return new
+
+    def _num_local(self, model: Any, values: Mapping[str, Array]) -> int:
+        noisy = (values[f"loadings_{v}"].shape[0] for v in _noisy_views(model))
+        return model.num_latents + sum(noisy)
+
+    def _log_prior(self, model: Any, values: Mapping[str, Array], local: Array) -> Array:
+        """Log prior density of local latents, up to a constant with kernels; shape (num_observations,)."""
+        prior, extra = in_current_precision(model), local.shape[-1] - model.num_latents
+        of_latents = jnp.full(model.num_latents, jnp.sqrt(prior.entry_variance))
+        scales = jnp.concatenate([of_latents, jnp.ones(extra)])
+        total = jnp.sum(dist.Normal(0.0, scales).log_prob(local), axis=-1)
+        for v, family in enumerate(prior.families if model.has_kernel else ()):
+            theta = model.mean_theta(v, self._with_local(model, values, local)).whole()
+            total += prior.beta * jnp.sum(joint_prior.log_kernel(family, theta, model.kernel_of(v)), -1)
+        return total
+
+    def _table(self, model: Any, v: int, values: Mapping[str, Array]) -> dist.Distribution:
+        return model.rows_of(v, values)
+
+    def _mean_theta(self, model: Any, v: int, values: Mapping[str, Array]) -> LowRank:
+        return model.mean_theta(v, values)
+
+    def _view_weights(self, model: Any) -> Array:
+        return in_current_precision(model.view_weights)
+
+
+def _noisy_views(model: Any) -> list[int]:
+    full = model.specific == "full_covariance"
+    return [v for v in range(len(model.families)) if full and not model.has_dense_rows(v)]

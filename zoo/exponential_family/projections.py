@@ -1,0 +1,320 @@
+"""What `zoo.EPCA` and `zoo.Paired` have in common: facts of their families and priors, and checks."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from jax import Array
+
+from zoo import checks
+from zoo.answers import asked
+from zoo.columns import Columns
+from zoo.exponential_family import has_unit_noise, joint_prior
+from zoo.exponential_family.cells import has_units, measured_columns, without_units
+from zoo.exponential_family.expectations import are_steep, rests_on_tail
+from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.model import Model
+from zoo.suitable_fields import ChoosesFamily
+
+__all__ = ["KERNEL_STRENGTH", "WEAK_VARIANCE", "JointPriorModel"]
+
+KERNEL_STRENGTH = 0.1  # lam of the default kernel
+WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reaches different optima
+DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
+
+
+class JointPriorModel(ChoosesFamily, Model):
+    """A projection with Gaussian priors or the joint beta-prior (`zoo.exponential_family.joint_prior`).
+
+    Subclasses have the fields ``beta``, ``conjugate``, ``ard``, ``standardize`` and the variances,
+    ``_check_kernels``, and as answers a `zoo.exponential_family.answers.ProjectionAnswers`.
+    """
+
+    sums_out_locals = False
+    latent_site = "latents"
+
+    @property
+    def entry_variance(self) -> Array:
+        """Prior variance of an entry of U and of V."""
+        return balanced_variance(self.latent_variance, self.loading_variance, self.beta)
+
+    @property
+    def has_several_modes(self) -> bool:
+        """Where ``latent_variance`` times ``loading_variance`` exceeds 10, as was measured."""
+        return float(np.max(self.latent_variance * self.loading_variance)) > WEAK_VARIANCE
+
+    def dim_labels(
+        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
+    ) -> dict[str, Sequence[Any]]:
+        """Names of natural parameters of classes, ``COLUMN: LEVEL``, of ordinal columns and of cut points.
+
+        The first class of a column has none: the others are measured against it.
+        """
+        labels: dict[str, Sequence[Any]] = {}
+        for place, (part, family) in enumerate(zip(self.data_names, self.cell_families, strict=True)):
+            dim = self.variable_dims[part][1]
+            names = coords.get(dim)
+            if names is None:
+                continue
+            read = columns[place] if place < len(columns) else None
+            held = {} if read is None else {column.name: column.levels for column in read.kept}
+            with_levels = family.level_columns(len(names))
+            if len(family.cut_sizes) > 1:
+                counts = zip(with_levels, family.cut_counts(len(names)), strict=True)
+                labels[dim.replace("feature", "level_cut")] = [
+                    label
+                    for column, count in counts
+                    for label in _cut_labels(str(names[column]), held.get(str(names[column]), ()), count)
+                ]
+            elif 0 < len(with_levels) < len(names):
+                labels[f"level_{dim}"] = [str(names[column]) for column in with_levels]
+            if family.num_params(len(names)) == len(names):
+                continue
+            of_column: dict[int, list[str]] = {}
+            for column in family.param_columns(len(names)):
+                own = of_column.setdefault(column, [])
+                levels = held.get(str(names[column]), ())
+                number = len(own) + 1
+                own.append(str(levels[number] if number < len(levels) else number))
+            labels[dim.replace("feature", "feature_class")] = [
+                f"{names[column]}: {level}" if len(own) > 1 else str(names[column])
+                for column, own in of_column.items()
+                for level in own
+            ]
+        return labels
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether the conjugate kernel multiplies the prior."""
+        return self.conjugate is not None
+
+    @property
+    def needs_kernel(self) -> bool:
+        """Whether there must be a kernel, as far as the number beta is known."""
+        return isinstance(self.beta, np.ndarray) and bool(self.beta > 0)
+
+    @property
+    def prior(self) -> str:
+        """``"unnormalised"`` with beta > 0 (``"improper"`` with beta = 1), else ``"proper"``."""
+        if not self.has_kernel:
+            return "proper"
+        return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
+
+    def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
+        """The model with its sizes and, where there are kernels, their means."""
+        is_filled = self.unit is not None or not self._reads_units()
+        has_unit = self.natural_unit is not None or not self.is_negative
+        has_kernels = self.conjugate is not None or self.beta == 0
+        if self.num_features is not None and has_kernels and is_filled and has_unit:
+            return self
+        return super().with_sizes_from(*data)
+
+    def _reads_units(self) -> bool:
+        """Whether cells of unknown noise have their units read off the data: with default priors only."""
+        if self.standardize:
+            return True
+        default = all(np.all(getattr(self, name) == value) for name, value in DEFAULT_PRIORS.items())
+        return default and bool(self.beta == 0) and any(map(has_units, self.cell_families))
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        in_units = self.unit is not None and all(map(has_units, self.cell_families))
+        by_column = ("columns_rescaled",) if self.standardize else ()
+        if name not in ("shifted", "rescaled", "other_units", *by_column) or not in_units:
+            return super().relation_of(name, method)
+        said = "same, predictions in the new unit"
+        return said if method in ("vb", "svi") else f"{said}, objective up to a constant"
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether some natural parameters must be negative."""
+        return any(family.theta_is_negative for family in self.cell_families)
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        unit = self.natural_unit
+        if unit is not None and (unit.ndim > 1 or not (np.isfinite(unit) & (unit > 0)).all()):
+            raise ValueError(
+                "natural_unit must be positive, one number or one for each natural parameter of a row; "
+                f"got {checks.shown(unit)}"
+            )
+        for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
+            checks.check_positive(name, getattr(self, name))
+        if self.unit is not None and (self.unit.ndim > 1 or self.unit.size == 0):
+            raise ValueError(f"unit must be one number, or one for each column; got shape {self.unit.shape}")
+        if self.unit is not None and not ((self.unit > 0) & (self.unit < np.inf)).all():
+            raise ValueError(f"unit must be positive; got {checks.shown(self.unit)}")
+        if self.unit is not None and self.loc_mean is None:
+            object.__setattr__(self, "loc_mean", np.zeros(()))
+        if self.unit is None and self.loc_mean is not None:
+            raise ValueError("loc_mean goes with unit: cells of unknown noise are measured in unit about it")
+        if self.beta.shape != ():
+            raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
+        checks.check_flag("standardize", self.standardize)
+        if self.standardize:
+            self._check_standardize()
+        self._check_kernels()
+        if self.beta == 0:
+            object.__setattr__(self, "conjugate", None)
+        if self.ard and self.beta > 0:
+            raise ValueError(
+                "ard=True goes with beta=0: the joint prior's normaliser depends on the precisions"
+            )
+
+    def _check_standardize(self) -> None:
+        """Refuse to measure cells in their standard deviations that have no unit, or priors that have one."""
+        if not any(family.learns_noise for family in self.cell_families):
+            if self._given is not None:
+                return  # families are still to be read off the columns
+            raise ValueError(without_units(self.cell_families, self.family_field))
+        if self.beta > 0:
+            raise ValueError(
+                "standardize=True goes with beta=0: the kernel's pseudo-data have a unit of their own; leave "
+                "standardize out, and divide the columns by their standard deviations"
+            )
+        if self.unit is None:
+            return
+        sizes = self.num_features
+        total = sizes if sizes is None or isinstance(sizes, int) else sum(sizes)
+        checks.check_positive_columns("unit", self.unit, total)
+        if sizes is None:
+            return
+        measured = self._measured()
+        if (self.unit[~measured] != 1).any():
+            raise ValueError(
+                "unit must be 1 for columns that are not Gaussian of unknown noise, "
+                f"{np.flatnonzero(~measured).tolist()}; got {checks.shown(self.unit)}"
+            )
+
+    def _measured(self) -> np.ndarray:
+        """The columns of all tables that are in the unit of the data, boolean."""
+        sizes = (self.num_features,) if isinstance(self.num_features, int) else self.num_features
+        pairs = zip(self.cell_families, sizes, strict=True)
+        return np.concatenate([measured_columns(family, size) for family, size in pairs])
+
+    @property
+    def scale_remedy(self) -> str:
+        """`standardize`, which cells of known noise and the joint prior do not have."""
+        if self.beta > 0:
+            return "divide the columns by their standard deviations"
+        if all(family.learns_noise for family in self.cell_families):
+            return "give standardize=True"
+        return f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
+
+    def auto_method(self, *data: Any) -> str:
+        """``"vb"`` where its bound is in closed form, else ``"map"``, whose latents are points.
+
+        Points follow the noise of their own rows, so that the loadings and all that they explain come out too
+        large and the noise too small, however many rows there are.
+        """
+        return "vb" if self._has_closed_bound(data) else "map"
+
+    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
+        """Whether VB takes the cells and the prior."""
+        kinds = [kind for family in self.cell_families for kind, _ in family.column_groups(1)]
+        closed = all(not k.theta_is_negative and k.log_partition_form != "other" for k in kinds)
+        return closed and bool(self.beta < 1)
+
+    def check_method(self, method: str) -> None:
+        """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain.
+
+        Args:
+            method: its name.
+
+        Raises:
+            ValueError: ``"svi"``, and some natural parameters must be negative.
+        """
+        joint_prior.refuse_improper(float(self.beta), method)
+        if method == "svi" and self.is_negative:
+            raise ValueError(
+                "svi has no bound for exponential, gamma and negative binomial cells: their natural "
+                "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
+            )
+
+    def resolving(self, variables: Mapping[str, Any]) -> Self:
+        """With finer nodes where bounded cells change steeply, see `zoo.exponential_family.expectations`.
+
+        Args:
+            variables: with loadings or their means, draws with any leading axes.
+
+        Returns:
+            The model.
+        """
+        for family, suffix in zip(self.cell_families, self.loading_sites.values(), strict=True):
+            for name in (f"loadings{suffix}", f"loadings_mean{suffix}"):
+                if name in variables and are_steep(family, variables[name], self.entry_variance):
+                    return self.replaced(has_steep_cells=True)
+        return self
+
+    def rests_on_tail(
+        self,
+        values: Mapping[str, Array],
+        mean: Array,
+        variance: Array,
+        *data: Array,
+        what: str | None = None,
+    ) -> Array | None:
+        """Which expectations the tail of the latents dominates; see `zoo.exponential_family.expectations`.
+
+        Args:
+            values: not read: mean and variance tell.
+            mean: of `predicted`.
+            variance: of `predicted`; zero for cells that were observed.
+            *data: not read.
+            what: the view, of several.
+
+        Returns:
+            Boolean, the shape of ``mean``; None: no cells of the family have a tail.
+        """
+        family = self.cell_families[0 if what is None else self.data_names.index(what)]
+        square = family.mean_square_of_means(mean, variance)
+        return None if square is None else rests_on_tail(mean, square) & (variance != 0)
+
+    def class_probs(self, values: Mapping[str, Array], *data: Array, what: str | None = None) -> Array | None:
+        """Probabilities of the classes of categorical cells given the observed cells; None: there are none.
+
+        Args:
+            values: of the sites.
+            *data: as in `log_likelihood`.
+            what: the view, of several.
+
+        Returns:
+            Shape (num_observations, num_features, num_classes); zero in columns of other families.
+        """
+        return asked(self, "class_probs", values, data, what=what)
+
+    def view_variances(self, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+        """Variance of the cells' means over the rows, and mean of their variances; NaN for classes.
+
+        Args:
+            values: of the sites, the latents among them.
+
+        Returns:
+            Suffix of the view to two arrays of shape (num_columns,).
+        """
+        return asked(self, "view_variances", values, ())
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """For each part whether all its cells are Gaussian with one noise variance, in one unit."""
+        return tuple(
+            family.log_partition_form == "quadratic" and not (self.standardize and family.learns_noise)
+            for family in self.cell_families
+        )
+
+    @property
+    def unit_noise_parts(self) -> tuple[bool, ...]:
+        """For each part whether all its cells are Gaussian with noise of known variance 1."""
+        return tuple(map(has_unit_noise, self.cell_families))
+
+    @property
+    def cell_units(self) -> tuple[str, ...]:
+        """Those of the cells of each part."""
+        return tuple(family.cell_units for family in self.cell_families)
+
+
+def _cut_labels(name: str, levels: Sequence[Any], count: int) -> list[str]:
+    """Names of the cut points of a column, ``COLUMN: LEVEL|NEXT LEVEL``; by number where levels have none."""
+    words = levels if len(levels) == count + 1 else range(1, count + 2)
+    return [f"{name}: {low}|{high}" for low, high in itertools.pairwise(words)]
