@@ -117,8 +117,7 @@ def conclude(
     params, draws, mean, error = _conclude(_checked(**options), key, state, model, data, num_samples)
     local = draw_locals(jax.random.fold_in(key, 1), draws, model, data, keep_rows)
     attrs = {"elbo": float(mean), "elbo_standard_error": float(error), "guide": options["guide"]}
-    if model.units_of_sites:
-        attrs["guide_coordinates"] = "data"  # those of former versions were in units of the data
+    attrs["guide_coordinates"] = "data"  # those of former versions were in units of the data
     densities = {"objective": (), "elbo": ()}
     return Outcome(posterior=draws | local, variational=params, attrs=attrs, densities=densities)
 

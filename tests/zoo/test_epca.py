@@ -67,21 +67,23 @@ def test_joint_density_is_the_one_on_paper(family, beta):
         np.testing.assert_allclose(log_joint(model, values, x), expected, rtol=1e-11)
 
 
-def paper_in_units(model, values, x, unit, noise):
+def paper_in_units(model, values, x, unit, noise, precision=1.0):
     """By hand in the units of the data: cells about theta, priors in units of the columns about loc_mean."""
     theta = values["latents"] @ values["loadings"].T + values["loc"]
     found = np.nansum(stats.norm.logpdf(x, theta, noise**0.5)) + stats.norm.logpdf(values["latents"]).sum()
-    found += stats.norm.logpdf(values["loadings"], 0, unit * np.ones((FEATURES, 1))).sum()
+    found += stats.norm.logpdf(
+        values["loadings"], 0, unit * np.ones((FEATURES, 1)) / np.sqrt(precision)
+    ).sum()
     return found + stats.norm.logpdf(values["loc"], model.loc_mean, 10.0 * np.ravel(unit)).sum()
 
 
 def test_cells_of_unknown_noise_are_stated_in_their_unit():
     x = cells("gaussian") * 50.0 + 7.0
-    model, u2 = model_of(Gaussian(None), x), np.nanvar(cells("gaussian") * 50.0, axis=0).mean()
-    values = start(model, x)
-    values["noise_variance"] = np.array(0.4 * u2)
-    wanted = paper_in_units(model, values, x, u2**0.5, 0.4 * u2)
-    wanted += stats.invgamma.logpdf(0.4 * u2, 1, scale=u2)
+    model, u2 = model_of(Gaussian(None), x, ard=True), np.nanvar(cells("gaussian") * 50.0, axis=0).mean()
+    values, precision = start(model, x), np.array([0.5, 3.0])
+    values |= {"noise_variance": np.array(0.4 * u2), "loading_precision": precision}
+    wanted = paper_in_units(model, values, x, u2**0.5, 0.4 * u2, precision)
+    wanted += stats.invgamma.logpdf(0.4 * u2, 1, scale=u2) + stats.expon.logpdf(precision).sum()
     np.testing.assert_allclose(log_joint(model, values, x), wanted, rtol=1e-11)
 
 

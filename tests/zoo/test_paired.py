@@ -6,7 +6,7 @@ import numpy as np
 import numpyro
 import pytest
 from numpyro.infer.util import log_density as program_log_density
-from scipy import special, stats
+from scipy import linalg, special, stats
 
 import zoo
 from inference.precision import in_precision
@@ -310,3 +310,19 @@ def test_reversed_views_take_all_that_is_given_by_view_and_by_column_along():
     for name in ("unit", "loc_mean", "view_weights", "num_features", "num_specific"):
         np.testing.assert_array_equal(getattr(other, name), getattr(again, name), err_msg=name)
     assert (np.asarray(other.unit) != np.asarray(model.unit)).all()
+
+
+def test_orthonormal_scores_are_those_of_loadings_in_standard_units():
+    """The latents times the root of L'L, by SciPy, with L the loadings of all views over the deviations."""
+    r = np.random.default_rng(0)
+    views = [r.normal(size=(7, 3)) * [1.0, 10.0, 100.0], r.normal(size=(7, 2)) * [1e3, 1.0]]
+    unknown = Gaussian(noise_variance=None)
+    model = zoo.Paired((unknown, unknown), num_shared=2, standardize=True).with_sizes_from(*views)
+    with in_precision():
+        given = tuple(map(jnp.asarray, views))
+        values = model.starting_point(jax.random.key(0), *given)
+        latent, found = (np.asarray(model.scores(values, *given, kind=k)) for k in ("latent", "orthonormal"))
+    standard = np.concatenate(
+        [np.asarray(values[f"loadings_{v}"]) / view.std(axis=0)[:, None] for v, view in enumerate(views)]
+    )
+    np.testing.assert_allclose(found, latent @ linalg.sqrtm(standard.T @ standard), rtol=1e-7)

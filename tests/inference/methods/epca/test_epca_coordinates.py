@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from numpyro import handlers
 
 import inference
 import zoo
 from inference import fit
 from inference.coordinates import Return
 from inference.methods.projections import vb
+from inference.precision import in_precision
 from tests.ppca_cases import projected_rows, with_holes
 from zoo.coordinates import Unit
 from zoo.exponential_family import Gaussian
@@ -64,6 +66,18 @@ def test_scores_have_no_unit_and_those_in_an_orthonormal_basis_that_of_the_cells
         pairs = zip(trees, tables, strict=True)
         first, second = (inference.transform(*pair, scores=kind).to_numpy() for pair in pairs)
         np.testing.assert_allclose(second, factor * first, rtol=1e-6, atol=1e-8)
+
+
+def test_the_guide_of_svi_is_in_the_coordinates_of_the_data():
+    """Its few steps leave it about the start, which is near the origin in the fit's own coordinates."""
+    x = projected_rows() + 1e3
+    tree = fit(
+        zoo.EPCA(family=Gaussian(noise_variance=None), num_latents=2), x, method="svi", max_iterations=5
+    )
+    with in_precision():
+        sites = handlers.trace(handlers.seed(inference.guide(tree), 0)).get_trace(x)
+    away = (np.asarray(sites["loc"]["value"]) - x.mean(axis=0)) / x.std()
+    assert np.abs(away).max() < 10.0
 
 
 def test_the_units_of_q_are_those_of_its_moments():
