@@ -54,7 +54,7 @@ SHARED_WORDS = {
 MOST_MODULES = 24
 
 #: Models whose program is ``program``, run by `zoo.programs`; the others follow.
-MOVED = ("zoo/ppca.py",)
+MOVED = ("zoo/mixture.py", "zoo/ppca.py")
 FIRST_LINES = 80  # after the module's docstring, in which such a program stands
 #: What no program names: units and coordinates, and the numbers' precision.
 OF_UNITS = {

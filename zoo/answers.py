@@ -31,9 +31,9 @@ class Answers:
             Shape (num_observations,), in nats.
 
         Raises:
-            NotImplementedError: the model has none.
+            ValueError: the model has none.
         """
-        raise NotImplementedError
+        raise ValueError(f"{type(model).__name__} has no log density of a row")
 
     def conditionals(self, model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Distribution]:
         """Conditional distributions of the latents of the rows that the program sums out.
@@ -73,9 +73,9 @@ class Answers:
             A score a row, dims ``score_dims``.
 
         Raises:
-            NotImplementedError: the model has none.
+            ValueError: the model has none.
         """
-        raise NotImplementedError
+        raise ValueError(f"{type(model).__name__} has no scores")
 
     def scores_covariance(self, model: Any, values: Mapping[str, Array], *data: Any) -> Array:
         """Posterior covariance of the ``"latent"`` scores of each row.
@@ -89,9 +89,9 @@ class Answers:
             Dims ``score_dims`` and a second latent dim.
 
         Raises:
-            NotImplementedError: the model has none.
+            ValueError: the model has none.
         """
-        raise NotImplementedError
+        raise ValueError(f"the scores of {type(model).__name__} have no covariance")
 
     def cells(self, model: Any, values: Mapping[str, Array], *data: Any) -> tuple[Array, Array]:
         """Rows with missing cells at their conditional mean, and the conditional variance of each cell.
@@ -105,9 +105,9 @@ class Answers:
             Two arrays of dims ``predicted_dims``.
 
         Raises:
-            NotImplementedError: the model has none.
+            ValueError: the model has none.
         """
-        raise NotImplementedError
+        raise ValueError(f"{type(model).__name__} predicts nothing but its scores")
 
 
 def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **options: Any) -> Any:

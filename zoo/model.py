@@ -343,7 +343,7 @@ class Model(Assumptions):
     cluster_topic_site: ClassVar[str | None] = None
 
     proper_with: ClassVar[str] = ""
-    answers: ClassVar[type[Answers] | None] = None
+    answers: ClassVar[type[Answers]] = Answers
 
     draw_locals: bool = static(default=False, init=False, repr=False)
     has_steep_cells: bool = static(default=False, init=False, repr=False)
@@ -741,7 +741,8 @@ class Model(Assumptions):
         shared = {
             own.part
             for name, own in units
-            if name.startswith("noise_variance") and own.power and not own.axes
+            if name.startswith(("noise_variance", "precisions")) and own.power and not own.axes
+            if own.columns is None
         }
         return tuple(number in shared for number in range(len(self.data_names))) if units else ()
 
@@ -780,9 +781,7 @@ class Model(Assumptions):
     @property
     def predicts_cells(self) -> bool:
         """Whether `predicted` is defined."""
-        if self.answers is not None:
-            return self.answers.cells is not Answers.cells
-        return type(self).predicted is not Model.predicted
+        return self.answers.cells is not Answers.cells or type(self).predicted is not Model.predicted
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data: as `relations` says, for this form of the model.
@@ -999,7 +998,7 @@ class Model(Assumptions):
         Returns:
             Site name to distribution over rows.
         """
-        return {} if self.answers is None else asked(self, "conditionals", values, data)
+        return asked(self, "conditionals", values, data)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
         """The quantities that `inference.predict` can return, chosen by ``what``.
@@ -1019,6 +1018,11 @@ class Model(Assumptions):
             Its name; None: there is one kind only.
         """
         return None
+
+    @property
+    def leaves_out_empty(self) -> bool:
+        """Whether log priors of draws leave components without rows out, see `prior_of_occupied`."""
+        return type(self).prior_of_occupied is not Model.prior_of_occupied
 
     def prior_of_occupied(self, values: Mapping[str, Any], *data: Any) -> Any:
         """The log prior density of a site where components without rows are integrated out.
@@ -1042,7 +1046,7 @@ class Model(Assumptions):
         Returns:
             Variable name to value, shapes as in ``dims``.
         """
-        return {} if self.answers is None else self.answers().derived(self, values)
+        return self.answers().derived(self, values)
 
     def typical_cells(self, values: Mapping[str, Any]) -> tuple[TypicalCells, ...]:
         """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
@@ -1121,8 +1125,6 @@ class Model(Assumptions):
         Raises:
             ValueError: the model has none.
         """
-        if self.answers is None:
-            raise ValueError(f"{type(self).__name__} has no log density of a row")
         return asked(self, "log_rows", values, data)
 
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
@@ -1139,8 +1141,6 @@ class Model(Assumptions):
         Raises:
             ValueError: a kind of scores that the model does not have.
         """
-        if self.answers is None:
-            raise ValueError(f"{type(self).__name__} has no scores")
         return asked(self, "scores", values, data, kind=kind)
 
     def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
@@ -1156,8 +1156,6 @@ class Model(Assumptions):
         Raises:
             ValueError: the scores have no covariance.
         """
-        if self.answers is None:
-            raise ValueError(f"the scores of {type(self).__name__} have no covariance")
         return asked(self, "scores_covariance", values, data)
 
     def predicted(self, values: Mapping[str, Any], *data: Any) -> tuple[Any, Any]:
@@ -1173,8 +1171,6 @@ class Model(Assumptions):
         Raises:
             ValueError: the model predicts nothing but its scores.
         """
-        if self.answers is None:
-            raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
         return asked(self, "cells", values, data)
 
     def rests_on_tail(

@@ -20,6 +20,12 @@ SIZE = 3
 
 def coordinates(rng, free):
     """Random ones that a model allows."""
+    if free.groups:
+        origin, scale = np.zeros(SIZE), np.ones(SIZE)
+        for columns, own in free.groups:
+            origin[list(columns)] = 5.0 * rng.normal(size=len(columns)) if own.shift else 0.0
+            scale[list(columns)] = np.exp(rng.normal(size=len(columns) if own.scale == "columns" else ()))
+        return Coordinates((origin,), (scale,))
     scale = np.exp(rng.normal(size=SIZE if free.scale == "columns" else ()))
     return Coordinates((5.0 * rng.normal(size=SIZE) if free.shift else None,), (scale,))
 
@@ -27,10 +33,12 @@ def coordinates(rng, free):
 def worst_error(case, rng, make=lambda model: model):
     """By how much log p(x, v) differs from log p(x~, v~) less the log scales, relative to it."""
     x = rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0]
+    if not case.shift or case.groups:
+        x = np.abs(x)
     if case.takes_missing:
         x[2, 1] = np.nan
-    model = make(case.model(np.nanmean(x, axis=0), np.nanstd(x, axis=0)))
-    own = coordinates(rng, CASES_FREEDOM[case.scale])
+    model = make(case.model(np.nanmean(x, axis=0), np.nanstd(x, axis=0))).for_data(x)
+    own = coordinates(rng, case.freedom)
     sites, errors = model.units_of_sites, []
     with in_precision():
         inner = model.expressed(own.inward)
@@ -50,15 +58,27 @@ def worst_error(case, rng, make=lambda model: model):
     return max(errors)
 
 
-CASES_FREEDOM = {"columns": Freedom("columns", True), "common": Freedom("common", True)}
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_is_the_same_in_other_coordinates(name):
     case = CASES[name]
     model = case.model(np.zeros(SIZE), np.ones(SIZE))
-    assert model.coordinate_freedom == (CASES_FREEDOM[case.scale],)
+    assert model.coordinate_freedom == (case.freedom,)
     assert worst_error(case, np.random.default_rng(0)) < 1e-12
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("mixture")])
+def test_a_fit_computes_with_the_same_numbers_in_any_coordinates(name):
+    """Its model and its rows, hyperparameters read off the rows: so samplers take the same path."""
+    case, rng = CASES[name], np.random.default_rng(1)
+    rows, found = np.exp(rng.normal(size=(20, SIZE))), []
+    change = coordinates(rng, case.freedom)
+    with in_precision():
+        for x in (rows, change.outward(rows, Unit(1, (-1,), is_location=True))):
+            model = case.model(x.mean(axis=0), x.std(axis=0))
+            own = coordinates_of((x,), model.coordinate_freedom)
+            found.append(jax.tree.leaves((model.inside(own), own.inward(x, model.units_of_sites["x"]))))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
 
 
 def test_every_model_of_the_zoo_that_declares_units_has_a_case():
@@ -82,6 +102,20 @@ WRONG = [
     ("ppca flat diagonal", "noise_variance", Unit(2)),  # axis
     ("ppca flat diagonal", "loadings", Unit(1)),
     ("ppca gaussian diagonal standardize", "noise_variance", Unit(2, (-1,))),
+    ("mixture full", "precisions", Unit(1, (-2, -1))),
+    ("mixture full", "precisions", Unit(-2, (-1,))),  # axis
+    ("mixture full", "locs", Unit(1, (-1,))),
+    ("mixture full hyperpriors sticks", "prior_inverse_scale_matrix", Unit(-1, (-2, -1))),
+    ("mixture full hyperpriors sticks", "prior_loc", Unit(1, (-1,))),
+    ("mixture shared", "shared_precision", Unit(-2)),
+    ("mixture columns", "precisions", Unit(-1, (-1,))),
+    ("mixture columns hyperpriors", "prior_rate", Unit(-2, (-1,))),
+    ("mixture spherical", "precisions", Unit(-1)),
+    ("mixture exponential", "rates", Unit(1, (-1,))),
+    ("mixture log-normal", "locs", Unit(1, (-1,))),
+    ("mixture product", "precisions_0", Unit(-2)),  # columns
+    ("mixture product", "rates_1", Unit(-1, (-1,), columns=(0,))),
+    ("mixture product", "locs_0", Unit(1, (-1,), columns=(0, 2))),  # location
 ]
 
 
@@ -117,11 +151,22 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("ppca gaussian isotropic", "loc_variance", Unit(1)),
         ("ppca gaussian diagonal", "noise_rate", Unit(1, (-1,))),
         ("ppca flat diagonal standardize", "column_scale", Unit(1)),
+        ("mixture full", "loc", Unit(1, (-1,))),
+        ("mixture full", "scale_matrix", Unit(1, (-2, -1))),
+        ("mixture full", "scale_matrix", Unit(-2)),
+        ("mixture known covariance", "covariance", Unit(2, (-2, -1))),
+        ("mixture columns", "rate", Unit(1, (-1,))),
+        ("mixture columns hyperpriors", "loc", Unit(1, (-1,))),
+        ("mixture spherical", "rate", Unit(1)),
+        ("mixture exponential", "rate", Unit(-1, (-1,))),
+        ("mixture log-normal", "loc", Unit(1, (-1,))),
     ],
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):
     def planted(model):
-        return with_table(model, "units_of_fields", {**model.units_of_fields, field: unit})
+        owner = getattr(model, "components", model)
+        wrong = with_table(owner, "units_of_fields", {**owner.units_of_fields, field: unit})
+        return wrong if owner is model else model.replaced(components=wrong)
 
     assert not worst_error(CASES[name], np.random.default_rng(0), planted) < 1e-6
 
