@@ -156,6 +156,8 @@ class Outcome(NamedTuple):
         densities: ``"objective"`` and every other column of the trace or attribute that is a log density of
             the rows, to the sites of the program whose prior density is a part of it: none of a likelihood
             or a bound. What is no log density of the rows is not named.
+        of_occupied: whether the trace's densities leave out the parameters of components without rows
+            (`zoo.model.Model.prior_of_occupied`); it then holds the number of those with rows.
     """
 
     posterior: Mapping[str, Any]
@@ -167,6 +169,7 @@ class Outcome(NamedTuple):
     is_point: bool = False
     is_generative: bool = True
     densities: Mapping[str, tuple[str, ...]] = MappingProxyType({"objective": ()})
+    of_occupied: bool = False
 
 
 def accept(model: Any, **options: Any) -> None:

@@ -7,11 +7,13 @@ and densities, and hyperparameters that were learnt, return to the coordinates o
 that is stated in coordinates of its own (`zoo.model.Model.own_coordinates`) is fitted in these, about the
 origin of its data unless they have one.
 
-Models that declare no units, methods whose options or results have one, rows in batches that are not summed
-up before the fit, and rows spread over processes are left as they are.
+Of rows in batches that are not summed up before the fit, and of rows spread over processes, each process
+sees but some: there the origin alone changes, whose Jacobian is one, to that of the rows that are seen first;
+a model stated in coordinates of its own is left as it is. So are models that declare no units, and methods
+whose options or results have one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,7 +24,8 @@ from numpyro import handlers
 from numpyro.infer import init_to_uniform
 
 from inference.algorithm import FitRequest, Fitted, Stochastic
-from inference.precision import double_precision, to_numpy
+from inference.precision import double_precision, to_numpy, warn_of_lost_digits
+from inference.processes import gathered
 from zoo.coordinates import Coordinates, coordinates_of, free_log_scales, is_improper
 from zoo.model import Model, in_current_precision
 
@@ -42,34 +45,51 @@ def inward(request: FitRequest) -> FitRequest:
         TypeError: the model declares its units and moves its data itself.
     """
     model, units = request.model, request.model.units_of_sites
-    passes = request.stream is not None and "moments" not in request.method.takes
-    if not units or passes or request.spreads_rows or request.method.has_unit:
+    if not units or request.method.has_unit:
         return request
     if model.units or type(model).origin is not Model.origin:
         raise TypeError(
             f"{type(model).__name__} declares units_of_sites, and also units or origin: data would change "
             "their coordinates twice; declare units_of_sites alone"
         )
-    own = _coordinates_of_fit(model, request.data)
+    own = _coordinates_of_fit(request)
     if own is None:
         return request
+    if request.dtype == "float32" and not getattr(request.method, "is_double", False):
+        warn_of_lost_digits(request, own.origins)
     back, names = Return(request, own), model.data_names
     return replace(
         request,
         model=_inside(model, own),
         data=tuple(own.parts_inward(request.data, names, units)),
+        stream=request.stream if _holds_all(request) else request.stream.about(own.origins[0]),
         variables=request.variables and back.changed(request.variables, own.inward),
         back=back,
     )
 
 
-def _coordinates_of_fit(model: Model, data: tuple) -> Coordinates | None:
+def _holds_all(request: FitRequest) -> bool:
+    """Whether the data are all rows of the fit, or sums of them."""
+    return request.stream is None or "moments" in request.method.takes
+
+
+def _coordinates_of_fit(request: FitRequest) -> Coordinates | None:
     """Those in which the model is stated, about the origin of its data if they have none; else the data's."""
-    free, stated = coordinates_of(data, model.coordinate_freedom), model.own_coordinates
-    if free is None or stated is None:
-        return stated or free
-    pairs = zip(stated.origins, free.origins, strict=True)
-    return replace(stated, origins=tuple(other if own is None else own for own, other in pairs))
+    model, sees_all = request.model, _holds_all(request) and not request.spreads_rows
+    free, stated = coordinates_of(request.data, model.coordinate_freedom), model.own_coordinates
+    if stated is not None:
+        if free is None or not sees_all:
+            return stated if sees_all else None
+        pairs = zip(stated.origins, free.origins, strict=True)
+        return replace(stated, origins=tuple(other if own is None else own for own, other in pairs))
+    if free is None or sees_all:
+        return free
+    origins = free.origins  # of the rows that are seen first
+    if request.spreads_rows:
+        first = gathered(**{str(i): at for i, at in enumerate(origins) if at is not None})[0]
+        origins = tuple(first.get(str(i)) for i in range(len(origins)))
+    changes = any(at is not None for at in origins)
+    return Coordinates(origins, (None,) * len(origins)) if changes else None
 
 
 @double_precision
@@ -123,15 +143,30 @@ class Return:
         return double_precision(lambda: to_numpy(stated.expressed(outward).replaced(**own)))()
 
     def rows(self) -> np.ndarray:
-        """By how many nats the log density of each row is larger in the fit, shape (num_observations,)."""
+        """By how many nats the log density of a row is larger in the fit, shape (num_observations,) or ()."""
         model = self.request.model
+        if all(scale is None for scale in self.coordinates.scales):
+            return np.zeros(())
         weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
         return self.coordinates.log_scale_of_rows(self.request.data, weights)
 
     @double_precision
-    def parameters(self, sites: tuple[str, ...]) -> float:
-        """By how much the log prior density of sites of the program is larger in the fit, in nats."""
-        units, inner = self.request.model.units_of_sites, _inside(self.request.model, self.coordinates)
+    def parameters(
+        self, sites: Collection[str], fitted: Model | None = None, occupied: np.ndarray | None = None
+    ) -> Any:
+        """By how much the log prior density of sites of the program is larger in the fit.
+
+        Args:
+            sites: their names.
+            fitted: the model that the fit ended with, in its coordinates; None: that it began with.
+            occupied: how many components have rows, if the others are not in the density
+                (`zoo.model.Model.prior_of_occupied`), any shape.
+
+        Returns:
+            A number, or the shape of ``occupied``, in nats.
+        """
+        units = self.request.model.units_of_sites
+        inner = _inside(self.request.model, self.coordinates) if fitted is None else fitted
         model = in_current_precision(inner)  # numbers that stay known where the program is traced
         found: list[tuple[str, Any, tuple[int, ...]]] = []
 
@@ -143,22 +178,28 @@ class Return:
                     found.append((name, site["fn"].support, np.shape(site["value"])))
 
         jax.eval_shape(note, jax.random.key(0))
-        each = (
-            free_log_scales(own, self.coordinates.factor(units[name]), shape) for name, own, shape in found
-        )
-        return float(sum(np.sum(logs) for logs in each))
+        total: Any = 0.0
+        for name, support, shape in found:
+            own = float(np.sum(free_log_scales(support, self.coordinates.factor(units[name]), shape)))
+            is_of_components = model.variable_dims[name][:1] == ("component",)
+            total += own if occupied is None or not is_of_components else own / shape[0] * occupied
+        return total
 
-    def densities(self, found: Mapping[str, Any], sites: tuple[str, ...]) -> dict[str, Any]:
+    def densities(self, found: Mapping[str, Any], draws: Mapping[str, Any], fitted: Model) -> dict[str, Any]:
         """Log likelihoods of rows and log priors of draws in the coordinates of the data.
 
         Args:
             found: ``log_likelihood``, a last axis over rows, ``log_prior``, and what has other names.
-            sites: that have a prior density in ``log_prior``.
+            draws: of the sites that have a prior density in ``log_prior``, and what follows from them.
+            fitted: the model that the fit ended with, in its coordinates.
 
         Returns:
             The same by name.
         """
-        lost = {"log_likelihood": self.rows} | {"log_prior": partial(self.parameters, sites)}
+        tells_occupied = fitted.cluster_site in draws and fitted.leaves_out_empty
+        occupied = draws[fitted.occupied_site] if tells_occupied else None
+        lost = {"log_likelihood": self.rows}
+        lost |= {"log_prior": partial(self.parameters, tuple(draws), fitted, occupied)}
         return {name: value - lost[name]() if name in lost else value for name, value in found.items()}
 
     def fitted(self, fitted: Fitted) -> Fitted:
@@ -168,10 +209,13 @@ class Return:
         """
         request, outward = self.request, self.coordinates.outward
         rows, weight = self.rows(), request.sample_weight
-        of_rows = float(rows.sum() if weight is None else rows @ weight)
-        fitted = with_densities_less(
-            fitted, lambda sites: of_rows + (self.parameters(sites) if sites else 0.0)
-        )
+        of_rows = float(rows.sum() if weight is None or not rows.ndim else rows @ weight)
+        occupied = fitted.run.trace[request.model.occupied_site] if fitted.outcome.of_occupied else None
+
+        def lost(sites: tuple[str, ...]) -> Any:
+            return of_rows + (self.parameters(sites, occupied=occupied) if sites else 0.0)
+
+        fitted = with_densities_less(fitted, lost)
         found = {n: outward(fitted.run.trace[n], unit) for n, unit in request.method.trace_units.items()}
         fitted = fitted._replace(run=fitted.run._replace(trace=fitted.run.trace | found))
         if not isinstance(request.method, Stochastic):

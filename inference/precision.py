@@ -36,6 +36,7 @@ __all__ = [
     "stored_model",
     "to_numpy",
     "unmoved_data",
+    "warn_of_lost_digits",
 ]
 
 _DTYPES = {"float64": True, "float32": False}
@@ -135,8 +136,6 @@ def moved(request: Any) -> Any:
     """
     single = request.dtype == "float32" and not getattr(request.method, "is_double", False)
     if request.back is not None:  # of which the coordinates have an origin, or else none is allowed
-        if single:
-            _warn_of_lost_digits(request.back.request, request.back.coordinates.origins)
         return request
     origin = request.model.origin(*request.data, always=single)
     if request.spreads_rows:
@@ -144,7 +143,7 @@ def moved(request: Any) -> Any:
     if _has_one_block(request):
         origin = (None,) * len(request.data)
     if single:
-        _warn_of_lost_digits(request, origin)
+        warn_of_lost_digits(request, origin)
     if all(at is None for at in origin):
         return request
     home = replace(request, model=request.model.recentred(origin))
@@ -204,7 +203,9 @@ def unmoved_data(request: Any, data: tuple) -> tuple:
         The parts of the data.
     """
     if request.back is not None:
-        return request.back.request.data
+        call = request.back.request
+        is_whole = call.stream is None or "moments" in call.method.takes
+        return call.data if is_whole else (call.stream.whole(),)
     if request.origin is None:
         return data
     original = request.original
@@ -242,7 +243,16 @@ def _is_single(x: np.ndarray) -> bool:
         return all(np.array_equal(own.astype(np.float32), own, equal_nan=True) for own in row_blocks(x))
 
 
-def _warn_of_lost_digits(request: Any, origin: tuple) -> None:
+def warn_of_lost_digits(request: Any, origin: tuple) -> None:
+    """Warn of columns of a call that keep their place, and of which single precision keeps few digits.
+
+    Args:
+        request: the call, an `inference.algorithm.FitRequest`.
+        origin: for each part of the data what is taken from its columns, or None.
+
+    Warns:
+        UserWarning: there are some.
+    """
     lost = []
     for number, (x, at) in enumerate(zip(request.data, origin, strict=True)):
         if at is not None or not isinstance(x, np.ndarray):

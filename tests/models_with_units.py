@@ -3,6 +3,7 @@
 The models of the zoo that do are among them, in every form.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,6 +14,18 @@ import numpyro.distributions as dist
 from jax import Array
 
 import zoo
+from zoo.conjugate import (
+    ExponentialGamma,
+    GammaKnownShape,
+    GaussianKnownCovariance,
+    GaussianKnownMean,
+    GaussianWishart,
+    LogNormalGamma,
+    NormalGamma,
+    Product,
+    SharedGaussianWishart,
+    SphericalNormalGamma,
+)
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.coordinates import Coordinates, Freedom, Unit
 from zoo.exponential_family import Exponential, GammaWithShape, Gaussian
@@ -160,6 +173,8 @@ class Case(NamedTuple):
         takes_missing: whether a cell may be missing.
         cells: of the model, of real ones.
         outputs: rows of a part that keeps its coordinates, by their number; None: there is none.
+        shift: whether the origin may change.
+        groups: columns with a freedom of their own.
     """
 
     model: Callable
@@ -170,11 +185,17 @@ class Case(NamedTuple):
     takes_missing: bool = True
     cells: Callable = lambda x: x
     outputs: Callable | None = None
+    shift: bool = True
+    groups: tuple = ()
 
     @property
-    def scales(self) -> tuple[str | None, ...]:
-        """For each part of the data."""
-        return self.scale if isinstance(self.scale, tuple) else (self.scale,)
+    def freedoms(self) -> tuple[Freedom | None, ...]:
+        """For each part of the data the coordinates in which the model can be written."""
+        scales = self.scale if isinstance(self.scale, tuple) else (self.scale,)
+        found = [FREEDOM[scale] for scale in scales]
+        return tuple(
+            own and own._replace(shift=own.shift and self.shift, groups=self.groups) for own in found
+        )
 
 
 #: Coordinates that models are free to be written in: with a shift, but for those of a scale alone.
@@ -462,4 +483,191 @@ CASES |= {
     "epca standardize": _epca(_UNKNOWN, standardize=True),
     "epca of exponential cells": _epca(Exponential()),
     "epca of gamma cells": _epca(GammaWithShape(2.5)),
+}
+
+
+# Mixtures of two components
+
+K = 2
+
+
+def _mixture(components, parameters, lost, scale="columns", weights=None, **freedom):
+    """A mixture by its components, of means and deviations, and their parameters at a point."""
+    of_weights = {"weight_prior": "dirichlet"} if weights is None else weights
+
+    def values(rng, size):
+        name = "weights" if of_weights["weight_prior"] == "dirichlet" else "stick_decays"
+        drawn = rng.dirichlet(np.ones(K)) if name == "weights" else rng.exponential(size=K - 1)
+        alpha = {"concentration": rng.gamma(2.0)} if "concentration" in of_weights else {}
+        return {name: drawn} | alpha | parameters(rng, size)
+
+    return Case(
+        lambda means, deviations: zoo.Mixture(components(means, deviations), K, **of_weights),
+        values,
+        lost,
+        scale,
+        lambda rng, num_rows: {"assignments": rng.integers(0, K, num_rows)},
+        **freedom,
+    )
+
+
+def _scatter(deviations):
+    return np.outer(deviations, deviations) * (0.7 * np.eye(deviations.size) + 0.3)
+
+
+def _full(family, hyperpriors=False):
+    def components(means, deviations):
+        size, scatter = means.size, _scatter(deviations)
+        known = {"loc": means + 0.3 * deviations, "center": means, "mean_precision": 0.4}
+        known |= {"scale_matrix": np.linalg.inv(scatter) / 3, "degrees_of_freedom": size + 1.5}
+        if hyperpriors:
+            known["loc"] = dist.MultivariateNormal(means, covariance_matrix=2.0 * scatter)
+            known["mean_precision"] = dist.Gamma(2.0, 3.0)
+            known["scale_matrix"] = dist.Wishart(size + 2.0, scale_matrix=scatter / size)
+        if family is GaussianKnownCovariance:
+            known["covariance"] = scatter
+        names = {field.name for field in dataclasses.fields(family)}
+        return family(**{name: value for name, value in known.items() if name in names})
+
+    return components
+
+
+def _matrices(rng, size, *names):
+    found = {
+        "precisions": np.stack([_precision(rng, size) for _ in range(K)]),
+        "shared_precision": _precision(rng, size),
+        "locs": rng.normal(size=(K, size)),
+        "prior_loc": rng.normal(size=size),
+        "prior_inverse_scale_matrix": _precision(rng, size),
+        "prior_mean_precision": rng.gamma(2.0),
+    }
+    return {name: found[name] for name in names}
+
+
+HYPERPRIORS = ("prior_loc", "prior_mean_precision", "prior_inverse_scale_matrix")
+
+
+def _by_column(family, hyperpriors=False):
+    def components(means, deviations):
+        ones = np.ones_like(means)
+        of_logs = family is LogNormalGamma  # whose numbers are those of logarithms
+        means, deviations = (np.log(deviations), ones) if of_logs else (means, deviations)
+        variances = deviations**2
+        known = {"loc": means + 0.3 * deviations, "center": means, "mean_precision": 0.4 * ones}
+        known |= {"shape": 1.5 * ones, "rate": 0.8 * variances, "known_shape": 2.5 * ones}
+        if family is SphericalNormalGamma:
+            known |= {"shape": 1.5, "rate": 0.8 * variances.mean()}
+        if family in (ExponentialGamma, GammaKnownShape):
+            known["rate"] = 0.8 * deviations
+        if hyperpriors:
+            known["loc"] = dist.Normal(known["loc"], 2.0 * deviations)
+            known["mean_precision"] = dist.Gamma(2.0 * ones, 3.0 * ones)
+            known["rate"] = dist.Gamma(2.0 * np.ones_like(known["rate"]), 3.0 / known["rate"])
+        names = {field.name for field in dataclasses.fields(family)}
+        return family(**{name: value for name, value in known.items() if name in names})
+
+    return components
+
+
+def _cells(rng, size, *names, is_spherical=False):
+    own = () if is_spherical else (size,)
+    found = {
+        "precisions": rng.gamma(3.0, size=(K, *own)),
+        "locs": rng.normal(size=(K, size)),
+        "rates": rng.gamma(3.0, size=(K, size)),
+        "prior_loc": rng.normal(size=size),
+        "prior_mean_precision": rng.gamma(2.0, size=size),
+        "prior_rate": rng.gamma(3.0, size=own),
+    }
+    return {name: found[name] for name in names}
+
+
+def _product(means, deviations):
+    """A spherical Gaussian of the first and the last column, and positive cells between."""
+    groups = ((0, 2), (1,))
+    families = (SphericalNormalGamma, ExponentialGamma)
+    made = (_by_column(f)(means[[*g]], deviations[[*g]]) for f, g in zip(families, groups, strict=True))
+    return Product(tuple(made), groups)
+
+
+def _of_product(rng, size):
+    first, second = _cells(rng, 2, "precisions", "locs", is_spherical=True), _cells(rng, 1, "rates")
+    return {f"{n}_0": v for n, v in first.items()} | {f"{n}_1": v for n, v in second.items()}
+
+
+BOTH = ("precisions", "locs")
+STICKS = {"weight_prior": "stick_breaking", "concentration": dist.Gamma(2.0, 1.0)}
+PLACED, MEASURED = Freedom("common", True), Freedom("columns", False)
+GROUPS = (((0, 2), PLACED), ((1,), MEASURED))
+CASES |= {
+    f"mixture {name}": case
+    for name, case in {
+        "full": _mixture(
+            _full(GaussianWishart),
+            lambda rng, size: _matrices(rng, size, *BOTH),
+            lambda logs: -K * logs.size * logs.sum(),
+        ),
+        "full hyperpriors sticks": _mixture(
+            _full(GaussianWishart, hyperpriors=True),
+            lambda rng, size: _matrices(rng, size, *BOTH, *HYPERPRIORS),
+            lambda logs: (logs.size + 2 - K * logs.size) * logs.sum(),
+            weights=STICKS,
+        ),
+        "shared": _mixture(
+            _full(SharedGaussianWishart),
+            lambda rng, size: _matrices(rng, size, "shared_precision", "locs"),
+            lambda logs: (K - logs.size - 1) * logs.sum(),
+        ),
+        "known covariance": _mixture(
+            _full(GaussianKnownCovariance),
+            lambda rng, size: _matrices(rng, size, "locs"),
+            lambda logs: K * logs.sum(),
+        ),
+        "known mean": _mixture(
+            _full(GaussianKnownMean),
+            lambda rng, size: _matrices(rng, size, "precisions"),
+            lambda logs: -K * (logs.size + 1) * logs.sum(),
+        ),
+        "columns": _mixture(
+            _by_column(NormalGamma),
+            lambda rng, size: _cells(rng, size, *BOTH),
+            lambda logs: -K * logs.sum(),
+        ),
+        "columns hyperpriors": _mixture(
+            _by_column(NormalGamma, hyperpriors=True),
+            lambda rng, size: _cells(rng, size, *BOTH, "prior_loc", "prior_mean_precision", "prior_rate"),
+            lambda logs: (3 - K) * logs.sum(),
+        ),
+        "spherical": _mixture(
+            _by_column(SphericalNormalGamma),
+            lambda rng, size: _cells(rng, size, *BOTH, is_spherical=True),
+            lambda logs: K * (logs.sum() - 2 * logs[0]),
+            "common",
+        ),
+        "exponential": _mixture(
+            _by_column(ExponentialGamma),
+            lambda rng, size: _cells(rng, size, "rates"),
+            lambda logs: -K * logs.sum(),
+            shift=False,
+        ),
+        "gamma": _mixture(
+            _by_column(GammaKnownShape),
+            lambda rng, size: _cells(rng, size, "rates"),
+            lambda logs: -K * logs.sum(),
+            shift=False,
+        ),
+        "log-normal": _mixture(
+            _by_column(LogNormalGamma),
+            lambda rng, size: _cells(rng, size, *BOTH),
+            lambda logs: 0.0,
+            shift=False,
+        ),
+        "product": _mixture(
+            _product,
+            _of_product,
+            lambda logs: K * (logs[2] - logs[0] - logs[1]),
+            "common",
+            groups=GROUPS,
+        ),
+    }.items()
 }

@@ -59,6 +59,7 @@ MOVED = (
     "zoo/epca.py",
     "zoo/kernel_pca.py",
     "zoo/lda.py",
+    "zoo/mixture.py",
     "zoo/pcp.py",
     "zoo/plsi.py",
     "zoo/ppca.py",

@@ -104,7 +104,7 @@ class Answers:
         Raises:
             ValueError: the model has none.
         """
-        raise ValueError(f"{type(model).__name__} has no covariance of its scores")
+        raise ValueError(f"the scores of {type(model).__name__} have no covariance")
 
     def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple:
         """Typical cells of each cluster at one draw, each with a spread.

@@ -44,79 +44,36 @@ reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, override
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-import pandas as pd
 from jax import Array
+from jax.scipy.special import logsumexp
+from numpyro import factor, sample
 
 from zoo import checks
-from zoo.columns import Columns, read_columns
-from zoo.conjugate import (
-    BernoulliBeta,
-    CategoricalDirichlet,
-    GaussianWishart,
-    LogNormalGamma,
-    MultinomialDirichlet,
-    NormalGamma,
-    PoissonGamma,
-    Product,
-)
-from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
-from zoo.conjugate.multinomial_dirichlet import SparseCountRows
-from zoo.dirichlet_process import WEIGHT_PRIORS, MixtureModel, WeightPrior, weight_prior
-from zoo.model import Assumptions, TypicalCells, in_current_precision, static
-from zoo.shapes import PerRow, Rows
+from zoo.columns import Columns
+from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.families_of_columns import components_for, read_off, suitable_components
+from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
+from zoo.conjugate.resolution import check_resolved
+from zoo.coordinates import Unit
+from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, weight_prior
+from zoo.model import Assumptions, Model, TypicalCells, static
+from zoo.programs import local
+from zoo.shapes import Rows, RowsByComponent
 from zoo.sparse import SparseCounts
-from zoo.suitable_fields import kind_of_cells
 
 __all__ = ["Mixture"]
 
-OWN_ROWS = 1.5  # a component with fewer has no spread of rows
 RARE = 0.05  # chance below which the prior does not expect all components to hold rows
-SPOILT_SHARE = 1e-2  # of a component's variance, uncertain by rounding
-
-
-def _rows_held(labels: np.ndarray, num_components: int) -> np.ndarray:
-    """Rows in each component in every draw: labels of shape (..., rows) to counts (..., components)."""
-    draws = labels.reshape(-1, labels.shape[-1])
-    places = draws + num_components * np.arange(len(draws))[:, None]
-    counts = np.bincount(places.ravel(), minlength=num_components * len(draws))
-    return counts.reshape(*labels.shape[:-1], num_components)
-
-
-def _components_for(columns: Columns) -> ComponentPrior | None:
-    """The family of components for columns of these kinds, not filled; None: a Gaussian of all of them."""
-    kept = columns.kept
-    asked = {column.kind for column in kept if column.is_given}
-    if {column.kind for column in kept} <= {"real", "date", "positive"} and "positive" not in asked:
-        return None
-    groups: dict[Any, list[int]] = {}
-    for place, column in enumerate(kept):
-        kind = {"date": "real", "ordered": "category"}.get(column.kind, column.kind)
-        groups.setdefault((kind, column.levels if kind == "category" else ()), []).append(place)
-    families = tuple(_family_of_kind(kind, levels) for kind, levels in groups)
-    return families[0] if len(groups) == 1 else Product(families, tuple(map(tuple, groups.values())))
-
-
-def _family_of_kind(kind: str, levels: tuple[str, ...]) -> ComponentPrior:
-    if kind == "category":
-        return CategoricalDirichlet(levels=levels)
-    families = {
-        "real": NormalGamma,
-        "positive": LogNormalGamma,
-        "count": PoissonGamma,
-        "yes/no": BernoulliBeta,
-    }
-    return families[kind]()
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture(MixtureModel):
+class Mixture(Model):
     """A mixture of exponential families with Dirichlet or (truncated) Dirichlet-process weights.
 
     Attributes:
@@ -145,6 +102,20 @@ class Mixture(MixtureModel):
     weight_prior: str = static(default="dirichlet")
     free_last_stick: bool = static(default=False)
 
+    def program(self, x: Rows | None, rows: numpyro.plate) -> Rows:
+        """Concentration, weights and components; then the label and the cells of each row."""
+        alpha = self.concentration
+        if self.has_random_concentration:
+            alpha = sample("concentration", alpha)
+        log_weights = self.weights.sample(alpha)
+        family = self.components.sample_hyperparameters()
+        theta = family.sample(self.num_components)
+        with rows:
+            if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
+                factor("stick_mass", jnp.full(rows.size, logsumexp(log_weights)))
+            c = local("assignments", dist.Categorical(logits=log_weights), enumerate="parallel")
+            return sample("x", MixtureRows(family, theta, log_weights, c, rows.size), obs=x)
+
     dims = {
         "concentration": (),
         "stick_decays": ("stick",),
@@ -168,101 +139,133 @@ class Mixture(MixtureModel):
     }
     predicted_dims = ("observation",)
     concentration_fields = ("concentration",)
+    score_dims = ("observation", "component")
+    cluster_site = "assignments"
+    weight_site = "weights"
     takes_sparse = True
     weighs_rows = True
+    proper_with = "free_last_stick=False"
+    answers = MixtureAnswers
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """Whether components have one variance for all columns."""
-        return (self.components is not None and self.components.is_spherical,)
+    @override
+    def units_of_sites(self) -> Mapping[str, Unit]:
+        if self.components is None or self.components.unit_of_cells is None:
+            return {}
+        of_prior, dims = self.components.units_of_hyperparameters(), self.components.parameter_dims
+        sites = self.components.hyperprior_sites().items()
+        units = {name: unit for name, unit in self.components.units_of_parameters.items() if name in dims}
+        units |= {site: of_prior[name] for name, site in sites if name in of_prior}
+        return {"x": self.components.unit_of_cells} | units
 
-    def __call__(self, x: Rows | None = None, *, num_observations: int | None = None) -> Rows:
-        """The NumPyro program: with ``x`` it conditions, without it draws rows.
+    @override
+    def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
+        return self.replaced(components=self.components.expressed(turn))
 
-        Args:
-            x: data, shape (num_observations, num_features).
-            num_observations: how many rows to draw.
+    # The prior
 
-        Returns:
-            ``x``, or the rows drawn, shape (num_observations, num_features).
-        """
-        num_rows = self._num_rows(x, num_observations)
-        prior = in_current_precision(self)
-        concentration = prior.concentration
-        if self.has_random_concentration:
-            concentration = numpyro.sample("concentration", prior.concentration)
-        log_weights = self.weights.sample(concentration)
-        components = prior.components.sample_hyperparameters()
-        parameters = components.sample(self.num_components, prior.components.units_of_sites())
-        for name, value in components.deterministics(parameters).items():
-            numpyro.deterministic(name, value)
-        labels = dist.Categorical(logits=log_weights)
-        with numpyro.plate("observations", num_rows):
-            if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
-                numpyro.factor("stick_mass", jnp.full(num_rows, jax.nn.logsumexp(log_weights)))
-            assignments = None
-            if x is None or self.draw_locals:
-                assignments = numpyro.sample("assignments", labels, infer={"enumerate": "parallel"})
-            if isinstance(x, SparseCounts):
-                return numpyro.sample(
-                    "x", SparseCountRows(components, parameters, log_weights, assignments, num_rows), obs=x
-                )
-            if assignments is not None:
-                return numpyro.sample("x", components.likelihood_of(parameters, assignments), obs=x)
-            return numpyro.sample(
-                "x", dist.MixtureSameFamily(labels, components.likelihood(parameters)), obs=x
-            )
+    @property
+    def weights(self) -> WeightPrior:
+        """The prior of the weights (one component has no sticks: its weight is 1 under either prior)."""
+        return weight_prior(self.weight_prior, self.num_components, free_last_stick=self.free_last_stick)
 
-    @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
-        """The model with its components read off the data.
+    @property
+    @override
+    def prior(self) -> str:
+        return "unnormalised" if self.free_last_stick else "proper"
 
-        Args:
-            x: rows, shape (num_observations, num_features); of a DataFrame the columns are read by what they
-                hold (`zoo.columns.read_columns`), of anything else all cells are real numbers.
-            sample_weight: weight of each row, shape (num_observations,); None: one.
-            **overrides: fields.
+    @property
+    def has_random_concentration(self) -> bool:
+        """Whether the concentration has a prior (and so is a site of the program)."""
+        return isinstance(self.concentration, dist.Distribution)
 
-        Returns:
-            The model.
-        """
-        components = overrides.get("components")
-        if isinstance(x, pd.DataFrame):
-            columns = read_columns(x)
-            components = _components_for(columns) if components is None else components
-            x = columns.encoded(x)
-        components = GaussianWishart() if components is None else components
-        is_prior = isinstance(components, ComponentPrior)
-        return cls(
-            **overrides | {"components": components.filled(x, sample_weight) if is_prior else components}
-        )
+    @property
+    def expected_concentration(self) -> Array:
+        """The concentration, or its prior mean."""
+        return self.concentration.mean if self.has_random_concentration else self.concentration
 
+    @property
+    def leftover_stick_mass(self) -> float:
+        """Prior expectation of the last stick's weight, (alpha / (1 + alpha))^(K - 1)."""
+        alpha = float(self.expected_concentration)
+        return (alpha / (1.0 + alpha)) ** (self.num_components - 1)
+
+    @property
+    @override
+    def truncation(self) -> int | None:
+        return self.num_components if self.weights.has_sticks else None
+
+    @override
     def leaves_some_empty(self, num_rows: float) -> bool:
         r"""Whether rows in all components would surprise: the prior gives it less than one chance in twenty.
 
         A component has no row with probability :math:`E[(1 - \pi_k)^n]`; under Dirichlet weights this is a
         ratio of Gamma functions. That components are filled independently of each other is close enough.
-
-        Args:
-            num_rows: how many rows there are.
-
-        Returns:
-            Whether the prior would leave some component empty.
         """
         if self.num_components < 2 or self.truncation is not None:
             return self.num_components > 1
-        alpha = float(self.concentration.mean if self.has_random_concentration else self.concentration)
+        alpha = float(self.expected_concentration)
         others = alpha * (1 - 1 / self.num_components)
         log_empty = math.lgamma(alpha) - math.lgamma(others)
         log_empty += math.lgamma(others + num_rows) - math.lgamma(alpha + num_rows)
         return (1 - math.exp(log_empty)) ** self.num_components < RARE
 
+    @override
+    def prior_of_occupied(
+        self, values: Mapping[str, Array], *data: Any
+    ) -> Callable[[str, Array], Array] | None:
+        """The log prior density of a site with components without rows integrated out.
+
+        Their parameters and weights are draws from the prior. The weights that are left are those of the
+        components with rows and the sum of the others, a Dirichlet vector too; of sticks, those up to the
+        last component with rows. Without labels, which tell the components with rows, every term counts.
+        """
+        if self.cluster_site not in values:
+            return None
+        labels, dims = jnp.asarray(values[self.cluster_site]), self.variable_dims
+        occupied = jnp.zeros(self.num_components, bool).at[labels].set(True)
+
+        def density(name: str, log_prob: Array) -> Array:
+            if name == self.weights.site:
+                alpha = values.get("concentration", self.concentration)
+                return self.weights.log_density_of_occupied(values[name], log_prob, alpha, occupied)
+            if dims.get(name, ())[:1] == ("component",):
+                terms = jnp.sum(log_prob.reshape(self.num_components, -1), axis=1)
+                return jnp.sum(jnp.where(occupied, terms, 0.0))
+            return jnp.sum(log_prob)
+
+        return density
+
+    # Sizes and checks
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns of the data.
+
+        Raises:
+            ValueError: the components are not known, or have no fields yet.
+        """
+        self.require("components")
+        if not self.components.is_filled:
+            raise ValueError(
+                f"the fields of components, {type(self.components).__name__}, are not set: make the model "
+                "with Mixture.from_data(x, components=...)"
+            )
+        return self.components.num_features
+
+    @classmethod
+    @override
+    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+        components = read_off(x, overrides.get("components"), sample_weight)
+        return cls(**overrides | {"components": components})
+
+    @override
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
-        """The model with its components read off the data."""
-        if isinstance(self.components, ComponentPrior) and not self.components.is_filled:
-            return self.replaced(components=self.components.filled(data[0], sample_weight))
-        return super().with_sizes_from(*data, sample_weight=sample_weight)
+        components = read_off(data[0], self.components, sample_weight)
+        if isinstance(data[0], np.ndarray):
+            components = components.centred(data[0])
+        return self if components is self.components else self.replaced(components=components)
 
     def for_data(self, *data: Any) -> Self:
         """The model whose components know which cells of these rows are missing."""
@@ -278,7 +281,7 @@ class Mixture(MixtureModel):
         if own is None:
             return self
         if self.components is None:
-            return self.replaced(components=_components_for(own))
+            return self.replaced(components=components_for(own))
         names = [column.name for column in own.kept]
         return self.replaced(components=self.components.with_column_names(names))
 
@@ -296,33 +299,17 @@ class Mixture(MixtureModel):
         return self.components.labels_of(coords.get("feature"))
 
     @classmethod
+    @override
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Components for the kind of cells, independent by column unless they are complete real numbers.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
         checks.check_num_parts(cls.__name__, len(data), 1)
-        x = data[0]
-        if hasattr(x, "tocsr"):
-            return {"components": MultinomialDirichlet.from_data(x)}
-        kind = kind_of_cells(x)
-        if kind == "gaussian" and not np.isnan(checks.as_numbers(x)).any():
-            return {}
-        if kind == "poisson":  # a column without events: as if half a one had been seen
-            means = np.nanmean(checks.as_numbers(x), axis=0)
-            return {"components": PoissonGamma.from_data(x, rate=1.0 / np.maximum(means, 0.5 / len(x)))}
-        family = {"bernoulli": BernoulliBeta, "gaussian": NormalGamma}[kind]
-        return {"components": family.from_data(x)}
+        found = suitable_components(data[0])
+        return {} if found is None else {"components": found}
 
     @classmethod
+    @override
     def suitable_for_columns(cls, columns: Sequence[Columns | None]) -> dict[str, Any]:
-        """Components for the kinds of columns."""
         checks.check_num_parts(cls.__name__, len(columns), 1)
-        return {"components": _components_for(columns[0])}
+        return {"components": components_for(columns[0])}
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
@@ -409,60 +396,12 @@ class Mixture(MixtureModel):
         self.components.check_concentrations(dtype)
         self.components.check_offset(x, dtype)
 
+    @override
     def check_resolved(
         self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
     ) -> None:
-        """Raise FloatingPointError if components are too far apart for their size, warn before that."""
-        share = self.components.lost_share(values, dtype)
-        if self.weight_site in values:  # components without rows are drawn from the prior
-            share = share * (np.asarray(values[self.weight_site]) * num_rows > OWN_ROWS)[..., None]
-            labels = values.get(self.cluster_site)
-            if labels is not None and share.max() > LOST_SHARE:  # weights say little of many components
-                held = _rows_held(np.asarray(labels), share.shape[-2]) > 1
-                share = share * held[..., None]
-        of_draws = share.reshape(-1, *share.shape[-2:])
-        worst = of_draws.max(axis=(1, 2))
-        share = of_draws[np.argsort(worst)[len(worst) // 2]]  # one draw of many may be from a tail
-        component, column = np.unravel_index(np.argmax(share), share.shape)
-        if not share.max() > LOST_SHARE:
-            return
-        deviations = np.sqrt(share.max() / checks.unit_roundoff(dtype))
-        message = (
-            f"component {component} lies {deviations:.2g} of its standard deviations from the middle of the "
-            f"data, along {checks.column_of(x, column)}: {dtype} leaves {share.max():.1g} of its variance to "
-            f"rounding"
-        )
-        remedy = "fit the far groups apart" + (", or with dtype='float64'" if dtype == "float32" else "")
-        if share.max() > SPOILT_SHARE:
-            raise FloatingPointError(f"{message}; {remedy}")
-        checks.warn(f"{message}; {remedy}")
-
-    @property
-    def location_sites(self) -> dict[str, tuple[int, np.ndarray]]:
-        """Locations of the components, of their posteriors and of their hyperpriors."""
-        posterior = self.components.posterior_dims
-        found = {
-            f"components_{name}" if name in posterior else name: (0, columns)
-            for name, columns in self.components.location_columns.items()
-        }
-        return found | {site: (0, columns) for site, columns in self.components.hyperprior_columns.items()}
-
-    def origin(self, x: Any, *, always: bool = False) -> tuple[np.ndarray | None]:
-        """The columns' means where the components have locations."""
-        return (None if isinstance(x, SparseCounts) else self.components.origin(x, always),)
-
-    def recentred(self, origin: tuple[np.ndarray | None]) -> Self:
-        """The components' moments are summed about the origin."""
-        return self if origin[0] is None else self.replaced(components=self.components.recentred(*origin))
-
-    def shifted(self, by: tuple[np.ndarray | None]) -> Self:
-        """The components' prior locations are moved."""
-        return self if by[0] is None else self.replaced(components=self.components.shifted(*by))
-
-    @property
-    def cell_units(self) -> tuple[str, ...]:
-        """Those of the component family's cells."""
-        return ("none" if self.components is None else self.components.cell_units,)
+        of_rows = (values.get(self.weight_site), values.get(self.cluster_site))
+        check_resolved(self.components, values, *of_rows, num_rows, dtype, x)
 
     @property
     def takes_missing(self) -> bool:
@@ -478,7 +417,9 @@ class Mixture(MixtureModel):
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
         if name == "fitted_rows" and method == "vb":
             return "same in any order; stored are others: those of q, where new rows have predictive ones"
-        if name == "columns_rescaled" and self.components is not None and self.components.is_isotropic:
+        if name == "columns_rescaled" and any(
+            own and own.scale == "common" for own in self.coordinate_freedom
+        ):
             return "no: one variance for all columns"
         return super().relation_of(name, method)
 
@@ -489,108 +430,16 @@ class Mixture(MixtureModel):
         known = () if self.components is None else self.components.parameter_dims
         return (self.weight_site, *sites) if all(site in known for site in sites) else ()
 
-    @property
-    def prior(self) -> str:
-        """``"proper"``, except with ``free_last_stick``, whose weights sum to less than one."""
-        return "unnormalised" if self.free_last_stick else "proper"
+    # Clusters
 
-    @property
-    def has_random_concentration(self) -> bool:
-        """Whether the concentration has a prior (and so is a site of the program)."""
-        return isinstance(self.concentration, dist.Distribution)
+    @override
+    def log_density_by_cluster(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
+        return self.components.features(x) @ self.components.coefficients(values).T
 
-    @property
-    def expected_concentration(self) -> Array:
-        """The concentration, or its prior mean."""
-        return self.concentration.mean if self.has_random_concentration else self.concentration
-
-    @property
-    def leftover_stick_mass(self) -> float:
-        """Prior expectation of the last stick's weight, (alpha / (1 + alpha))^(K - 1)."""
-        alpha = float(self.expected_concentration)
-        return (alpha / (1.0 + alpha)) ** (self.num_components - 1)
-
-    @property
-    def weights(self) -> WeightPrior:
-        """The prior of the weights (one component has no sticks: its weight is 1 under either prior)."""
-        return weight_prior(self.weight_prior, self.num_components, free_last_stick=self.free_last_stick)
-
-    def log_joint_rows(self, values: Mapping[str, Array], x: Rows) -> PerRow:
-        """Log joint density of each row and label, ``log pi_k + log p(x_i | theta_k)``.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            Shape (num_observations, num_components), in nats.
-        """
-        coefficients = self.components.coefficients(values)
-        return self.components.features(x) @ coefficients.T + self.weights.log_weights(values)
-
-    def prior_of_occupied(
-        self, values: Mapping[str, Array], x: Array
-    ) -> Callable[[str, Array], Array] | None:
-        """The log prior density of a site with components without rows integrated out.
-
-        Their parameters and weights are draws from the prior. The weights that are left are those of the
-        components with rows and the sum of the others, a Dirichlet vector too; of sticks, those up to the
-        last component with rows.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features); not read.
-
-        Returns:
-            ``density(name, log_prob)``: of a site with these terms in the program, a scalar in nats. None
-                where ``values`` lack ``assignments``, which tell the components with rows: every term counts.
-        """
-        if self.cluster_site not in values:
-            return None
-        labels, dims = jnp.asarray(values[self.cluster_site]), self.variable_dims
-        occupied = jnp.zeros(self.num_components, bool).at[labels].set(True)
-
-        def density(name: str, log_prob: Array) -> Array:
-            if name == self.weights.site:
-                alpha = values.get("concentration", self.concentration)
-                return self.weights.log_density_of_occupied(values[name], log_prob, alpha, occupied)
-            if dims.get(name, ())[:1] == ("component",):
-                terms = jnp.sum(log_prob.reshape(self.num_components, -1), axis=1)
-                return jnp.sum(jnp.where(occupied, terms, 0.0))
-            return jnp.sum(log_prob)
-
-        return density
-
-    def log_likelihood(self, values: Mapping[str, Array], x: Rows) -> PerRow:
-        """Log density of each row at given values of the sites, labels summed out.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            Shape (num_observations,), in nats.
-        """
-        rows = super().log_likelihood(values, x)
-        if self.free_last_stick:  # the missing mass is a factor of the program, not part of a row's density
-            rows = rows - jax.nn.logsumexp(self.weights.log_weights(values))
-        return rows
-
+    @override
     def typical_cells(self, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
-        """Those of the component family; see `zoo.model.Model.typical_cells`."""
         return self.components.typical_cells(values)
 
+    @override
     def cells_given(self, values: Mapping[str, Array], x: Rows) -> tuple[TypicalCells, ...]:
-        """Those of the component family; see `zoo.model.Model.cells_given`."""
         return self.components.cells_given(values, x)
-
-    def _num_rows(self, x: Array | None, num_observations: int | None) -> int:
-        if x is not None:
-            return x.shape[0]
-        reason = "free_last_stick=True defines no prior to draw from: its weights sum to less than one"
-        if self.components is not None and not self.components.is_filled:
-            raise ValueError(
-                f"the fields of components, {type(self.components).__name__}, are not set: make the model "
-                "with Mixture.from_data(x, components=...)"
-            )
-        return self.rows_to_draw(num_observations, "components", reason=reason)

@@ -348,7 +348,7 @@ class Model(Assumptions):
 
     scale_fields: ClassVar[tuple[str, ...]] = ("column_scale",)
     proper_with: ClassVar[str] = ""
-    answers: ClassVar[type[Answers] | None] = None
+    answers: ClassVar[type[Answers]] = Answers
     coordinate_fields: ClassVar[Mapping[str, Any]] = {}
 
     draw_locals: bool = static(default=False, init=False, repr=False)
@@ -786,7 +786,12 @@ class Model(Assumptions):
         shared = {
             own.part
             for name, own in units
-            if (name.startswith("noise_variance") and own.power and not own.axes)
+            if (
+                name.startswith(("noise_variance", "precisions"))
+                and own.power
+                and not own.axes
+                and own.columns is None
+            )
             or (name in self.data_names and not own.power)  # whose scale is that of a known noise
         }
         return tuple(number in shared for number in range(len(self.data_names))) if units else ()
@@ -826,9 +831,7 @@ class Model(Assumptions):
     @property
     def predicts_cells(self) -> bool:
         """Whether `predicted` is defined."""
-        if self.answers is not None:
-            return self.answers.cells is not Answers.cells
-        return type(self).predicted is not Model.predicted
+        return self.answers.cells is not Answers.cells or type(self).predicted is not Model.predicted
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data: as `relations` says, for this form of the model.
@@ -1036,7 +1039,7 @@ class Model(Assumptions):
         Returns:
             Site name to value, shapes as in ``dims``; None: the default of the algorithm.
         """
-        return None if self.answers is None else started(self, key, data)
+        return started(self, key, data)
 
     def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
         """Conditional distributions of the local latents that the program sums out.
@@ -1048,7 +1051,7 @@ class Model(Assumptions):
         Returns:
             Site name to distribution over rows.
         """
-        return {} if self.answers is None else asked(in_current_precision(self), "conditionals", values, data)
+        return asked(in_current_precision(self), "conditionals", values, data)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
         """The quantities that `inference.predict` can return, chosen by ``what``.
@@ -1068,6 +1071,11 @@ class Model(Assumptions):
             Its name; None: there is one kind only.
         """
         return None
+
+    @property
+    def leaves_out_empty(self) -> bool:
+        """Whether log priors of draws leave components without rows out, see `prior_of_occupied`."""
+        return type(self).prior_of_occupied is not Model.prior_of_occupied
 
     def prior_of_occupied(self, values: Mapping[str, Any], *data: Any) -> Any:
         """The log prior density of a site where components without rows are integrated out.
@@ -1091,7 +1099,7 @@ class Model(Assumptions):
         Returns:
             Variable name to value, shapes as in ``dims``.
         """
-        return {} if self.answers is None else self.answers().derived(self, values)
+        return self.answers().derived(self, values)
 
     def typical_cells(self, values: Mapping[str, Any]) -> tuple[TypicalCells, ...]:
         """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
@@ -1102,7 +1110,7 @@ class Model(Assumptions):
         Returns:
             One entry a quantity; empty: clusters are described by no cells, or there are none.
         """
-        return () if self.answers is None else asked(in_current_precision(self), "typical_cells", values, ())
+        return asked(in_current_precision(self), "typical_cells", values, ())
 
     def cells_given(self, values: Mapping[str, Any], *data: Any) -> tuple[TypicalCells, ...]:
         """Typical cells of each row in each cluster at one draw, given the cells of it that were observed.
@@ -1172,7 +1180,7 @@ class Model(Assumptions):
         Raises:
             ValueError: the model has none.
         """
-        if self.answers is None or self.answers.log_rows is Answers.log_rows:
+        if self.answers.log_rows is Answers.log_rows:
             return log_rows(in_current_precision(self), values, data)
         return asked(in_current_precision(self), "log_rows", values, data)
 
@@ -1190,8 +1198,6 @@ class Model(Assumptions):
         Raises:
             ValueError: a kind of scores that the model does not have.
         """
-        if self.answers is None:
-            raise ValueError(f"{type(self).__name__} has no scores")
         return asked(in_current_precision(self), "scores", values, data, kind=kind)
 
     def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
@@ -1207,8 +1213,6 @@ class Model(Assumptions):
         Raises:
             ValueError: the scores have no covariance.
         """
-        if self.answers is None:
-            raise ValueError(f"the scores of {type(self).__name__} have no covariance")
         return asked(in_current_precision(self), "scores_covariance", values, data)
 
     def predicted(self, values: Mapping[str, Any], *data: Any, **options: Any) -> tuple[Any, Any]:
@@ -1225,8 +1229,6 @@ class Model(Assumptions):
         Raises:
             ValueError: the model predicts nothing but its scores.
         """
-        if self.answers is None:
-            raise ValueError(f"{type(self).__name__} predicts nothing but its scores")
         return asked(in_current_precision(self), "cells", values, data, **options)
 
     def rests_on_tail(

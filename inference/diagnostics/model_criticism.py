@@ -49,7 +49,6 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, thinned
 from zoo import late
 from zoo.dependencies import naming_versions
-from zoo.model import Model
 
 __all__ = [
     "STATISTICS",
@@ -424,7 +423,7 @@ def _numbers_of_parameters(tree: xr.DataTree) -> tuple[int, int] | None:
     A stick-breaking prior is of the sticks up to the last component with rows, whose place counts too.
     """
     model, posterior = model_of(tree), group_of(tree, "posterior")
-    if type(model).prior_of_occupied is Model.prior_of_occupied or model.occupied_site not in posterior:
+    if not model.leaves_out_empty or model.occupied_site not in posterior:
         return None
     counts, labels = posterior[model.occupied_site], labels_of(tree)
     varies = counts.min() < counts.max()

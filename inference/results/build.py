@@ -64,7 +64,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         found[name] = to_numpy(over_draws(_OF_DRAW[name], draws, model, data))
         draws |= found[name] if name == "deterministics" else {}
     if request.back is not None:
-        found = request.back.densities(found, tuple(draws))
+        found = request.back.densities(found, draws, model)
     stats = dict(outcome.sample_stats)
     site = model.cluster_site
     groups, left_out = {}, [site] if site is not None and site not in draws else []
@@ -95,7 +95,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     groups["trace"] = _trace_group(request, fitted.run)
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
-        if "lp" in stats and type(model).prior_of_occupied is not Model.prior_of_occupied:
+        if "lp" in stats and model.leaves_out_empty:
             groups["sample_stats"]["lp"].attrs["components_without_rows"] = "integrated out"
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
         groups["observed_data"] = with_levels(

@@ -122,7 +122,7 @@ def test_float32_does_not_depend_on_the_origin_by_any_method(name):
 @pytest.mark.slow
 def test_rows_that_stay_lose_their_digits(monkeypatch):
     """The planted fault: the same test fails where nothing is moved, and a warning names the columns."""
-    monkeypatch.setattr(zoo.Mixture, "origin", lambda self, x, always=False: (None,))
+    monkeypatch.setattr(zoo.Mixture, "units_of_sites", {})
     table = pd.DataFrame(X, columns=["a", "b", "c"])
     at_home = _objective(fit(_mixture(table), table, dtype="float32", **VB))
     with pytest.warns(UserWarning, match=r"column 'a' of x keeps \d\.\d digits of its spread \(mean 1e\+06"):
@@ -418,7 +418,7 @@ def test_clusters_too_far_apart_for_their_size_are_refused():
 
 
 def test_a_blurred_component_is_warned_of_before_it_is_spoilt():
-    model = zoo.Mixture(components=NormalGamma.from_data(X), num_components=2).recentred((np.zeros(3),))
+    model = zoo.Mixture(components=NormalGamma.from_data(X, center=np.zeros(3)), num_components=2)
     values = {"weights": np.array([0.5, 0.5]), "precisions": np.ones((2, 3))}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -14,7 +14,7 @@ from numpyro.infer.util import log_density
 import zoo
 from inference.coordinates import Return
 from inference.precision import in_precision
-from tests.models_with_units import CASES, FREEDOM, NUM_ROWS, PLACE
+from tests.models_with_units import CASES, NUM_ROWS, PLACE
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
 from zoo.exponential_family import Categorical, Gaussian
 from zoo.model import Model
@@ -22,13 +22,19 @@ from zoo.model import Model
 SIZE = 3
 
 
-def coordinates(rng, scales):
+def coordinates(rng, freedoms):
     """Random ones that a model allows."""
-    found = [(None, None) if own is None else _coordinate(rng, FREEDOM[own]) for own in scales]
+    found = [(None, None) if own is None else _coordinate(rng, own) for own in freedoms]
     return Coordinates(*zip(*found, strict=True))
 
 
 def _coordinate(rng, free):
+    if free.groups:
+        origin, scale = np.zeros(SIZE), np.ones(SIZE)
+        for columns, own in free.groups:
+            origin[list(columns)] = 5.0 * rng.normal(size=len(columns)) if own.shift else 0.0
+            scale[list(columns)] = np.exp(rng.normal(size=len(columns) if own.scale == "columns" else ()))
+        return origin, scale
     scale = np.exp(rng.normal(size=SIZE if free.scale == "columns" else ()))
     origin = 5.0 * rng.normal(size=SIZE) if free.shift else None
     return origin, scale if free.scale else None
@@ -37,11 +43,12 @@ def _coordinate(rng, free):
 def rows_of(case, rng):
     """The parts of the data, each with a missing cell where that may be, and their means and deviations."""
     parts, moments = [], []
-    for scale in case.scales:
-        x = case.cells(rng.normal(size=(NUM_ROWS, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0])
+    for free in case.freedoms:
+        cells = case.cells if case.shift and not case.groups else np.abs
+        x = cells(rng.normal(size=(NUM_ROWS, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0])
         if case.takes_missing:
             x[2, 1] = np.nan
-        if scale is None:
+        if free is None:
             parts.append(case.outputs(len(x)))
             continue
         parts.append(x)
@@ -52,15 +59,15 @@ def rows_of(case, rng):
 def worst_error(case, rng, make=lambda model: model):
     """By how much log p(x, v) differs from log p(x~, v~) less the log scales, relative to it."""
     data, moments = rows_of(case, rng)
-    model = make(case.model(*moments))
-    own = coordinates(rng, case.scales)
+    model = make(case.model(*moments)).for_data(*data)
+    own = coordinates(rng, case.freedoms)
     sites, errors = model.units_of_sites, []
     with in_precision():
         inner = model.expressed(own.inward)
         for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(inner.expressed(own.outward)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
         weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
-        parts = zip(case.scales, own.scales, strict=True)
+        parts = zip(case.freedoms, own.scales, strict=True)
         scales = (1.0 if scale is None else scale for free, scale in parts if free is not None)
         logs = [np.broadcast_to(np.log(scale), SIZE) for scale in scales]
         lost = own.log_scale_of_rows(data, weights).sum() + case.lost(*logs)
@@ -82,8 +89,23 @@ def worst_error(case, rng, make=lambda model: model):
 def test_a_model_is_the_same_in_other_coordinates(name):
     case = CASES[name]
     model = case.model(*rows_of(case, np.random.default_rng(1))[1])
-    assert model.coordinate_freedom == tuple(FREEDOM[scale] for scale in case.scales)
+    assert model.coordinate_freedom == case.freedoms
     assert worst_error(case, np.random.default_rng(0)) < 1e-12
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("mixture")])
+def test_a_fit_computes_with_the_same_numbers_in_any_coordinates(name):
+    """Its model and its rows, hyperparameters read off the rows: so samplers take the same path."""
+    case, rng = CASES[name], np.random.default_rng(1)
+    rows, found = np.exp(rng.normal(size=(20, SIZE))), []
+    change = coordinates(rng, case.freedom)
+    with in_precision():
+        for x in (rows, change.outward(rows, Unit(1, (-1,), is_location=True))):
+            model = case.model(x.mean(axis=0), x.std(axis=0))
+            own = coordinates_of((x,), model.coordinate_freedom)
+            found.append(jax.tree.leaves((model.inside(own), own.inward(x, model.units_of_sites["x"]))))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
 
 
 def test_every_model_of_the_zoo_that_declares_units_has_a_case():
@@ -96,7 +118,7 @@ def test_a_model_returns_from_the_coordinates_of_a_fit_as_it_was(name):
     """Those of a fit are its own, about any origin if they have none, and others where it has none."""
     rng = np.random.default_rng(0)
     model = CASES[name].model(*rows_of(CASES[name], rng)[1])
-    own, stated = coordinates(rng, CASES[name].scales), model.own_coordinates
+    own, stated = coordinates(rng, CASES[name].freedoms), model.own_coordinates
     if stated is not None:
         own = replace(stated, origins=own.origins) if stated.origins[0] is None else stated
     with in_precision():
@@ -167,6 +189,20 @@ WRONG = [
     ("epca standardize", "loc", Unit(2, (-1,), True)),
     ("epca of exponential cells", "loadings", Unit(1, (-2,))),
     ("epca of gamma cells", "loc", Unit(-1)),  # axis
+    ("mixture full", "precisions", Unit(1, (-2, -1))),
+    ("mixture full", "precisions", Unit(-2, (-1,))),  # axis
+    ("mixture full", "locs", Unit(1, (-1,))),
+    ("mixture full hyperpriors sticks", "prior_inverse_scale_matrix", Unit(-1, (-2, -1))),
+    ("mixture full hyperpriors sticks", "prior_loc", Unit(1, (-1,))),
+    ("mixture shared", "shared_precision", Unit(-2)),
+    ("mixture columns", "precisions", Unit(-1, (-1,))),
+    ("mixture columns hyperpriors", "prior_rate", Unit(-2, (-1,))),
+    ("mixture spherical", "precisions", Unit(-1)),
+    ("mixture exponential", "rates", Unit(1, (-1,))),
+    ("mixture log-normal", "locs", Unit(1, (-1,))),
+    ("mixture product", "precisions_0", Unit(-2)),  # columns
+    ("mixture product", "rates_1", Unit(-1, (-1,), columns=(0,))),
+    ("mixture product", "locs_0", Unit(1, (-1,), columns=(0, 2))),  # location
 ]
 
 
@@ -232,11 +268,22 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("epca of unknown noise", "loc_mean", Unit(1, (-1,))),
         ("epca standardize", "unit", Unit(1)),
         ("epca of exponential cells", "natural_unit", Unit(1, (-1,))),
+        ("mixture full", "loc", Unit(1, (-1,))),
+        ("mixture full", "scale_matrix", Unit(1, (-2, -1))),
+        ("mixture full", "scale_matrix", Unit(-2)),
+        ("mixture known covariance", "covariance", Unit(2, (-2, -1))),
+        ("mixture columns", "rate", Unit(1, (-1,))),
+        ("mixture columns hyperpriors", "loc", Unit(1, (-1,))),
+        ("mixture spherical", "rate", Unit(1)),
+        ("mixture exponential", "rate", Unit(-1, (-1,))),
+        ("mixture log-normal", "loc", Unit(1, (-1,))),
     ],
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):
     def planted(model):
-        return with_table(model, "units_of_fields", {**model.units_of_fields, field: unit})
+        owner = getattr(model, "components", model)
+        wrong = with_table(owner, "units_of_fields", {**owner.units_of_fields, field: unit})
+        return wrong if owner is model else model.replaced(components=wrong)
 
     assert not worst_error(CASES[name], np.random.default_rng(0), planted) < 1e-6
 

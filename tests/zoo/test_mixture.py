@@ -12,7 +12,8 @@ from numpyro.infer.util import log_density
 
 from inference.numerics.programs import latent_names, log_prior
 from zoo.conjugate import GaussianWishart
-from zoo.mixture import Mixture, _rows_held
+from zoo.conjugate.resolution import rows_held
+from zoo.mixture import Mixture
 
 COMPONENTS = GaussianWishart(
     loc=[0.0, 1.0], mean_precision=0.5, scale_matrix=np.eye(2) / 3, degrees_of_freedom=3.0
@@ -218,7 +219,9 @@ def test_a_call_without_data_says_what_is_missing():
         Mixture()(num_observations=3)
     with pytest.raises(ValueError, match="num_observations"):
         mixture("dirichlet")()
-    with pytest.raises(ValueError, match="no prior to draw from"):
+    with pytest.raises(
+        ValueError, match="is unnormalised and draws nothing: .* choose free_last_stick=False"
+    ):
         mixture("free last stick")(num_observations=3)
     assert mixture("free last stick").prior == "unnormalised" and mixture("sticks").prior == "proper"
 
@@ -239,7 +242,7 @@ def test_the_density_by_cluster_with_the_weights_is_that_of_the_row(weight_prior
 
 def test_rows_of_components_are_counted_draw_by_draw():
     labels = np.random.default_rng(0).integers(0, 4, (2, 3, 7))
-    counts = _rows_held(labels, 5)
+    counts = rows_held(labels, 5)
     for chain, draw in np.ndindex(2, 3):
         np.testing.assert_array_equal(counts[chain, draw], np.bincount(labels[chain, draw], minlength=5))
 

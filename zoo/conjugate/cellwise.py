@@ -36,7 +36,6 @@ from zoo.conjugate.component_prior import (
     PROBABILITY_FLOOR,
     ComponentPrior,
     Estimate,
-    Units,
     at_least_one,
     best_dirichlet,
     bounded_estimate,
@@ -47,6 +46,7 @@ from zoo.conjugate.component_prior import (
     root,
 )
 from zoo.conjugate.missing_cells import OrMissing
+from zoo.coordinates import Unit
 from zoo.model import TypicalCells
 from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Beta
@@ -284,12 +284,6 @@ class _GammaRates(Cellwise):
     def _rate_for(self, means: np.ndarray) -> np.ndarray:
         """The rate with which a prior of this shape gives cells these means of columns."""
         raise NotImplementedError
-
-    def units_of_sites(self) -> Units:
-        """The prior means of rates of cells that have a unit."""
-        if self.cell_units == "none":
-            return {}
-        return {"rates": (jnp.asarray(self.shape) / jnp.asarray(self.rate), None)}
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The rates."""
@@ -532,7 +526,9 @@ class ExponentialGamma(_GammaRates):
         rate: :math:`b_j > 0`, shape (num_features,), their sum, in the units of the column.
     """
 
-    cell_units = "scale"
+    unit_of_cells = Unit(1, (-1,))
+    units_of_parameters = {"rates": Unit(-1, (-1,))}
+    units_of_fields = {"rate": Unit(1, (-1,))}
 
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, x >= 0, "numbers of at least 0 (or NaN where a cell is missing)")

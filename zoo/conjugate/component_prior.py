@@ -9,7 +9,6 @@ Equations in one unknown are solved by bisection of its logarithm; the equation 
 `ComponentPrior.learnt` of each family.
 """
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -23,6 +22,7 @@ from jax import Array
 from jax.scipy.special import digamma
 
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
+from zoo.coordinates import Unit
 from zoo.model import Assumptions, TypicalCells, as_hyperparameter
 from zoo.shapes import (
     Assignments,
@@ -44,7 +44,6 @@ __all__ = [
     "Estimate",
     "LOST_SHARE",
     "PROBABILITY_FLOOR",
-    "Units",
     "at_least_one",
     "best_dirichlet",
     "bounded_estimate",
@@ -54,7 +53,6 @@ __all__ = [
     "floored_shares",
     "relative_eigenvalues",
     "root",
-    "sampled",
     "within_scale",
 ]
 
@@ -63,11 +61,7 @@ PROBABILITY_FLOOR = 1e-6  # of estimated probabilities, and of rates relative to
 
 
 LOST_SHARE = 5e-4  # of a variance: the most that rounding may make uncertain
-FAR_CENTER = 1e3  # deviations of a column: beyond it sums of squares lose six digits or more
-
-
-#: Site to the unit and the origin of its coordinates, as of `zoo.supports.in_units.InUnits`.
-Units = Mapping[str, tuple[Array, Array | None]]
+FAR_CENTER = 10.0  # deviations of a column: beyond it sums of squares lose two digits or more
 
 
 class Estimate(NamedTuple):
@@ -100,14 +94,12 @@ class ComponentPrior(Assumptions):
         couples_components: whether components share a parameter, so that `log_evidence` does not split
             by component.
         learnable: hyperparameters that `learnt` can move.
-        is_spherical: whether a component has one variance for all columns.
         takes_sparse: whether rows may be `zoo.SparseCounts`.
         takes_missing: whether cells may be NaN.
-        cell_units: as in `zoo.model.Model.cell_units`.
-        is_isotropic: whether columns share a variance, so that they must have one unit.
         is_grouped: whether groups of columns have different families.
-        location_fields: fields in the units and with the origin of the data.
-        fields_with_units: positive numbers in the units of the data or of a power of them.
+        unit_of_cells: how cells follow the origin and the scale of the data; None: they have no unit.
+        units_of_parameters: sites and deterministics of a component's parameters to how they do.
+        units_of_fields: hyperparameters, and these fields of a posterior, to how they do.
         concentration_fields: fields whose log-gamma functions the evidence takes.
         has_counts: whether cells are counts, whose log factorials its density takes.
         optional_fields: fields that may stay None.
@@ -118,15 +110,13 @@ class ComponentPrior(Assumptions):
     parameter_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     hyperprior_kinds: ClassVar[Mapping[str, tuple[type, ...]]] = {}
     couples_components: ClassVar[bool] = False
-    is_spherical: ClassVar[bool] = False
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
-    cell_units: ClassVar[str] = "none"
-    is_isotropic: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
-    location_fields: ClassVar[tuple[str, ...]] = ()
-    fields_with_units: ClassVar[tuple[str, ...]] = ()
+    unit_of_cells: ClassVar[Unit | None] = None
+    units_of_parameters: ClassVar[Mapping[str, Unit]] = {}
+    units_of_fields: ClassVar[Mapping[str, Unit]] = {}
     concentration_fields: ClassVar[tuple[str, ...]] = ()
     has_counts: ClassVar[bool] = False
     optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns")
@@ -427,22 +417,29 @@ class ComponentPrior(Assumptions):
         """
         return largest_in_columns(x) if self.has_counts else None
 
-    def origin(self, x: Any, always: bool = False) -> np.ndarray | None:
-        """The point to which rows are moved before they are cast, see `zoo.model.Model.origin`.
+    @property
+    def has_location(self) -> bool:
+        """Whether cells may be counted from any origin."""
+        return self.unit_of_cells is not None and self.unit_of_cells.is_location
+
+    def centred(self, x: Any) -> Self:
+        """The family with moments summed about the columns' means where ``center`` is far from them.
 
         Args:
             x: rows, shape (num_observations, num_features), NaN where a cell is missing.
-            always: whether it is the columns' means however near ``center`` is to them.
 
         Returns:
-            Shape (num_features,); None where the family has no location, or needs no other center.
+            The family; itself where ``center`` is near, or there is no location.
         """
-        if not self.location_fields:
-            return None
-        means, deviations = column_moments(x)
-        least = np.maximum(deviations, np.finfo(np.float64).eps * np.abs(means))
-        is_far = np.abs(self.center - means) > FAR_CENTER * least
-        return means if always or is_far.any() else None
+        if not self.has_location or x.shape[1:] != np.shape(
+            self.center
+        ):  # what does not suit is refused later
+            return self
+        with np.errstate(all="ignore"):
+            means, deviations = column_moments(x)
+            least = np.maximum(deviations, np.finfo(np.float64).eps * np.abs(means))
+            is_far = np.isfinite(means) & (np.abs(self.center - means) > FAR_CENTER * least)
+        return self.replaced(center=np.where(is_far, means, self.center)) if is_far.any() else self
 
     def check_concentrations(self, dtype: str) -> None:
         """Raise ValueError if a concentration of the prior is too large for the precision.
@@ -475,7 +472,7 @@ class ComponentPrior(Assumptions):
         Returns:
             Shape (..., num_components, num_features), or of zeros (1, 1) where there is no location.
         """
-        if not self.location_fields or not {"locs", "precisions"} <= set(parameters):
+        if not self.has_location or not {"locs", "precisions"} <= set(parameters):
             return np.zeros((1, 1))
         locs, precisions = parameters["locs"], np.asarray(parameters["precisions"], np.float64)
         if precisions.ndim == locs.ndim + 1:
@@ -484,33 +481,29 @@ class ComponentPrior(Assumptions):
             precisions = precisions[..., None]
         return unit_roundoff(dtype) * (locs - self.center) ** 2 * precisions
 
-    def recentred(self, origin: np.ndarray) -> Self:
-        """The same family with moments summed about ``origin``.
+    def units_of_hyperparameters(self) -> dict[str, Unit]:
+        """Hyperparameters to how their values, or those of their priors, follow the data.
+
+        Returns:
+            Name to unit; of a scale matrix that has a prior, which is that of its inverse, the inverse's.
+        """
+        sites = self.hyperprior_sites()
+        return {
+            name: unit._replace(power=-unit.power) if _is_inverse(sites.get(name, "")) else unit
+            for name, unit in self.units_of_fields.items()
+        }
+
+    def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
+        """The same family of rows in other coordinates.
 
         Args:
-            origin: shape (num_features,).
+            turn: what becomes of a field with a unit; see `zoo.model.Model.expressed`.
 
         Returns:
             The family.
         """
-        return self.replaced(center=np.array(origin)) if self.location_fields else self
-
-    def shifted(self, by: np.ndarray) -> Self:
-        """The family of rows to which ``by`` was added.
-
-        Args:
-            by: shape (num_features,).
-
-        Returns:
-            The family with its locations moved.
-        """
-        return self.replaced(**{name: _added(getattr(self, name), by) for name in self.location_fields})
-
-    @property
-    def location_columns(self) -> dict[str, np.ndarray]:
-        """Parameters and fields of a posterior that move with the rows, to the columns of their last axis."""
-        names = {*self.parameter_dims, *self.posterior_dims} & {"locs", *self.location_fields}
-        return dict.fromkeys(sorted(names), np.arange(self.num_features))
+        units = self.units_of_hyperparameters()
+        return self.replaced(**{name: turn(getattr(self, name), unit) for name, unit in units.items()})
 
     def num_free_parameters(self, num_components: int) -> int:
         """Numbers that `maximum_likelihood` estimates.
@@ -538,24 +531,13 @@ class ComponentPrior(Assumptions):
 
     # Derived
 
-    def units_of_sites(self) -> Units:
-        """The unit and the origin in which the coordinates of the parameters' sites are counted.
-
-        Read off the prior, its hyperpriors at their means, so that NUTS, HMC and SVI take the same path in
-        any unit of the data.
-
-        Returns:
-            Site to scale and location as of `zoo.supports.in_units.InUnits`; a site without a unit is left
-            out.
-        """
-        return {}
-
-    def sample(self, num_components: int, units: Units | None = None) -> dict[str, Array]:
+    def sample(self, num_components: int) -> dict[str, Array]:
         """The prior (or posterior) of the parameters of all components as NumPyro statements.
+
+        What follows from them for the reader, `deterministics`, is named too.
 
         Args:
             num_components: K.
-            units: as of `units_of_sites`; None: coordinates have no unit.
 
         Returns:
             Value of each site, leading shape (num_components,).
@@ -564,8 +546,21 @@ class ComponentPrior(Assumptions):
         with numpyro.plate("components", num_components):
             while len(drawn := self.conditionals(values)) > len(values):
                 name = list(drawn)[len(values)]
-                values[name] = sampled(name, drawn[name], units)
-        return values
+                values[name] = numpyro.sample(name, drawn[name])
+        return self.named(values)
+
+    def named(self, parameters: dict[str, Array]) -> dict[str, Array]:
+        """The parameters, their `deterministics` as NumPyro statements.
+
+        Args:
+            parameters: values of the sites of `conditionals`.
+
+        Returns:
+            The same, leading shapes (num_components,).
+        """
+        for name, value in self.deterministics(parameters).items():
+            numpyro.deterministic(name, value)
+        return parameters
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """Quantities derived from the parameters, for the reader; the sampler does not need them.
@@ -706,16 +701,7 @@ class ComponentPrior(Assumptions):
     def _prior_of(self, name: str) -> tuple[dist.Distribution, bool]:
         """The prior of a hyperparameter, and whether that has a unit, of cells or of a power of them."""
         owner, field = self.owner_of(name)
-        return getattr(owner, field), field in owner.fields_with_units
-
-    def at_prior_means(self) -> Self:
-        """The family with the means of its hyperpriors in place of them.
-
-        Returns:
-            The family with numbers; itself if it has no hyperprior.
-        """
-        sites = self.hyperprior_sites().items()
-        return self.with_hyperparameters({site: self.hyperparameter(name).mean for name, site in sites})
+        return getattr(owner, field), field in owner.units_of_fields
 
     def with_hyperparameters(self, values: Mapping[str, Array]) -> Self:
         """The family with numbers in place of its hyperpriors, for whatever hyperprior sites it has.
@@ -731,15 +717,6 @@ class ComponentPrior(Assumptions):
             for name, site in self.hyperprior_sites().items()
         }
         return self.with_hyperparameter_values(numbers) if numbers else self
-
-    @property
-    def hyperprior_columns(self) -> dict[str, np.ndarray]:
-        """Sites of hyperpriors of locations, which move with the rows, to the columns of their last axis."""
-        return {
-            site: np.arange(self.num_features)
-            for name, site in self.hyperprior_sites().items()
-            if name in self.location_fields
-        }
 
     def check_hyperpriors(self) -> None:
         """Raise ValueError if a hyperparameter has a prior of a kind that it cannot have."""
@@ -762,20 +739,6 @@ class ComponentPrior(Assumptions):
         return isinstance(getattr(self, name), dist.Distribution)
 
 
-def sampled(name: str, own: dist.Distribution, units: Units | None) -> Array:
-    """The NumPyro statement of a parameter whose coordinates may have a unit.
-
-    Args:
-        name: of the site.
-        own: its distribution.
-        units: of the sites that have one.
-
-    Returns:
-        The value, of the distribution's shape.
-    """
-    return numpyro.sample(name, InUnits(own, *units[name]) if units and name in units else own)
-
-
 def _is_inverse(site: str) -> bool:
     """Whether a site holds the inverse of the hyperparameter."""
     return site.startswith("prior_inverse_scale_matrix")
@@ -792,15 +755,6 @@ def _in_own_units(prior: dist.Distribution, has_unit: bool) -> dist.Distribution
     if isinstance(prior, dist.Wishart):
         return InUnits(prior, jnp.sqrt(jnp.diagonal(prior.mean, axis1=-2, axis2=-1)))
     return prior  # numbers without a unit
-
-
-def _added(location: Any, by: np.ndarray) -> Any:
-    """A location, or the prior of one, moved."""
-    if not isinstance(location, dist.Distribution):
-        return np.asarray(location, np.float64) + by
-    moved = copy.copy(location)
-    moved.loc = np.asarray(location.loc, np.float64) + by
-    return moved
 
 
 class ConjugatePredictive(dist.Distribution):

@@ -47,12 +47,10 @@ from zoo.conjugate.component_prior import (
     LOST_SHARE,
     ComponentPrior,
     Estimate,
-    Units,
     at_least_one,
     bracket,
     learnt_mean_precision,
     root,
-    sampled,
     within_scale,
 )
 from zoo.conjugate.missing_cells import (
@@ -66,6 +64,7 @@ from zoo.conjugate.missing_cells import (
     patterns_of,
     places_of,
 )
+from zoo.coordinates import Unit
 from zoo.gamma_functions import digamma, gammaln
 from zoo.model import TypicalCells, as_hyperparameter
 from zoo.shapes import (
@@ -101,6 +100,13 @@ FIELDS = {
     "covariance": MATRIX,
     "center": ("feature",),
 }
+PLACE = Unit(1, (-1,), is_location=True)
+UNITS = {
+    "loc": PLACE,
+    "scale_matrix": Unit(-1, (-2, -1)),
+    "covariance": Unit(1, (-2, -1)),
+    "center": PLACE,
+}
 PARAMETERS = {
     "precisions": ("component", *MATRIX),
     "locs": ("component", "feature"),
@@ -113,6 +119,11 @@ def _fields(*names: str) -> dict[str, tuple[str, ...]]:
     return {name: FIELDS[name] for name in (*names, "center")}
 
 
+def _units(*names: str) -> dict[str, Unit]:
+    """How the hyperparameters of these names follow the data, and the center."""
+    return {name: UNITS[name] for name in (*names, "center") if name in UNITS}
+
+
 def _fields_by_component(*names: str) -> dict[str, tuple[str, ...]]:
     """Dims of the fields of these names in a posterior."""
     return {name: ("component", *FIELDS[name]) for name in names}
@@ -122,8 +133,11 @@ def _fields_by_component(*names: str) -> dict[str, tuple[str, ...]]:
 class _FullGaussian(ComponentPrior):
     """Gaussian components with full matrices: their sufficient statistics, checks and matrix algebra."""
 
-    location_fields = ("loc", "center")
-    cell_units = "location_scale"
+    unit_of_cells = PLACE
+    units_of_parameters = dict.fromkeys(("precisions", "shared_precision"), Unit(-1, (-2, -1))) | {
+        "covariances": Unit(1, (-2, -1)),
+        "locs": PLACE,
+    }
     takes_missing = True
     unstored = ("patterns",)
 
@@ -258,20 +272,6 @@ class _FullGaussian(ComponentPrior):
         y = x - self.center
         row, column = np.triu_indices(self.num_features)
         return jnp.concatenate([jnp.ones_like(y[..., :1]), y, y[..., row] * y[..., column]], axis=-1)
-
-    def units_of_sites(self) -> Units:
-        """The prior location and the deviations about it of means; the precisions that go with these."""
-        prior = self.at_prior_means()
-        if "covariance" in self.field_dims:
-            covariance = jnp.asarray(prior.covariance)
-        else:
-            covariance = symmetric_inverse(prior.degrees_of_freedom * jnp.asarray(prior.scale_matrix))
-        variances = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-        if "mean_precision" in self.field_dims:
-            variances = variances / prior.mean_precision
-        deviations = jnp.sqrt(variances)
-        units = dict.fromkeys(("precisions", "shared_precision"), (1 / deviations, None))
-        return units | {"locs": (deviations, jnp.asarray(prior.loc))}
 
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
@@ -532,6 +532,7 @@ class GaussianWishart(_FullGaussian):
 
     learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
     field_dims = _fields(*learnable)
+    units_of_fields = _units(*learnable)
     posterior_dims = _fields_by_component(*learnable)
     parameter_dims = PARAMETERS
     hyperprior_kinds = {
@@ -757,11 +758,11 @@ class SharedGaussianWishart(GaussianWishart):
     couples_components = True
     learnable = ("loc", "mean_precision", "scale_matrix")
 
-    def sample(self, num_components: int, units: Units | None = None) -> dict[str, Array]:
+    def sample(self, num_components: int) -> dict[str, Array]:
         """The shared precision, then the means of all components, as NumPyro statements."""
-        shared = {"shared_precision": sampled("shared_precision", self._precision(), units)}
+        shared = {"shared_precision": numpyro.sample("shared_precision", self._precision())}
         with numpyro.plate("components", num_components):
-            return shared | {"locs": sampled("locs", self.conditionals(shared)["locs"], units)}
+            return self.named(shared | {"locs": numpyro.sample("locs", self.conditionals(shared)["locs"])})
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The shared precision, then the means given ``values["shared_precision"]``."""
@@ -869,6 +870,7 @@ class GaussianKnownCovariance(_FullGaussian):
     learnable = ("loc", "mean_precision")
     hyperprior_kinds = {name: GaussianWishart.hyperprior_kinds[name] for name in learnable}
     field_dims = _fields("loc", "mean_precision", "covariance")
+    units_of_fields = _units("loc", "covariance")
     posterior_dims = _fields_by_component("loc", "mean_precision")
     parameter_dims = {name: PARAMETERS[name] for name in ("locs", "covariances")}
 
@@ -987,6 +989,7 @@ class GaussianKnownMean(_FullGaussian):
     learnable = ("scale_matrix", "degrees_of_freedom")
     hyperprior_kinds = {"scale_matrix": (dist.Wishart,)}
     field_dims = _fields("loc", "scale_matrix", "degrees_of_freedom")
+    units_of_fields = _units("loc", "scale_matrix")
     posterior_dims = _fields_by_component("scale_matrix", "degrees_of_freedom")
     parameter_dims = PARAMETERS
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import digamma, gammaln, logsumexp
+from jax.scipy.special import digamma, gammaln
 
 from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths, shown
 from zoo.conjugate.component_prior import (
@@ -43,7 +43,7 @@ from zoo.shapes import (
 from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
-__all__ = ["MultinomialDirichlet", "SparseCountRows"]
+__all__ = ["MultinomialDirichlet"]
 
 
 class CountRow(dist.Distribution):
@@ -98,40 +98,6 @@ class CountFeatures(NamedTuple):
         ends = jnp.stack([jnp.sum(by_row, axis=1), by_row @ self.counts.log_coefficients], axis=1)
         words = self.counts.transposed_times(by_row.T).T
         return jnp.concatenate([ends[:, :1], words, ends[:, 1:]], axis=1)
-
-
-class SparseCountRows(dist.Distribution):
-    """Sparse rows of counts under a mixture, each under its assigned component or under all by their weights.
-
-    Args:
-        components: the family.
-        parameters: of the components.
-        log_weights: of the components, shape (num_components,); used where ``assignments`` is None.
-        assignments: component of each row, shape (num_observations,), or None: summed out.
-        num_rows: number of rows.
-    """
-
-    support = dist.constraints.independent(dist.constraints.nonnegative_integer, 1)
-    pytree_data_fields = ("components", "parameters", "log_weights", "assignments")
-
-    def __init__(
-        self,
-        components: "MultinomialDirichlet",
-        parameters: Mapping[str, Array],
-        log_weights: Array,
-        assignments: Array | None,
-        num_rows: int,
-    ) -> None:
-        self.components, self.parameters = components, dict(parameters)
-        self.log_weights, self.assignments = log_weights, assignments
-        super().__init__((num_rows,), (components.num_features,))
-
-    def log_prob(self, value: SparseCounts) -> Array:
-        """Log density in nats, shape (num_observations,)."""
-        scores = self.components.features(value) @ self.components.coefficients(self.parameters).T
-        if self.assignments is None:
-            return logsumexp(scores + self.log_weights, axis=-1)
-        return jnp.take_along_axis(scores, self.assignments[:, None], axis=-1)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)

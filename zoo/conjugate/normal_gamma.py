@@ -30,18 +30,20 @@ from zoo.checks import (
 from zoo.conjugate.cellwise import Cellwise, column_means
 from zoo.conjugate.component_prior import (
     Estimate,
-    Units,
     at_least_one,
     broadcast_fields,
     learnt_gamma,
     learnt_mean_precision,
 )
+from zoo.coordinates import Unit
 from zoo.model import TypicalCells, as_hyperparameter
 from zoo.shapes import Scalar, Statistics
 
 __all__ = ["LogNormalGamma", "NormalGamma", "SphericalNormalGamma"]
 
 LOG_2PI = float(np.log(2 * np.pi))
+PLACE = Unit(1, (-1,), is_location=True)
+OF_LOGS = Unit(1, (-1,), is_log=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +75,13 @@ class NormalGamma(Cellwise):
     posterior_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate"), ("component", "feature"))
     parameter_dims = {"precisions": ("component", "feature"), "locs": ("component", "feature")}
     column_fields = ("loc", "mean_precision", "shape", "rate", "center")
-    location_fields = ("loc", "center")
     learnable = ("loc", "mean_precision", "shape", "rate")
     hyperprior_kinds = {"loc": (dist.Normal,), "mean_precision": (dist.Gamma,), "rate": (dist.Gamma,)}
-    fields_with_units: ClassVar[tuple[str, ...]] = ("rate",)
+    unit_of_cells: ClassVar[Unit] = PLACE
+    units_of_parameters: ClassVar[Mapping[str, Unit]] = {"precisions": Unit(-2, (-1,)), "locs": PLACE}
+    units_of_fields: ClassVar[Mapping[str, Unit]] = {"loc": PLACE, "rate": Unit(2, (-1,)), "center": PLACE}
     has_base_measure = True
     is_spherical: ClassVar[bool] = False
-    cell_units = "location_scale"
 
     def __post_init__(self) -> None:
         """Put the center at the prior location if it is not given."""
@@ -134,17 +136,6 @@ class NormalGamma(Cellwise):
 
     def _check_domain(self, x: np.ndarray) -> None:
         """Any number is in the domain."""
-
-    def units_of_sites(self) -> Units:
-        """The prior location and the deviations about it of means; the precisions that go with these."""
-        prior = self.at_prior_means()
-        precision = self._by_column(jnp.asarray(prior.shape) / jnp.asarray(prior.rate))
-        variances = 1 / (prior.mean_precision * precision)
-        least = jnp.min(variances, axis=-1) if self.is_spherical else variances
-        return {
-            "precisions": (1 / least, None),
-            "locs": (jnp.sqrt(variances), jnp.asarray(prior.loc)),
-        }
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The precisions, then the means given ``values["precisions"]``."""
@@ -277,8 +268,9 @@ class SphericalNormalGamma(NormalGamma):
     posterior_dims = NormalGamma.posterior_dims | {"shape": ("component",), "rate": ("component",)}
     parameter_dims = {"precisions": ("component",), "locs": ("component", "feature")}
     column_fields = ("loc", "mean_precision", "center")
+    units_of_parameters = NormalGamma.units_of_parameters | {"precisions": Unit(-2)}
+    units_of_fields = NormalGamma.units_of_fields | {"rate": Unit(2)}
     is_spherical = True
-    is_isotropic = True
 
     def validate(self) -> None:
         """Raise ValueError if a field has the wrong shape or is outside its domain."""
@@ -317,10 +309,10 @@ class LogNormalGamma(NormalGamma):
             prior mean.
     """
 
-    fields_with_units = ()  # of logarithms
     parameter_dims = NormalGamma.parameter_dims | {"medians": ("component", "feature")}
-    location_fields = ()  # logarithms: a unit moves them, an origin of the cells does not
-    cell_units = "scale"
+    unit_of_cells = Unit(1, (-1,))
+    units_of_parameters = {"locs": OF_LOGS, "medians": Unit(1, (-1,))}
+    units_of_fields = dict.fromkeys(("loc", "center"), OF_LOGS)
 
     @classmethod
     def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
@@ -341,11 +333,6 @@ class LogNormalGamma(NormalGamma):
         check_infinite(x)
         _check_positive_cells(x)
         return super().from_data(np.log(x), sample_weight=sample_weight, **overrides)
-
-    @property
-    def location_columns(self) -> dict[str, np.ndarray]:
-        """None: logarithms do not move with the cells."""
-        return {}
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """The medians, in the units of the cells."""

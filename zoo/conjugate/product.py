@@ -16,8 +16,9 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.checks import as_matrix, check_columns, column_labels, shown, take_columns
-from zoo.conjugate.component_prior import ComponentPrior, Estimate, Units
+from zoo.conjugate.component_prior import ComponentPrior, Estimate
 from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
+from zoo.coordinates import Unit
 from zoo.model import TypicalCells, static
 from zoo.shapes import (
     Features,
@@ -163,9 +164,7 @@ class Product(ComponentPrior):
 
     def with_patterns(self, x: Any) -> Self:
         """Each group knows which of its cells are missing."""
-        found = self._by_group(lambda family, group: family.with_patterns(np.asarray(x)[:, group]))
-        pairs = zip(self.families, found.families, strict=True)
-        return self if all(old is new for old, new in pairs) else found
+        return self._by_group(lambda family, group: family.with_patterns(np.asarray(x)[:, group]))
 
     def complete(self) -> Self:
         """Groups of complete rows."""
@@ -286,15 +285,6 @@ class Product(ComponentPrior):
             for name, site in family.hyperprior_sites().items()
         }
 
-    @property
-    def hyperprior_columns(self) -> dict[str, np.ndarray]:
-        """Those of the groups, with the columns in the whole table."""
-        return {
-            f"{site}_{number}": np.asarray(group)[own]
-            for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True))
-            for site, own in family.hyperprior_columns.items()
-        }
-
     def learnt(self, posterior: Self, given: Self, learn: tuple[str, ...]) -> Self:
         """The prior with hyperparameters moved to where the variational bound is highest, by group."""
         wanted: list[list[str]] = [[] for _ in self.families]
@@ -341,16 +331,44 @@ class Product(ComponentPrior):
             whole[list(group)] = 0.0 if own is None else own
         return whole
 
-    def origin(self, x: Any, always: bool = False) -> np.ndarray | None:
-        """Those of the groups, zero in columns of a family without location."""
-        pairs = [(f, list(group)) for f, group in zip(self.families, self.columns, strict=True)]
-        if all(family.origin(x[:, group], always) is None for family, group in pairs):
-            return None
-        whole = np.zeros(self.num_features)
-        for family, group in pairs:
-            own = family.origin(x[:, group], always=True)
-            whole[group] = 0.0 if own is None else own
-        return whole
+    @property
+    def unit_of_cells(self) -> Unit | None:
+        """That of the cells of all columns; those of a family without units, or without location, stay."""
+        units = [family.unit_of_cells for family in self.families if family.unit_of_cells is not None]
+        return max(units, key=lambda unit: unit.is_location, default=None)
+
+    @property
+    def units_of_parameters(self) -> dict[str, Unit]:
+        """Those of the groups, of their columns."""
+        return self._numbered(lambda number, family: self._of_columns(number, family.units_of_parameters))
+
+    @property
+    def units_of_fields(self) -> dict[str, Unit]:
+        """Those of the groups, of their columns."""
+        return self._numbered(lambda number, family: self._of_columns(number, family.units_of_fields), FIELD)
+
+    def units_of_hyperparameters(self) -> dict[str, Unit]:
+        """Those of the groups, of their columns."""
+
+        def own(number: int, family: ComponentPrior) -> dict[str, Unit]:
+            return self._of_columns(number, family.units_of_hyperparameters())
+
+        return self._numbered(own, FIELD)
+
+    def _of_columns(self, number: int, units: Mapping[str, Unit]) -> dict[str, Unit]:
+        return {name: unit._replace(columns=self.columns[number]) for name, unit in units.items()}
+
+    def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
+        """Each group in the coordinates of its columns."""
+        return self._by_group(
+            lambda family, group: family.expressed(
+                lambda value, unit: turn(value, unit._replace(columns=tuple(group)))
+            )
+        )
+
+    def centred(self, x: Any) -> Self:
+        """Each group about the means of its columns, where its center is far from them."""
+        return self._by_group(lambda family, group: family.centred(x[:, group]))
 
     def check_concentrations(self, dtype: str) -> None:
         """Raise ValueError if a concentration of a group is too large for the precision."""
@@ -376,31 +394,11 @@ class Product(ComponentPrior):
             whole[..., list(group)] = part
         return whole
 
-    def recentred(self, origin: np.ndarray) -> Self:
-        """Each group about its columns of ``origin``."""
-        return self._by_group(lambda family, group: family.recentred(origin[group]))
-
-    def shifted(self, by: np.ndarray) -> Self:
-        """Each group moved by its columns of ``by``."""
-        return self._by_group(lambda family, group: family.shifted(by[group]))
-
     def _by_group(self, function: Callable) -> Self:
         pairs = zip(self.families, self.columns, strict=True)
-        return self.replaced(families=tuple(function(family, list(group)) for family, group in pairs))
-
-    @property
-    def location_columns(self) -> dict[str, np.ndarray]:
-        """Those of the groups, with the columns in the whole table."""
-        found: dict[str, np.ndarray] = {}
-        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
-            for name, own in family.location_columns.items():
-                form = FIELD if name in family.posterior_dims else "{name}_{number}"
-                found[form.format(name=name, number=number)] = np.asarray(group)[own]
-        return found
-
-    def units_of_sites(self) -> Units:
-        """Those of the groups."""
-        return self._numbered(lambda number, family: family.units_of_sites())
+        found = tuple(function(family, list(group)) for family, group in pairs)
+        is_same = all(old is new for old, new in zip(self.families, found, strict=True))
+        return self if is_same else self.replaced(families=found)
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The distributions of the groups, one after another."""

@@ -47,7 +47,8 @@ class Unit(NamedTuple):
         axes: axes of the value over the columns, counted from the last; empty: it has none.
         is_location: whether it has the origin of the data too.
         part: of the data.
-        columns: of the data, along the axes, where the value does not have one entry for each; None: it has.
+        columns: those along its axes, one for each entry, or those that its scale is common to; None: all.
+        is_log: whether it is the logarithm of such a quantity, which a scale moves.
     """
 
     power: float = 1.0
@@ -55,6 +56,7 @@ class Unit(NamedTuple):
     is_location: bool = False
     part: int = 0
     columns: tuple[int, ...] | None = None
+    is_log: bool = False
 
 
 class Freedom(NamedTuple):
@@ -63,10 +65,12 @@ class Freedom(NamedTuple):
     Attributes:
         scale: one for each of the ``"columns"``, one ``"common"`` to all, or None: the scale stays.
         shift: whether the origin may change.
+        groups: columns that have a freedom of their own, others having none; empty: all have this one.
     """
 
     scale: Literal["columns", "common"] | None = "common"
     shift: bool = True
+    groups: tuple[tuple[tuple[int, ...], "Freedom"], ...] = ()
 
 
 def by_part(value: Any, units: Sequence[Unit], sizes: Sequence[int]) -> list[Any]:
@@ -104,13 +108,26 @@ def freedom_of(
         For each part its freedom, or None.
     """
     each = [own for unit in units.values() for own in ((unit,) if isinstance(unit, Unit) else unit)]
-    of_parts = ([own for own in each if own.part == number] for number in range(len(names)))
-    scales = ("columns" if all(unit.axes for unit in own if unit.power) else "common" for own in of_parts)
-    found: list[Freedom | None] = []
-    for name, scale in zip(names, scales, strict=True):
-        unit = units.get(name)
-        found.append(unit and Freedom(scale if unit.power else None, unit.is_location))
-    return tuple(found)
+    return tuple(
+        _freedom([own for own in each if own.part == part], units[name]) if name in units else None
+        for part, name in enumerate(names)
+    )
+
+
+def _freedom(units: Sequence[Unit], cells: Unit) -> Freedom:
+    """The coordinates that the units of a part allow, whose cells have one of them."""
+    groups: dict[tuple[int, ...], list[Unit]] = {}
+    for own in units:
+        if own.columns is not None and len(set(own.columns)) == len(own.columns):
+            groups.setdefault(own.columns, []).append(own)
+    found = (
+        (columns, Freedom(_scale(own), any(u.is_location for u in own))) for columns, own in groups.items()
+    )
+    return Freedom(_scale(units) if cells.power else None, cells.is_location, tuple(found))
+
+
+def _scale(units: Sequence[Unit]) -> Literal["columns", "common"]:
+    return "columns" if all(own.axes for own in units if own.power) else "common"
 
 
 @dataclass(frozen=True)
@@ -137,12 +154,11 @@ class Coordinates:
         Returns:
             Positive numbers that broadcast to its trailing axes.
         """
-        scale = self.scales[unit.part]
-        if scale is None:
+        scale = self._scale(unit)
+        if scale is None or unit.is_log:
             return np.ones(())
         if not np.ndim(scale):
             return scale ** (unit.power * max(1, len(unit.axes)))
-        scale = _at(scale, unit)
         total = np.ones(())
         for axis in unit.axes:
             total = total * (scale**unit.power).reshape(-1, *(1,) * (-axis - 1))
@@ -157,8 +173,20 @@ class Coordinates:
         Returns:
             Numbers that broadcast to its trailing axes.
         """
+        if unit.is_log:
+            scale = self._scale(unit)
+            return np.zeros(()) if scale is None else unit.power * _log(scale)
         origin = self.origins[unit.part] if unit.is_location else None
-        return np.zeros(()) if origin is None else _at(origin, unit)
+        if origin is None or unit.columns is None or not np.ndim(origin):
+            return np.zeros(()) if origin is None else origin
+        return origin[np.array(unit.columns)]
+
+    def _scale(self, unit: Unit) -> Any:
+        """The scale of the columns that a quantity is of, one number if it has no axis over them."""
+        scale = self.scales[unit.part]
+        if scale is None or unit.columns is None or not np.ndim(scale):
+            return scale
+        return scale[np.array(unit.columns) if unit.axes else unit.columns[0]]
 
     def inward(self, value: Any, unit: Unit) -> Any:
         """A value, or the prior of one, of the data's coordinates in these.
@@ -227,7 +255,7 @@ class Coordinates:
         for number, (part, scale) in enumerate(zip(data, self.scales, strict=False)):
             if scale is not None and part is not None:
                 numbers = jnp if isinstance(part, Array) or isinstance(scale, Array) else np
-                logs = numbers.broadcast_to(numbers.log(scale), part.shape[-1:])
+                logs = numbers.broadcast_to(_log(scale), part.shape[-1:])
                 seen = logs.sum()
                 if not (isinstance(part, np.ndarray) and is_finite(part)):  # one fast pass on the host
                     seen = seen - numbers.isnan(part) @ logs
@@ -254,18 +282,31 @@ def coordinates_of(data: Sequence[Any], freedom: Sequence[Freedom | None]) -> Co
     for x, free in zip(data, freedom, strict=True):
         if free is None or not isinstance(x, np.ndarray):
             free = Freedom(None, shift=False)
-        origin, size = _moments(x, free.shift) if any(free) else (None, None)
-        if free.scale == "common":
-            size = np.sqrt(np.mean(np.square(size)))
-        origins.append(origin if free.shift else None)
-        scales.append(None if free.scale is None else np.where(size > 0, size, 1.0))
+        origin, scale = _of_groups(x, free) if free.groups else _of_columns(x, free)
+        origins.append(origin)
+        scales.append(scale)
     changes = any(own is not None for own in (*origins, *scales))
     return Coordinates(tuple(origins), tuple(scales)) if changes else None
 
 
-def _at(by_column: Any, unit: Unit) -> Any:
-    """Numbers of the columns at the entries of a value."""
-    return by_column[np.asarray(unit.columns)] if unit.columns and np.ndim(by_column) else by_column
+def _of_groups(x: np.ndarray, free: Freedom) -> tuple[np.ndarray | None, np.ndarray]:
+    """Origin and scale where groups of columns have a freedom of their own; 0 and 1 in the others."""
+    origin, scale = np.zeros(x.shape[1]), np.ones(x.shape[1])
+    for columns, own in free.groups:
+        at, size = _of_columns(x[:, columns], own)
+        origin[list(columns)], scale[list(columns)] = 0.0 if at is None else at, size
+    return origin if free.shift else None, scale
+
+
+def _of_columns(x: np.ndarray, free: Freedom) -> tuple[np.ndarray | None, np.ndarray | None]:
+    origin, size = _moments(x, free.shift) if any(free) else (None, None)
+    if free.scale == "common":
+        size = np.sqrt(np.mean(np.square(size)))
+    return (origin if free.shift else None), (None if free.scale is None else np.where(size > 0, size, 1.0))
+
+
+def _log(scale: Any) -> Any:
+    return (jnp if isinstance(scale, Array) else np).log(scale)
 
 
 def _moments(x: np.ndarray, is_shifted: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -132,6 +132,7 @@ from zoo.checks import check_flag, check_whole, machine_memory
 from zoo.conjugate import NormalGamma, Product
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import symmetric_inverse
+from zoo.conjugate.mixture_rows import log_joint_rows
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
@@ -420,8 +421,8 @@ COMPLETING = Move(component_parameters_of_completed_rows)
 
 
 def labels(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
-    """The labels given weights and parameters, as `Mixture.local_conditionals`."""
-    return {"assignments": RowLabels(logits=model.log_joint_rows(values, x), validate_args=False)}
+    """The labels given weights and parameters, as `zoo.Mixture.local_conditionals`."""
+    return {"assignments": RowLabels(logits=log_joint_rows(model, values, x), validate_args=False)}
 
 
 class RowLabels(dist.CategoricalLogits):
@@ -598,7 +599,7 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
         draws = {name: value for name, value in draws.items() if name != "assignments"}
         if keep_rows:
             draws["assignments"] = draw_locals(key, draws, model, (x.rows,), True)["assignments"]
-    return conclude_draws(key, draws, model, data, keep_rows)
+    return conclude_draws(key, draws, model, data, keep_rows)._replace(of_occupied=True)
 
 
 BLOCK_DRAWS, MOST_LOOKS = 500, 20

@@ -93,6 +93,7 @@ from inference.methods.mixture.vb_posterior import (
     log_unnormalised,
     start,
     transform,
+    units,
 )
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, RowShards, sum_over_rows, unweighted, weight_of
@@ -346,6 +347,7 @@ METHOD = Ascent(
     guide=guide,
     transform=transform,
     log_density=log_density,
+    units=units,
     check=check,
     in_batches=memoised,
 )

@@ -34,6 +34,7 @@ from inference.numerics.host_draws import generator, label_draws, site_draws
 from inference.numerics.weighted_rows import map_rows, weight_of
 from zoo.checks import warn
 from zoo.conjugate.component_prior import ComponentPrior
+from zoo.coordinates import Unit
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
 
@@ -48,11 +49,18 @@ __all__ = [
     "log_unnormalised",
     "start",
     "transform",
+    "units",
 ]
 
 
 OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold more rows than this
 DERIVED = ("responsibilities", "num_occupied", "expected_weights")  # follow from q's parameters
+
+
+def units(model: Mixture) -> dict[str, Unit]:
+    """How the parameters of q(theta), and hyperparameters as `learn` names them, follow the data."""
+    known, of_q = model.components.units_of_fields, model.components.posterior_dims
+    return {**known, **{f"components_{name}": unit for name, unit in known.items() if name in of_q}}
 
 
 class MixtureVBState(NamedTuple):

@@ -10,7 +10,7 @@ from component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 
 from zoo import SparseCounts, conjugate
 from zoo.conjugate.component_prior import BRACKETS, ConjugatePredictive, within_scale
-from zoo.conjugate.multinomial_dirichlet import SparseCountRows
+from zoo.conjugate.mixture_rows import MixtureRows
 from zoo.conjugate.product import _ProductRow
 
 
@@ -381,7 +381,7 @@ def test_sparse_rows_of_counts_are_those_of_scipy():
         (jnp.asarray(labels), expected[np.arange(4), labels]),
         (None, np.logaddexp.reduce(expected + np.log(weights), axis=1)),
     ):
-        rows_of = SparseCountRows(components, values, jnp.log(weights), assignments, 4)
+        rows_of = MixtureRows(components, values, jnp.log(weights), assignments, 4)
         np.testing.assert_allclose(rows_of.log_prob(sparse), wanted, rtol=1e-9, atol=1e-12)
 
 

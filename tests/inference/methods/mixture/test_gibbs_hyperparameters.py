@@ -40,6 +40,7 @@ from zoo.conjugate import (
     SharedGaussianWishart,
     SphericalNormalGamma,
 )
+from zoo.coordinates import Unit
 from zoo.datasets import load
 from zoo.mixture import Mixture
 
@@ -275,8 +276,8 @@ def test_components_without_rows_are_integrated_out(family):
 
 
 def test_locations_of_groups_are_those_of_their_columns_in_the_table():
-    places = {site: columns.tolist() for site, (_, columns) in mixture("groups").location_sites.items()}
-    assert places["prior_loc_0"] == places["locs_0"] == [0, 2]
+    units = mixture("groups").units_of_sites
+    assert units["prior_loc_0"] == units["locs_0"] == Unit(1, (-1,), is_location=True, columns=(0, 2))
 
 
 def test_conditionals_of_columns_and_of_a_known_covariance_are_those_written_out():

@@ -1,0 +1,114 @@
+"""Rows of a mixture: their distribution under their components, and what follows from it in closed form."""
+
+from collections.abc import Mapping
+from typing import Any, override
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import logsumexp
+
+from zoo.answers import Answers
+from zoo.conjugate.component_prior import ComponentPrior
+from zoo.dirichlet_process import compact_labels
+from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
+from zoo.sparse import SparseCounts
+
+__all__ = ["MixtureAnswers", "MixtureRows", "log_joint_rows"]
+
+
+class MixtureRows(dist.Distribution):
+    """Rows, each under the component of its label, or with the labels summed out.
+
+    Args:
+        family: of the components.
+        theta: parameters of all components.
+        log_weights: of the components, shape (num_components,), up to a constant.
+        labels: component of each row, shape (num_observations,), or None: summed out.
+        num_rows: number of rows.
+    """
+
+    pytree_data_fields = ("family", "theta", "log_weights", "labels", "row")
+
+    def __init__(
+        self,
+        family: ComponentPrior,
+        theta: Mapping[str, Array],
+        log_weights: Array,
+        labels: Array | None,
+        num_rows: int,
+    ) -> None:
+        self.family, self.theta, self.log_weights, self.labels = family, dict(theta), log_weights, labels
+        if labels is None:
+            weights = dist.Categorical(logits=log_weights)
+            self.row = dist.MixtureSameFamily(weights, family.likelihood(theta)).expand((num_rows,))
+        else:
+            self.row = family.likelihood_of(theta, labels)
+        super().__init__(self.row.batch_shape, self.row.event_shape, validate_args=False)
+
+    @property
+    def support(self) -> dist.constraints.Constraint:
+        """That of a row under any component."""
+        return self.row.support
+
+    def log_prob(self, value: Rows | SparseCounts) -> PerRow:
+        """Log density of each row, in nats; of sparse rows without making them dense."""
+        if not isinstance(value, SparseCounts):
+            return self.row.log_prob(value)
+        scores = _scores(self.family, self.theta, value)
+        if self.labels is None:
+            return logsumexp(scores + jax.nn.log_softmax(self.log_weights), axis=-1)
+        return jnp.take_along_axis(scores, self.labels[:, None], axis=-1)[:, 0]
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Rows:
+        """Rows, dense."""
+        return self.row.sample(key, sample_shape)
+
+
+def _scores(family: ComponentPrior, values: Mapping[str, Array], x: Rows | SparseCounts) -> RowsByComponent:
+    """Log density of each row under each component."""
+    return family.features(x) @ family.coefficients(values).T
+
+
+def log_joint_rows(model: Any, values: Mapping[str, Array], x: Rows | SparseCounts) -> RowsByComponent:
+    """Log joint density of each row and label, ``log pi_k + log p(x_i | theta_k)``.
+
+    Args:
+        model: the mixture.
+        values: of the sites.
+        x: rows, shape (num_observations, num_features), or sparse counts.
+
+    Returns:
+        Shape (num_observations, num_components), in nats; of weights that sum to less than one (a free last
+        stick) their shares count: the missing mass is a factor of the program and not of a row.
+    """
+    log_weights = jax.nn.log_softmax(model.weights.log_weights(values))
+    return _scores(model.components, values, x) + log_weights
+
+
+class MixtureAnswers(Answers):
+    """Of rows under components of a conjugate family, whose labels are the site ``assignments``."""
+
+    @override
+    def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows | SparseCounts) -> PerRow:
+        return logsumexp(log_joint_rows(model, values, x), axis=-1)
+
+    @override
+    def conditionals(
+        self, model: Any, values: Mapping[str, Array], x: Rows | SparseCounts
+    ) -> dict[str, dist.Distribution]:
+        return {"assignments": dist.Categorical(logits=log_joint_rows(model, values, x))}
+
+    @override
+    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+        labels, num_occupied = compact_labels(values["assignments"], model.num_components)
+        return {"assignments": labels, "num_occupied": num_occupied}
+
+    @override
+    def scores(
+        self, model: Any, values: Mapping[str, Array], x: Rows | SparseCounts, *, kind: str = "latent"
+    ) -> Scores:
+        if kind != "latent":
+            raise ValueError(f"a mixture has one kind of scores, the responsibilities; got {kind!r}")
+        return jax.nn.softmax(log_joint_rows(model, values, x), axis=-1)

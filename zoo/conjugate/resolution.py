@@ -1,0 +1,80 @@
+"""Whether the components of a fit can be told from rounding."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from zoo import checks
+from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
+
+__all__ = ["check_resolved", "rows_held"]
+
+OWN_ROWS = 1.5  # a component with fewer has no spread of rows
+SPOILT_SHARE = 1e-2  # of a component's variance, uncertain by rounding
+
+
+def rows_held(labels: np.ndarray, num_components: int) -> np.ndarray:
+    """Rows in each component in every draw.
+
+    Args:
+        labels: shape (..., num_observations).
+        num_components: K.
+
+    Returns:
+        Shape (..., num_components).
+    """
+    draws = labels.reshape(-1, labels.shape[-1])
+    places = draws + num_components * np.arange(len(draws))[:, None]
+    counts = np.bincount(places.ravel(), minlength=num_components * len(draws))
+    return counts.reshape(*labels.shape[:-1], num_components)
+
+
+def check_resolved(
+    components: ComponentPrior,
+    values: Mapping[str, np.ndarray],
+    weights: np.ndarray | None,
+    labels: np.ndarray | None,
+    num_rows: int,
+    dtype: str,
+    x: Any,
+) -> None:
+    """Check that components are near enough to each other for their size.
+
+    Args:
+        components: the family.
+        values: draws, or the estimate, of its sites.
+        weights: of the components, shape (..., num_components), or None.
+        labels: of the rows, shape (..., num_observations), or None.
+        num_rows: rows of the data.
+        dtype: the precision of the fit.
+        x: the rows, whose columns have names in messages.
+
+    Raises:
+        FloatingPointError: rounding has spoilt a component.
+
+    Warns:
+        UserWarning: rounding has blurred one.
+    """
+    share = components.lost_share(values, dtype)
+    if weights is not None:  # components without rows are drawn from the prior
+        share = share * (np.asarray(weights) * num_rows > OWN_ROWS)[..., None]
+        if labels is not None and share.max() > LOST_SHARE:  # weights say little of many components
+            held = rows_held(np.asarray(labels), share.shape[-2]) > 1
+            share = share * held[..., None]
+    of_draws = share.reshape(-1, *share.shape[-2:])
+    worst = of_draws.max(axis=(1, 2))
+    share = of_draws[np.argsort(worst)[len(worst) // 2]]  # one draw of many may be from a tail
+    component, column = np.unravel_index(np.argmax(share), share.shape)
+    if not share.max() > LOST_SHARE:
+        return
+    deviations = np.sqrt(share.max() / checks.unit_roundoff(dtype))
+    message = (
+        f"component {component} lies {deviations:.2g} of its standard deviations from the middle of the "
+        f"data, along {checks.column_of(x, column)}: {dtype} leaves {share.max():.1g} of its variance to "
+        f"rounding"
+    )
+    remedy = "fit the far groups apart" + (", or with dtype='float64'" if dtype == "float32" else "")
+    if share.max() > SPOILT_SHARE:
+        raise FloatingPointError(f"{message}; {remedy}")
+    checks.warn(f"{message}; {remedy}")
