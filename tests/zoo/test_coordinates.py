@@ -98,7 +98,7 @@ def test_a_fit_computes_with_the_same_numbers_in_any_coordinates(name):
     """Its model and its rows, hyperparameters read off the rows: so samplers take the same path."""
     case, rng = CASES[name], np.random.default_rng(1)
     rows, found = np.exp(rng.normal(size=(20, SIZE))), []
-    change = coordinates(rng, case.freedom)
+    change = coordinates(rng, case.freedoms)
     with in_precision():
         for x in (rows, change.outward(rows, Unit(1, (-1,), is_location=True))):
             model = case.model(x.mean(axis=0), x.std(axis=0))
