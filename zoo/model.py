@@ -643,7 +643,7 @@ class Model(Assumptions):
     @property
     def has_own_coordinates(self) -> bool:
         """Whether the program is stated in coordinates of its own, see `own_coordinates`."""
-        return bool(self.units_of_sites) and getattr(self, "standardize", False)
+        return getattr(self, "standardize", False) and bool(self.units_of_sites)
 
     @property
     def own_coordinates(self) -> Coordinates | None:
