@@ -250,8 +250,11 @@ class SPPCA(SupervisedIntake):
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
-        """With a kernel none: values of kernels have units of their own."""
-        return super().coordinate_freedom if self.kernel is None else (None, None)
+        """With a kernel no scale, since its values have units of their own, and an origin if it has none."""
+        if self.kernel is None:
+            return super().coordinate_freedom
+        shift = Freedom(None) if self.kernel.is_shift_invariant else None
+        return shift, shift if self.has_numbers else None
 
     @property
     def has_numbers(self) -> bool:

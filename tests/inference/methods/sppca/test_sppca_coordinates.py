@@ -46,6 +46,18 @@ def test_single_precision_sees_rows_a_million_deviations_away(method, fields):
         np.testing.assert_allclose(single, double, atol=2e-3)
 
 
+def test_single_precision_sees_rows_far_away_through_a_kernel_of_distances():
+    """New rows are compared with the fitted ones as they were passed, and nothing is warned of."""
+    model, x, y = (
+        zoo.SPPCA(num_latents=1, kernel="rbf", noise_variance_x=0.3),
+        np.nan_to_num(X) + 1e6,
+        Y + 1e6,
+    )
+    trees = [fit(model, x, y, method="em", dtype=dtype, max_iterations=5) for dtype in ("float64", "float32")]
+    double, single = (inference.log_density(tree, x[:5], y[:5]).to_numpy() for tree in trees)
+    np.testing.assert_allclose(single, double, rtol=1e-4)
+
+
 UNITS, PLACES = (50.0, 0.2), (3.0, -7.0)
 MOMENTS = {"loadings_{}_mean": 1, "loadings_{}_covariance": 2, "loadings_loc_{}_covariance": 2}
 MOMENTS |= {"loc_{}_mean": 1, "loc_{}_variance": 2, "noise_precision_{}_rate": 2}
