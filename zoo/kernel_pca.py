@@ -179,10 +179,9 @@ class KernelPCA(Model):
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
-        """Rows, fitted ones too, where the kernel ignores their origin or is of standardized columns."""
-        shift = self.kernel.is_shift_invariant
-        rows = Unit(1, (-1,), is_location=shift)
-        return {"x": rows, "fitted_x": rows} if shift or self.standardize else {}
+        """Rows, fitted ones too."""
+        rows = Unit(1, (-1,), is_location=True)
+        return {"x": rows, "fitted_x": rows}
 
     @property
     def units_of_fields(self) -> Mapping[str, Unit]:

@@ -770,6 +770,7 @@ class Model(Assumptions):
         if own is None:
             return {}
         found = {suffix: units[site] for site, suffix in self.loading_sites.items() if site in units}
+        found = found or {"": Unit()}
         return {
             suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
             for suffix, unit in found.items()

@@ -3,13 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from numpyro.infer.util import log_density as program_log_density
 from scipy import integrate, linalg, stats
 
+import inference
 import zoo
 from inference.precision import in_precision
-from zoo.exponential_family import Categorical, Gaussian, Ordinal
+from zoo.exponential_family import Bernoulli, Categorical, Gaussian, Ordinal
 
 ROWS, FEATURES = 7, 4
 
@@ -228,3 +230,31 @@ def test_orthonormal_scores_are_those_of_loadings_in_standard_units():
     standard = values["loadings"] / np.nanstd(x, axis=0)[:, None]
     np.testing.assert_allclose(found, latent @ linalg.sqrtm(standard.T @ standard), rtol=1e-7)
     assert np.abs(found - latent @ linalg.sqrtm(values["loadings"].T @ values["loadings"])).max() > 1e-3
+
+
+@pytest.mark.parametrize("family", [Categorical(2), Ordinal(2), (Categorical(2), Gaussian())])
+def test_two_levels_are_a_bernoulli_cell(family):
+    """Of two classes the odds are one natural parameter; of two ordered levels the cut point is its mean."""
+    rng = np.random.default_rng(0)
+    second = rng.normal(size=12) if isinstance(family, tuple) else rng.integers(0, 2, 12)
+    x = np.column_stack([rng.integers(0, 2, 12), second])
+    first = 1 if isinstance(family, Ordinal) else 0
+    given = (Bernoulli(), Gaussian()) if isinstance(family, tuple) else Bernoulli()
+    levels, bits = (zoo.EPCA(own, num_latents=1, num_features=2) for own in (family, given))
+    values = {"loadings": rng.normal(size=(2, 1)), "latents": rng.normal(size=(12, 1))}
+    values["loc"] = rng.normal(size=2)
+    own = dict(values)
+    if isinstance(family, Ordinal):
+        own["cut_points"] = -own.pop("loc")[:, None]
+    found, wanted = levels.cells(own).log_prob(x + first), bits.cells(values).log_prob(x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_column_of_two_words_beside_numbers_is_fitted():
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"a": rng.normal(size=60), "sex": rng.choice(["male", "female"], 60)})
+    y = pd.DataFrame({"b": rng.normal(size=60), "d": rng.normal(size=60)})
+    for model, tables in ((zoo.EPCA(num_latents=1), (x,)), (zoo.Paired(num_shared=1), (x, y))):
+        tree = inference.fit(model, *tables, max_iterations=20, progress=False)
+        assert np.isfinite(inference.log_density(tree, *tables)).all()

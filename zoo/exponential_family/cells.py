@@ -401,7 +401,7 @@ def cells_of(
     Returns:
         Distribution with batch shape (num_observations,) and event shape (num_features,).
     """
-    if isinstance(theta, LowRank) and (family.is_mixed or family.params_per_cell > 1):
+    if isinstance(theta, LowRank) and (family.is_mixed or family.has_classes):
         theta = theta.whole()
     if f"noise_variance{suffix}" in values:
         noise = values[f"noise_variance{suffix}"]

@@ -192,10 +192,10 @@ class Family(Assumptions):
             theta: shape (..., natural parameters of a row).
 
         Returns:
-            Shape (..., num_features), with a last axis of `params_per_cell` where a cell has several.
+            Shape (..., num_features), with a last axis of `params_per_cell` where cells have classes.
         """
         many = self.params_per_cell
-        return theta if many == 1 else theta.reshape(*theta.shape[:-1], -1, many)
+        return theta.reshape(*theta.shape[:-1], -1, many) if self.has_classes and not self.is_mixed else theta
 
     @property
     def dispersion(self) -> Array | float:

@@ -166,7 +166,7 @@ def methods_with_options():
     for name in MODELS:
         cls = zoo.model_class(name)
         for method in cls.methods:
-            if options := method_of(object.__new__(cls), method).options:
+            if options := method_of(cls(), method).options:
                 yield pytest.param(name, method, options, id=f"{name}-{method}")
 
 

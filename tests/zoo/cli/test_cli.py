@@ -87,7 +87,7 @@ def test_show_prints_the_model(name, capsys):
         "num_components: int",
         "Symmetries\n\n    labels",
         'method="auto" is the first of these that suits the model and its data',
-        'numpyro.sample("x"',
+        'sample("x"',
     ):
         assert part in out
 
