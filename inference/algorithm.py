@@ -247,7 +247,7 @@ class Method:
         has_unit: whether its options or its results have a unit that it does not tell, so that it takes the
             data as they are.
         follows_units: whether its random steps follow the units of the data, so that the same seed gives the
-            same draws in other units; those of NUTS, HMC and SVI begin with a fixed size.
+            same draws in other units; those of SVI begin with a fixed size.
     """
 
     options: Mapping[str, Any] = MappingProxyType({})

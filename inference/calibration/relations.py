@@ -51,6 +51,7 @@ FALLS = 100  # of two fits, in units of rounding of the objective: each takes st
 QUADRATURE = 1e-5  # of the spread: rules of a few nodes, whose error depends on the order of the integrals
 SETTLED = 1e-2  # of the spread of scores: passes that end when few tokens move leave that much, at most
 NUM_CHAINS = 32  # and runs of SVI: of so many a side, the smallest p-value of a rank test is below 1e-9
+LEAST_CHAINS = 8  # of which rank tests have p-values of use
 LABEL_DIMS = ("component", "topic", "cluster")
 #: Dims of invariants that name no elements of the data, and so survive any renumbering.
 NAMELESS_DIMS = re.compile("chain|draw|(shared_)?rank(_.+)?")
@@ -559,6 +560,11 @@ def _in_law(
     jacobian = _log_jacobian(change)
     moved = {"mean_log_likelihood": np.mean(jacobian), ROW_LIKELIHOOD: jacobian}
     first = _numbers(make, method, change.before, options, seed, relation)
+    if (num_chains := min(map(len, first.values()), default=NUM_CHAINS)) < LEAST_CHAINS:
+        raise ValueError(
+            f"chains are compared in distribution, one number of each: num_chains must be at least "
+            f"{LEAST_CHAINS}; got {num_chains}"
+        )
     before = {_after_exchange(name, change): values for name, values in first.items()}
     after = _numbers(make, method, change.after, options, seed + NUM_CHAINS, relation)
     if ROW_LIKELIHOOD in before:

@@ -225,7 +225,7 @@ def _method(kind: str, check: Callable, **own: Any) -> Sampler:
         options=shared | own,
         strategies=("uniform",),
         takes=frozenset({"weights"}),
-        follows_units=False,
+        follows_units=True,
         passes_per_step=50,
         build=partial(_build, kind),
         start=partial(start, kind=kind),

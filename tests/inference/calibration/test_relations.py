@@ -536,7 +536,7 @@ def test_a_method_that_forgets_rows_fails_in_distribution(case, method, monkeypa
     make, data, _ = CASES[case]
     monkeypatch.setattr(relations, "fit", faulty(halves_forgotten))
     options = options_of(method, "rows_permuted")
-    options = options | ({"num_chains": 96} if method == "gibbs" else {})
+    options = options | ({"num_chains": 256} if method == "gibbs" else {})
     verdict = relation_check(make, method, data, "rows_permuted", seed=3, **options)
     assert not verdict, str(verdict)
 
@@ -552,3 +552,10 @@ def test_comparisons_in_distribution_keep_their_rate_of_false_alarms():
         found = [two_sample(*draw(size=(2, relations.NUM_CHAINS))) for _ in range(1000)]
         for test in ("location", "spread", "distribution"):
             assert sum(p.get(test, 1.0) < 5e-3 for p in found) < 16, test
+
+
+def test_too_few_chains_to_compare_in_distribution_are_refused():
+    make, data, _ = CASES["lda"]
+    few = {"num_chains": 2, "num_warmup": 2, "num_samples": 2}
+    with pytest.raises(ValueError, match="num_chains must be at least 8; got 2"):
+        relation_check(make, "collapsed_gibbs", data, "rows_permuted", seed=3, **few)
