@@ -770,6 +770,8 @@ class Model(Assumptions):
         if own is None:
             return {}
         found = {suffix: units[site] for site, suffix in self.loading_sites.items() if site in units}
+        if self.subspace_sites:  # whose scales have no axis over the columns
+            found[""] = units[self.data_names[0]]
         return {
             suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
             for suffix, unit in found.items()
