@@ -486,6 +486,61 @@ CASES |= {
 }
 
 
+def _paired(families=(_UNKNOWN, _UNKNOWN), **form):
+    """Two weighted views with fields of no round numbers, a shared latent and one of the first view's."""
+    standardize, is_full = form.get("standardize", False), form.get("specific") == "full_covariance"
+    has_bits = families[1] != _UNKNOWN
+    specific = {} if is_full else {"num_specific": (1, 0)}
+
+    def model(*moments):
+        pairs = list(zip(moments[::2], moments[1::2], strict=True))
+        pairs += [(np.zeros(3), np.ones(3))] * has_bits
+        units = [0.6 * own if standardize else [0.6 * np.mean(own**2) ** 0.5] for _, own in pairs]
+        units[1] = np.ones_like(units[1]) if has_bits else units[1]
+        centres = [place - unit for (place, _), unit in zip(pairs, units, strict=True)]
+        fields = {"unit": np.concatenate(units), "loc_mean": np.concatenate(centres)}
+        fields |= {"loading_variance": 0.7, "latent_variance": 0.9, "loc_variance": 3.0, "ard_rate": 1.7}
+        fields |= {"covariance_scale": 1.4, "view_weights": (0.5, 2.0), "num_features": (3, 3)}
+        return zoo.Paired(families, **specific, **fields, **form)
+
+    def values(rng, size):
+        k = 1 if is_full else 2
+        found = {"latents": rng.normal(size=(NUM_ROWS, k))}
+        for v, family in enumerate(families):
+            free = np.array([1.0, 1.0 - v])[:k]
+            found |= {f"loadings_{v}": free * rng.normal(size=(size, k)), f"loc_{v}": rng.normal(size=size)}
+            if is_full:
+                found[f"specific_precision_{v}"] = _precision(rng, size)
+            elif family == _UNKNOWN:
+                found[f"noise_variance_{v}"] = rng.gamma(3.0)
+        return found | ({"loading_precision": rng.gamma(3.0, size=k)} if form.get("ard") else {})
+
+    def lost(*logs):
+        total = 0.0
+        for v, own in enumerate(logs):
+            total += (2 if is_full or v else 3) * own.sum()  # loadings of the latents that it sees, and means
+            total -= 4 * own.sum() if is_full else 0.0
+            total += 0.0 if is_full or standardize else 2 * own[0]
+        return total
+
+    def bits(num_rows):
+        return np.resize(np.eye(3), (num_rows, 3))
+
+    scale = "columns" if standardize else "common"
+    return Case(model, values, lost, (scale, None if has_bits else scale), outputs=bits if has_bits else None)
+
+
+CASES |= {
+    "paired": _paired(),
+    "paired ard": _paired(ard=True),
+    "paired standardize": _paired(standardize=True),
+    "paired with bits": _paired((_UNKNOWN, "bernoulli")),
+    "paired with bits standardize": _paired((_UNKNOWN, "bernoulli"), standardize=True),
+    "paired full": _paired(specific="full_covariance"),
+    "paired full standardize": _paired(specific="full_covariance", standardize=True),
+}
+
+
 # Mixtures of two components
 
 K = 2

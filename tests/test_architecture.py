@@ -60,6 +60,7 @@ MOVED = (
     "zoo/kernel_pca.py",
     "zoo/lda.py",
     "zoo/mixture.py",
+    "zoo/paired.py",
     "zoo/pcp.py",
     "zoo/plsi.py",
     "zoo/ppca.py",

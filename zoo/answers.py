@@ -161,21 +161,23 @@ def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **opt
     parts = own.parts_inward(data, model.data_names, units)
     found = answer(model.inside(own), inner, *parts, **options)
     if name == "log_rows":
-        return found - own.log_scale_of_rows(data)
+        weights = [model.part_weights.get(part, 1.0) for part in model.data_names]
+        return found - own.log_scale_of_rows(data, weights)
     if name == "scores":
         return scores_outward(model, found, **options)
     if name == "typical_cells":
         return _typical_outward(model, found)
     if name == "view_variances":
-        first = units[model.data_names[0]]
-        unit = first._replace(power=2 * first.power, is_location=False)
-        return {suffix: tuple(own.outward(part, unit) for part in pair) for suffix, pair in found.items()}
+        parts = dict(zip(found, model.data_names, strict=True))
+        return {own: tuple(_variance_outward(model, parts[own], v) for v in found[own]) for own in found}
     part = model.predicted_part(options.get("what")) if name == "cells" else None
     return _cells_outward(model, found, data, options.get("what")) if part in units else found
 
 
 def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
     """Scores in the coordinates of the data: those in an orthonormal basis are in a common unit of loadings.
+
+    There is none where each column has a scale of its own, or each of several parts.
 
     Args:
         model: the model.
@@ -186,7 +188,8 @@ def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
         A score a row, dims ``score_dims``.
     """
     own, site = model.own_coordinates, next(iter(model.loading_sites), None)
-    if own is None or site not in model.units_of_sites or kind == "latent":
+    has_common = own is not None and len(own.scales) == 1 and site in model.units_of_sites
+    if not has_common or kind == "latent":
         return scores
     unit = model.units_of_sites[site]
     return own.outward(scores, Unit(unit.power, part=unit.part))
@@ -215,11 +218,17 @@ def _cells_outward(model: Any, found: tuple, data: tuple, what: str | None) -> t
     """Means and variances of cells; where they complete rows, observed cells stay exactly as they are."""
     mean, variance = found
     own, part = model.own_coordinates, model.predicted_part(what)
-    unit, place = model.units_of_sites[part], model.data_names.index(part)
-    mean = own.outward(mean, unit)
+    place = model.data_names.index(part)
+    mean = own.outward(mean, model.units_of_sites[part])
     if part == model.completed_part(what) and place < len(data):
         mean = jnp.where(jnp.isnan(data[place]), mean, data[place])
-    return mean, own.outward(variance, unit._replace(power=2 * unit.power, is_location=False))
+    return mean, _variance_outward(model, part, variance)
+
+
+def _variance_outward(model: Any, part: str, variance: Array) -> Array:
+    """Variances of cells of a part of the data; they are as they are where it has no unit."""
+    unit = model.units_of_sites.get(part, Unit(0))
+    return model.own_coordinates.outward(variance, unit._replace(power=2 * unit.power, is_location=False))
 
 
 def _typical_outward(model: Any, found: tuple) -> tuple:

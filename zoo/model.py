@@ -614,10 +614,7 @@ class Model(Assumptions):
             if isinstance(unit, Unit):
                 return turn(getattr(self, name), unit)
             numbers = jnp if isinstance(getattr(self, name), jax.Array) else np
-            sizes = (
-                getattr(self, size) if own.axes else 1
-                for size, own in zip(self.size_fields, unit, strict=True)
-            )
+            sizes = (size if own.axes else 1 for size, own in zip(self.part_sizes, unit, strict=True))
             parts = zip(self.field_by_part(name), unit, sizes, strict=True)
             return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
 
@@ -632,13 +629,29 @@ class Model(Assumptions):
         Returns:
             For each part a number, or one for each of its columns.
         """
-        sizes = [getattr(self, size) for size in self.size_fields]
-        return by_part(getattr(self, name), self.units_of_fields[name], sizes)
+        return by_part(getattr(self, name), self.units_of_fields[name], self.part_sizes)
 
     @property
     def size_fields(self) -> tuple[str, ...]:
-        """For each part of the data the field with the number of its columns."""
+        """The fields with the numbers of columns of the parts of the data: one for each."""
         return tuple(f"num_{self.variable_dims[name][-1]}s" for name in self.data_names)
+
+    @property
+    def part_sizes(self) -> tuple[int | None, ...]:
+        """For each part of the data the number of its columns; None: it is not known."""
+        return tuple(getattr(self, name, None) for name in self.size_fields)
+
+    def sizes_of(self, parts: Sequence[Any]) -> dict[str, Any]:
+        """The fields with sizes that parts of the data tell.
+
+        Args:
+            parts: of the data, None where one is not given.
+
+        Returns:
+            Field name to value.
+        """
+        pairs = zip(self.size_fields, parts, strict=True)
+        return {name: part.shape[-1] for name, part in pairs if part is not None}
 
     @property
     def has_own_coordinates(self) -> bool:
@@ -720,7 +733,7 @@ class Model(Assumptions):
         Returns:
             One of ``data_names``; None: the quantity is no cell.
         """
-        return self.data_names[0]
+        return what if what in self.data_names else self.data_names[0]
 
     def completed_part(self, what: str | None) -> str | None:
         """The part of the data whose missing cells `predicted` fills in, its observed ones as they are.
@@ -770,7 +783,8 @@ class Model(Assumptions):
         if own is None:
             return {}
         found = {suffix: units[site] for site, suffix in self.loading_sites.items() if site in units}
-        found = found or {"": Unit()}
+        if self.subspace_sites:  # whose scales have no axis over the columns
+            found[""] = units[self.data_names[0]]
         return {
             suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
             for suffix, unit in found.items()

@@ -64,16 +64,19 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
         The data, or what is drawn; of several parts a tuple.
 
     Raises:
+        TypeError: there are more parts of data than the model has.
         ValueError: a size is not set, there is nothing to draw from, or other parts than the first are given
             without it.
     """
     names = model.data_names
+    if len(data) > len(names):
+        raise TypeError(f"the program takes {', '.join(names)}; got {len(data)} parts of data")
     parts = (*data, *(None for _ in names[len(data) :]))
     is_given = parts[0] is not None
     sizes = model.size_fields
     if is_given:
         num_observations = parts[0].shape[0]
-        read = {size: part.shape[-1] for size, part in zip(sizes, parts, strict=True) if part is not None}
+        read = model.sizes_of(parts)
         model = model.replaced(**{size: read[size] for size in read if getattr(model, size, 0) is None})
         model.require(*(size for size in sizes if hasattr(model, size)))
     elif any(part is not None for part in parts):
@@ -95,12 +98,12 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
         inside = own.parts_inward(parts, names, units)
         with InCoordinates(changes=changes, data=dict(zip(names, parts, strict=True))):
             found = model.inside(own).program(*inside, rows=rows)
-        found = found if len(names) > 1 else (found,)
+        drawn = found if isinstance(found, tuple) else (found,)
         outside = tuple(
-            part if part is not None else own.outward(drawn, units[name]) if name in units else drawn
-            for name, part, drawn in zip(names, parts, found, strict=True)
+            part if part is not None else own.outward(own_part, units[name]) if name in units else own_part
+            for name, part, own_part in zip(names, parts, drawn, strict=True)
         )
-        return outside if len(names) > 1 else outside[0]
+        return outside if isinstance(found, tuple) else outside[0]
     finally:
         _FORM.reset(token)
 

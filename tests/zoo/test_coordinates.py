@@ -189,6 +189,14 @@ WRONG = [
     ("epca standardize", "loc", Unit(2, (-1,), True)),
     ("epca of exponential cells", "loadings", Unit(1, (-2,))),
     ("epca of gamma cells", "loc", Unit(-1)),  # axis
+    ("paired", "loadings_1", Unit(1, (-2,))),  # part
+    ("paired", "noise_variance_0", Unit(1)),
+    ("paired", "loc_1", Unit(2, (-1,), True, part=1)),
+    ("paired standardize", "loadings_0", Unit(1)),  # axis
+    ("paired standardize", "noise_variance_1", Unit(2, (-1,), part=1)),
+    ("paired with bits", "loadings_0", Unit(2, (-2,))),
+    ("paired full", "specific_precision_1", Unit(1, (-2, -1), part=1)),
+    ("paired full standardize", "specific_precision_0", Unit(-2)),  # axis
     ("mixture full", "precisions", Unit(1, (-2, -1))),
     ("mixture full", "precisions", Unit(-2, (-1,))),  # axis
     ("mixture full", "locs", Unit(1, (-1,))),
@@ -268,6 +276,11 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("epca of unknown noise", "loc_mean", Unit(1, (-1,))),
         ("epca standardize", "unit", Unit(1)),
         ("epca of exponential cells", "natural_unit", Unit(1, (-1,))),
+        ("paired", "unit", (Unit(1), Unit(2, part=1))),
+        ("paired", "unit", (Unit(1), Unit(1))),  # part
+        ("paired", "loc_mean", (Unit(1, (-1,), True), Unit(1, (-1,), part=1))),
+        ("paired with bits", "unit", (Unit(0), Unit(0, part=1))),
+        ("paired standardize", "unit", (Unit(1, (-1,)), Unit(2, (-1,), part=1))),
         ("mixture full", "loc", Unit(1, (-1,))),
         ("mixture full", "scale_matrix", Unit(1, (-2, -1))),
         ("mixture full", "scale_matrix", Unit(-2)),

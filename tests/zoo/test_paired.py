@@ -286,14 +286,40 @@ def test_a_weight_that_leaves_a_view_to_the_prior_is_warned_of():
 def test_what_a_program_without_sizes_says():
     model = zoo.Paired(beta=0.4)
     with pytest.raises(ValueError, match="num_features is not set"):
-        model(num_observations=3)
+        zoo.Paired()(num_observations=3)
     with pytest.raises(ValueError, match="conjugate is not set"):
         model(np.zeros((2, 2)), np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="drawing from the program would ignore"):
+    with pytest.raises(ValueError, match="the prior of Paired is unnormalised and draws nothing"):
         zoo.Paired(beta=0.4, conjugate=(0.1, 0.2), num_features=(2, 2))(num_observations=3)
-    with pytest.raises(TypeError, match="the program takes y_0, y_1; got 1 views"):
-        model(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="num_features is not set"):
+        zoo.Paired()(np.zeros((2, 2)))
+    with pytest.raises(TypeError, match="the program takes y_0, y_1; got 3 parts of data"):
+        zoo.Paired()(*np.zeros((3, 2, 2)))
     assert zoo.Paired(families=(Binomial(3), "poisson")).families[0].total_count == 3
+
+
+def test_a_view_that_is_left_out_is_drawn_in_its_own_coordinates():
+    """About its mean in its unit, given the other view; a program of one view has one."""
+    unknown, rng = Gaussian(noise_variance=None), np.random.default_rng(0)
+    views = [rng.normal(size=(ROWS, 2)), 1e3 + rng.normal(size=(ROWS, 3))]
+    model = zoo.Paired((unknown, unknown)).with_sizes_from(*views)
+    with in_precision():
+        first, second = numpyro.handlers.seed(model, 0)(jnp.asarray(views[0]))
+        (alone,) = numpyro.handlers.seed(zoo.Paired((unknown,)).with_sizes_from(views[1]), 0)(
+            num_observations=4
+        )
+    np.testing.assert_array_equal(first, views[0])
+    assert second.shape == (ROWS, 3) and alone.shape == (4, 3)
+    for drawn in (second, alone):
+        assert 900 < float(np.median(drawn)) < 1100
+
+
+def test_a_unit_of_cells_without_one_is_refused():
+    unknown = Gaussian(noise_variance=None)
+    with pytest.raises(ValueError, match="and not of Bernoulli cells: give 1 for view 1"):
+        zoo.Paired((unknown, "bernoulli"), unit=(2.0, 3.0))
+    with pytest.raises(ValueError, match=r"one number for each of the 2 views; got shape \(3,\)"):
+        zoo.Paired((unknown, unknown), unit=(2.0, 3.0, 1.0))
 
 
 def test_reversed_views_take_all_that_is_given_by_view_and_by_column_along():

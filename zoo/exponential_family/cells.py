@@ -35,8 +35,6 @@ __all__ = [
     "starting_view_parameters",
     "units_of",
     "units_of_columns",
-    "units_of_standard_view",
-    "units_of_view",
     "without_units",
 ]
 
@@ -136,8 +134,6 @@ def sample_view_parameters(
     loc_variance: Array,
     suffix: str = "",
     noise: bool = True,
-    loc_mean: Array | float = 0.0,
-    unit: Array | float = 1.0,
     natural_unit: Array | None = None,
 ) -> dict[str, Array]:
     """The sites of a view, drawn from their priors.
@@ -148,9 +144,6 @@ def sample_view_parameters(
         loc_variance: prior variance of the mean.
         suffix: of the sites' names.
         noise: whether a Gaussian of unknown variance has a noise variance.
-        loc_mean: prior mean of the mean, one number or one for each column.
-        unit: in which cells of unknown variance are measured, one number; or one for each column, and then
-            the noise variance is in units of their squares.
         natural_unit: in which the natural parameters of a row are measured, shape (num_params,); None: one.
 
     Returns:
@@ -162,15 +155,12 @@ def sample_view_parameters(
         values["cut_points"] = numpyro.sample(f"cut_points{suffix}", prior)
     places = _params_with_mean(family, num_features)
     if places:
-        columns = np.asarray(family.param_columns(num_features))[list(places)]
-        centre, size = (part[columns] if jnp.ndim(part) else part for part in (loc_mean, unit))
-        mean = dist.Normal(centre, jnp.sqrt(loc_variance) * size).expand([len(places)]).to_event(1)
+        mean = dist.Normal(0.0, jnp.sqrt(loc_variance)).expand([len(places)]).to_event(1)
         of_places = None if natural_unit is None else natural_unit[np.asarray(places)]
         own = padded(mean, places, family.num_params(num_features), of_places)
         values["loc"] = numpyro.sample(f"loc{suffix}", own)
     if noise and family.learns_noise:
-        prior = dist.InverseGamma(1.0, 1.0 if jnp.ndim(unit) else jnp.asarray(unit, float) ** 2)
-        values["noise_variance"] = numpyro.sample(f"noise_variance{suffix}", prior)
+        values["noise_variance"] = numpyro.sample(f"noise_variance{suffix}", dist.InverseGamma(1.0, 1.0))
     return {f"{name}{suffix}": value for name, value in values.items()}
 
 
@@ -316,56 +306,6 @@ def without_units(families: Sequence[Family], field: str) -> str:
     )
 
 
-def units_of_standard_view(
-    family: Family, unit: np.ndarray, loc_mean: np.ndarray, name: str, suffix: str = "", turned: bool = False
-) -> dict[str, tuple]:
-    """`units_of_view` where every column has a unit of its own, and the noise variance none.
-
-    Args:
-        family: of the cells.
-        unit: u, shape (num_features,).
-        loc_mean: the shift of cells and means, shape (num_features,) or ().
-        name: of the cells.
-        suffix: of the view's variables.
-        turned: whether q has the covariances of loadings and means along ``axes`` instead of columns.
-
-    Returns:
-        Name to scale and shift.
-    """
-    at = np.asarray(family.param_columns(unit.size))
-    u, centre = unit[at], loc_mean[at] if np.ndim(loc_mean) else loc_mean
-    scales = {"loadings": u[:, None], "loadings_mean": u[:, None]}
-    if turned:
-        scales["axes"] = u[:, None]
-    else:
-        scales |= {"loadings_loc_covariance": u[:, None] ** 2, "loc_variance": u**2}
-        scales["loadings_covariance"] = u[:, None, None] ** 2
-    scales |= dict.fromkeys(("specific_precision", "specific_precision_scale"), 1.0 / (u[:, None] * u))
-    found = {f"{key}{suffix}": (scale, 0.0) for key, scale in scales.items()}
-    shifted = (f"loc{suffix}", f"loc_mean{suffix}", f"natural_params{suffix}")
-    return found | dict.fromkeys(shifted, (u, centre)) | {name: (unit, loc_mean)}
-
-
-def units_of_view(unit: Array, loc_mean: Array, name: str, suffix: str = "") -> dict[str, tuple]:
-    """Scale and shift of a view's cells and variables, those of q among them, as in `zoo.model.Model.units`.
-
-    Args:
-        unit: u, shape ().
-        loc_mean: the shift of cells and means, shape (num_features,) or ().
-        name: of the cells.
-        suffix: of the view's variables.
-
-    Returns:
-        Name to scale and shift.
-    """
-    powers = {"loadings": 1, "loadings_mean": 1, "loadings_covariance": 2, "loadings_loc_covariance": 2}
-    powers |= {"loc_variance": 2, "noise_variance": 2, "noise_variance_rate": 2}
-    powers |= {"specific_precision": -2, "specific_precision_scale": -2}
-    found = {f"{key}{suffix}": (unit ** float(power), 0.0) for key, power in powers.items()}
-    shifted = (name, f"loc{suffix}", f"loc_mean{suffix}", f"natural_params{suffix}")
-    return found | dict.fromkeys(shifted, (unit, loc_mean))
-
-
 def starting_sizes(family: Family, loc: Array, unit: Array | None, num_features: int) -> Array:
     """The size of natural parameters of a row at the start: their unit, or less where they must be negative.
 
@@ -387,7 +327,6 @@ def cells_of(
     theta: Array | LowRank,
     values: Mapping[str, Array],
     suffix: str = "",
-    unit: Array | None = None,
 ) -> FamilyCells:
     """The distribution of rows at flat natural parameters and given values of the sites.
 
@@ -396,7 +335,6 @@ def cells_of(
         theta: flat natural parameters, shape (num_observations, num_params), whole or by their factors.
         values: of the sites.
         suffix: of the sites' names.
-        unit: in whose squares the noise variance is, shape (num_features,); None: in those of the data.
 
     Returns:
         Distribution with batch shape (num_observations,) and event shape (num_features,).
@@ -404,7 +342,6 @@ def cells_of(
     if isinstance(theta, LowRank) and (family.is_mixed or family.has_classes):
         theta = theta.whole()
     if f"noise_variance{suffix}" in values:
-        noise = values[f"noise_variance{suffix}"]
-        family = family.with_noise(noise if unit is None else noise * unit**2)
+        family = family.with_noise(values[f"noise_variance{suffix}"])
     shaped = theta if isinstance(theta, LowRank) else family.shaped(theta)
     return FamilyCells(family, shaped, values.get(f"cut_points{suffix}"))

@@ -9,7 +9,8 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.exponential_family import joint_prior
-from zoo.exponential_family.answers import ProjectionAnswers
+from zoo.exponential_family.answers import START_SCALE, ProjectionAnswers
+from zoo.exponential_family.cells import standard_normals, starting_sizes, starting_view_parameters
 from zoo.exponential_family.expectations import Nodes, over_latents
 from zoo.exponential_family.natural_params import LowRank
 from zoo.in_blocks import map_in_blocks
@@ -21,6 +22,34 @@ __all__ = ["PairedAnswers"]
 
 class PairedAnswers(ProjectionAnswers):
     """Of views side by side; the local latents are u and whitened deviations of noisy natural parameters."""
+
+    @override
+    def start(self, model: Any, key: Array, *views: View) -> dict[str, Array]:
+        """Means at the columns' means, small latents and loadings.
+
+        Natural parameters lie inside the families' domains, which the prior alone does not see to.
+        """
+        prior = in_current_precision(model)
+        sizes = [family.num_params(y.shape[1]) for family, y in zip(prior.families, views, strict=True)]
+        shapes = [(size, model.num_latents) for size in (views[0].shape[0], *sizes)]
+        latents, *loadings = standard_normals(key, *shapes)
+        scale = START_SCALE * (0.1 if model.is_negative else 1.0)
+        values = {"latents": scale * latents}
+        is_full = model.specific == "full_covariance"
+        for v, (family, y) in enumerate(zip(prior.families, views, strict=True)):
+            free = jnp.zeros(model.num_latents).at[jnp.asarray(model.latents_of(v))].set(1.0)
+            values[f"loadings_{v}"] = scale * free * loadings[v]
+            values |= starting_view_parameters(family, y, f"_{v}", not is_full)
+            if model.is_negative and f"loc_{v}" in values:
+                started = starting_sizes(family, values[f"loc_{v}"], prior.param_sizes(v), y.shape[1])
+                values[f"loadings_{v}"] *= started[:, None]
+            if is_full:
+                values[f"specific_precision_{v}"] = jnp.eye(sizes[v]) / prior.covariance_scale
+            if model.has_noisy_params(v):
+                values[f"natural_params_{v}"] = model.mean_theta(v, values).whole()
+        if model.ard:
+            values["loading_precision"] = jnp.ones(model.num_latents)
+        return values
 
     @override
     def cells(
@@ -78,7 +107,8 @@ class PairedAnswers(ProjectionAnswers):
 
     def _log_cells(self, model: Any, values: Mapping[str, Array], views: tuple[Array, ...]) -> Array:
         weights = jnp.broadcast_to(self._view_weights(model), (len(views),))
-        rows = [weights[v] * model.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
+        prior = in_current_precision(model)
+        rows = [weights[v] * prior.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
         return sum(rows[1:], rows[0])
 
     def _with_local(self, model: Any, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
@@ -105,11 +135,11 @@ class PairedAnswers(ProjectionAnswers):
         total = jnp.sum(dist.Normal(0.0, scales).log_prob(local), axis=-1)
         for v, family in enumerate(prior.families if model.has_kernel else ()):
             theta = model.mean_theta(v, self._with_local(model, values, local)).whole()
-            total += prior.beta * jnp.sum(joint_prior.log_kernel(family, theta, model.kernel_of(v)), -1)
+            total += prior.beta * jnp.sum(joint_prior.log_kernel(family, theta, prior.kernel_of(v)), -1)
         return total
 
     def _table(self, model: Any, v: int, values: Mapping[str, Array]) -> dist.Distribution:
-        return model.rows_of(v, values)
+        return in_current_precision(model).rows_of(v, values)
 
     def _mean_theta(self, model: Any, v: int, values: Mapping[str, Array]) -> LowRank:
         return model.mean_theta(v, values)
@@ -119,5 +149,4 @@ class PairedAnswers(ProjectionAnswers):
 
 
 def _noisy_views(model: Any) -> list[int]:
-    full = model.specific == "full_covariance"
-    return [v for v in range(len(model.families)) if full and not model.has_dense_rows(v)]
+    return list(filter(model.has_noisy_params, range(len(model.families))))

@@ -58,6 +58,7 @@ from inference.methods.projections.vb_factors import (
 from inference.methods.projections.views import given_values, prior_variance
 from zoo.checks import row_of
 from zoo.conjugate.gaussian import expected_log_det, log_wishart_normaliser, symmetric_inverse
+from zoo.coordinates import Unit
 from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
 from zoo.paired import Paired
@@ -74,6 +75,7 @@ __all__ = [
     "predict",
     "start",
     "step",
+    "units",
     "update",
 ]
 
@@ -269,6 +271,23 @@ OF_VIEWS = {
     "specific_precision_scale": ("feature", "feature_2"),
     "specific_precision_degrees": (),
 }
+
+
+def units(model: Paired) -> dict[str, Unit]:
+    """The moments of q follow the data as loadings, means and precisions do.
+
+    With ``standardize`` the axes follow the columns, and variances along them have no unit.
+    """
+    sites, found = model.units_of_sites, {}
+    for v in range(len(model.families)):
+        if f"loadings_{v}" not in sites:
+            continue
+        loadings = sites[f"loadings_{v}"]
+        own = {"loadings_mean": loadings, "loc_mean": sites[f"loc_{v}"]}
+        own["specific_precision_scale"] = sites[f"specific_precision_{v}"]
+        own |= {"axes": loadings} if model.standardize else dict.fromkeys(OF_COLUMNS, Unit(2, part=v))
+        found |= {f"{name}_{v}": unit for name, unit in own.items()}
+    return found
 
 
 def init(key: Array, model: Paired, *data: Array) -> FullPosterior:

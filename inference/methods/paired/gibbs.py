@@ -208,7 +208,7 @@ def move_theta(key: Array, values: dict[str, Array], model: Paired, *data: Array
 
         def height(theta: Array, row: Array, v: int = v) -> Array:
             at = {**values, f"natural_params_{v}": theta[None]}
-            return weights[v] * model.rows_of(v, at).log_prob(row[None])[0]
+            return weights[v] * prior.rows_of(v, at).log_prob(row[None])[0]
 
         keys = jax.random.split(jax.random.fold_in(key, v), len(y))
         mean = model.mean_theta(v, values).whole()

@@ -75,6 +75,7 @@ def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: A
 
 METHOD = replace(
     projections.METHOD,
+    units=lambda model: _own(model).units(model),
     build=lambda strategy: ALGORITHM,
     start=_start,
     prepare=_prepare,

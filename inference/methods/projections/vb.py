@@ -83,19 +83,22 @@ OF_VIEWS = {
 
 def units(model: EPCA | Paired) -> dict[str, Unit]:
     """The moments of q follow the data as loadings, means and the noise of the program do."""
-    sites = model.units_of_sites
-    if not sites:
-        return {}
-    loadings, loc = sites["loadings"], sites["loc"]
-    squares = loadings._replace(power=2 * loadings.power)
-    return {
-        "loadings_mean": loadings,
-        "loadings_covariance": squares._replace(axes=(-3,)),
-        "loadings_loc_covariance": squares,
-        "loc_mean": loc,
-        "loc_variance": squares._replace(axes=(-1,)),
-        "noise_variance_rate": sites["noise_variance"],
-    }
+    sites, found = model.units_of_sites, {}
+    for site, suffix in model.loading_sites.items():
+        if site not in sites:
+            continue
+        loadings = sites[site]
+        squares = loadings._replace(power=2 * loadings.power)
+        own = {
+            "loadings_mean": loadings,
+            "loadings_covariance": squares._replace(axes=(-3,)),
+            "loadings_loc_covariance": squares,
+            "loc_mean": sites[f"loc{suffix}"],
+            "loc_variance": squares._replace(axes=(-1,)),
+            "noise_variance_rate": sites[f"noise_variance{suffix}"],
+        }
+        found |= {f"{name}{suffix}": unit for name, unit in own.items()}
+    return found
 
 
 class ProjectionVBInfo(NamedTuple):

@@ -1,0 +1,586 @@
+"""`zoo.Paired` beside its program: what is read off tables, what is refused, and facts of its views."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from zoo import checks, suitable_fields
+from zoo.coordinates import Freedom
+from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.exponential_family.cells import has_units, units_of, units_of_columns
+from zoo.exponential_family.projections import KERNEL_STRENGTH, JointPriorModel
+
+__all__ = ["SeveralTables"]
+
+SPECIFICS = ("low_rank", "full_covariance")
+
+
+class SeveralTables(JointPriorModel):
+    """A projection of tables side by side; the subclass has the fields of `zoo.Paired`, program and units."""
+
+    @classmethod
+    def from_data(cls, *views: Any, **overrides: Any) -> Self:
+        """The model with its sizes, and the kernels' means, read off the data; ``overrides`` are fields.
+
+        Raises:
+            ValueError: another number of views than of families.
+        """
+        families = overrides.get("families", (suitable_fields.AUTO,) * len(views))
+        if len(views) != len(families):
+            raise ValueError(
+                f"there are {len(families)} families and {len(views)} views: give one for each view"
+            )
+        views, families = suitable_fields.read_tables(views, families, cls.families_for, cls.__name__)
+        overrides["families"] = families
+        arrays = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
+        read: dict[str, Any] = {"num_features": tuple(array.shape[1] for array in arrays)}
+        kinds = [as_family(family) for family in families]
+        if any(kind.theta_is_negative for kind in kinds):
+            for v, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
+                checks.check_columns(array, None, f"y_{v}", "model")
+                kind.check(array, f"y_{v}")
+            units = [kind.natural_units(array) for kind, array in zip(kinds, arrays, strict=True)]
+            read["natural_unit"] = np.concatenate(units)
+        if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and all(kind.has_kernel for kind in kinds):
+            pairs = [
+                np.broadcast_to(kind.kernel_of(array, KERNEL_STRENGTH), (array.shape[1], 2))
+                for kind, array in zip(kinds, arrays, strict=True)
+            ]
+            read["conjugate"] = np.concatenate(pairs)
+        elif overrides.get("standardize", False):
+            cls(**(read | overrides))  # what cannot be standardised is refused
+            given = overrides.get("unit")
+            sizes = np.cumsum(read["num_features"])[:-1]
+            parts = [None] * len(arrays) if given is None else np.split(np.asarray(given, float), sizes)
+            pairs = [
+                units_of_columns(kind, array, part, f"y_{v}")
+                for v, (kind, array, part) in enumerate(zip(kinds, arrays, parts, strict=True))
+            ]
+            centre, read["unit"] = (np.concatenate(own) for own in zip(*pairs, strict=True))
+            read |= {"loc_mean": centre} if given is None else {}
+        elif "unit" not in overrides and cls(**overrides)._reads_units():
+            read["loc_mean"], read["unit"] = _units_of_views(kinds, arrays)
+        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+
+    @classmethod
+    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
+        """Families, one shared latent and one of each view's.
+
+        Args:
+            data: parts of the data, tables of two axes.
+
+        Returns:
+            Field name to value.
+        """
+        checks.check_num_parts(cls.__name__, len(data), 2)
+        suitable_fields.check_not_sparse(cls.__name__, data[0])
+        kinds = [suitable_fields.kind_of_cells(part) for part in data]
+        return {
+            "families": tuple(map(suitable_fields.family_of, kinds)),
+            "num_shared": 1,
+            "num_specific": tuple(int(part.shape[1] > 1) for part in data),
+        }
+
+    @classmethod
+    def fields_of_families(cls, families: Sequence[Any], sizes: Sequence[int]) -> dict[str, Any]:
+        """The families, one shared latent and one of each view's."""
+        checks.check_num_parts(cls.__name__, len(sizes), 2)
+        return {
+            "families": tuple(families),
+            "num_shared": 1,
+            "num_specific": tuple(int(d > 1) for d in sizes),
+        }
+
+    def suited_to(self, columns: Sequence[Any]) -> Self:
+        """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
+        given, settled = self._given, super().suited_to(columns)
+        if settled is self or given["num_specific"] is not None or self.specific == "full_covariance":
+            return settled
+        widths = [1 if own is None else len(own.kept) for own in columns]
+        specific = tuple(int(width > 1) for width in widths)
+        if len(widths) != len(self.families) or self.num_shared + sum(specific) > sum(widths):
+            return settled
+        return replace(settled, num_specific=specific)
+
+    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
+        if self.specific == "low_rank":
+            return super()._has_closed_bound(data)
+        partly = (np.isnan(y).any(axis=1) & ~np.isnan(y).all(axis=1) for y in data)
+        dense = all(self.has_dense_rows(v) for v in range(len(self.families)))
+        return dense and not any(rows.any() for rows in partly)
+
+    def encoded(self, *views: Any) -> tuple[Self, tuple]:
+        """Replace views that are None, or left out at the end, by tables of missing cells.
+
+        Args:
+            *views: tables, None where a view is missing as a whole.
+
+        Returns:
+            The model, and the views as the program takes them.
+
+        Raises:
+            ValueError: a view that must be there is missing as a whole.
+        """
+        known = [_num_rows(view, f"y_{v}") for v, view in enumerate(views) if view is not None]
+        if self.num_features is None or not known:
+            missing = [f"y_{v}" for v, view in enumerate(views) if view is None]
+            if missing:
+                raise ValueError(f"{missing[0]} is missing as a whole: leave the view out of the model")
+            return self, views
+        if len(views) > len(self.families):
+            return self, views  # which `check_new` refuses
+        views = (*views, *[None] * (len(self.families) - len(views)))
+        sizes = zip(views, self.num_features, strict=True)
+        return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
+
+    def __post_init__(self) -> None:
+        """Replace names of families by families and lists by tuples, then store and validate the fields."""
+        if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
+            raise TypeError(
+                f"families must be a tuple with one for each view; got {checks.shown(self.families)}"
+            )
+        self._remember_auto()
+        try:
+            object.__setattr__(self, "families", tuple(map(as_family, self.families)))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"families, one for each view: {error}") from None
+        if self.num_specific is None:
+            object.__setattr__(self, "num_specific", (0,) * len(self.families))
+        for name in ("num_specific", "num_features"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        super().__post_init__()
+
+    def validate(self) -> None:
+        """Raise ValueError or TypeError if a field is outside its domain."""
+        num_views = len(self.families)
+        if num_views < 1:
+            raise ValueError("families must name at least one family")
+        checks.check_size("num_shared", self.num_shared, 0)
+        _check_sizes("num_specific", self.num_specific, num_views, 0)
+        if not self.num_shared and not min(self.num_specific):
+            raise ValueError(
+                "with num_shared=0 every view needs a latent of its own; num_specific is "
+                f"{self.num_specific}: give each at least 1, or num_shared=1"
+            )
+        if self.num_features is not None:
+            _check_sizes("num_features", self.num_features, num_views, 1)
+        checks.check_choice("specific", self.specific, SPECIFICS)
+        checks.check_positive("covariance_scale", self.covariance_scale)
+        if self.covariance_degrees.shape != () or not -1 < self.covariance_degrees < np.inf:
+            raise ValueError(
+                f"covariance_degrees must be a number above -1; got {checks.shown(self.covariance_degrees)}"
+            )
+        weights = self.view_weights
+        if weights.shape not in ((), (num_views,)) or not (np.isfinite(weights) & (weights > 0)).all():
+            raise ValueError(
+                f"view_weights must be positive, one or {num_views} numbers; got {checks.shown(weights)}"
+            )
+        super().validate()
+        if self.unit is not None and not self.standardize and self._given is None:
+            self._check_unit()
+        if self.specific == "full_covariance":
+            self._check_full_covariance()
+
+    def _check_unit(self) -> None:
+        """Refuse a unit of views whose cells have none, and several of a view without ``standardize``."""
+        if self.unit.shape not in ((), (len(self.families),)):
+            raise ValueError(
+                f"unit must have one number for each of the {len(self.families)} views; got shape "
+                f"{self.unit.shape}: units of columns go with standardize=True"
+            )
+        units = np.broadcast_to(self.unit, (len(self.families),))
+        for v, (family, unit) in enumerate(zip(self.families, units, strict=True)):
+            if unit != 1 and not has_units(family):
+                raise ValueError(
+                    "unit is that of Gaussian cells of unknown noise, all columns alike, and not of "
+                    f"{type(family).__name__} cells: give 1 for view {v}; got {checks.shown(self.unit)}"
+                )
+
+    def _check_kernels(self) -> None:
+        beta, conjugate = float(self.beta), self.conjugate
+        if conjugate is None:
+            for family in self.families:
+                if not (0 <= beta <= 1 and family.has_kernel):
+                    joint_prior.check_joint_prior(family, beta, 0.0, 0.0)
+            return
+        total = None if self.num_features is None else sum(self.num_features)
+        good = conjugate.shape == (2,) or (
+            conjugate.ndim == 2 and conjugate.shape[1] == 2 and total in (None, conjugate.shape[0])
+        )
+        if not good or not np.isfinite(conjugate).all():
+            raise ValueError(
+                "conjugate must be two finite numbers, lam and nu, or two for each column of all views; "
+                f"got shape {conjugate.shape}"
+            )
+        if conjugate.ndim == 2 and total is None:
+            raise ValueError("conjugate with a row for each column needs num_features")
+        first = 0
+        for v, family in enumerate(self.families):
+            pairs = conjugate
+            if conjugate.ndim == 2:
+                pairs = conjugate[first : first + self.num_features[v]]
+                first += self.num_features[v]
+            for kind, lam, nu in family.kernel_problems(pairs):
+                joint_prior.check_joint_prior(kind, beta, lam, nu)
+
+    def _check_full_covariance(self) -> None:
+        if any(self.num_specific):
+            raise ValueError(
+                "with specific='full_covariance' the views' covariances replace specific latents: "
+                f"leave num_specific out; got {checks.shown(self.num_specific)}"
+            )
+        if self.beta > 0:
+            raise ValueError(
+                "specific='full_covariance' goes with beta=0: its natural parameters are Gaussian"
+            )
+        for v, family in enumerate(self.families):
+            if family.theta_is_negative:
+                raise ValueError(
+                    f"specific='full_covariance' makes natural parameters Gaussian, and those of view {v} "
+                    f"({type(family).__name__}) are negative: use specific='low_rank'"
+                )
+            if family.learns_noise and hasattr(family, "groups"):
+                raise ValueError(
+                    f"view {v} is mixed and has a Gaussian of unknown variance, which "
+                    "specific='full_covariance' cannot tell from its covariance: give the noise variance"
+                )
+
+    def check(self, *views: np.ndarray) -> None:
+        """Raise ValueError if the views do not suit the model."""
+        self.check_new(*views)
+        checks.check_rows(views[0], 2, "one row has no correlation", "y_0")
+        lengths = [view.shape[0] for view in views]
+        size = sum(view.shape[1] for view in views)
+        for v, view in enumerate(views):
+            missing = np.isnan(view)
+            if missing.all():
+                raise ValueError(f"y_{v} is missing as a whole: leave the view out of the model")
+            if missing.all(axis=0).any():
+                empty = np.flatnonzero(missing.all(axis=0))
+                raise ValueError(
+                    f"{checks.column_of(view, empty[0])} of y_{v} is missing in all rows: leave it out, "
+                    f"{checks.without_columns(view, empty, f'y_{v}')}"
+                )
+            if self.num_specific[v] > view.shape[1]:
+                raise ValueError(
+                    f"num_specific of view {v} must be at most its number of columns, {view.shape[1]}; "
+                    f"got {self.num_specific[v]}: lower it, or leave num_specific out"
+                )
+        empty = np.all([np.isnan(view).all(axis=1) for view in views], axis=0)
+        if empty.any():
+            rows = np.flatnonzero(empty)
+            raise ValueError(
+                f"{checks.row_of(views[0], rows[0])} is missing in all views: leave it out, "
+                f"{checks.without_rows(views[0], rows, 'y_0')}, and likewise of the other views"
+            )
+        for what, most in (("the columns of all views", size), ("the rows", lengths[0])):
+            if self.num_latents > most:
+                raise ValueError(
+                    f"there can be at most as many latents as {what}, {most}; got {self.num_latents} "
+                    f"({self.num_shared} shared, {self.num_specific} specific): lower num_shared or "
+                    f"num_specific"
+                )
+        self._warn_of_weak_views(views)
+
+    def check_new(self, *views: np.ndarray) -> None:
+        """Refuse new rows that do not suit the fitted model; rows without any cell are allowed.
+
+        Args:
+            *views: as in `log_likelihood`.
+
+        Raises:
+            ValueError: a number of views or columns that the model does not have, rows that differ in number
+                between views, or cells outside a family's domain.
+        """
+        if len(views) != len(self.families):
+            raise ValueError(
+                f"the model has {len(self.families)} views, one for each of its families; got "
+                f"{len(views)}: give "
+                "families as many"
+            )
+        views = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
+        lengths = [view.shape[0] for view in views]
+        if len(set(lengths)) > 1:
+            found = ", ".join(map(str, lengths))
+            raise ValueError(
+                f"the views must have the same rows; they have {found} rows: a row that a view lacks is "
+                f"NaN in it"
+            )
+        for v, (family, view) in enumerate(zip(self.families, views, strict=True)):
+            size = None if self.num_features is None else self.num_features[v]
+            checks.check_columns(view, size, f"y_{v}", "model")
+            family.check(view, f"y_{v}")
+
+    def _warn_of_weak_views(self, views: Sequence[np.ndarray]) -> None:
+        """Warn of a view weight so small that the prior alone decides on the view's latents."""
+        variance = self.entry_variance
+        weights = np.broadcast_to(self.view_weights, (len(views),))
+        for v, (weight, view) in enumerate(zip(weights, views, strict=True)):
+            if weight < 1 and weight * view.shape[1] < 1 / float(variance):
+                checks.warn(
+                    f"view_weights of {weight:g} for y_{v} with {view.shape[1]} columns is less than the "
+                    f"prior's precision {1 / float(variance):g}: the prior alone decides on that view; raise "
+                    "latent_variance * loading_variance along"
+                )
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables, view by view."""
+        dims = {name: own for name, own in self.dims.items() if "*" not in name}
+        has_one_size = len({size for family in self.families for size in family.cut_sizes}) < 2
+        for v, family in enumerate(self.families):
+            size = None if self.num_features is None else self.num_features[v]
+            for name, own in self.dims.items():
+                if "*" in name:
+                    dims[name.replace("*", str(v))] = tuple(dim.replace("*", str(v)) for dim in own)
+            if size is not None and family.num_params(size) != size:
+                dims |= {
+                    f"loadings_{v}": (f"feature_class_{v}", "latent"),
+                    f"loc_{v}": (f"feature_class_{v}",),
+                    f"specific_precision_{v}": (f"feature_class_{v}", f"feature_class_{v}_2"),
+                    f"natural_params_{v}": ("observation", f"feature_class_{v}"),
+                }
+            if size is not None and len(family.level_columns(size)) != size:
+                dims[f"cut_points_{v}"] = (f"level_feature_{v}", "cut")
+            if len(family.cut_sizes) > 1:
+                dims[f"cut_points_{v}"] = (f"level_cut_{v}",)
+            elif not has_one_size:
+                dims[f"cut_points_{v}"] = (dims[f"cut_points_{v}"][0], f"cut_{v}")
+        return dims
+
+    def relation_of(self, name: str, method: str) -> str:
+        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
+        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
+            return "no: method 'closed_form' needs every cell"
+        if method == "closed_form" and name in ("shifted", "rescaled", "columns_rescaled", "other_units"):
+            return self._maximum_in_units(name)
+        if method == "closed_form" and name == "float32":
+            return "same"
+        in_part = name in ("masked_array", "frame_nan", "frame_na")
+        if in_part and method == "vb" and self.specific == "full_covariance":
+            return "no: vb of full covariances takes rows of a view that are whole or missing"
+        return super().relation_of(name, method)
+
+    def _maximum_in_units(self, name: str) -> str:
+        """What happens to the maximum of the likelihood, which no prior holds in its unit."""
+        if name == "shifted" or self.specific == "full_covariance":
+            return "same, predictions in the new units"
+        if name == "columns_rescaled":
+            return super().relation_of(name, "closed_form")
+        if not all(family.learns_noise for family in self.families):
+            return "no: a noise variance is given in the units of the data"
+        return "same, predictions in the new unit"
+
+    def views_reversed(self) -> tuple[Self, np.ndarray]:
+        """The same model of the views in reverse order.
+
+        Returns:
+            The model, and the place in this one of each of its latents, shape (num_latents,).
+        """
+        last = len(self.families) - 1
+        fields = {name: tuple(reversed(getattr(self, name))) for name in ("families", "num_specific")}
+        if self.num_features is not None:
+            fields["num_features"] = tuple(reversed(self.num_features))
+        for name in ("view_weights",) if self.standardize else ("view_weights", "unit"):
+            if np.ndim(getattr(self, name)):
+                fields[name] = getattr(self, name)[::-1]
+        widths = {"loc_mean": 1, "natural_unit": 1, "conjugate": 2} | (
+            {"unit": 1} if self.standardize else {}
+        )
+        for name in [name for name, axes in widths.items() if np.ndim(getattr(self, name)) == axes]:
+            sizes = zip(self.families, self.num_features, strict=True)
+            sizes = [family.num_params(d) if name == "natural_unit" else d for family, d in sizes]
+            parts = np.split(getattr(self, name), np.cumsum(sizes)[:-1])
+            fields[name] = np.concatenate(parts[::-1])
+        places = [self.latents_of(v)[self.num_shared :] for v in range(last, -1, -1)]
+        order = np.concatenate([np.arange(self.num_shared), *places]).astype(int)
+        return replace(self, **fields), order
+
+    def completions(self) -> dict[str, tuple[str, ...]]:
+        """The quantities that `inference.predict` returns: each view.
+
+        Returns:
+            Name of the view to its dims.
+        """
+        return {name: ("observation", f"feature_{v}") for v, name in enumerate(self.data_names)}
+
+    def default_completion(self, *views: np.ndarray) -> str:
+        """The view to predict by default: the one missing as a whole, or the only one with missing cells.
+
+        Args:
+            *views: as in `log_likelihood`.
+
+        Returns:
+            The view's name.
+
+        Raises:
+            ValueError: several, or none.
+        """
+        for condition in (np.all, np.any):
+            found = [n for n, y in zip(self.data_names, views, strict=True) if condition(np.isnan(y))]
+            if len(found) == 1:
+                return found[0]
+        names = ", ".join(self.data_names)
+        raise ValueError(f"say which view to predict: what= one of {names}")
+
+    # Facts of the views
+
+    @property
+    def cell_families(self) -> tuple[Family, ...]:
+        """The family of the cells of each view."""
+        return self.families
+
+    @property
+    def isotropic_parts(self) -> tuple[bool, ...]:
+        """For each view whether all its cells are Gaussian with one noise variance, in one unit."""
+        pairs = enumerate(super().isotropic_parts)
+        return tuple(is_isotropic and not self.has_dense_rows(v) for v, is_isotropic in pairs)
+
+    @property
+    def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
+        """None of mixed views, some of whose columns have no unit."""
+        pairs = zip(self.families, super().coordinate_freedom, strict=True)
+        return tuple(None if family.is_mixed else own for family, own in pairs)
+
+    def _reads_units(self) -> bool:
+        return super()._reads_units() and (self.standardize or bool(self.covariance_scale == 1))
+
+    def completed_part(self, what: str | None) -> str | None:
+        """The view whose missing cells are filled in; None: the first."""
+        return what or self.data_names[0]
+
+    # Two views
+
+    @property
+    def num_canonical(self) -> int:
+        """The shared latents of two views."""
+        return self.num_shared if len(self.families) == 2 else 0
+
+    def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Covariances of two views: of the first, of the first with the second, of the second.
+
+        Args:
+            values: of one draw.
+
+        Returns:
+            Shapes (D_0, D_0), (D_0, D_1), (D_1, D_1); of cells that are not Gaussian those of natural
+            parameters.
+        """
+        if len(self.families) != 2:
+            return super().view_covariances(values)
+        variance = float(self.entry_variance)
+        w = [values[f"loadings_{v}"] for v in (0, 1)]
+        first, second = (variance * own @ own.T + self._noise(v, values, len(own)) for v, own in enumerate(w))
+        return first, variance * w[0] @ w[1].T, second
+
+    def _noise(self, v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
+        """The covariance Psi_v of one draw; zero where the cells have no variance parameter."""
+        if self.specific == "full_covariance":
+            return np.linalg.inv(values[f"specific_precision_{v}"])
+        given = values.get(f"noise_variance_{v}", getattr(self.families[v], "noise_variance", None))
+        factors = self.noise_factors.get(f"_{v}", 1.0)
+        return 0.0 if given is None else float(given) * factors * np.eye(size)
+
+    # The papers' models
+
+    @classmethod
+    def sepca(cls, families: Sequence, num_shared: int, **fields: Any) -> Self:
+        """Supervised EPCA: targets and covariates share all latents.
+
+        Args:
+            families: of the views, the targets first.
+            num_shared: K.
+            **fields: further fields.
+
+        Returns:
+            The model.
+        """
+        return cls(tuple(families), num_shared, (0,) * len(families), **fields)
+
+    @classmethod
+    def epls(
+        cls, families: Sequence, num_shared: int, num_specific: int | tuple[int, ...], **fields: Any
+    ) -> Self:
+        """Exponential-family PLS: targets y_0, and covariates that also have specific latents.
+
+        Args:
+            families: of targets and covariates.
+            num_shared: K_S.
+            num_specific: of each view of covariates; one number where there is one such view.
+            **fields: further fields.
+
+        Returns:
+            The model.
+        """
+        return cls(tuple(families), num_shared, _with_targets(families, num_specific), **fields)
+
+    @classmethod
+    def ecca(cls, families: Sequence, num_shared: int, num_specific: tuple[int, ...], **fields: Any) -> Self:
+        """Exponential-family CCA: every view has specific latents.
+
+        Args:
+            families: of the views.
+            num_shared: K_S.
+            num_specific: of each view.
+            **fields: further fields.
+
+        Returns:
+            The model.
+        """
+        return cls(tuple(families), num_shared, num_specific, **fields)
+
+    @classmethod
+    def secca(cls, families: Sequence, num_shared: int, num_specific: tuple[int, ...], **fields: Any) -> Self:
+        """Supervised ECCA: targets y_0 without specific latents, then views with them.
+
+        Args:
+            families: of the views, the targets first.
+            num_shared: K_S.
+            num_specific: of the views after the targets, or of all with 0 for the targets.
+            **fields: further fields.
+
+        Returns:
+            The model.
+        """
+        return cls(tuple(families), num_shared, _with_targets(families, num_specific), **fields)
+
+
+def _units_of_views(families: Sequence, views: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Prior means of all columns, and the unit of each view; 0 and 1 where a view has none of its own."""
+    centres, units = [], []
+    for family, view in zip(families, views, strict=True):
+        means, variance = units_of(view) if has_units(family) else (np.zeros(view.shape[1]), 1.0)
+        centres.append(means)
+        units.append(np.sqrt(variance))
+    return np.concatenate(centres), np.array(units)
+
+
+def _num_rows(view: Any, name: str) -> int:
+    """Rows of a view as it was passed; what is no table is refused by name."""
+    if getattr(view, "shape", ()):
+        return view.shape[0]
+    return len(view) if hasattr(view, "__len__") else checks.as_matrix(view, name).shape[0]
+
+
+def _check_sizes(name: str, sizes: Any, num_views: int, least: int) -> None:
+    if not isinstance(sizes, tuple) or not all(
+        isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes
+    ):
+        raise TypeError(
+            f"{name} must be a tuple of whole numbers, one for each view; got {checks.shown(sizes)}"
+        )
+    if len(sizes) != num_views:
+        raise ValueError(
+            f"{name} must have one number for each of the {num_views} views; got {checks.shown(sizes)}"
+        )
+    if min(sizes) < least:
+        raise ValueError(f"{name} must be at least {least} for each view; got {checks.shown(sizes)}")
+
+
+def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tuple[int, ...]:
+    """The numbers ``num_specific`` of all views, zero for the targets."""
+    given = (num_specific,) if isinstance(num_specific, int | np.integer) else tuple(num_specific)
+    return given if len(given) == len(families) else (0, *given)
