@@ -526,9 +526,6 @@ class FitRequest[M: Method, S: Settings]:
         keep: names of variables to store whatever their size.
         show_progress: whether a bar is shown.
         checkpoint: a path, or None.
-        origin: what was taken from the columns of each part of the data (None: nothing), where the model and
-            the data are those of moved rows (`inference.precision.moved`); else None.
-        original: the call before it was moved, or None.
         back: the way back from the coordinates of the fit (`inference.coordinates.Return`), where model and
             data are in coordinates of their own; else None.
     """
@@ -554,8 +551,6 @@ class FitRequest[M: Method, S: Settings]:
     keep: tuple[str, ...]
     show_progress: bool
     checkpoint: Any
-    origin: tuple | None = None
-    original: Any = None
     back: Any = None
 
     @property

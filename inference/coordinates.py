@@ -41,22 +41,15 @@ def inward(request: FitRequest) -> FitRequest:
     Returns:
         The call; itself where nothing changes.
 
-    Raises:
-        TypeError: the model declares its units and moves its data itself.
+    Warns:
+        UserWarning: single precision loses digits of columns that keep their origin.
     """
     model, units = request.model, request.model.units_of_sites
-    if not units or request.method.has_unit:
-        return request
-    if model.units or type(model).origin is not Model.origin:
-        raise TypeError(
-            f"{type(model).__name__} declares units_of_sites, and also units or origin: data would change "
-            "their coordinates twice; declare units_of_sites alone"
-        )
-    own = _coordinates_of_fit(request)
+    own = _coordinates_of_fit(request) if units and not request.method.has_unit else None
+    if request.dtype == "float32" and not getattr(request.method, "is_double", False):
+        warn_of_lost_digits(request, (None,) * len(request.data) if own is None else own.origins)
     if own is None:
         return request
-    if request.dtype == "float32" and not getattr(request.method, "is_double", False):
-        warn_of_lost_digits(request, own.origins)
     back, names = Return(request, own), model.data_names
     return replace(
         request,
@@ -141,6 +134,11 @@ class Return:
         stated = learnt.replaced(**own)  # the units of fields are those of a model that is stated so
         outward = self.coordinates.outward
         return double_precision(lambda: to_numpy(stated.expressed(outward).replaced(**own)))()
+
+    def data(self) -> tuple:
+        """The data of the fit as they were passed."""
+        stream = self.request.stream
+        return self.request.data if _holds_all(self.request) else (stream.whole(),)
 
     def rows(self) -> np.ndarray:
         """By how many nats the log density of a row is larger in the fit, shape (num_observations,) or ()."""

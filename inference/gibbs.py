@@ -143,11 +143,10 @@ def kernel(model: Model) -> GibbsKernel:
         raise ValueError(
             f"{model_name(model)} has no Gibbs sampler; its methods are {', '.join(model.methods)}"
         )
-    if model.units or model.has_own_coordinates:
-        inner = "model.in_standard_units()" if model.units else "model.inside(model.own_coordinates)"
+    if model.has_own_coordinates:
         raise ValueError(
             f"this {model_name(model)} measures its data in units, which NumPyro's driver does not know: use "
-            f"inference.fit, or {inner} with data in these units"
+            f"inference.fit, or model.inside(model.own_coordinates) with data in these units"
         )
     method = method_of(model, "gibbs")
     algorithm = method.build(method.strategies[0], num_warmup=0, **method.options)

@@ -42,14 +42,12 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln, xlogy
 
 from zoo.checks import shown
-from zoo.model import Model
-from zoo.shapes import PerComponent, PerRow, Rows, RowsByComponent, Scalar, Scores
+from zoo.shapes import PerComponent, Scalar
 from zoo.supports.small_probabilities import Dirichlet
 
 __all__ = [
     "BetaDecay",
     "DirichletAllocation",
-    "MixtureModel",
     "StickBreaking",
     "WEIGHT_PRIORS",
     "WeightPrior",
@@ -643,85 +641,6 @@ def _cumulate(log_taken: Array, log_left: Array, num_components: int) -> Array:
     before = jnp.concatenate([start, jnp.cumsum(log_left)])[:num_components]
     own = jnp.concatenate([log_taken, start])[:num_components]
     return before + own
-
-
-class MixtureModel(Model):
-    """A mixture whose labels are summed out of the density of a row.
-
-    Subclasses have ``num_components``, ``weights`` (a prior of this module) and ``log_joint_rows``.
-    """
-
-    score_dims = ("observation", "component")
-    cluster_site = "assignments"
-    weight_site = "weights"
-
-    @property
-    def truncation(self) -> int | None:
-        """The number of components at which a stick-breaking prior is cut; None: no such prior."""
-        return self.num_components if isinstance(self.weights, StickBreaking) else None
-
-    def log_likelihood(self, values: Mapping[str, Array], x: Rows) -> PerRow:
-        """Log density of each row, labels summed out.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            Shape (num_observations,), in nats.
-        """
-        return jax.nn.logsumexp(self.log_joint_rows(values, x), axis=-1)
-
-    def log_density_by_cluster(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
-        """Log density of each row were it in each of the components; see `zoo.model.Model`."""
-        return self.log_joint_rows(values, x) - self.weights.log_weights(values)
-
-    def local_conditionals(self, values: Mapping[str, Array], x: Rows) -> dict[str, dist.Distribution]:
-        """The summed-out labels given everything else.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features).
-
-        Returns:
-            ``assignments``, with batch shape (num_observations,).
-        """
-        return {"assignments": dist.Categorical(logits=self.log_joint_rows(values, x))}
-
-    def derived(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Labels in the smallest type that holds them, and the number of components with at least one row.
-
-        Args:
-            values: of the sites; ``assignments``, shape (num_observations,), is read.
-
-        Returns:
-            ``assignments``, and ``num_occupied``, a scalar.
-        """
-        labels, num_occupied = compact_labels(values["assignments"], self.num_components)
-        return {"assignments": labels, "num_occupied": num_occupied}
-
-    def scores(self, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
-        """Responsibilities of the components for the rows, with any latents of rows integrated out.
-
-        Args:
-            values: of the sites.
-            x: rows, shape (num_observations, num_features).
-            kind: ``"latent"``.
-
-        Returns:
-            Shape (num_observations, num_components).
-
-        Raises:
-            ValueError: another kind than ``"latent"``.
-        """
-        if kind != "latent":
-            raise ValueError(f"a mixture has one kind of scores, the responsibilities; got {kind!r}")
-        return jax.nn.softmax(self.log_joint_rows(self._without_latents(values), x), axis=-1)
-
-    @staticmethod
-    def _without_latents(values: Mapping[str, Array]) -> dict[str, Array]:
-        """Values without the latents of the fitted rows."""
-        return {name: value for name, value in values.items() if name != "latents"}
 
 
 def compact_labels(labels: Array | np.ndarray, num_components: int) -> tuple[Any, Any]:

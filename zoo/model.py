@@ -475,51 +475,6 @@ class Model(Assumptions):
         """
 
     @property
-    def location_sites(self) -> Mapping[str, tuple[int, Any]]:
-        """Variables that move with the data, to the part of the data and the columns of their last axis."""
-        return {}
-
-    def origin(self, *data: Any, always: bool = False) -> tuple[np.ndarray | None, ...]:
-        """Where the origin is put before the data are cast and their moments summed.
-
-        Single precision holds seven digits of a number: of rows far from the origin it keeps the offset and
-        loses the rows. A model whose location may be anywhere is fitted to the data less their origin
-        (`shifted`), the difference taken in double precision, and the variables of `location_sites` are
-        moved back.
-
-        Args:
-            *data: parts of the data, in the model's order.
-            always: whether it is in the middle of the data however near they are, as single precision needs
-                it; else only where double precision would lose digits.
-
-        Returns:
-            For each part the origin, shape (its columns,); None: the part stays where it is.
-        """
-        return (None,) * len(data)
-
-    def recentred(self, origin: tuple[np.ndarray | None, ...]) -> Self:
-        """The same model with moments summed about the origin.
-
-        Args:
-            origin: as the method `origin` returns it.
-
-        Returns:
-            The model.
-        """
-        return self
-
-    def shifted(self, by: tuple[np.ndarray | None, ...]) -> Self:
-        """The model of data to which ``by`` was added: its locations are moved by as much.
-
-        Args:
-            by: for each part a number for each column, or None.
-
-        Returns:
-            The model.
-        """
-        return self
-
-    @property
     def gaussian_sites(self) -> tuple[str, ...]:
         """Weights, means and covariances of the clusters, where these are Gaussian; else empty."""
         return ()
@@ -566,16 +521,6 @@ class Model(Assumptions):
             f"{cls.__name__} takes numbers alone, and these columns have families of their own: {named}; "
             f"leave them out to compare it, such as --families {named.partition(', ')[0]}=leave_out"
         )
-
-    @property
-    def units(self) -> Mapping[str, tuple[Any, Any]]:
-        """Parts of the data and variables to the scale and shift of their standard units; empty: none.
-
-        A value in the units of the data is ``scale * standard + shift``, both broadcast to its trailing axes.
-        A model with units is fitted in standard units, by `in_standard_units`; the program, and everything
-        else that a model answers, is in the units of the data.
-        """
-        return {}
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
@@ -749,32 +694,6 @@ class Model(Assumptions):
         first = self.data_names[0]
         of_cells = what is None and self.variable_dims.get(first) == self.predicted_dims
         return first if of_cells or what == "cells" else None
-
-    def in_standard_units(self) -> Self:
-        """The model of the data in standard units, which has no `units` itself.
-
-        Returns:
-            The model; itself where there are no units.
-        """
-        return self
-
-    def started_in_standard_units(self, key: Any, *data: Any) -> dict[str, Any]:
-        """The `starting_point` of the data in standard units, in the units of the data.
-
-        Args:
-            key: a JAX key.
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            Site name to value, shapes as in ``dims``.
-        """
-        units, parts = in_current_precision(dict(self.units)), []
-        for name, part in zip(self.data_names, data, strict=True):
-            scale, shift = units.get(name, (1.0, 0.0))
-            parts.append((part - shift) / scale)
-        start = self.in_standard_units().starting_point(key, *parts) or {}
-        pairs = {name: units.get(name, (1.0, 0.0)) for name in start}
-        return {name: value * pairs[name][0] + pairs[name][1] for name, value in start.items()}
 
     @property
     def noise_factors(self) -> Mapping[str, Any]:

@@ -18,11 +18,11 @@ from inference.fitting.in_batches import BatchPlan, MemoisedPlan, NaturalGradien
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.memory import one_memory_error
 from inference.fitting.verdict import WHY_NOT, has_converged, verdict
-from inference.methods.units import fitted_in_data_units, request_in_standard_units
+from inference.methods.units import fitted_in_data_units
 from inference.numerics.atomic_files import held_alone
 from inference.numerics.compiled import for_work
 from inference.numerics.devices import of_first_process
-from inference.precision import in_precision, moved
+from inference.precision import in_precision
 from inference.processes import among_processes
 from inference.results.build import build_tree
 from zoo.checks import warn
@@ -175,9 +175,9 @@ def fit(
     """
     arguments = locals()  # all parameters by name
     begun = time.perf_counter()
-    request = moved(inward(read_call(**arguments)))
+    request = inward(read_call(**arguments))
     with in_precision(dtype), for_work(*request.work), one_memory_error(request), _held(request):
-        run = plan(request_in_standard_units(request))
+        run = plan(request)
         fitted = fitted_in_data_units(request, run.drive())
         rows = request.data[0]
         request.model.check_resolved(fitted.outcome.posterior, len(rows), dtype, rows)

@@ -56,7 +56,7 @@ def method_of(model: Model, name: str) -> Method:
     if key not in zoo.MODELS:
         raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")
     method = _suited(_method_of(key, name), name, model)
-    is_stated = model.units or (model.has_own_coordinates and not isinstance(method, Stochastic))
+    is_stated = model.has_own_coordinates and not isinstance(method, Stochastic)
     return asked_in_data_units(method) if is_stated else method
 
 

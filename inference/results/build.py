@@ -13,7 +13,7 @@ import xarray as xr
 from inference.algorithm import AscentRun, FitRequest, Fitted, Sampler, model_name
 from inference.numerics.programs import deterministics, log_prior, over_draws
 from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit
-from inference.precision import moved_back, stored_model, to_numpy, unmoved_data
+from inference.precision import to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
 from inference.results.groups import ROW_DIMS, columns_group, observed_group, with_levels
 from inference.results.model_fields import describe, field_dims
@@ -36,7 +36,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     """
     outcome, keep = fitted.outcome, request.keep
     model = request.model if outcome.model is None else outcome.model
-    stored = stored_model(request, outcome.model)
+    back = request.back
+    stored = model if back is None else back.model(outcome.model)
     holds_rows = fitted.data is not None
     data = fitted.data if holds_rows else request.data
     labels = Labels(request.coords)
@@ -80,8 +81,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         stats["lp"] = found["log_prior"]
     elif not outcome.is_point:
         left_out.append("log_likelihood")
-    groups["posterior"] = dataset(moved_back(draws, request), dims, labels, SAMPLE_DIMS)
-    variational, too_large = _by_size(moved_back(outcome.variational, request), dims, keep)
+    groups["posterior"] = dataset(_outward(draws, request), dims, labels, SAMPLE_DIMS)
+    variational, too_large = _by_size(_outward(outcome.variational, request), dims, keep)
     left_out += too_large
     in_batches = not holds_rows or request.stream is not None
     if (
@@ -99,7 +100,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
             groups["sample_stats"]["lp"].attrs["components_without_rows"] = "integrated out"
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
         groups["observed_data"] = with_levels(
-            observed_group(model, unmoved_data(request, data), labels), model, request.columns
+            observed_group(model, data if back is None else back.data(), labels), model, request.columns
         )
     else:
         left_out.append("observed_data")
@@ -114,6 +115,11 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     return tree
 
 
+def _outward(values: Mapping[str, Any], request: FitRequest) -> dict[str, Any]:
+    """Variables of a fit in the coordinates of the data."""
+    return dict(values) if request.back is None else request.back.variables(values)
+
+
 def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
     """The root attributes that tell how the fit was made."""
     run, of_outcome = fitted.run, dict(fitted.outcome.attrs)
@@ -123,7 +129,7 @@ def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
     options = settings | dict(request.options)
     options["init"] = request.strategy if request.variables is None else "given"
     if "learnt_from" in of_outcome:
-        begun = moved_back(json.loads(of_outcome.pop("learnt_from")), request)
+        begun = _outward(json.loads(of_outcome.pop("learnt_from")), request)
         options["learnt_from"] = {
             name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in begun.items()
         }

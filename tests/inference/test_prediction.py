@@ -334,8 +334,8 @@ def test_observed_cells_keep_their_values_and_have_no_variance(model, monkeypatc
     if isinstance(model, zoo.DEPCAM):  # two components of equal shares at a distance of 2: the variance + 1
         given = jnp.full((2, 2), 0.5), jnp.stack([mean - 1, mean + 1], 1), jnp.stack([variance] * 2, 1)
         variance = variance + 1.0
-    home = local_pca_answers if isinstance(model, zoo.DEPCAM) else type(model).answers
-    monkeypatch.setattr(home, "_expected", lambda *arguments: given)
+    owner = local_pca_answers if isinstance(model, zoo.DEPCAM) else model.answers
+    monkeypatch.setattr(owner, "_expected", lambda *arguments: given)
     x = jnp.array([[np.nan, 7.0], [8.0, np.nan]])
     views = (x, jnp.full((2, 2), np.nan)) if isinstance(model, zoo.Paired) else (x,)
     filled, spread = model.predicted({}, *views)

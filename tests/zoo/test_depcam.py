@@ -343,3 +343,15 @@ def test_bad_data_are_refused():
     with pytest.warns(UserWarning, match="sparsity=0 has no optimum"):
         zoo.DEPCAM(sparsity=0.0).check_method("em")
     zoo.DEPCAM(sparsity=0.0, family="gaussian").check_method("nuts")
+
+
+def test_the_density_by_cluster_with_the_weights_is_that_of_the_row():
+    x = np.random.default_rng(0).normal(size=(6, 3))
+    model = zoo.DEPCAM.from_data(x, family=Gaussian(noise_variance=None), num_components=2, num_latents=1)
+    with in_precision():
+        values = model.starting_point(jax.random.key(0), jnp.asarray(x))
+        values["weights"] = jnp.array([0.3, 0.7])
+        by_cluster = np.asarray(model.log_density_by_cluster(values, jnp.asarray(x)))
+        wanted = np.asarray(model.log_likelihood(values, jnp.asarray(x)))
+    weighted = by_cluster + np.log([0.3, 0.7])
+    np.testing.assert_allclose(np.logaddexp.reduce(weighted, axis=1), wanted, rtol=1e-10)

@@ -13,7 +13,6 @@ from inference import fit
 from inference.precision import in_precision
 from tests.models_with_units import CASES, CorrelatedRows, EvenRows, RobustRows, StatedRows
 from zoo.coordinates import Coordinates
-from zoo.model import Model
 
 SCALES, PLACES = np.array([1e-5, 1.0, 1e6]), np.array([2e-3, -4.0, 5e8])
 CHAINS = {"num_warmup": 20, "num_samples": 10, "num_chains": 1, "max_tree_depth": 5}
@@ -161,18 +160,3 @@ def test_rows_of_weight_two_lose_their_log_scale_twice(table):
     weighted = fit(model_of("robust", x), x, sample_weight=np.full(30, 2.0), **settings)
     doubled = fit(model_of("robust", x), np.concatenate([x, x]), **settings)
     np.testing.assert_allclose(weighted["trace"]["objective"], doubled["trace"]["objective"], rtol=1e-6)
-
-
-def test_a_model_that_moves_its_data_twice_is_refused(table):
-    class Twice(RobustRows):
-        def origin(self, *data, always=False):
-            return (np.zeros(3),)
-
-    zoo.register(Twice, methods={})
-    try:
-        model = Twice(np.zeros(3), np.ones(3), np.ones(3), num_features=3)
-        with pytest.raises(TypeError, match="Twice declares units_of_sites, and also units or origin"):
-            fit(model, table, method="map")
-    finally:
-        zoo.unregister(Twice)
-    assert RobustRows.origin is Model.origin

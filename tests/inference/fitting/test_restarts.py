@@ -52,7 +52,7 @@ def starts_of_a_call(monkeypatch, model, *data, **settings):
     def stop(request):
         raise Read(request)
 
-    monkeypatch.setattr(front_door, "moved", stop)
+    monkeypatch.setattr(front_door, "inward", stop)
     with pytest.raises(Read) as read:
         inference.fit(model, *data, **settings)
     return read.value.args[0].settings.num_restarts

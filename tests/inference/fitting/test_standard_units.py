@@ -373,8 +373,8 @@ def test_priors_of_a_standardised_table_are_those_of_the_table_divided_by_hand(t
     (mean,) = (field for field in ("loc_mean", "offset_mean") if hasattr(plain, field))
     np.testing.assert_allclose(getattr(own, mean), np.nanmean(table, axis=0), rtol=1e-9)
     with in_precision():
-        standard = own.in_standard_units() if own.units else own.inside(own.own_coordinates)
-        assert not standard.units and not standard.standardize and standard.own_coordinates is None
+        standard = own.inside(own.own_coordinates)
+        assert not standard.standardize and standard.own_coordinates is None
         np.testing.assert_allclose(getattr(standard, mean), np.nanmean(z, axis=0), rtol=1e-6)
 
 
