@@ -170,8 +170,6 @@ NO_ASPECTS = {
     "stream": "its rows are, see the test of batches",
     "show_progress": "on the screen only",
     "checkpoint": "the file itself",
-    "origin": "follows from the data",
-    "original": "follows from the data",
     "back": "follows from the data",
 }
 OTHERS = {
