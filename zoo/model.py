@@ -707,7 +707,7 @@ class Model(Assumptions):
         return {
             suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
             for suffix, unit in found.items()
-            if np.ndim(own.scales[unit.part])
+            if (scale := own.scales[unit.part]) is not None and scale.ndim
         }
 
     @property

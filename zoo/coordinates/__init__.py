@@ -73,20 +73,21 @@ class Freedom(NamedTuple):
     groups: tuple[tuple[tuple[int, ...], "Freedom"], ...] = ()
 
 
-def by_part(value: Any, units: Sequence[Unit], sizes: Sequence[int]) -> list[Any]:
+def by_part(value: Any, units: Unit | Sequence[Unit], sizes: Sequence[int | None]) -> list[Any]:
     """What a field holds of each part of the data, along its one axis.
 
     Args:
         value: one number for all parts, one for each, or those of all columns, the first part's first.
         units: of the numbers of each part; without an axis over columns a part has one number.
-        sizes: the number of columns of each part.
+        sizes: the number of columns of each part; None: not known, nor asked where its unit has no axis.
 
     Returns:
         A number for each part, or its columns' numbers.
     """
+    units = (units,) if isinstance(units, Unit) else units
     if not value.ndim:
         return [value] * len(units)
-    widths = [size if unit.axes else 1 for unit, size in zip(units, sizes, strict=True)]
+    widths: list[Any] = [size if unit.axes else 1 for unit, size in zip(units, sizes, strict=True)]
     if value.size == len(units) < sum(widths):
         return list(value)
     ends = np.cumsum(widths)
