@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from zoo.columns import Columns
 from zoo.coordinates import Unit
+from zoo.intake import Columns
 
 __all__ = [
     "Algorithm",

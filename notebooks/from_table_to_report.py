@@ -46,7 +46,7 @@ import pandas as pd
 import inference
 import zoo
 from inference.report import report
-from zoo.columns import read_columns
+from zoo.intake import read_columns
 
 plt.style.use("inference.plots.course")
 

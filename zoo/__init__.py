@@ -8,7 +8,6 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from zoo import moved
 from zoo.dependencies import naming_versions, show_versions
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
@@ -132,8 +131,6 @@ ALIASES: dict[str, str] = {
     "latent_dirichlet_allocation": "lda",
     "clustering_projection": "pcp",
 }
-
-moved.install()
 
 _SHIPPED = frozenset(MODELS)
 _REGISTERED: dict[str, tuple[type[Any], Mapping[str, Any]]] = {}  # models of the user, and their methods
@@ -307,5 +304,5 @@ if not TYPE_CHECKING:  # to type checkers a name that is not among the imports a
 def __dir__() -> list[str]:
     return sorted(
         {*globals(), *_PUBLIC, *_SUBMODULES}
-        - {"TYPE_CHECKING", "Any", "Mapping", "importlib", "moved", "naming_versions"}
+        - {"TYPE_CHECKING", "Any", "Mapping", "importlib", "naming_versions"}
     )

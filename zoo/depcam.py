@@ -74,11 +74,11 @@ from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_fields
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
+from zoo.intake.suitable_fields import ChoosesFamily
 from zoo.linear_gaussian.rows import standard_normal
 from zoo.model import Model, static
 from zoo.programs import local
 from zoo.shapes import Rows
-from zoo.suitable_fields import ChoosesFamily
 
 __all__ = ["DEPCAM"]
 

@@ -55,13 +55,13 @@ from jax.scipy.special import logsumexp
 from numpyro import factor, sample
 
 from zoo import checks
-from zoo.columns import Columns
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.families_of_columns import components_for, read_off, suitable_components
 from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
 from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, weight_prior
+from zoo.intake import Columns
 from zoo.model import Assumptions, Model, TypicalCells, static
 from zoo.programs import local
 from zoo.shapes import Rows, RowsByComponent
@@ -80,7 +80,7 @@ class Mixture(Model):
         components: the conjugate prior of a component's parameters, such as `zoo.conjugate.GaussianWishart`;
             one that is not filled, such as ``NormalGamma()``, has its fields read off the data. None:
             `GaussianWishart` for an array and for tables whose columns are all real; for other tables the
-            family of their columns, or `Product` of several (`zoo.columns`).
+            family of their columns, or `Product` of several (`zoo.intake`).
         num_components: K, the number of components or the truncation of the Dirichlet process.
         concentration: alpha, from 1e-300 to 1e10, or a ``numpyro.distributions.Gamma`` as its prior. With
             Dirichlet weights each component gets alpha / K.

@@ -36,8 +36,8 @@ from zoo.checks import (
     check_size,
     shown,
 )
-from zoo.columns import Columns
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
+from zoo.intake import Columns
 from zoo.programs import log_rows, run
 
 __all__ = [

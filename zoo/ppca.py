@@ -51,6 +51,7 @@ from numpyro import sample
 
 from zoo import checks
 from zoo.coordinates import Unit
+from zoo.intake.suitable_fields import density_fields
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
 from zoo.linear_gaussian.units import taken_over
@@ -58,7 +59,6 @@ from zoo.model import Model, static
 from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
-from zoo.suitable_fields import density_fields
 
 __all__ = ["PPCA"]
 

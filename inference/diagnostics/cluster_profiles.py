@@ -37,7 +37,7 @@ from inference.results.groups import flat_draws, labels_of, responsibilities_of,
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from inference.topics.tables import nearest_documents
-from zoo.columns import date_in_words
+from zoo.intake import date_in_words
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 

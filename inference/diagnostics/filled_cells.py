@@ -31,7 +31,7 @@ from inference.numerics.programs import over_draws
 from inference.prediction import predict
 from inference.results.files import model_of
 from inference.results.groups import stored_columns, thinned
-from zoo.columns import Column
+from zoo.intake import Column
 from zoo.model import Model
 
 __all__ = ["filled_cells"]

@@ -55,9 +55,9 @@ from inference.precision import double_precision
 from inference.prediction import log_density, predict
 from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
-from zoo.columns import Columns
 from zoo.depcam import DEPCAM
 from zoo.dependencies import naming_versions
+from zoo.intake import Columns
 from zoo.linear_gaussian.class_labels import are_labels, code_labels
 from zoo.model import Model
 from zoo.paired import Paired

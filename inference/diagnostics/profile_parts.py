@@ -21,7 +21,7 @@ from inference.results.groups import (
     responsibilities_of,
     restored_data,
 )
-from zoo.columns import Column
+from zoo.intake import Column
 from zoo.model import Model, TypicalCells
 
 __all__ = [

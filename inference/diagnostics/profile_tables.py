@@ -35,8 +35,8 @@ from inference.diagnostics.topic_profiles import topic_tables
 from inference.fitting.verdict import WHY_NOT
 from inference.results.files import model_of
 from zoo.checks import check_size
-from zoo.columns import date_in_words
 from zoo.dependencies import naming_versions
+from zoo.intake import date_in_words
 
 __all__ = ["TYPICAL", "answers_text", "in_blocks", "profile_cells", "profile_text", "profiles"]
 

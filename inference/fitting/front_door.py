@@ -70,7 +70,7 @@ def fit(
             DataFrames, or, with ``batch_size``, rows stored elsewhere (paths of files and folders, objects of
             pyarrow, Zarr and Dask; see `inference.inputs.sources`). The labels of a DataFrame become coords,
             and its columns are read by what they hold, words, dates, counts and ids included
-            (`zoo.columns`); `inference.columns_of(tree)` tells how. None, NaN, ``pandas.NA`` and masked cells
+            (`zoo.intake`); `inference.columns_of(tree)` tells how. None, NaN, ``pandas.NA`` and masked cells
             of ``numpy.ma`` are missing cells, which the model takes or refuses. If several parts are tables
             or Series of pandas, their rows are paired by index: a part with the same labels in another order
             is reordered, one with other labels is refused. An array has no labels: beside a table it is
@@ -144,7 +144,7 @@ def fit(
             ``jax.distributed`` run count as one: the first reads and writes. Ctrl-C or SIGTERM, in the main
             thread, saves the run and returns what there is.
         families: column of a DataFrame to its family or kind, such as ``{"income": "gaussian"}``, one of
-            `zoo.columns.KINDS`, in place of what `zoo.columns.read_columns` found; ``"leave_out"`` leaves the
+            `zoo.intake.KINDS`, in place of what `zoo.intake.read_columns` found; ``"leave_out"`` leaves the
             column out.
         levels: column of a DataFrame to its levels in rising order, which makes it ordered.
         id: column of a DataFrame whose cells label the rows.

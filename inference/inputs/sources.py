@@ -45,10 +45,10 @@ import scipy.sparse
 
 from inference.inputs.reading_ahead import read_ahead
 from zoo.checks import check_unique, shown
-from zoo.columns import Columns
 from zoo.datasets import read_table
-from zoo.datasets.files import ENDINGS, EXTRAS, require
 from zoo.dependencies import naming_versions
+from zoo.intake import Columns
+from zoo.intake.files import ENDINGS, EXTRAS, require
 
 __all__ = ["Source", "as_source", "is_source", "open_rows", "opened"]
 

@@ -1,6 +1,6 @@
 """What the columns of a table hold that is too large to be held: decided by rows of all of it, in one pass.
 
-`zoo.columns` decides by cells. Of a table of up to `SURVEYED` rows it is shown all of them, of a larger one
+`zoo.intake` decides by cells. Of a table of up to `SURVEYED` rows it is shown all of them, of a larger one
 evenly spaced rows and, of every column, the rows that bear witness against a hasty decision: those of the
 smallest and the largest number, of the first that is not whole, of the first missing cell, of every
 different word (up to `MOST_WORDS`), of the first and the last date. So no later batch holds a word, a
@@ -18,7 +18,7 @@ import pandas as pd
 
 from inference.inputs.sources import Source, is_source
 from inference.inputs.tables import read_parts
-from zoo.columns import Columns
+from zoo.intake import Columns
 from zoo.model import Model
 
 __all__ = ["read_all_columns", "survey", "weight_and_rest"]
@@ -26,7 +26,7 @@ __all__ = ["read_all_columns", "survey", "weight_and_rest"]
 SURVEYED = 100_000
 MOST_WORDS = 50
 IN_STEP = "all different whole numbers, in steps of {:g}"
-LEAST_STEPS = 8  # as of `zoo.columns.kinds`
+LEAST_STEPS = 8  # as of `zoo.intake.kinds`
 
 
 class _Witnesses:

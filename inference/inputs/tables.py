@@ -14,8 +14,8 @@ import pandas as pd
 
 from inference.inputs.text import read_documents
 from zoo.checks import as_matrix, check_unique, warn
-from zoo.columns import KINDS, Columns, plain_numbers, read_columns
 from zoo.documents.bags import warn_of_empty
+from zoo.intake import KINDS, Columns, plain_numbers, read_columns
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -82,7 +82,7 @@ def read_parts(
     Args:
         model: fields that it was not given are chosen by the columns.
         data: the parts.
-        families: column to family or kind, as of `zoo.columns.read_columns`.
+        families: column to family or kind, as of `zoo.intake.read_columns`.
         levels: column to its levels.
         id: column that labels the rows.
 

@@ -28,8 +28,8 @@ from inference.results.integrity import (
     paths_of,
 )
 from inference.results.model_fields import check_known, restore
-from zoo.datasets.bounds import check_layout, may_hold
 from zoo.dependencies import naming_versions
+from zoo.intake.bounds import check_layout, may_hold
 from zoo.model import Model
 
 __all__ = [

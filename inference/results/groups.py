@@ -9,8 +9,8 @@ import pandas as pd
 import xarray as xr
 
 from inference.results.files import Labels, check_tree, dataset, model_of
-from zoo.columns import Columns
 from zoo.dependencies import naming_versions
+from zoo.intake import Columns
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 

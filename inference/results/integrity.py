@@ -1,7 +1,7 @@
 """Whether a file may be read, and whether what was read is what was saved.
 
 Three questions, asked in this order. Of the file before anything of it is read into memory: does it hold
-plain groups and arrays of bounded size, and lead nowhere else (`zoo.datasets.bounds`)? Of the tree: are its
+plain groups and arrays of bounded size, and lead nowhere else (`zoo.intake.bounds`)? Of the tree: are its
 values those of the checksum that `inference.save` wrote (`checksum`)? And of tree and model together: does
 the tree have the sizes that the model declares (`contradiction`), and numbers in its posterior
 (`not_finite`)?

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from inference.numerics.atomic_files import check_replaceable, replacing
-from zoo.datasets.files import require
+from zoo.intake.files import require
 
 __all__ = ["WRITTEN", "check_table_file", "table_file"]
 

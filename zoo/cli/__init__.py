@@ -360,7 +360,7 @@ def compare(options: argparse.Namespace) -> int:
     from inference import compile_cache
     from inference.diagnostics.comparison import Refusal, score_methods
     from inference.inputs.tables import read_tables
-    from zoo.suitable_fields import suitable_tables
+    from zoo.intake.suitable_fields import suitable_tables
 
     compile_cache()
     with collected_warnings() as notes:

@@ -194,7 +194,7 @@ def _frame(values: Any, prefix: str = "") -> Any:
 def _writer(path: Path) -> Callable:
     """How a table is written to a file of this ending, its extra asked for before the run."""
     from inference.numerics.atomic_files import replacing
-    from zoo.datasets.files import require
+    from zoo.intake.files import require
 
     ending = path.suffix.lower()
     if ending in (".parquet", ".xlsx"):

@@ -116,7 +116,7 @@ def _open(source: str, read: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Open a source: its short name and its tables by name, a single table under the empty name."""
     if source in (names := catalogue()):
         from zoo.datasets import load
-        from zoo.datasets.files import as_table
+        from zoo.intake.files import as_table
 
         if read:
             raise ValueError(f"--read is of files; {source} is a data set of the catalogue")

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from zoo.checks import as_numbers
-from zoo.columns import Columns, read_columns
 from zoo.conjugate.categorical_dirichlet import CategoricalDirichlet
 from zoo.conjugate.cellwise import BernoulliBeta, PoissonGamma
 from zoo.conjugate.component_prior import ComponentPrior
@@ -14,7 +13,8 @@ from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.multinomial_dirichlet import MultinomialDirichlet
 from zoo.conjugate.normal_gamma import LogNormalGamma, NormalGamma
 from zoo.conjugate.product import Product
-from zoo.suitable_fields import kind_of_cells
+from zoo.intake import Columns, read_columns
+from zoo.intake.suitable_fields import kind_of_cells
 
 __all__ = ["components_for", "read_off", "suitable_components"]
 

@@ -16,8 +16,8 @@ __all__ = ["Dataset", "catalogue", "load", "read_table", "read_tables", "shipped
 _LAZY = {  # names imported on first access, so that the catalogue needs no NumPy
     "Dataset": "zoo.datasets.loading",
     "load": "zoo.datasets.loading",
-    "read_table": "zoo.datasets.files",
-    "read_tables": "zoo.datasets.files",
+    "read_table": "zoo.intake.files",
+    "read_tables": "zoo.intake.files",
 }
 
 

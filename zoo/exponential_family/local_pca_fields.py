@@ -6,14 +6,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from zoo import checks, suitable_fields
-from zoo.columns import Columns
+from zoo import checks
 from zoo.dirichlet_process import WEIGHT_PRIORS
 from zoo.dpp import SIMILARITIES
 from zoo.exponential_family import Family, as_family
 from zoo.exponential_family.cells import units_of, without_units
 from zoo.exponential_family.expectations import are_steep
-from zoo.suitable_fields import one_family_of_columns
+from zoo.intake import Columns, suitable_fields
+from zoo.intake.suitable_fields import one_family_of_columns
 
 __all__ = [
     "check_cells",
@@ -110,7 +110,7 @@ def read_off(model: Any, x: Any, overrides: dict[str, Any]) -> dict[str, Any]:
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     family = given.get("family", suitable_fields.AUTO)
-    (x,), (family,) = suitable_fields.read_tables((x,), (family,), model.families_for, model.__name__)
+    (x,), (family,) = suitable_fields.tables_of_parts((x,), (family,), model.families_for, model.__name__)
     given["family"] = family = as_family(family)
     x = checks.as_matrix(x)
     read: dict[str, Any] = {"num_features": x.shape[1]}
@@ -136,7 +136,7 @@ def fields_of_simple_epca(model: Any, x: Any, fields: dict[str, Any]) -> dict[st
         Field name to value.
     """
     family = fields.get("family", suitable_fields.AUTO)
-    (x,), (family,) = suitable_fields.read_tables((x,), (family,), model.families_for, model.__name__)
+    (x,), (family,) = suitable_fields.tables_of_parts((x,), (family,), model.families_for, model.__name__)
     x = checks.as_matrix(x)
     has_unit = as_family(family).learns_noise and not fields.get("standardize", False)
     rate = LEAST_ARD_RATE * (units_of(x)[1] if has_unit else 1.0)

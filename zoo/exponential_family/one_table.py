@@ -5,12 +5,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from zoo import checks, suitable_fields
+from zoo import checks
 from zoo.coordinates import Freedom
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units, units_of, units_of_columns
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
 from zoo.exponential_family.projections import KERNEL_STRENGTH, WEAK_VARIANCE, JointPriorModel
+from zoo.intake import suitable_fields
 
 __all__ = ["OneTable"]
 
@@ -22,7 +23,7 @@ class OneTable(JointPriorModel):
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
         given = overrides.get("family") or suitable_fields.AUTO
-        (x,), (family,) = suitable_fields.read_tables((x,), (given,), cls.families_for, cls.__name__)
+        (x,), (family,) = suitable_fields.tables_of_parts((x,), (given,), cls.families_for, cls.__name__)
         overrides["family"] = family = as_family(family)
         x = checks.as_matrix(x)
         read: dict[str, Any] = {"num_features": x.shape[1]}

@@ -9,13 +9,13 @@ from jax import Array
 
 from zoo import checks
 from zoo.answers import asked
-from zoo.columns import Columns
 from zoo.exponential_family import has_unit_noise, joint_prior
 from zoo.exponential_family.cells import has_units, measured_columns, without_units
 from zoo.exponential_family.expectations import are_steep, rests_on_tail
 from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.intake import Columns
+from zoo.intake.suitable_fields import ChoosesFamily
 from zoo.model import Model
-from zoo.suitable_fields import ChoosesFamily
 
 __all__ = ["KERNEL_STRENGTH", "WEAK_VARIANCE", "JointPriorModel"]
 

@@ -6,11 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from zoo import checks, suitable_fields
+from zoo import checks
 from zoo.coordinates import Freedom
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units, units_of, units_of_columns
 from zoo.exponential_family.projections import KERNEL_STRENGTH, JointPriorModel
+from zoo.intake import suitable_fields
 
 __all__ = ["SeveralTables"]
 
@@ -32,7 +33,7 @@ class SeveralTables(JointPriorModel):
             raise ValueError(
                 f"there are {len(families)} families and {len(views)} views: give one for each view"
             )
-        views, families = suitable_fields.read_tables(views, families, cls.families_for, cls.__name__)
+        views, families = suitable_fields.tables_of_parts(views, families, cls.families_for, cls.__name__)
         overrides["families"] = families
         arrays = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
         read: dict[str, Any] = {"num_features": tuple(array.shape[1] for array in arrays)}

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from zoo import checks
+from zoo.intake.suitable_fields import density_fields
 from zoo.kernels import as_kernel
 from zoo.kernels.gram import check_gram, scored_dimension
 from zoo.linear_gaussian.class_labels import CODINGS, are_labels, class_names, code_labels
@@ -14,7 +15,6 @@ from zoo.linear_gaussian.probit import check_probit_outputs
 from zoo.linear_gaussian.units import taken_over
 from zoo.model import Model
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
-from zoo.suitable_fields import density_fields
 
 __all__ = ["SupervisedIntake"]
 

@@ -10,7 +10,7 @@ from inference.diagnostics import model_size
 from inference.inputs import tables
 from inference.inputs.tables import read_tables
 from zoo.cli import main
-from zoo.suitable_fields import suitable_tables
+from zoo.intake.suitable_fields import suitable_tables
 
 
 def shops(num_rows=40, seed=0):
@@ -42,7 +42,7 @@ def fits(monkeypatch):
 
     def read_columns(table, **arguments):
         readings.append(len(table))
-        return zoo.columns.read_columns(table, **arguments)
+        return zoo.intake.read_columns(table, **arguments)
 
     monkeypatch.setattr(model_size, "fit", fit)
     monkeypatch.setattr(model_size, "log_density", log_density)

@@ -9,7 +9,7 @@ import inference
 import zoo
 from inference.fitting import front_door
 from zoo.cli import main
-from zoo.columns import read_columns
+from zoo.intake import read_columns
 
 SCIKIT = ("iris", "wine", "breast_cancer", "diabetes", "digits")
 SHIPPED = {

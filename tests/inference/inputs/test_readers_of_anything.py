@@ -18,7 +18,7 @@ import zoo
 from inference.inputs.tables import as_arrays, encoded_parts, paired_rows, read_parts
 from inference.results.files import Labels
 from zoo.checks import as_matrix, as_numbers
-from zoo.columns import read_columns
+from zoo.intake import read_columns
 from zoo.sparse import SparseCounts, SparseMatrix
 
 SHAPES = st.sampled_from([(1, 1), (2, 3), (5, 2), (0, 2), (3, 0), (4,), (2, 2, 2)])

@@ -27,7 +27,7 @@ from inference.report.convergence import _extremes
 from inference.report.page import Code, Front, Paragraph, Section, Table, as_html, as_markdown
 from inference.report.predictive import _of_score, predictive_section
 from inference.report.run import _command, _first_literal_block, _short, run_section
-from zoo.columns import read_columns
+from zoo.intake import read_columns
 
 SECTIONS = ["Results", "Convergence", "Predictive checks", "Run", "Model"]
 

@@ -25,7 +25,7 @@ from hostile_files import (
 from recording import REFERENCE
 
 import inference
-from zoo.datasets import bounds
+from zoo.intake import bounds
 
 HANDFUL = {
     "fit": [

@@ -23,7 +23,7 @@ from inference.numerics.atomic_files import check_writable, replacing
 from inference.results import files
 from inference.results.integrity import CHECKSUM
 from inference.results.model_fields import restore
-from zoo.datasets import bounds
+from zoo.intake import bounds
 
 ROWS = np.random.default_rng(0).normal(size=(30, 2))
 QUICK = {"method": "em", "max_iterations": 5, "num_restarts": 1}

@@ -16,10 +16,10 @@ from scipy import stats
 import zoo
 from inference import fit, load, model_of, predict, save
 from inference.precision import in_precision
-from zoo.columns import read_columns
 from zoo.exponential_family import ByColumn, Categorical, Gaussian, Ordinal, as_family
 from zoo.exponential_family.cells import FamilyCells
 from zoo.exponential_family.cut_points import OrderBlocks, cut_points_prior, starting_cut_points
+from zoo.intake import read_columns
 
 KINDS = ("poisson", Categorical(3), "bernoulli", Ordinal(4), "poisson", Gaussian(None), "bernoulli")
 

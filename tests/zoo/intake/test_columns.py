@@ -10,7 +10,7 @@ from people_tables import customers, sales, survey
 import inference
 import zoo
 from zoo.cli import predicting
-from zoo.columns import Column, Columns, date_in_words, read_columns
+from zoo.intake import Column, Columns, date_in_words, read_columns
 
 RNG = np.random.default_rng(0)
 N = 60

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 import zoo
-from zoo.suitable_fields import kind_of_cells, suitable_fields
+from zoo.intake.suitable_fields import kind_of_cells, suitable_fields
 
 RNG = np.random.default_rng(0)
 NUMBERS = RNG.normal(size=(12, 3))

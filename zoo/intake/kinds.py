@@ -34,7 +34,7 @@ import numpy as np
 import pandas as pd
 
 from zoo.checks import as_numbers, check_unique, shown
-from zoo.columns.dates import DAY_FIRST, MONTH_FIRST, nearly_dates, read_dates
+from zoo.intake.dates import DAY_FIRST, MONTH_FIRST, nearly_dates, read_dates
 
 __all__ = ["KINDS", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from zoo.checks import as_matrix, as_numbers, check_num_parts
-from zoo.columns import Column, Columns, read_columns
 from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal, as_family
+from zoo.intake import Column, Columns, read_columns
 from zoo.model import Model
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "no_densities",
     "suitable_fields",
     "suitable_tables",
-    "read_tables",
+    "tables_of_parts",
     "suitable_num_latents",
 ]
 
@@ -279,7 +279,7 @@ def _num_levels(column: Column) -> int:
     return 0 if column.scale is None else column.scale[1] - column.scale[0] + 1
 
 
-def read_tables(
+def tables_of_parts(
     data: Sequence[Any], given: Sequence[Any], choose: Any, model: str
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The parts of the data as numbers, and a family for each.

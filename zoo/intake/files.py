@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from zoo.checks import check_unique
-from zoo.datasets.bounds import check_arrays, check_layout, check_parquet, check_workbook
+from zoo.intake.bounds import check_arrays, check_layout, check_parquet, check_workbook
 
 __all__ = ["ENDINGS", "as_table", "read_table", "read_tables", "require"]
 

@@ -1,0 +1,14 @@
+"""From what a person passes, or a file holds, to arrays, labels and kinds of columns.
+
+A table of pandas, or of a file, is read by what its columns hold (real numbers, counts, yes/no, categories,
+dates, ids); an array is numbers and stays as it is.
+
+>>> import pandas as pd
+>>> from zoo.intake import read_columns
+>>> print(read_columns(pd.DataFrame({"age": [31.5, None, 18.25], "smoker": ["yes", "no", "yes"]})))
+age: real, 1 missing; smoker: yes/no
+"""
+
+from zoo.intake.kinds import KINDS, Column, Columns, date_in_words, plain_numbers, read_columns
+
+__all__ = ["KINDS", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
