@@ -213,7 +213,7 @@ def component_shares(tree: xr.DataTree) -> xr.DataArray:
 
 def _components(tree: xr.DataTree) -> _Components:
     posterior, model = draws_of(tree), model_of(tree)
-    if not model.subspace_sites or any(site not in posterior for site in model.subspace_sites):
+    if not model.roles.subspaces or any(site not in posterior for site in model.roles.subspaces):
         raise ValueError(
             "expected a fit whose components have bases and scales, as of zoo.DEPCAM; got one of "
             f"{tree.attrs.get('model', 'no model')!r}"
@@ -224,7 +224,7 @@ def _components(tree: xr.DataTree) -> _Components:
     else:
         order = by_size(_responsibilities(tree).sum(0))  # as the tree of a fit has them already
         posterior, shares = posterior.isel(component=order), _responsibilities(tree)[:, order]
-    bases, scales = (_draws(posterior[name]) for name in model.subspace_sites)
+    bases, scales = (_draws(posterior[name]) for name in model.roles.subspaces)
     units = np.sqrt(np.asarray(model.noise_factors.get("", 1.0)))
     units = units[:, None] if units.ndim else units
     return _Components(bases, scales, units, shares, posterior["feature"].values)

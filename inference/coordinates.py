@@ -194,8 +194,8 @@ class Return:
         Returns:
             The same by name.
         """
-        tells_occupied = fitted.cluster_site in draws and fitted.leaves_out_empty
-        occupied = draws[fitted.occupied_site] if tells_occupied else None
+        tells_occupied = fitted.roles.cluster in draws and fitted.leaves_out_empty
+        occupied = draws[fitted.roles.occupied] if tells_occupied else None
         lost = {"log_likelihood": self.rows}
         lost |= {"log_prior": partial(self.parameters, tuple(draws), fitted, occupied)}
         return {name: value - lost[name]() if name in lost else value for name, value in found.items()}
@@ -208,7 +208,7 @@ class Return:
         request, outward = self.request, self.coordinates.outward
         rows, weight = self.rows(), request.sample_weight
         of_rows = float(rows.sum() if weight is None or not rows.ndim else rows @ weight)
-        occupied = fitted.run.trace[request.model.occupied_site] if fitted.outcome.of_occupied else None
+        occupied = fitted.run.trace[request.model.roles.occupied] if fitted.outcome.of_occupied else None
 
         def lost(sites: tuple[str, ...]) -> Any:
             return of_rows + (self.parameters(sites, occupied=occupied) if sites else 0.0)

@@ -156,7 +156,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
             Shape (num_latents,) or (num_components,).
         """
         check_is_fitted(self)
-        dim = model_of(self.tree_).score_dims[-1]
+        dim = model_of(self.tree_).roles.scores[-1]
         return np.array([f"{dim}{place}" for place in range(self._n_features_out)], dtype=object)
 
     def bic(self, X: Any) -> float:
@@ -211,7 +211,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, by which scikit-learn names them."""
         model = model_of(self.tree_)
-        return model.num_components if "component" in model.score_dims else model.num_latents
+        return model.num_components if "component" in model.roles.scores else model.num_latents
 
     def _data(self, X: Any, y: Any) -> tuple[np.ndarray, ...]:
         """Arguments of `inference.fit` after the model, checked."""

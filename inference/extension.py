@@ -157,7 +157,7 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, np.ndarray]:
     _check_generative(tree)
     posterior, left_out = in_program_order(group_of(tree, "posterior"), model), []
     if model.needs_fitted_rows and model.scores_rows:
-        left_out = [model.latent_site]
+        left_out = [model.roles.latent]
     elif model.scores_rows and model.sums_out_locals:
         left_out = [name for name, value in posterior.items() if ROW_DIMS & set(value.dims)]
     return {name: value.to_numpy() for name, value in posterior.items() if name not in left_out}
@@ -244,7 +244,7 @@ def _rows(model: Model, values: Mapping[str, Any], *data: jax.Array) -> jax.Arra
 
 def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
     posterior = in_program_order(group_of(tree, "posterior"), model)
-    draws, site = _draws(tree, model), model.cluster_site
+    draws, site = _draws(tree, model), model.roles.cluster
     if site in posterior:  # they tell which components have rows
         draws[site] = posterior[site].to_numpy()
     return {"log_prior": over_draws(log_prior, draws, model, _data(tree, model))}, {}
@@ -252,7 +252,7 @@ def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 
 def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
     found = to_numpy(draw_locals(key, _draws(tree, model), model, _data(tree, model), True))
-    return found | {model.cluster_site: shown_labels(found[model.cluster_site], tree, model)}, {}
+    return found | {model.roles.cluster: shown_labels(found[model.roles.cluster], tree, model)}, {}
 
 
 #: ``make(tree, model, key, num_samples)`` of each group: its variables and its attributes.

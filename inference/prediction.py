@@ -111,14 +111,14 @@ def transform(
     else:
         draws = draws_without_rows(_aligned(tree, model))
         values = _mean_over_draws(_scores, draws, model, arrays, (("kind", scores),))
-    dim = model.score_dims[-1]
+    dim = model.roles.scores[-1]
     values = in_shown_order(values, tree, model) if dim == cluster_dim(model) else values
     labels = Labels({**coords, dim: _columns(tree, dim)})
-    _warn_of_lost_rows(values, coords, model.score_dims[0])
-    means = _labelled(values, model.score_dims, labels)
+    _warn_of_lost_rows(values, coords, model.roles.scores[0])
+    means = _labelled(values, model.roles.scores, labels)
     if not covariance:
         return means
-    dims = (*model.score_dims, f"{dim}_2")
+    dims = (*model.roles.scores, f"{dim}_2")
     spread = _covariance(tree, model, arrays)
     return xr.Dataset({"scores": means, "covariance": _labelled(spread, dims, labels)})
 
@@ -184,14 +184,14 @@ def predict(
         raise ValueError(f"this fit predicts {', '.join(model.completions()) or 'one thing'}; got {what!r}")
     if is_asked_in_batches(model, new_data, out, batch_size):
         return answered(partial(predict, tree, what=what), tree, model, new_data, out, batch_size)
-    if len(model.predicted_dims) == 1:
+    if len(model.roles.predicted) == 1:
         shares = transform(tree, *new_data)
-        dim = model.score_dims[-1]
+        dim = model.roles.scores[-1]
         return shares[dim][shares.argmax(dim)].drop_vars(dim).rename("assignments")
     model, arrays, coords = prepared(tree, new_data)
     what = model.default_completion(*arrays) if what is None else what
     chosen = () if what is None else (("what", what),)
-    predicted_dims = model.predicted_dims if what is None else model.completions()[what]
+    predicted_dims = model.roles.predicted if what is None else model.completions()[what]
     completed = model.completed_part(what)
     rows = None if completed is None else _incomplete_rows(arrays, model.data_names.index(completed))
     parts = arrays if rows is None else jax.tree.map(lambda part: part[rows], arrays)
@@ -276,8 +276,8 @@ def log_density(
         values = _apply(method.log_density, stored_variables(tree, model), model, arrays)
     else:
         values = _log_mean_density(draws_without_rows(tree), model, arrays)
-    _warn_of_lost_rows(values, coords, model.score_dims[0])
-    scores = _labelled(values, (model.score_dims[0],), Labels(coords)).rename("log_density")
+    _warn_of_lost_rows(values, coords, model.roles.scores[0])
+    scores = _labelled(values, (model.roles.scores[0],), Labels(coords)).rename("log_density")
     if not model.takes_documents:
         return scores
     warn_of_impossible(tree, model, scores.to_numpy(), arrays[0])
@@ -298,7 +298,7 @@ def warn_of_impossible(tree: xr.DataTree, model: Model, scores: np.ndarray, coun
         return
     document, word = np.asarray(counts.document), np.asarray(counts.word)
     held = np.isin(document, rows) & (np.asarray(counts.count) > 0)
-    topics = group_of(tree, "posterior")[model.topic_site]
+    topics = group_of(tree, "posterior")[model.roles.topic]
     highest = topics.max([dim for dim in topics.dims if dim != "word"]).to_numpy()
     never = np.unique(word[held & (highest[word] <= 0)])
     names = [str(name) for name in _columns(tree, "word")[never[:5]]]

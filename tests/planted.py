@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import xarray as xr
 
 import zoo
-from zoo.model import Model, static
+from zoo.model import Model, Roles, static
 
 CENTRES = np.array([[0.0, 0.0], [4.0, 0.5], [1.0, 5.0]])
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -36,8 +36,7 @@ class PlantedMixture(Model):
     }
     symmetries = ("labels",)
     methods = ("nuts", "svi", "map")
-    cluster_site = "assignments"
-    weight_site = "weights"
+    roles = Roles(cluster="assignments", weight="weights")
     gaussian_sites = ("weights", "locs", "covariances")
 
     def log_density_by_cluster(self, values, x):
@@ -57,8 +56,10 @@ class PlantedProjection(Model):
     }
     symmetries = ("rotation", "sign")
     methods = ("nuts", "svi", "map")
-    latent_site = "latents"
-    loading_sites = {"loadings": "", "loadings_y": "_y", "loadings_0": "_0", "loadings_1": "_1"}
+    roles = Roles(
+        latent="latents",
+        loadings={"loadings": "", "loadings_y": "_y", "loadings_0": "_0", "loadings_1": "_1"},
+    )
 
 
 @dataclass(frozen=True, eq=False)

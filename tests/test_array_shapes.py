@@ -297,7 +297,7 @@ def test_what_a_fit_passes_has_the_promised_shapes(name, called):
         if name != "kernelpca":
             assert prediction.log_density(tree, *data).shape == (20,)
             answered |= {"log_density"}
-        if model.completions() or len(model.predicted_dims) == 1:
+        if model.completions() or len(model.roles.predicted) == 1:
             what = {"what": "y_0"} if name == "paired" else {}
             assert prediction.predict(tree, *data, **what).shape[0] == 20
             answered |= {"predict"}

@@ -83,7 +83,7 @@ class Answers:
             kind: ``"latent"``, or ``"orthonormal"`` where the model has loadings.
 
         Returns:
-            A score a row, dims ``score_dims``.
+            A score a row, dims ``roles.scores``.
 
         Raises:
             ValueError: the model has none.
@@ -99,7 +99,7 @@ class Answers:
             *data: likewise.
 
         Returns:
-            Dims ``score_dims`` and a second latent dim.
+            Dims ``roles.scores`` and a second latent dim.
 
         Raises:
             ValueError: the model has none.
@@ -130,7 +130,7 @@ class Answers:
             **options: ``what``, one of `zoo.model.Model.completions`, of a model that has several.
 
         Returns:
-            Two arrays of dims ``predicted_dims``, or of those of the completion.
+            Two arrays of dims ``roles.predicted``, or of those of the completion.
 
         Raises:
             ValueError: the model has none.
@@ -185,9 +185,9 @@ def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
         kind: as of `Answers.scores`.
 
     Returns:
-        A score a row, dims ``score_dims``.
+        A score a row, dims ``roles.scores``.
     """
-    own, site = model.own_coordinates, next(iter(model.loading_sites), None)
+    own, site = model.own_coordinates, next(iter(model.roles.loadings), None)
     has_common = own is not None and len(own.scales) == 1 and site in model.units_of_sites
     if not has_common or kind == "latent":
         return scores

@@ -76,7 +76,7 @@ from zoo.exponential_family.local_pca import ComponentRows, SparseScales, compon
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
 from zoo.intake.suitable_fields import ChoosesFamily
 from zoo.linear_gaussian.rows import standard_normal
-from zoo.model import Model, static
+from zoo.model import Model, Roles, static
 from zoo.programs import local
 from zoo.shapes import Rows
 
@@ -187,11 +187,13 @@ class DEPCAM(ChoosesFamily, Model):
         "float32": "same where it ends, to the root of single precision",
     }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
-    score_dims = ("observation", "component")
     concentration_fields = ("concentration",)
-    cluster_site = "assignments"
-    weight_site = "weights"
-    subspace_sites = ("bases", "scales")
+    roles = Roles(
+        cluster="assignments",
+        weight="weights",
+        subspaces=("bases", "scales"),
+        scores=("observation", "component"),
+    )
     proper_with = "repulsion=0 and sparsity > 0; inference.extend(tree, 'prior') samples with repulsion"
     answers = LocalPCAAnswers
     families_for = staticmethod(local_pca_fields.families_for)

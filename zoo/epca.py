@@ -79,7 +79,7 @@ from zoo.exponential_family.conjugate_loadings import ConjugateLoadings
 from zoo.exponential_family.joint_prior import joint_prior_factor
 from zoo.exponential_family.natural_params import LowRank
 from zoo.exponential_family.one_table import OneTable
-from zoo.model import static
+from zoo.model import Roles, static
 from zoo.programs import local
 from zoo.shapes import Rows, Theta
 
@@ -178,7 +178,7 @@ class EPCA(OneTable):
         "float32": "same where it ends, to the root of single precision",
     }
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi")
-    loading_sites = {"loadings": ""}
+    roles = Roles(latent="latents", loadings={"loadings": ""})
     proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
     answers = EPCAAnswers
 

@@ -60,7 +60,7 @@ from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.answers import KernelPCAAnswers
 from zoo.kernels.gram import announce_cost, centred_matrix, check_gram, gram_score
 from zoo.linear_gaussian.rows import flat
-from zoo.model import Model, static
+from zoo.model import Model, Roles, static
 from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import is_sparse
@@ -171,9 +171,9 @@ class KernelPCA(Model):
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
     scores_rows = False
     projects_by_draws = False
-    unit_free_sites = ("explained_variances",)  # of kernels without a unit, the only ones that draws allow
     needs_fitted_rows = True
-    latent_site = "latents"
+    # variances have no unit where kernels have none, the only ones that draws allow
+    roles = Roles(latent="latents", unit_free=("explained_variances",))
     answers = KernelPCAAnswers
     coordinate_fields = {"standardize": False, "column_scale": None}
 

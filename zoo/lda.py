@@ -103,7 +103,7 @@ class LDA(TopicModel):
     sums_out_locals = False
     estimates_density = True
     local_sites = ("doc_topic_probs",)
-    document_topic_site = "doc_topic_probs"
+    roles = TopicModel.roles._replace(document_topic="doc_topic_probs")
     answers = LDAAnswers
 
     def validate(self) -> None:

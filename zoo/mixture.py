@@ -62,7 +62,7 @@ from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, weight_prior
 from zoo.intake import Columns
-from zoo.model import Assumptions, Model, TypicalCells, static
+from zoo.model import Assumptions, Model, Roles, TypicalCells, static
 from zoo.programs import local
 from zoo.shapes import Rows, RowsByComponent
 from zoo.sparse import SparseCounts
@@ -137,11 +137,13 @@ class Mixture(Model):
         "columns_rescaled": "same, predictions in the new units",
         "row_masked": "same as a row of NaN",
     }
-    predicted_dims = ("observation",)
     concentration_fields = ("concentration",)
-    score_dims = ("observation", "component")
-    cluster_site = "assignments"
-    weight_site = "weights"
+    roles = Roles(
+        cluster="assignments",
+        weight="weights",
+        scores=("observation", "component"),
+        predicted=("observation",),
+    )
     takes_sparse = True
     weighs_rows = True
     proper_with = "free_last_stick=False"
@@ -221,9 +223,9 @@ class Mixture(Model):
         components with rows and the sum of the others, a Dirichlet vector too; of sticks, those up to the
         last component with rows. Without labels, which tell the components with rows, every term counts.
         """
-        if self.cluster_site not in values:
+        if self.roles.cluster not in values:
             return None
-        labels, dims = jnp.asarray(values[self.cluster_site]), self.variable_dims
+        labels, dims = jnp.asarray(values[self.roles.cluster]), self.variable_dims
         occupied = jnp.zeros(self.num_components, bool).at[labels].set(True)
 
         def density(name: str, log_prob: Array) -> Array:
@@ -400,7 +402,7 @@ class Mixture(Model):
     def check_resolved(
         self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
     ) -> None:
-        of_rows = (values.get(self.weight_site), values.get(self.cluster_site))
+        of_rows = (values.get(self.roles.weight), values.get(self.roles.cluster))
         check_resolved(self.components, values, *of_rows, num_rows, dtype, x)
 
     @property
@@ -428,7 +430,7 @@ class Mixture(Model):
         """Weights, means and covariances of the components, where these are Gaussian; else empty."""
         sites = ("locs", "covariances")
         known = () if self.components is None else self.components.parameter_dims
-        return (self.weight_site, *sites) if all(site in known for site in sites) else ()
+        return (self.roles.weight, *sites) if all(site in known for site in sites) else ()
 
     # Clusters
 

@@ -39,10 +39,12 @@ from zoo.checks import (
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
 from zoo.intake import Columns
 from zoo.programs import log_rows, run
+from zoo.roles import Roles
 
 __all__ = [
     "Assumptions",
     "Model",
+    "Roles",
     "TypicalCells",
     "as_hyperparameter",
     "attach_submodules",
@@ -234,8 +236,6 @@ class Model(Assumptions):
     same model with them drawn in both cases.
 
     Class attributes are plain literals, so that the command line can read them without importing anything.
-    Those from ``cluster_site`` on name the variables of a role, for summaries, plots and reports; None or
-    empty: no such role.
 
     Attributes:
         data_names: names of the data sites, in the order of the call.
@@ -246,12 +246,10 @@ class Model(Assumptions):
             a short phrase that begins with ``"same"`` (objective, scores, predictions and draws follow from
             those before), or ``"no: "`` and the reason. A model lists those in which it differs from
             `Model.relations`; `relation_of` has what depends on its form.
+        roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
         scores_rows: whether it has a log density of each row (`log_likelihood`).
         projects_by_draws: whether `scores` needs no more than a draw.
-        unit_free_sites: variables without labels or axes that have no unit of the data.
-        score_dims: dims of the result of `inference.transform`.
-        predicted_dims: dims of the result of `inference.predict`.
         sums_out_locals: whether the density of a row has its latents integrated out.
         weighs_rows: whether its program, called with data, is a product over rows given the parameters, with
             all that belongs to a row summed out, so that a power of a row's density weighs the row.
@@ -266,14 +264,6 @@ class Model(Assumptions):
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
         takes_sparse: whether its rows may be a sparse matrix.
         label_parts: parts of the data whose words are class labels, which `encoded` reads.
-        cluster_site: label of each row's cluster.
-        weight_site: weights of the clusters.
-        responsibility_site: probability of each cluster for each row, in the group ``variational``.
-        occupied_site: number of clusters that hold rows.
-        subspace_sites: orthonormal bases and scales of clusters that are low-dimensional subspaces.
-        latent_site: latents of the rows.
-        loading_sites: loadings of each view to the suffix of the view's other variables, as in
-            ``{"loadings_x": "_x"}`` beside ``loc_x`` and ``noise_variance_x``.
         scale_fields: of a model with units whose field ``standardize`` may be true, the fields with the
             deviations of the columns, one for each part of the data.
         proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
@@ -281,14 +271,12 @@ class Model(Assumptions):
         answers: its closed forms.
         coordinate_fields: fields that tell `own_coordinates`, to what they are in a model that is stated in
             the coordinates of its data.
-        topic_site: word probabilities of the topics.
-        document_topic_site: topic shares of the documents.
-        cluster_topic_site: topic shares of clusters of documents.
     """
 
     data_names: ClassVar[tuple[str, ...]] = ("x",)
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
+    roles: ClassVar[Roles] = Roles()
     relations: ClassVar[Mapping[str, str]] = {
         "rows_permuted": "same, rows in the new order",
         "columns_permuted": "same, columns in the new order",
@@ -318,9 +306,6 @@ class Model(Assumptions):
     methods: ClassVar[tuple[str, ...]] = ()
     scores_rows: ClassVar[bool] = True
     projects_by_draws: ClassVar[bool] = True
-    unit_free_sites: ClassVar[tuple[str, ...]] = ()
-    score_dims: ClassVar[tuple[str, ...]] = ("observation", "latent")
-    predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
     sums_out_locals: ClassVar[bool] = True
     weighs_rows: ClassVar[bool] = False
     num_needed: ClassVar[int | None] = None
@@ -334,17 +319,6 @@ class Model(Assumptions):
     takes_documents: ClassVar[bool] = False
     takes_sparse: ClassVar[bool] = False
     label_parts: ClassVar[tuple[str, ...]] = ()
-
-    cluster_site: ClassVar[str | None] = None
-    weight_site: ClassVar[str | None] = None
-    responsibility_site: ClassVar[str] = "responsibilities"
-    occupied_site: ClassVar[str] = "num_occupied"
-    subspace_sites: ClassVar[tuple[str, ...]] = ()
-    latent_site: ClassVar[str | None] = None
-    loading_sites: ClassVar[Mapping[str, str]] = {}
-    topic_site: ClassVar[str | None] = None
-    document_topic_site: ClassVar[str | None] = None
-    cluster_topic_site: ClassVar[str | None] = None
 
     scale_fields: ClassVar[tuple[str, ...]] = ("column_scale",)
     proper_with: ClassVar[str] = ""
@@ -692,7 +666,7 @@ class Model(Assumptions):
         if what in self.data_names:
             return what
         first = self.data_names[0]
-        of_cells = what is None and self.variable_dims.get(first) == self.predicted_dims
+        of_cells = what is None and self.variable_dims.get(first) == self.roles.predicted
         return first if of_cells or what == "cells" else None
 
     @property
@@ -701,8 +675,8 @@ class Model(Assumptions):
         own, units = self.own_coordinates, self.units_of_sites
         if own is None:
             return {}
-        found = {suffix: units[site] for site, suffix in self.loading_sites.items() if site in units}
-        if self.subspace_sites:  # whose scales have no axis over the columns
+        found = {suffix: units[site] for site, suffix in self.roles.loadings.items() if site in units}
+        if self.roles.subspaces:  # whose scales have no axis over the columns
             found[""] = units[self.data_names[0]]
         return {
             suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
@@ -1074,7 +1048,7 @@ class Model(Assumptions):
         Raises:
             ValueError: the model has no clusters of rows.
         """
-        cluster, weight = self.cluster_site, self.weight_site
+        cluster, weight = self.roles.cluster, self.roles.weight
         labels = None if cluster is None else self.local_conditionals(values, *data).get(cluster)
         if labels is None or weight is None or weight not in values:
             raise ValueError(f"{type(self).__name__} has no labels of rows that can be summed out")
@@ -1088,11 +1062,11 @@ class Model(Assumptions):
             values: of the sites, shapes as in ``dims``.
 
         Returns:
-            Suffix of the view, as in `loading_sites`, to two arrays of shape (num_columns,); empty: a model
+            Suffix of the view, as in `Roles.loadings`, to two arrays of shape (num_columns,); empty: a model
             without loadings.
         """
         found = {}
-        for site, suffix in self.loading_sites.items():
+        for site, suffix in self.roles.loadings.items():
             if site not in values:
                 continue
             explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
@@ -1119,7 +1093,7 @@ class Model(Assumptions):
         return asked(in_current_precision(self), "log_rows", values, data)
 
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
-        """Posterior mean scores of rows given values of everything else, dims ``score_dims``.
+        """Posterior mean scores of rows given values of everything else, dims ``roles.scores``.
 
         Args:
             values: of the parameters.
@@ -1127,7 +1101,7 @@ class Model(Assumptions):
             kind: ``"latent"``, or ``"orthonormal"`` where the model has loadings.
 
         Returns:
-            A score a row, dims ``score_dims``.
+            A score a row, dims ``roles.scores``.
 
         Raises:
             ValueError: a kind of scores that the model does not have.
@@ -1142,7 +1116,7 @@ class Model(Assumptions):
             *data: rows.
 
         Returns:
-            Dims ``score_dims`` and a second latent dim.
+            Dims ``roles.scores`` and a second latent dim.
 
         Raises:
             ValueError: the scores have no covariance.
@@ -1158,7 +1132,7 @@ class Model(Assumptions):
             **options: of the answer, such as ``what``, one of `completions`.
 
         Returns:
-            Two arrays of dims ``predicted_dims``, or of those of the completion.
+            Two arrays of dims ``roles.predicted``, or of those of the completion.
 
         Raises:
             ValueError: the model predicts nothing but its scores.

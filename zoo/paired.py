@@ -83,7 +83,7 @@ from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.exponential_family.paired_answers import PairedAnswers
 from zoo.exponential_family.several_tables import SeveralTables
 from zoo.linear_gaussian.rows import DenseRows
-from zoo.model import static
+from zoo.model import Roles, static
 from zoo.programs import local
 from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, View
 
@@ -211,9 +211,10 @@ class Paired(SeveralTables):
         return tuple(f"y_{v}" for v in range(len(self.families)))
 
     @property
-    def loading_sites(self) -> Mapping[str, str]:
-        """Loadings of each view to the view's suffix."""
-        return {f"loadings_{v}": f"_{v}" for v in range(len(self.families))}
+    def roles(self) -> Roles:
+        """Loadings of each view with the view's suffix."""
+        suffixes = (f"_{v}" for v in range(len(self.families)))
+        return Roles(latent="latents", loadings={f"loadings{suffix}": suffix for suffix in suffixes})
 
     @property
     def part_weights(self) -> Mapping[str, Any]:

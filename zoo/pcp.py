@@ -124,9 +124,9 @@ class PCP(TopicModel):
     }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     concentration_fields = ("concentration", "topic_prior", "word_smoothing")
-    cluster_site = "doc_clusters"
-    weight_site = "cluster_weights"
-    cluster_topic_site = "cluster_topic_probs"
+    roles = TopicModel.roles._replace(
+        cluster="doc_clusters", weight="cluster_weights", cluster_topic="cluster_topic_probs"
+    )
     answers = PCPAnswers
 
     @property

@@ -85,7 +85,7 @@ class PLSI(TopicModel):
     methods = ("em", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)
-    document_topic_site = "doc_topic_probs"
+    roles = TopicModel.roles._replace(document_topic="doc_topic_probs")
     scored_over_fitted = True
     answers = PLSIAnswers
 

@@ -55,7 +55,7 @@ from zoo.intake.suitable_fields import density_fields
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
 from zoo.linear_gaussian.units import taken_over
-from zoo.model import Model, static
+from zoo.model import Model, Roles, static
 from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
@@ -144,9 +144,8 @@ class PPCA(Model):
     }
     symmetries = ("rotation",)
     field_dims = {"loc_mean": ("feature",)}
-    latent_site = "latents"
+    roles = Roles(latent="latents", loadings={"loadings": ""})
     weighs_rows = True
-    loading_sites = {"loadings": ""}
     takes_sparse = True
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers

@@ -83,7 +83,7 @@ from zoo.linear_gaussian.rows import flat, standard_normal
 from zoo.linear_gaussian.supervised import Block, FeatureSpace, Primal, Probit, Real, block_prior
 from zoo.linear_gaussian.supervised_answers import ProbitAnswers, RealAnswers
 from zoo.linear_gaussian.supervised_intake import SupervisedIntake
-from zoo.model import static
+from zoo.model import Roles, static
 from zoo.programs import local
 from zoo.shapes import Outputs, Rows
 
@@ -209,10 +209,12 @@ class SPPCA(SupervisedIntake):
     }
     takes_sparse = True
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
-    predicted_dims = ("observation", "output")
     num_needed = 1
-    latent_site = "latents"
-    loading_sites = {"loadings_x": "_x", "loadings_y": "_y"}
+    roles = Roles(
+        latent="latents",
+        loadings={"loadings_x": "_x", "loadings_y": "_y"},
+        predicted=("observation", "output"),
+    )
     scale_fields = ("column_scale_x", "column_scale_y")
     coordinate_fields = {"standardize": False, "column_scale_x": None, "column_scale_y": None}
 

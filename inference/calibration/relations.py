@@ -338,7 +338,7 @@ def _expected(tree: xr.DataTree, change: Change, said: str) -> Iterator[tuple[st
     """What the quantities of the second fit must be, from the first."""
     model = model_of(tree)
     log_jacobian = _log_jacobian(change, said)
-    unit_free = (model.cluster_site, model.weight_site, model.responsibility_site, model.occupied_site)
+    unit_free = (model.roles.cluster, model.roles.weight, model.roles.responsibilities, model.roles.occupied)
     for name, value in _found(tree, change, said, first=True):
         group, _, variable = name.rpartition("/")
         if change.scale and group and variable not in unit_free:
@@ -447,7 +447,7 @@ def _by_number(
 
 def _labels(model: Model, expected: Mapping, found: Mapping) -> dict[str, np.ndarray]:
     """The order of labels after the change, by scores."""
-    dim = model.score_dims[-1]
+    dim = model.roles.scores[-1]
     if (
         "labels" not in model.symmetries
         or dim not in LABEL_DIMS
@@ -510,11 +510,11 @@ def _stored(tree: xr.DataTree, data: tuple, said: str) -> Iterator[tuple[str, xr
         if name == "scores" or not model.estimates_density:
             yield f"{name} in another order", value
     group = tree["variational"] if "variational" in tree.children else tree["posterior"]
-    for site in (model.responsibility_site, model.latent_site, model.document_topic_site):
-        if site in group and group[site].dims == model.score_dims and _NOT_STORED not in said:
+    for site in (model.roles.responsibilities, model.roles.latent, model.roles.document_topic):
+        if site in group and group[site].dims == model.roles.scores and _NOT_STORED not in said:
             yield "scores", group[site]
-    if model.takes_documents and (site := dirichlet_of(model.document_topic_site or "")) in group:
-        yield "scores", group[site] / group[site].sum(model.score_dims[-1])
+    if model.takes_documents and (site := dirichlet_of(model.roles.document_topic or "")) in group:
+        yield "scores", group[site] / group[site].sum(model.roles.scores[-1])
     if "log_likelihood" in tree.children and method_of(model, tree.attrs["method"]).log_density is None:
         rows = tree["log_likelihood"]["log_likelihood"]
         if rows.attrs.get("latents", tree["log_likelihood"].attrs.get("latents")) == "integrated out":
@@ -605,7 +605,7 @@ def _numbers(
         trees = [_fitted(make, side, options, seed + run) for run in range(NUM_CHAINS)]
     found: dict[str, list] = {}
     for tree in trees:
-        unit_free = {*UNIT_FREE_INVARIANTS, *model_of(tree).unit_free_sites}
+        unit_free = {*UNIT_FREE_INVARIANTS, *model_of(tree).roles.unit_free}
         for name, variable in invariants(tree).data_vars.items():
             is_nameless = all(NAMELESS_DIMS.fullmatch(str(dim)) for dim in variable.dims)
             if name in unit_free if relation.in_units else is_nameless:

@@ -74,7 +74,7 @@ def symmetries_of(tree: xr.DataTree) -> tuple[str, ...]:
 def _draws_latents(tree: xr.DataTree) -> bool:
     """Whether the program has its latents as sites, so that draws of Theta follow from those of both."""
     model = model_of(tree)
-    return model.latent_site in draws_of(tree) and bool(loadings_of(tree)) and not model.sums_out_locals
+    return model.roles.latent in draws_of(tree) and bool(loadings_of(tree)) and not model.sums_out_locals
 
 
 def kind_of(tree: xr.DataTree) -> str:
@@ -121,7 +121,7 @@ def hidden_variables(tree: xr.DataTree) -> dict[str, str]:
     hidden = {}
     for name, variable in draws_of(tree).data_vars.items():
         dims = _plain(variable.dims)
-        if "labels" in symmetries and (dims & _LABEL_DIMS or name == model.cluster_site):
+        if "labels" in symmetries and (dims & _LABEL_DIMS or name == model.roles.cluster):
             hidden[name] = "labels"
         elif {"rotation", "sign"} & set(symmetries) and dims & _ROTATED_DIMS:
             hidden[name] = "rotation"
@@ -157,8 +157,8 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
     symmetries = model.symmetries
     hidden = hidden_variables(tree)
     found: dict[str, xr.DataArray] = {}
-    if model.occupied_site in posterior:
-        found["num_occupied"] = posterior[model.occupied_site]
+    if model.roles.occupied in posterior:
+        found["num_occupied"] = posterior[model.roles.occupied]
     if "sample_stats" in tree.children and "lp" in tree["sample_stats"]:
         found["lp"] = tree["sample_stats"]["lp"]
     if "log_likelihood" in tree.children and symmetries:
@@ -211,15 +211,19 @@ def _plain(dims: tuple) -> set[str]:
 
 def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataArray]:
     found, model = {}, model_of(tree)
-    if model.weight_site in posterior and posterior[model.weight_site].dims == ("chain", "draw", "component"):
-        ranked = -np.sort(-posterior[model.weight_site].values, axis=-1)
+    if model.roles.weight in posterior and posterior[model.roles.weight].dims == (
+        "chain",
+        "draw",
+        "component",
+    ):
+        ranked = -np.sort(-posterior[model.roles.weight].values, axis=-1)
         kept = ranked[..., ranked.mean((0, 1)) >= _SMALLEST_WEIGHT]
         found["sorted_weights"] = _of_draws(kept, rank=np.arange(1, kept.shape[-1] + 1))
     assignments = labels_of(tree)
     if assignments is None:
         return found
     sizes = cluster_sizes(assignments.values)
-    if model.occupied_site not in posterior:
+    if model.roles.occupied not in posterior:
         found["num_occupied"] = _of_draws((sizes > 0).sum(-1))
     num_rows = assignments.shape[2]
     if num_rows > 1:  # the mean of the off-diagonal co-clustering indicators
@@ -278,7 +282,7 @@ def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
 
 def factors_of(tree: xr.DataTree) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Draws of the latents (chain, draw, observation, latent), and of each table's loadings by suffix."""
-    latents = group_of(tree, "posterior")[model_of(tree).latent_site]
+    latents = group_of(tree, "posterior")[model_of(tree).roles.latent]
     u = latents.transpose("chain", "draw", "observation", "latent").values
     return u, {suffix: value.values for suffix, value in loadings_of(tree).items()}
 
@@ -309,7 +313,7 @@ def natural_invariants(tree: xr.DataTree) -> dict[str, xr.DataArray]:
         tall = np.concatenate([value[..., shared] for value in standard.values()], axis=2)
         found["theta_shared_singular_values"] = _spectrum(u[..., shared], tall).rename(rank="shared_rank")
     rows = _spread(u.shape[2])
-    row_labels = _labels(posterior[model_of(tree).latent_site], "observation", rows)
+    row_labels = _labels(posterior[model_of(tree).roles.latent], "observation", rows)
     views = loadings_of(tree)
     for suffix, value in loadings.items():
         columns = _spread(value.shape[2])
@@ -327,24 +331,24 @@ def natural_invariants(tree: xr.DataTree) -> dict[str, xr.DataArray]:
 def word_probs(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     """A few cells of the word probabilities of documents, draw by draw; empty without topics."""
     model, posterior = model_of(tree), group_of(tree, "posterior")
-    if model.topic_site not in posterior or any(site not in posterior for site in model.share_sites):
+    if model.roles.topic not in posterior or any(site not in posterior for site in model.share_sites):
         return {}
     values = {
         site: posterior[site].transpose("chain", "draw", *model.variable_dims[site]).values
-        for site in (model.topic_site, *model.share_sites)
+        for site in (model.roles.topic, *model.share_sites)
     }
-    topics = values[model.topic_site]
+    topics = values[model.roles.topic]
     columns = _spread(topics.shape[3])
-    words = _labels(posterior[model.topic_site], "word", columns)
-    if model.document_topic_site is not None:
-        shares = values[model.document_topic_site]
+    words = _labels(posterior[model.roles.topic], "word", columns)
+    if model.roles.document_topic is not None:
+        shares = values[model.roles.document_topic]
         rows = _spread(shares.shape[2])
         cells = shares[:, :, rows] @ topics[..., columns]
-        documents = _labels(posterior[model.document_topic_site], "document", rows)
+        documents = _labels(posterior[model.roles.document_topic], "document", rows)
         return {"word_probs": _of_draws(cells, document=documents, word=words)}
     centres = model.centres(values)
     centres = np.broadcast_to(centres, (*topics.shape[:2], *centres.shape[-2:]))
-    weights = values[model.weight_site]
+    weights = values[model.roles.weight]
     cells = np.einsum("cdm,cdmk,cdkw->cdw", weights, centres, topics[..., columns], optimize=True)
     return {"word_probs": _of_draws(cells, word=words)}
 

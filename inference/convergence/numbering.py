@@ -73,7 +73,7 @@ def numbered(tree: xr.DataTree, spreads_rows: bool = False) -> xr.DataTree:
 
 def cluster_dim(model: Model) -> str | None:
     """The dim of the clusters of rows or documents."""
-    return None if model.weight_site is None else model.variable_dims[model.weight_site][-1]
+    return None if model.roles.weight is None else model.variable_dims[model.roles.weight][-1]
 
 
 def by_size(sizes: np.ndarray, first: np.ndarray | None = None) -> np.ndarray:
@@ -109,9 +109,9 @@ def _sizes(
             rows = cluster_sizes(flat_draws(drawn)).mean(0)
             sizes = np.pad(rows, (0, posterior.sizes[dim] - len(rows)))
         else:
-            sizes = flat_draws(posterior[model.weight_site]).mean(0)
+            sizes = flat_draws(posterior[model.roles.weight]).mean(0)
         found[dim] = sizes, None
-    if model.topic_site in posterior:
+    if model.roles.topic in posterior:
         found["topic"] = _tokens(tree, model), None
     return found
 
@@ -129,13 +129,13 @@ def _first_rows(labels: np.ndarray, size: int) -> np.ndarray:
 def _tokens(tree: xr.DataTree, model: Model) -> np.ndarray:
     """Expected tokens of each topic, from whatever the fit holds of them."""
     variational = tree["variational"].to_dataset() if "variational" in tree.children else xr.Dataset()
-    concentration = f"{str(model.topic_site).removesuffix('_probs')}_concentration"
+    concentration = f"{str(model.roles.topic).removesuffix('_probs')}_concentration"
     if concentration in variational:  # the prior's, the same for all topics, and the expected counts
         return variational[concentration].transpose("topic", ...).to_numpy().sum(1)
     posterior = tree["posterior"].to_dataset()
-    topics = flat_draws(posterior[model.topic_site], "topic", "word").mean(0)
+    topics = flat_draws(posterior[model.roles.topic], "topic", "word").mean(0)
     lengths, words = _totals(tree, model)
-    site = model.document_topic_site
+    site = model.roles.document_topic
     if site in posterior and lengths is not None:
         return lengths @ flat_draws(posterior[site], "document", "topic").mean(0)
     if words is None:
@@ -162,7 +162,7 @@ def _renumbered(tree: xr.DataTree, model: Model, dim: str, order: np.ndarray) ->
     groups = {}
     for name, child in tree.children.items():
         group = child.to_dataset()
-        moved = reordered(group, dim, order, model.cluster_site if dim == cluster_dim(model) else None)
+        moved = reordered(group, dim, order, model.roles.cluster if dim == cluster_dim(model) else None)
         if has_sticks and dim in group.dims:
             before = group.coords.get(f"stick_of_{dim}", xr.DataArray(np.arange(len(order)))).to_numpy()
             moved = moved.assign_coords({f"stick_of_{dim}": (dim, before[order])})
@@ -215,14 +215,14 @@ def draw_labels(tree: xr.DataTree) -> dict[str, tuple[tuple[str, ...], np.ndarra
             found[f"{dim}_label"] = ("chain", "draw", dim), numbers.astype(kind).reshape(shape)
 
     topics = None
-    if model.topic_site in posterior:
-        topics = flat_draws(posterior[model.topic_site], "topic", "word")
+    if model.roles.topic in posterior:
+        topics = flat_draws(posterior[model.roles.topic], "topic", "word")
         orders = topic_orders(topics, _best_draw(tree))
         note("topic", _by_tokens(tree, model, topics, np.argsort(orders, axis=1)))
     dim, drawn = cluster_dim(model), labels_of(tree)
     if dim is not None and dim in posterior.dims and drawn is not None:
         labels = flat_draws(drawn).astype(np.int64)
-        weights = flat_draws(posterior[model.weight_site]) if model.weight_site in posterior else None
+        weights = flat_draws(posterior[model.roles.weight]) if model.roles.weight in posterior else None
         note(dim, _by_rows(labels, central_draw(tree), posterior.sizes[dim], weights))
     return found
 
@@ -309,14 +309,14 @@ def _best_draw(tree: xr.DataTree) -> int:
 
 def _by_tokens(tree: xr.DataTree, model: Model, topics: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The numbers of topics, (draws, topics), exchanged so that the largest comes first."""
-    posterior, site = tree["posterior"].to_dataset(), model.document_topic_site
+    posterior, site = tree["posterior"].to_dataset(), model.roles.document_topic
     lengths, words = _totals(tree, model)
     totals = np.zeros(topics.shape[1])
     if site in posterior and lengths is not None:
         sizes = np.stack([lengths @ shares for shares in flat_draws(posterior[site], "document", "topic")])
-    elif model.cluster_topic_site in posterior and model.cluster_site in posterior and lengths is not None:
-        labels = flat_draws(posterior[model.cluster_site]).astype(np.int64)
-        centres = flat_draws(posterior[model.cluster_topic_site], "cluster", "topic")
+    elif model.roles.cluster_topic in posterior and model.roles.cluster in posterior and lengths is not None:
+        labels = flat_draws(posterior[model.roles.cluster]).astype(np.int64)
+        centres = flat_draws(posterior[model.roles.cluster_topic], "cluster", "topic")
         sizes = np.stack(
             [np.bincount(z, lengths, len(own)) @ own for z, own in zip(labels, centres, strict=True)]
         )
@@ -337,7 +337,7 @@ def in_program_order(group: xr.Dataset, model: Model) -> xr.Dataset:
     if dim is None or f"stick_of_{dim}" not in group.coords:
         return group
     order = np.argsort(group[f"stick_of_{dim}"].to_numpy())
-    return reordered(group, dim, order, model.cluster_site).drop_vars(f"stick_of_{dim}")
+    return reordered(group, dim, order, model.roles.cluster).drop_vars(f"stick_of_{dim}")
 
 
 def shown_labels(labels: np.ndarray, tree: xr.DataTree, model: Model) -> np.ndarray:

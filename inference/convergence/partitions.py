@@ -178,7 +178,7 @@ def seen_clusters(tree: xr.DataTree) -> np.ndarray | None:
     if soft is not None:
         return soft.values.argmax(1)
     model = model_of(tree)
-    dim = None if model.weight_site is None else model.variable_dims[model.weight_site][-1]
+    dim = None if model.roles.weight is None else model.variable_dims[model.roles.weight][-1]
     stored = tree.get(f"sample_stats/{dim}_label")
     if drawn is None or stored is None:
         return None
@@ -218,7 +218,7 @@ def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, 
     if drawn is not None:
         return flat_draws(drawn), None, drawn[drawn.dims[-1]].values
     model, left_out = model_of(tree), left_out_of(tree)
-    if model.cluster_site in left_out or model.responsibility_site in left_out:
+    if model.roles.cluster in left_out or model.roles.responsibilities in left_out:
         raise ValueError(
             "the assignments of this fit were left out for their size: draw them by "
             "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"

@@ -24,7 +24,7 @@ def occupied_by_start(tree: xr.DataTree) -> np.ndarray | None:
             None for a sampler, one start, or a model without components.
     """
     trace = tree["trace"] if "trace" in tree.children else {}
-    counted = f"{model_of(tree).occupied_site}_at_end"
+    counted = f"{model_of(tree).roles.occupied}_at_end"
     if counted not in trace or trace["objective_at_end"].size == 1:
         return None
     ends = trace["objective_at_end"].to_numpy()
@@ -53,7 +53,7 @@ def spread_of_starts(tree: xr.DataTree) -> str:
     text = f"{ends.size} starts: best {best:.1f}"
     text += f", next {ends[order[1]]:.1f} nats" if order.size > 1 else " nats"
     text += f", {ends.size - order.size} without a finite objective" if order.size < ends.size else ""
-    counted = f"{model_of(tree).occupied_site}_at_end"
+    counted = f"{model_of(tree).roles.occupied}_at_end"
     if counted not in trace:
         return f"{text}."
     occupied = trace[counted].to_numpy()[order].astype(int)
@@ -80,9 +80,9 @@ def components_in_one_place(tree: xr.DataTree) -> list[tuple[str, str]]:
     """
     model = model_of(tree)
     stored = tree["variational"] if "variational" in tree.children else {}
-    if model.responsibility_site not in stored:
+    if model.roles.responsibilities not in stored:
         return []
-    r = stored[model.responsibility_site]
+    r = stored[model.roles.responsibilities]
     names = [str(name) for name in r[r.dims[-1]].to_numpy()]
     r = r.to_numpy().astype(float)
     held = tree["constant_data"] if "constant_data" in tree.children else {}

@@ -102,9 +102,9 @@ def card(tree: xr.DataTree) -> Card:
                 f"{key.removeprefix('num_')}: {value}" for key, value in held.attrs.items() if "num_" in key
             ]
         facts.append(("data", ", ".join(parts)))
-    if model.cluster_site is not None:
+    if model.roles.cluster is not None:
         facts.append(("clusters", number_in_words(tree)))
-    if model.topic_site is not None:
+    if model.roles.topic is not None:
         words = top_words(tree, 4)
         named = [f"{topic}: {', '.join(map(str, row))}" for topic, row in words.head(_MOST_TOPICS).iterrows()]
         more = "; ..." if len(words) > _MOST_TOPICS else ""

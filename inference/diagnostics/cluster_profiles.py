@@ -90,8 +90,8 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
         index=pd.Index(kept, name="cluster"),
     )
     posterior = draws_of(aligned)
-    if model.weight_site in posterior:
-        weights = flat_draws(posterior[model.weight_site], *model.variable_dims[model.weight_site])
+    if model.roles.weight in posterior:
+        weights = flat_draws(posterior[model.roles.weight], *model.variable_dims[model.roles.weight])
         proportions = intervals(weights, kind, asked.probability)
         for name, end in (("proportion", "mean"), ("proportion_lb", "lb"), ("proportion_ub", "ub")):
             table[name] = proportions[end][kept]
@@ -112,9 +112,9 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     found = {"clusters": table} | found | _cells(aligned, asked, by_draw, kept)
     typical = _typical_rows(aligned, asked, probs, kept)
     found |= {} if typical is None else {"cluster_rows": typical}
-    if model.subspace_sites:
+    if model.roles.subspaces:
         found["cluster_directions"] = _directions(tree, len(kept))
-    if model.cluster_topic_site is not None:
+    if model.roles.cluster_topic is not None:
         found["cluster_topics"] = _topics_of_clusters(aligned, asked, kept)
     return found
 
@@ -197,7 +197,7 @@ def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
     table = pd.DataFrame(
         {"objective": ends[order], "behind": ends[order[:1]].max(initial=-np.inf) - ends[order]}
     )
-    counted = f"{model_of(tree).occupied_site}_at_end"
+    counted = f"{model_of(tree).roles.occupied}_at_end"
     if counted in trace:
         table["occupied"] = trace[counted].to_numpy()[order].astype(int)
     table.index = pd.Index(order, name="start")
@@ -216,7 +216,7 @@ def memberships(aligned: xr.DataTree) -> np.ndarray:
         return soft.to_numpy().astype(float)
     labels = flat_draws(labels_of(aligned)).astype(int)
     model, posterior = model_of(aligned), draws_of(aligned)
-    size = max(posterior.sizes.get(model.variable_dims[model.weight_site][-1], 0), int(labels.max()) + 1)
+    size = max(posterior.sizes.get(model.variable_dims[model.roles.weight][-1], 0), int(labels.max()) + 1)
     return np.stack([(labels == k).mean(0) for k in range(size)], axis=1)
 
 
@@ -350,7 +350,7 @@ def _directions(tree: xr.DataTree, count: int) -> pd.DataFrame:
 def _topics_of_clusters(aligned: xr.DataTree, asked: Asked, kept: np.ndarray) -> pd.DataFrame:
     """Shares of the topics in each cluster of documents."""
     model, kind = model_of(aligned), kind_of(aligned)
-    site = model.cluster_topic_site
+    site = model.roles.cluster_topic
     values = flat_draws(given_rows(aligned)[site], *model.variable_dims[site])
     found = intervals(values, kind, asked.probability)
     rows = [
@@ -386,7 +386,7 @@ def _typical_rows(
         return None
     columns = ("row", "probability", "distance")
     note = "of the rows whose most probable cluster it is; distance: nats a {unit} below the most typical row"
-    if model.cluster_topic_site is not None:
+    if model.roles.cluster_topic is not None:
         rows = []
         for k in kept:
             near = nearest_documents(aligned, int(k), asked.num_rows)

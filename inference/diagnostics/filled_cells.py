@@ -87,8 +87,9 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     few, rows, unknown, origins = thinned(tree, _MOST_DRAWS), [], 0, {}
     labels = row_names(tree)
     read = dict(zip(model.data_names, stored_columns(tree, model), strict=True))
+    has_clusters = len(model.roles.predicted) == 1
     for name, gap in gaps.items():
-        found = _by_clusters(few, gap) if len(model.predicted_dims) == 1 else _predicted(few, data, name, gap)
+        found = _by_clusters(few, gap) if has_clusters else _predicted(few, data, name, gap)
         columns = column_names(tree, name, gap.shape[1])
         held = {column.name: column for column in read[name].kept} if read[name] is not None else {}
         origins |= {column.name: column.origin for column in held.values() if column.origin is not None}
@@ -130,7 +131,7 @@ def _as_read(cell: _Filled, column: Column | None) -> dict[str, Any]:
 def _of_rows(model: Model, draw: Mapping[str, Any], *data: Any) -> list[tuple[jax.Array, ...]]:
     """Moments of the cells of rows under one draw, or probabilities of levels, over clusters with rows."""
     values, holds = draw["values"], draw["holds"]
-    logits = model.local_conditionals(values, *data)[model.cluster_site].logits
+    logits = model.local_conditionals(values, *data)[model.roles.cluster].logits
     shares, found = jax.nn.softmax(jnp.where(holds, logits, -jnp.inf), axis=-1)[..., None], []
     for part in model.cells_given(values, *data):
         mean, *spread = (

@@ -423,9 +423,9 @@ def _numbers_of_parameters(tree: xr.DataTree) -> tuple[int, int] | None:
     A stick-breaking prior is of the sticks up to the last component with rows, whose place counts too.
     """
     model, posterior = model_of(tree), group_of(tree, "posterior")
-    if not model.leaves_out_empty or model.occupied_site not in posterior:
+    if not model.leaves_out_empty or model.roles.occupied not in posterior:
         return None
-    counts, labels = posterior[model.occupied_site], labels_of(tree)
+    counts, labels = posterior[model.roles.occupied], labels_of(tree)
     varies = counts.min() < counts.max()
     if model.truncation is not None and labels is not None:
         last = labels.max(labels.dims[-1])

@@ -142,7 +142,7 @@ def column_names(tree: xr.DataTree, part: str, size: int) -> list[str]:
 
 def row_names(tree: xr.DataTree) -> np.ndarray | None:
     """Labels of the fitted rows or documents, as they are in the tree; None where the fit holds no row."""
-    dim = model_of(tree).score_dims[0]
+    dim = model_of(tree).roles.scores[0]
     held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
     return next(held, None)
 
@@ -192,7 +192,7 @@ def held_in_draws(tree: xr.DataTree, most: int) -> np.ndarray:
         Dims (1, draws, clusters) or (1, 1, clusters).
     """
     model, soft, drawn = model_of(tree), responsibilities_of(tree), labels_of(tree)
-    size = group_of(tree, "posterior").sizes[model.variable_dims[model.weight_site][-1]]
+    size = group_of(tree, "posterior").sizes[model.variable_dims[model.roles.weight][-1]]
     if soft is not None:
         return (soft.to_numpy().sum(0) >= LEAST_ROWS)[None, None]
     if drawn is None or kind_of(tree) == "point":

@@ -155,9 +155,9 @@ def profiles(
     draws_of(tree)
     model, asked = model_of(tree), Asked(probability, num_rows, num_words)
     found: dict[str, pd.DataFrame] = {}
-    if model.cluster_site is not None:
+    if model.roles.cluster is not None:
         found |= cluster_tables(tree, asked)
-    if model.topic_site is not None:
+    if model.roles.topic is not None:
         found |= topic_tables(tree, asked)
     if "rotation" in model.symmetries:
         found |= projection_tables(tree, asked)
@@ -375,7 +375,7 @@ def _picture_text(tree: xr.DataTree, tables: dict[str, pd.DataFrame], width: int
 
 def _estimated_text(tree: xr.DataTree) -> list[str]:
     """Parameters of the model that are one number each."""
-    kind, site = kind_of(tree), model_of(tree).occupied_site
+    kind, site = kind_of(tree), model_of(tree).roles.occupied
     found = []
     for name, variable in draws_of(tree).data_vars.items():
         if set(variable.dims) == {"chain", "draw"} and name != site and variable.dtype.kind == "f":

@@ -73,7 +73,7 @@ def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame
     """
     few = thinned(tree, MOST_DRAWS)
     model, found = model_of(tree), {}
-    turns = bool(loadings_of(few)) or model.latent_site in draws_of(few)
+    turns = bool(loadings_of(few)) or model.roles.latent in draws_of(few)
     aligned = few if "rotation_aligned" in tree.attrs or not turns else align_rotation(few)
     views = _views(aligned)
     if views:
@@ -92,7 +92,7 @@ def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame
 
 def _views(aligned: xr.DataTree) -> list[_View]:
     model, found = model_of(aligned), []
-    parts = dict(zip(model.loading_sites.values(), model.data_names, strict=False))
+    parts = dict(zip(model.roles.loadings.values(), model.data_names, strict=False))
     for suffix, loadings in loadings_of(aligned).items():
         dim, values = str(loadings.dims[2]), flat_draws(loadings, loadings.dims[2], "latent")
         columns = names_along(aligned, dim, values.shape[1], dim.partition("_")[0])
@@ -104,9 +104,9 @@ def _views(aligned: xr.DataTree) -> list[_View]:
 def _covariance(aligned: xr.DataTree) -> np.ndarray | None:
     """Covariance of the latents over the fitted rows, (draws, latents, latents); None: the identity."""
     model, posterior = model_of(aligned), draws_of(aligned)
-    if model.sums_out_locals or model.latent_site not in posterior:
+    if model.sums_out_locals or model.roles.latent not in posterior:
         return None
-    latents = flat_draws(posterior[model.latent_site], "observation", "latent")
+    latents = flat_draws(posterior[model.roles.latent], "observation", "latent")
     centred = latents - latents.mean(1, keepdims=True)
     return np.einsum("snk,snl->skl", centred, centred) / latents.shape[1]
 
@@ -129,7 +129,7 @@ def _variances(aligned: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]]
     """Explained and remaining variance of the columns of each view, (draws, columns)."""
     model = model_of(aligned)
     draws_rows = not model.sums_out_locals
-    if draws_rows and model.latent_site not in draws_of(aligned):
+    if draws_rows and model.roles.latent not in draws_of(aligned):
         return {}
     draws = parameters_of(aligned, _MOST_VARIANCES, draws_rows)
     if draws_rows:  # nothing but the sites by row: assignments and the like are not read
@@ -141,7 +141,7 @@ def _variances(aligned: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]]
 def _has_point_latents(tree: xr.DataTree) -> bool:
     """Whether latents of rows were maximised along with the parameters."""
     model = model_of(tree)
-    is_drawn = not model.sums_out_locals and model.latent_site in draws_of(tree)
+    is_drawn = not model.sums_out_locals and model.roles.latent in draws_of(tree)
     return is_drawn and tree.attrs["method"] == "map"
 
 
@@ -198,7 +198,7 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
 
 def _by_inner_products(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame:
     """Shares of the latents' variance of a model without loadings."""
-    latents = flat_draws(draws_of(aligned)[model_of(aligned).latent_site], "observation", "latent")
+    latents = flat_draws(draws_of(aligned)[model_of(aligned).roles.latent], "observation", "latent")
     sizes = (latents**2).sum(1)
     share = intervals(sizes / sizes.sum(1, keepdims=True), kind_of(aligned), asked.probability)
     table = pd.DataFrame(
@@ -266,7 +266,7 @@ def _data_dim(tree: xr.DataTree, part: str) -> str:
 def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
     """Scores of the fitted rows and their standard deviations (NaN where unknown), (rows, latents) each."""
     model, posterior = model_of(aligned), draws_of(aligned)
-    site = model.latent_site
+    site = model.roles.latent
     if site in posterior:
         values = flat_draws(posterior[site], "observation", "latent")
         return values.mean(0), values.std(0) if len(values) > 1 else np.full(values.shape[1:], np.nan)

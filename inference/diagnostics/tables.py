@@ -104,7 +104,7 @@ def _by_starts(tree: xr.DataTree, rows: dict[str, dict], ends: tuple[str, str]) 
 
     One q holds its own optimum only: that its draws agree tells nothing about the number.
     """
-    site = model_of(tree).occupied_site
+    site = model_of(tree).roles.occupied
     if site not in rows or np.isnan(rows[site]["sd"]):
         return ""
     row, found = rows[site], occupied_by_start(tree)
@@ -124,7 +124,7 @@ def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
     """The fit with its pointwise log likelihood, made now if it was left out for its cost alone."""
     if "log_likelihood" not in left_out_of(tree) or "observed_data" not in tree.children:
         return tree
-    posterior, dim = group_of(tree, "posterior"), model_of(tree).score_dims[0]
+    posterior, dim = group_of(tree, "posterior"), model_of(tree).roles.scores[0]
     num_rows = tree["observed_data"].sizes.get(dim, np.inf)
     num_bytes = 8 * posterior.sizes["chain"] * posterior.sizes["draw"] * num_rows
     return extend(tree, "log_likelihood") if row_limit(num_bytes, "log_likelihood") else tree
@@ -184,7 +184,7 @@ def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
     Raises:
         ValueError: the fit has no components to occupy.
     """
-    posterior, site = draws_of(tree), model_of(tree).occupied_site
+    posterior, site = draws_of(tree), model_of(tree).roles.occupied
     drawn, soft = labels_of(tree), responsibilities_of(tree)
     if site in posterior:
         counts = posterior[site].transpose("chain", "draw").values.astype(int)

@@ -29,7 +29,7 @@ def topic_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     model, kind = model_of(tree), kind_of(tree)
     few = align_topics(thinned(tree, MOST_DRAWS))
     holds_data = "observed_data" in tree.children
-    site = model.topic_site
+    site = model.roles.topic
     probs = flat_draws(draws_of(few)[site], "topic", "word")
     numbers, words = range(probs.shape[1]), [str(word) for word in draws_of(few)["word"].to_numpy()]
     mean = probs.mean(0)

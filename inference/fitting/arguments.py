@@ -468,7 +468,7 @@ def _check_until(settings: Mapping[str, Any]) -> None:
 
 def _check_keep(keep: Collection[str], model: Model) -> None:
     """Raise ValueError for a name in ``keep`` that no variable of the model or group of a fit has."""
-    site, dims = model.latent_site, {}
+    site, dims = model.roles.latent, {}
     for name, own in model.variable_dims.items():
         if name not in model.data_names:
             dims[name] = own

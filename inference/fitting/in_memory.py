@@ -349,7 +349,7 @@ def with_arrays(outcome: Outcome, run: Any, model: Model, holds_rows: bool) -> O
     groups = ("posterior", "variational", "sample_stats")
     arrays: dict[str, Any] = {name: to_numpy(dict(getattr(outcome, name))) for name in groups}
     outcome = outcome._replace(**arrays)
-    site = model.occupied_site
+    site = model.roles.occupied
     if not holds_rows and site in run.trace:
         occupied = {site: last_of(run, site).astype(int)}
         outcome = outcome._replace(variational={**outcome.variational, **occupied})

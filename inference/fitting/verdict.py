@@ -355,13 +355,13 @@ def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: 
 
 def _of_truncation(tree: xr.DataTree) -> Judgement | None:
     model, draws = model_of(tree), draws_of(tree)
-    if model.occupied_site not in draws:
+    if model.roles.occupied not in draws:
         return None
     if model.truncation is None:
         return _of_number(tree)
     if model.truncation < 2:
         return None
-    full = float((draws[model.occupied_site] >= model.truncation).mean())
+    full = float((draws[model.roles.occupied] >= model.truncation).mean())
     if full < _OFTEN_FULL:
         return None
     text = (
@@ -379,7 +379,7 @@ def _of_number(tree: xr.DataTree) -> Judgement | None:
     if rows is None or tree.attrs.get("method") == "em" or not model.leaves_some_empty(rows):
         return None
     number = draws.sizes[str(cluster_dim(model))]
-    full = float((draws[model.occupied_site] >= number).mean())
+    full = float((draws[model.roles.occupied] >= number).mean())
     if full < _OFTEN_FULL:
         return None
     text = f"The components are used up: all {number} hold rows" + (

@@ -82,7 +82,7 @@ def plot_objective(tree: xr.DataTree) -> Figure:
             "plot_objective needs the group 'trace' with the variable 'objective'; this fit has none"
         )
     trace = tree["trace"].to_dataset()
-    counted = model_of(tree).occupied_site
+    counted = model_of(tree).roles.occupied
     panels = ["objective"] + ([counted] if counted in trace else [])
     figure = ShownFigure(figsize=(8.0, 2.6 + 1.5 * len(panels)), layout="constrained")
     ratios = [2, 1][: len(panels)]

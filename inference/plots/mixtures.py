@@ -442,7 +442,7 @@ def plot_confusion(tree: xr.DataTree, labels: Any, *, ax: Axes | None = None) ->
 
 
 def _clusters(tree: xr.DataTree) -> np.ndarray:
-    if model_of(tree).cluster_topic_site is not None:
+    if model_of(tree).roles.cluster_topic is not None:
         return cluster_shares(tree).to_numpy().argmax(1)
     drawn, soft = labels_of(tree), responsibilities_of(tree)
     num_rows = drawn.shape[-1] if drawn is not None else 0 if soft is None else soft.shape[0]

@@ -294,7 +294,7 @@ def _stacked(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
 
 def _scores(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray | None]:
     """Posterior means of the rows' latents, (rows, latents), and their standard deviations if known."""
-    posterior, site = draws_of(tree), model_of(tree).latent_site
+    posterior, site = draws_of(tree), model_of(tree).roles.latent
     if site in posterior:
         values = posterior[site].transpose("chain", "draw", "observation", "latent").values
         values = values.reshape(-1, *values.shape[2:])

@@ -79,7 +79,7 @@ def _extremes(table: pd.DataFrame) -> str:
 def _of_objective(tree: xr.DataTree) -> Picture:
     objective = tree["trace"]["objective"].values
     final = objective[np.isfinite(objective)].max()
-    occupation = model_of(tree).occupied_site in tree["trace"]
+    occupation = model_of(tree).roles.occupied in tree["trace"]
     counted = " and the number of occupied components" if occupation else ""
     caption = f"The objective (higher is better){counted} by iteration."
     alt = f"Line plot of the objective, whose best value is {final:.2f} nats."

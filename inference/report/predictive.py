@@ -148,7 +148,7 @@ def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | J
         Blocks of a section; a sentence where nothing can be drawn from the fit, and nothing where it does not
             hold its data.
     """
-    if model_of(tree).topic_site in draws_of(tree):
+    if model_of(tree).roles.topic in draws_of(tree):
         return document_blocks(tree)
     if "observed_data" not in tree.children or not tree.attrs.get("generative", 1):
         return []

@@ -117,14 +117,14 @@ def _wide(means: pd.Series, level: str, most: int) -> pd.DataFrame:
 
 def _cluster_pictures(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     model, names, blocks = model_of(tree), draws_of(tree), []
-    for sites, blocks_of in ((model.gaussian_sites, _components), (model.subspace_sites, local_pca_blocks)):
+    for sites, blocks_of in ((model.gaussian_sites, _components), (model.roles.subspaces, local_pca_blocks)):
         if sites and all(site in names for site in sites):
             blocks += blocks_of(tree)
     return blocks
 
 
 def _topic_pictures(tree: xr.DataTree) -> list[Picture | Paragraph]:
-    return topic_blocks(tree) if model_of(tree).topic_site in draws_of(tree) else []
+    return topic_blocks(tree) if model_of(tree).roles.topic in draws_of(tree) else []
 
 
 def _projection_pictures(tree: xr.DataTree) -> list[Paragraph | Picture]:
@@ -134,7 +134,7 @@ def _projection_pictures(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _together(tree: xr.DataTree) -> list[Picture]:
     """The co-clustering of the rows, where there are clusters of rows and not too many rows."""
-    if model_of(tree).cluster_site is None or "labels" not in model_of(tree).symmetries:
+    if model_of(tree).roles.cluster is None or "labels" not in model_of(tree).symmetries:
         return []
     labels = labels_of(tree)
     per_row = responsibilities_of(tree) if labels is None else labels
@@ -269,7 +269,7 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     caption = "Loadings: features that move together along each latent; signs and order are a convention."
     strongest = _strongest(aligned)
     blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))
-    site = model_of(tree).latent_site
+    site = model_of(tree).roles.latent
     held = site in draws_of(tree) or site in tree.get("variational", {})
     if num_latents > 1 and held:
         caption = "Rows (points) and features (arrows) on the plane of the first two aligned latents."
@@ -280,7 +280,7 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
 
 def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
     """Blocks of a fit by inner products, without loadings."""
-    latents = draws_of(tree).get(model_of(tree).latent_site)
+    latents = draws_of(tree).get(model_of(tree).roles.latent)
     if latents is None and not tree.attrs.get("generative", 1) and "observed_data" in tree.children:
         return _projected_rows(tree)
     if latents is None or latents.sizes["latent"] < 2:
@@ -297,7 +297,7 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
     scores = transform(tree, *restored_data(tree["observed_data"].to_dataset(), model)[:1])
     if scores.sizes["latent"] < 2:
         return [Paragraph("This projection has one axis: inference.transform computes the scores on it.")]
-    held = draws_of(tree).assign({model.latent_site: scores.expand_dims(("chain", "draw"))})
+    held = draws_of(tree).assign({model.roles.latent: scores.expand_dims(("chain", "draw"))})
     drawn = tree.assign({"posterior": xr.DataTree(held)})
     drawn.attrs["rotation_aligned"] = 1
     caption = "Rows on the first two axes of the projection, the strongest first."
@@ -338,7 +338,7 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     caption = "Topics by their most probable words, the largest share of all tokens first."
     alt = f"Bars of word probabilities. First words: {first}."
     blocks.append(Picture("topics", caption, alt, plot_topics(tree)))
-    if model_of(tree).cluster_topic_site is not None:
+    if model_of(tree).roles.cluster_topic is not None:
         caption = "Clusters of documents as mixtures of topics, the heaviest first."
         alt = "Matrix of clusters by topics, shaded by the topic's share."
         blocks.append(Picture("clusters", caption, alt, plot_clusters(tree, least_weight=0.01)))

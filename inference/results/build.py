@@ -67,7 +67,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     if request.back is not None:
         found = request.back.densities(found, draws, model)
     stats = dict(outcome.sample_stats)
-    site = model.cluster_site
+    site = model.roles.cluster
     groups, left_out = {}, [site] if site is not None and site not in draws else []
     left_out += absent
     if "log_likelihood" in found:
@@ -87,10 +87,10 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     in_batches = not holds_rows or request.stream is not None
     if (
         in_batches
-        and model.responsibility_site in dims
-        and model.responsibility_site not in outcome.variational
+        and model.roles.responsibilities in dims
+        and model.roles.responsibilities not in outcome.variational
     ):
-        left_out.append(model.responsibility_site)
+        left_out.append(model.roles.responsibilities)
     if variational:
         groups["variational"] = dataset(variational, dims, labels)
     groups["trace"] = _trace_group(request, fitted.run)

@@ -78,7 +78,7 @@ def labels_of(tree: xr.DataTree) -> xr.DataArray | None:
     Returns:
         Dims (chain, draw, observation) or (chain, draw, document); None where the fit holds none.
     """
-    site, posterior = model_of(tree).cluster_site, group_of(tree, "posterior")
+    site, posterior = model_of(tree).roles.cluster, group_of(tree, "posterior")
     return posterior[site].transpose("chain", "draw", ...) if site in posterior else None
 
 
@@ -94,7 +94,7 @@ def responsibilities_of(tree: xr.DataTree) -> xr.DataArray | None:
     if "variational" not in tree.children:
         return None
     model, stored = model_of(tree), tree["variational"].to_dataset()
-    site = model.responsibility_site
+    site = model.roles.responsibilities
     return stored[site].transpose(*model.variable_dims[site]) if site in stored else None
 
 
@@ -107,7 +107,7 @@ def loadings_of(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     Returns:
         Suffix of the view to loadings, dims (chain, draw, feature, latent), in the order of the posterior.
     """
-    sites = model_of(tree).loading_sites
+    sites = model_of(tree).roles.loadings
     return {
         sites[str(name)]: variable.transpose("chain", "draw", ..., "latent")
         for name, variable in group_of(tree, "posterior").data_vars.items()

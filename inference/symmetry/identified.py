@@ -79,7 +79,7 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     """
     check_choice("part", part, _PARTS)
     posterior, model = draws_of(tree), model_of(tree)
-    if "rotation" not in model.symmetries or model.latent_site not in posterior:
+    if "rotation" not in model.symmetries or model.roles.latent not in posterior:
         raise ValueError(
             f"components need draws of latents and loadings; this fit has {sorted(posterior.data_vars)}"
         )
@@ -100,7 +100,7 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
         "swapped": ((*draws, "component"), order != np.arange(number)),
         "separation": (("component",), _separation(singular)),
     }
-    rows = posterior[model.latent_site]["observation"].values
+    rows = posterior[model.roles.latent]["observation"].values
     coords = {"component": np.arange(1, number + 1), "observation": rows}
     views = loadings_of(tree)
     ends = np.cumsum([value.shape[2] for value in views.values()])
@@ -226,7 +226,7 @@ def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
             directions[v][place] = found.directions[v] * np.where(signs == 0, 1.0, signs)
     coords = {"component": np.arange(1, correlations.shape[-1] + 1)}
     variables = {"correlations": (("chain", "draw", "component"), correlations)}
-    for v, (site, value) in enumerate(zip(model.loading_sites, directions, strict=True)):
+    for v, (site, value) in enumerate(zip(model.roles.loadings, directions, strict=True)):
         feature = model.variable_dims[site][0]
         coords[feature] = posterior.coords[feature].values
         variables[f"directions_{v}"] = (("chain", "draw", feature, "component"), value)

@@ -51,7 +51,7 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
             f"is nothing to relabel"
         )
     model = model_of(tree)
-    if model.topic_site in posterior:
+    if model.roles.topic in posterior:
         return align_topics(tree)
     if "component" not in posterior.dims:
         raise ValueError(
@@ -73,7 +73,7 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
         stored = xr.DataArray(numbers, dims=dims)
     targets = stored.to_numpy().astype(np.int64)
     sources = np.argsort(targets, axis=-1)
-    relabelled = permuted(posterior, _DIMS, model.cluster_site, sources, targets)
+    relabelled = permuted(posterior, _DIMS, model.roles.cluster, sources, targets)
     attrs: dict[str, object] = {
         "relabelled": "components matched across draws by the rows that they hold" + _dropped(posterior)
     }
@@ -98,9 +98,9 @@ def given_rows(tree: xr.DataTree) -> xr.Dataset:
         The group ``posterior``; the weights of the clusters are kept, since that of an empty one is known.
     """
     posterior, model, drawn = draws_of(tree), model_of(tree), labels_of(tree)
-    if drawn is None or model.weight_site is None or kind_of(tree) == "point":
+    if drawn is None or model.roles.weight is None or kind_of(tree) == "point":
         return posterior
-    dim = model.variable_dims[model.weight_site][-1]
+    dim = model.variable_dims[model.roles.weight][-1]
     counts = cluster_sizes(drawn.values)
     size = posterior.sizes.get(dim, 0)
     held = np.pad(counts, ((0, 0), (0, 0), (0, max(size - counts.shape[2], 0))))[..., :size] > 0
@@ -111,7 +111,7 @@ def given_rows(tree: xr.DataTree) -> xr.Dataset:
         {
             name: value.where(holds)
             for name, value in posterior.data_vars.items()
-            if dim in value.dims and name != model.weight_site
+            if dim in value.dims and name != model.roles.weight
         }
     )
 

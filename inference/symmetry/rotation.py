@@ -98,7 +98,7 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
     turning = _turning(tree)
     if not turning:
         model = model_of(tree)
-        wanted = ", ".join(filter(None, (*model.loading_sites, model.latent_site)))
+        wanted = ", ".join(filter(None, (*model.roles.loadings, model.roles.latent)))
         raise ValueError(
             f"turning takes one of {wanted} in the posterior; it has {sorted(posterior.data_vars)}"
         )
@@ -129,7 +129,7 @@ def _noise_scale(posterior: xr.Dataset, suffix: str | None, view: np.ndarray) ->
 
 def _turning(tree: xr.DataTree) -> dict[str | None, xr.DataArray]:
     """Variables that decide the orientation: loadings by suffix, or (None) latents where there are none."""
-    site, posterior = model_of(tree).latent_site, draws_of(tree)
+    site, posterior = model_of(tree).roles.latent, draws_of(tree)
     latents = {None: posterior[site].transpose("chain", "draw", ..., "latent")} if site in posterior else {}
     return loadings_of(tree) or latents
 

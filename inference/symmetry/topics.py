@@ -93,7 +93,7 @@ def align_topics(tree: xr.DataTree) -> xr.DataTree:
         }
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else xr.Dataset()
     for dim, targets in found.items():
-        site = model.cluster_site if dim == clusters else None
+        site = model.roles.cluster if dim == clusters else None
         sources = np.argsort(targets, axis=-1)
         posterior = permuted(posterior, (dim,), site, sources, targets, drop_sticks=dim == clusters)
         own = np.broadcast_to(np.arange(targets.shape[-1]), targets.shape)

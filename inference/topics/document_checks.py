@@ -186,15 +186,15 @@ def _draws(
         raise ValueError(f"replicating documents takes {missing[0]!r}, which this fit does not hold")
     few = draws_of(align_topics(thinned(tree, most)))
     values = {}
-    for name in (*model.share_sites, model.topic_site):
+    for name in (*model.share_sites, model.roles.topic):
         value = few[name].stack(sample=("chain", "draw")).transpose("sample", ...)
         values[name] = value.isel(document=chosen, missing_dims="ignore").values
-    size = len(values[model.topic_site])
+    size = len(values[model.roles.topic])
     places = np.arange(most) % size if size == 1 else np.arange(size)
 
     def one(place: int) -> _Draw:
         drawn = {name: value[place] for name, value in values.items()}
-        return _Draw(*model.document_shares(drawn, counts, rng), drawn[model.topic_site])
+        return _Draw(*model.document_shares(drawn, counts, rng), drawn[model.roles.topic])
 
     return (one(place) for place in places), known
 

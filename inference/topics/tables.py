@@ -63,7 +63,7 @@ def topic_words(tree: xr.DataTree) -> pd.DataFrame:
     Raises:
         ValueError: the fit is of no topic model.
     """
-    return _table(_expected(_checked(tree), model_of(tree).topic_site), "topic", "word")
+    return _table(_expected(_checked(tree), model_of(tree).roles.topic), "topic", "word")
 
 
 @naming_versions()
@@ -128,7 +128,7 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     documents, names = _given_or_fitted(_checked(tree), counts)
     topics, matrix = topic_words(tree), documents.to_scipy()
     by_word, of_documents = topics.to_numpy().T, transform(tree, documents).values
-    if model_of(tree).document_topic_site is None:
+    if model_of(tree).roles.document_topic is None:
         tokens = _tokens_by_cluster(matrix, _cluster_probs(tree, matrix), _centres(tree), by_word)
     else:
         tokens = _tokens_by_topic(documents, of_documents, by_word)
@@ -152,11 +152,11 @@ def token_share_draws(tree: xr.DataTree, most: int = 100) -> np.ndarray:
     """
     documents, _ = _documents(_checked(tree))
     model, posterior = model_of(tree), thinned(tree, most)["posterior"].to_dataset()
-    topics, labels = flat_draws(posterior[model.topic_site], "topic", "word"), None
-    if model.document_topic_site in posterior:
-        shares = flat_draws(posterior[model.document_topic_site], "document", "topic")
-    elif model.cluster_site in posterior:
-        site, labels = model.cluster_topic_site, flat_draws(posterior[model.cluster_site]).astype(int)
+    topics, labels = flat_draws(posterior[model.roles.topic], "topic", "word"), None
+    if model.roles.document_topic in posterior:
+        shares = flat_draws(posterior[model.roles.document_topic], "document", "topic")
+    elif model.roles.cluster in posterior:
+        site, labels = model.roles.cluster_topic, flat_draws(posterior[model.roles.cluster]).astype(int)
         centres = flat_draws(posterior[site], "cluster", "topic") if site in posterior else None
     else:  # shares of the documents were left out for their size
         return _pooled(documents, token_shares(tree).to_numpy())[None]
@@ -213,7 +213,7 @@ def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
         ValueError: the fit has no clusters.
     """
     tree = _with_clusters(tree)
-    table = _table(_expected(tree, model_of(tree).cluster_topic_site), "cluster", "topic")
+    table = _table(_expected(tree, model_of(tree).roles.cluster_topic), "cluster", "topic")
     return table.assign(weight=_weights(tree))
 
 
@@ -346,7 +346,7 @@ def _checked(tree: xr.DataTree) -> xr.DataTree:
 
 
 def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
-    if model_of(tree).cluster_topic_site is None:
+    if model_of(tree).roles.cluster_topic is None:
         raise ValueError(f"a fit of {tree.attrs.get('model')!r} has no clusters of documents: fit zoo.PCP")
     return tree
 
@@ -389,7 +389,7 @@ def _given_or_fitted(tree: xr.DataTree, counts: Any) -> tuple[SparseCounts, np.n
 
 
 def _centres(tree: xr.DataTree) -> np.ndarray:
-    site = model_of(tree).cluster_topic_site
+    site = model_of(tree).roles.cluster_topic
     return model_of(tree).centres({} if site is None else {site: _expected(tree, site).values})
 
 
@@ -415,7 +415,7 @@ def _expected(tree: xr.DataTree, site: str) -> xr.DataArray:
 
 
 def _weights(tree: xr.DataTree) -> np.ndarray:
-    return align_topics(tree)["posterior"][model_of(tree).weight_site].mean(("chain", "draw")).values
+    return align_topics(tree)["posterior"][model_of(tree).roles.weight].mean(("chain", "draw")).values
 
 
 def _table(values: xr.DataArray, rows: str, columns: str) -> pd.DataFrame:

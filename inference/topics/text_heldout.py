@@ -163,7 +163,7 @@ def _scored(tree: xr.DataTree, counts: Any, protocol: str, seed: Any) -> _Scored
 
 def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
     stored = stored_variables(tree, model) if "variational" in tree.children else {}
-    if dirichlet_of(model.topic_site) not in stored:
+    if dirichlet_of(model.roles.topic) not in stored:
         raise ValueError(
             f"a fit by {tree.attrs['method']!r} has no bound: score it by 'likelihood' or 'completion'"
         )
@@ -186,16 +186,16 @@ def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Ar
     if not model.scored_over_fitted:
         is_q = model.estimates_density and "variational" in tree.children
         means = model.expected(stored_variables(tree, model)) if is_q else {}
-        if model.topic_site in means:  # of LDA: log_density adds the spread of topics, which PCP's has not
+        if model.roles.topic in means:  # of LDA: log_density adds the spread of topics, which PCP's has not
             return _at_means(means, model, documents)
         return log_density(tree, documents).to_numpy() - np.asarray(log_coefficients(documents))
     draws = group_of(tree, "posterior")
-    if model.document_topic_site not in draws:
+    if model.roles.document_topic not in draws:
         raise ValueError(
             f"this fit does not hold its documents' topic shares, by which {type(model).__name__} scores new "
             "ones: fit with keep=('doc_topic_probs',)"
         )
-    sites = (model.document_topic_site, model.topic_site)
+    sites = (model.roles.document_topic, model.roles.topic)
     shares, topics = (draws[site].to_numpy()[-1, -1] for site in sites)
     return _over_fitted_documents(shares, topics, documents)
 
@@ -231,7 +231,7 @@ def _completed(draws: Mapping[str, Array], model: Model, given: SparseCounts, sc
     """Log of the word probabilities of the scored tokens, averaged over draws, summed by document."""
 
     def add(total: Array, values: dict[str, Array]) -> tuple[Array, None]:
-        shares, by_word = model.scores(values, given), values[model.topic_site].T
+        shares, by_word = model.scores(values, given), values[model.roles.topic].T
 
         def prob(cell: tuple) -> Array:
             return jnp.sum(shares[cell[0]] * by_word[cell[1]])

@@ -148,7 +148,7 @@ def _answer(tree: Any, model: Any, parts: tuple, options: argparse.Namespace) ->
     asked = options.what
     if asked == "log_density":
         return "log density of each row, in nats", _frame(inference.log_density(tree, *parts))
-    is_cluster = len(model.predicted_dims) == 1
+    is_cluster = len(model.roles.predicted) == 1
     if asked == "scores" or (asked is None and not is_cluster and not model.predicts_cells):
         scores = inference.transform(tree, *parts)
         return f"scores, by {scores.dims[-1]}", _frame(scores, f"{scores.dims[-1]}_")
@@ -170,7 +170,7 @@ def _answer(tree: Any, model: Any, parts: tuple, options: argparse.Namespace) ->
         deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
         table = table.join(deviations)
     missing = (
-        " missing cells filled in" if predicted.dims == model.predicted_dims and model.takes_missing else ""
+        " missing cells filled in" if predicted.dims == model.roles.predicted and model.takes_missing else ""
     )
     return f"{asked or predicted.dims[-1] + 's'} of each row" + ("," + missing if missing else ""), table
 

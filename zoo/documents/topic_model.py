@@ -18,7 +18,7 @@ from zoo.checks import (
     shown,
 )
 from zoo.documents.bags import as_counts, check_word_counts
-from zoo.model import Model
+from zoo.model import Model, Roles
 from zoo.sparse import SparseCounts
 
 __all__ = ["TopicModel", "dirichlet_of"]
@@ -39,8 +39,8 @@ def dirichlet_of(site: str) -> str:
 class TopicModel(Model):
     """A model of a document-term matrix; subclasses have ``num_topics``, ``num_words`` and ``num_tokens``.
 
-    Documents have individual topic shares (``document_topic_site``), or those of their cluster
-    (``cluster_topic_site``, with ``cluster_site`` and ``weight_site``). Without ``cluster_topic_site`` each
+    Documents have individual topic shares (``roles.document_topic``), or those of their cluster
+    (``roles.cluster_topic``, with ``cluster`` and ``weight``). Without ``cluster_topic`` each
     cluster is a topic.
 
     Class attributes beside those of `zoo.model.Model`:
@@ -49,9 +49,8 @@ class TopicModel(Model):
     """
 
     data_names: ClassVar[tuple[str, ...]] = ("counts",)
-    score_dims: ClassVar[tuple[str, ...]] = ("document", "topic")
     takes_documents: ClassVar[bool] = True
-    topic_site: ClassVar[str | None] = "topic_word_probs"
+    roles: ClassVar[Roles] = Roles(topic="topic_word_probs", scores=("document", "topic"))
     scored_over_fitted: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -111,7 +110,7 @@ class TopicModel(Model):
         Returns:
             Shape (num_documents,), truth values.
         """
-        never = jnp.max(values[self.topic_site], axis=0) <= 0
+        never = jnp.max(values[self.roles.topic], axis=0) <= 0
         return counts.times(never[:, None].astype(float))[:, 0] > 0
 
     def count_sizes(self, counts: SparseCounts) -> tuple[np.ndarray]:
@@ -128,9 +127,9 @@ class TopicModel(Model):
     @property
     def share_sites(self) -> tuple[str, ...]:
         """Variables, besides the topics, that determine the topic shares of documents."""
-        if self.document_topic_site is not None:
-            return (self.document_topic_site,)
-        return tuple(site for site in (self.cluster_topic_site, self.weight_site) if site is not None)
+        if self.roles.document_topic is not None:
+            return (self.roles.document_topic,)
+        return tuple(site for site in (self.roles.cluster_topic, self.roles.weight) if site is not None)
 
     def centres(self, values: Mapping[str, Any]) -> Any:
         """Topic shares of the clusters of documents, dims (..., cluster, topic).
@@ -141,7 +140,8 @@ class TopicModel(Model):
         Returns:
             Rows that sum to one; the identity where each cluster is a topic.
         """
-        return np.eye(self.num_topics) if self.cluster_topic_site is None else values[self.cluster_topic_site]
+        site = self.roles.cluster_topic
+        return np.eye(self.num_topics) if site is None else values[site]
 
     def document_shares(
         self, values: Mapping[str, np.ndarray], counts: Any, rng: np.random.Generator
@@ -156,11 +156,11 @@ class TopicModel(Model):
         Returns:
             Two arrays of shape (num_documents, num_topics).
         """
-        if self.document_topic_site is not None:
-            return (values[self.document_topic_site],) * 2
-        centres, weights = self.centres(values), values[self.weight_site]
+        if self.roles.document_topic is not None:
+            return (values[self.roles.document_topic],) * 2
+        centres, weights = self.centres(values), values[self.roles.weight]
         tiny = np.finfo(float).tiny
-        words = np.log(np.maximum(centres @ values[self.topic_site], tiny))
+        words = np.log(np.maximum(centres @ values[self.roles.topic], tiny))
         scores = counts @ words.T + np.log(np.maximum(weights, tiny))
         prior = np.broadcast_to(weights / weights.sum(), scores.shape)
         return centres[_one_of(prior, rng)], centres[_one_of(softmax(scores, axis=1), rng)]

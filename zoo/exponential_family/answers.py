@@ -58,7 +58,7 @@ class ProjectionAnswers(Answers):
         loadings = jnp.concatenate(
             [
                 values[name] / jnp.sqrt(factors[suffix])[:, None] if suffix in factors else values[name]
-                for name, suffix in model.loading_sites.items()
+                for name, suffix in model.roles.loadings.items()
             ]
         )
         left, _, right = jnp.linalg.svd(loadings, full_matrices=False)
@@ -118,7 +118,7 @@ class ProjectionAnswers(Answers):
         """
         found = {}
         for v, (family, suffix) in enumerate(
-            zip(model.cell_families, model.loading_sites.values(), strict=True)
+            zip(model.cell_families, model.roles.loadings.values(), strict=True)
         ):
             means, variances = self._table(model, v, values).mean_and_variance()
             total = jnp.var(means, axis=0) + jnp.mean(variances, axis=0)
@@ -195,7 +195,7 @@ class ProjectionAnswers(Answers):
         self, model: Any, at: Mapping[str, Array], row: Sequence[Array], spread: Mapping[str, Array]
     ) -> Array:
         total, weights = 0.0, jnp.broadcast_to(self._view_weights(model), (len(row),))
-        for v, (part, suffix) in enumerate(zip(row, model.loading_sites.values(), strict=True)):
+        for v, (part, suffix) in enumerate(zip(row, model.roles.loadings.values(), strict=True)):
             table, seen = self._table(model, v, at), ~jnp.isnan(part)
             theta = self._mean_theta(model, v, at).whole()[0]
             variance = _theta_variance(at["latents"], spread[suffix])[0]
@@ -218,7 +218,7 @@ class ProjectionAnswers(Answers):
         None.
         """
         rows, modes = jnp.concatenate(data, axis=1), self._modes(model, values, data)
-        own = None if spread is None else spread[tuple(model.loading_sites.values())[v]]
+        own = None if spread is None else spread[tuple(model.roles.loadings.values())[v]]
 
         def average(nodes: Nodes, row: Array) -> tuple[Array, Array, Array | None]:
             at = self._with_local(model, values, nodes.latents)

@@ -32,7 +32,6 @@ class JointPriorModel(ChoosesFamily, Model):
     """
 
     sums_out_locals = False
-    latent_site = "latents"
 
     @property
     def entry_variance(self) -> Array:
@@ -241,7 +240,7 @@ class JointPriorModel(ChoosesFamily, Model):
         Returns:
             The model.
         """
-        for family, suffix in zip(self.cell_families, self.loading_sites.values(), strict=True):
+        for family, suffix in zip(self.cell_families, self.roles.loadings.values(), strict=True):
             for name in (f"loadings{suffix}", f"loadings_mean{suffix}"):
                 if name in variables and are_steep(family, variables[name], self.entry_variance):
                     return self.replaced(has_steep_cells=True)

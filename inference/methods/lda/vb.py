@@ -197,7 +197,7 @@ def log_density(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
     `zoo.LDA.log_likelihood` does; `zoo.documents.shares.log_topic_spread` adds what q's spread about these
     means is worth.
     """
-    words, site = stored["topic_word_concentration"], model.topic_site
+    words, site = stored["topic_word_concentration"], model.roles.topic
     at_means = model.log_likelihood({site: model.expected(stored)[site]}, counts)
     return at_means + log_topic_spread(counts, words.T, in_current_precision(model).shares_concentration)
 

@@ -85,7 +85,7 @@ def check_clusters(tree, data):
     of_rows = cluster_dim(model) == "component"
     shares = (inference.transform(tree, data) if of_rows else cluster_shares(tree)).to_numpy()
     predicted = shares.argmax(1)
-    if model.predicted_dims == ("observation",):
+    if model.roles.predicted == ("observation",):
         np.testing.assert_array_equal(inference.predict(tree, data), predicted)
     np.testing.assert_allclose(shares.sum(0)[: len(listed)], listed["rows"], atol=1.5)
     sure = shares.max(1) > 0.9
@@ -110,7 +110,7 @@ def check_topics(tree, data):
     best = [words.split(", ")[:3] for words in listed["words"]]
     words = topic_words(tree)
     assert best == [[str(w) for w in words.columns[np.argsort(-row)[:3]]] for row in words.to_numpy()]
-    if model_of(tree).document_topic_site is None:  # clusters mix topics, whose shares the data hardly tell
+    if model_of(tree).roles.document_topic is None:  # clusters mix topics, whose shares the data hardly tell
         return
     np.testing.assert_allclose(data.sum(1) @ shares / data.sum(), listed["share"], atol=0.05)
     near = tables["topic_documents"].reset_index()
@@ -120,7 +120,7 @@ def check_topics(tree, data):
 def check(tree, data):
     check = check_clusters if cluster_dim(model_of(tree)) else lambda *_: None
     check(tree, data)
-    if model_of(tree).topic_site is not None:
+    if model_of(tree).roles.topic is not None:
         check_topics(tree, data)
 
 

@@ -48,7 +48,7 @@ from zoo.documents.answers import TopicAnswers
 from zoo.documents.bags import ClusteredBags
 from zoo.documents.topic_model import TopicModel
 from zoo.linear_gaussian.rows import linear_gaussian, standard_normal
-from zoo.model import Model, in_current_precision, static
+from zoo.model import Model, Roles, in_current_precision, static
 from zoo.programs import local
 from zoo.sparse import SparseCounts
 
@@ -99,8 +99,7 @@ class Unigrams(TopicModel):
     }
     symmetries = ("labels",)
     methods = ("em", "nuts")
-    cluster_site = "doc_topics"
-    weight_site = "topic_weights"
+    roles = Roles(cluster="doc_topics", weight="topic_weights")
     answers = UnigramsAnswers
 
     def program(self, counts: Any, rows: numpyro.plate) -> Array:
@@ -170,8 +169,7 @@ class RidgePCA(Model):
     }
     symmetries = ("rotation",)
     methods = ("em", "nuts")
-    latent_site = "latents"
-    loading_sites = {"loadings": ""}
+    roles = Roles(latent="latents", loadings={"loadings": ""})
     answers = RidgeAnswers
 
     def program(self, x: Any, rows: numpyro.plate) -> Array:

@@ -22,6 +22,7 @@ import zoo
 from inference.fitting import verdict as verdicts
 from inference.fitting.verdict import Judgement, convergence_judgements, gravest, verdict
 from inference.report import report, report_comparison
+from zoo.model import Roles
 
 _RNG = np.random.default_rng(3)
 CENTRES = np.repeat([[-6.0, 0.0], [6.0, 1.0]], 20, axis=0)
@@ -361,7 +362,7 @@ def test_a_caution_goes_before_what_is_in_favour_in_whatever_order():
     ],
 )
 def test_a_truncation_is_too_short_where_one_draw_in_twenty_fills_it(counts, truncation, share, monkeypatch):
-    model = SimpleNamespace(truncation=truncation, occupied_site="num_occupied")
+    model = SimpleNamespace(truncation=truncation, roles=Roles())
     monkeypatch.setattr(verdicts, "model_of", lambda tree: model)
     posterior = xr.Dataset({"num_occupied": (("chain", "draw"), np.reshape(counts, (2, 20)))})
     found = verdicts._of_truncation(xr.DataTree.from_dict({"posterior": posterior}))

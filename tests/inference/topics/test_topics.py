@@ -19,6 +19,7 @@ from inference.report import report
 from inference.topics import tables
 from inference.topics.tables import NORMALISERS, coherence, normalised_mutual_information
 from inference.topics.text_heldout import split_tokens
+from zoo.model import Roles
 
 KINDS = np.repeat(
     np.array([[0.3, 0.3, 0.3, 0.04, 0.03, 0.03], [0.03, 0.03, 0.04, 0.3, 0.3, 0.3]]), 10, axis=0
@@ -532,7 +533,7 @@ def zeros_of_words(num_words, cells, scores):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         tree = xr.DataTree.from_dict({"posterior": posterior})
-        warn_of_impossible(tree, SimpleNamespace(topic_site="topics"), np.array(scores), counts)
+        warn_of_impossible(tree, SimpleNamespace(roles=Roles(topic="topics")), np.array(scores), counts)
     return [str(one.message) for one in told]
 
 

@@ -1,0 +1,41 @@
+"""Which variable of a program plays which part, for summaries, plots and reports."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["Roles"]
+
+
+class Roles(NamedTuple):
+    """Names of the variables that play a part in a model; None or empty: it has no such part.
+
+    Attributes:
+        cluster: label of each row's cluster.
+        weight: weights of the clusters.
+        responsibilities: probability of each cluster for each row, in the group ``variational``.
+        occupied: number of clusters that hold rows.
+        subspaces: orthonormal bases and scales of clusters that are low-dimensional subspaces.
+        latent: latents of the rows.
+        loadings: loadings of each view to the suffix of the view's other variables, as in
+            ``{"loadings_x": "_x"}`` beside ``loc_x`` and ``noise_variance_x``.
+        topic: word probabilities of the topics.
+        document_topic: topic shares of the documents.
+        cluster_topic: topic shares of clusters of documents.
+        scores: dims of the result of `inference.transform`.
+        predicted: dims of the result of `inference.predict`.
+        unit_free: variables without labels or axes that have no unit of the data.
+    """
+
+    cluster: str | None = None
+    weight: str | None = None
+    responsibilities: str = "responsibilities"
+    occupied: str = "num_occupied"
+    subspaces: tuple[str, ...] = ()
+    latent: str | None = None
+    loadings: Mapping[str, str] = {}
+    topic: str | None = None
+    document_topic: str | None = None
+    cluster_topic: str | None = None
+    scores: tuple[str, ...] = ("observation", "latent")
+    predicted: tuple[str, ...] = ("observation", "feature")
+    unit_free: tuple[str, ...] = ()
