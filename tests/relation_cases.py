@@ -4,6 +4,7 @@ A case is a function of the data that makes the model, so that priors are read o
 of the data. Tables share their shapes, so that relations share compiled programs.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import zoo
 from inference.calibration import RELATIONS
 from zoo.conjugate import BernoulliBeta, ExponentialGamma, MultinomialDirichlet, NormalGamma, PoissonGamma
 from zoo.exponential_family import Gaussian
+from zoo.exponential_family.cells import has_units
 
 _rng = np.random.default_rng(20)
 X = _rng.normal(size=(20, 2)) @ _rng.normal(size=(2, 4)) + 0.4 * _rng.normal(size=(20, 4)) + [3.0, 0, -2, 1]
@@ -145,6 +147,159 @@ CASES = {
         ("vb", "collapsed_gibbs", "gibbs", *_SAMPLERS),
     ),
 }
+
+
+UNITS = ("shifted", "rescaled", "other_units")
+MISSING = ("masked_array", "frame_nan", "frame_na", "row_masked")
+_OF_UNITS = "no: priors have a unit, but those of unknown noise by default"
+_IN_ITS_UNITS = "same, predictions in the new unit, objective up to a constant"
+_OPTIMA, _PASSES = (
+    "same where it ends, to the root of single precision",
+    "to the tolerance of passes over documents",
+)
+_VOCABULARY = "no: the prior gives every word of the vocabulary a share"
+_NOISY = "no: steps on batches are noisy, and end near the optimum of the whole"
+
+
+def _no_cell_missing(method):
+    return dict.fromkeys(MISSING, f"no: method {method!r} needs every cell")
+
+
+def _of_mixture(model, method):
+    yield True, {"row_masked": "same as a row of NaN"}
+    is_shared = any(own and own.scale == "common" for own in model.coordinate_freedom)
+    yield is_shared, {"columns_rescaled": "no: one variance for all columns"}
+    new = "same in any order; stored are others: those of q, where new rows have predictive ones"
+    yield method == "vb", {"fitted_rows": new}
+
+
+def _of_local_pca(model, method):
+    yield True, dict.fromkeys(UNITS, _OF_UNITS) | {"float32": _OPTIMA}
+    free = ("columns_rescaled",) * model.standardize + ("shifted", "other_units") * model.offset
+    read = "same where priors are read off the data, objective up to a constant"
+    yield model.family.learns_noise, dict.fromkeys(("rescaled", *free), read)
+    many = "no: there are many optima, and rounding decides which one is reached"
+    new = "same in any order; stored are others: those at the joint mode of the latents"
+    yield method == "map", {"float32": many, "fitted_rows": new}
+    last = "same as stored where it ends: the bounds of its cells are those of the last step"
+    yield method == "vb", {"fitted_rows": last}
+
+
+def _of_projections(model, method):
+    yield True, dict.fromkeys(UNITS, _OF_UNITS) | {"float32": _OPTIMA}
+    own = model.own_coordinates if model.unit is not None else None
+    by_column = ("columns_rescaled",) * model.standardize
+    is_bound = method in ("vb", "svi")
+    said = "same, predictions in the new unit" if is_bound else _IN_ITS_UNITS
+    yield (
+        own is not None and all(map(has_units, model.cell_families)),
+        dict.fromkeys((*UNITS, *by_column), said),
+    )
+
+
+def _of_epca(model, method):
+    yield from _of_projections(model, method)
+    is_rate = model.has_own_coordinates and model.is_negative and not model.family.is_mixed
+    yield is_rate, dict.fromkeys(("rescaled", "columns_rescaled"), _IN_ITS_UNITS)
+
+
+def _of_paired(model, method):
+    yield from _of_projections(model, method)
+    views = {"views_exchanged": "same, views in the new order"}
+    yield True, views | {"row_masked": "same as a row of NaN in that view"}
+    is_full = model.specific == "full_covariance"
+    if method == "closed_form":  # a maximum of the likelihood, which no prior holds in its unit
+        yield True, _no_cell_missing(method) | {"float32": "same"}
+        yield True, {"shifted": "same, predictions in the new units"}
+        given = "no: a noise variance is given in the units of the data"
+        learns = all(family.learns_noise for family in model.families)
+        yield (
+            True,
+            dict.fromkeys(
+                ("rescaled", "other_units"), "same, predictions in the new unit" if learns else given
+            ),
+        )
+        yield is_full, dict.fromkeys((*UNITS, "columns_rescaled"), "same, predictions in the new units")
+    rows = "no: vb of full covariances takes rows of a view that are whole or missing"
+    yield method == "vb" and is_full, dict.fromkeys(MISSING[:3], rows)
+
+
+def _of_kernel_pca(model, method):
+    given = model.noise_variance is not None or model.latent_variance is not None
+    in_units = "no: a variance is given in the unit of the kernel"
+    yield model.kernel.has_unit and given, dict.fromkeys(("rescaled", "other_units"), in_units)
+    new = "no: draws of the latents have no coefficients to project new rows with"
+    yield method in _SAMPLERS, {"fitted_rows": new}
+    has_origin = not model.kernel.ignores_origin
+    yield has_origin, dict.fromkeys(("shifted", "other_units"), "no: the kernel has an origin")
+    yield model.standardize, {"columns_rescaled": "same"}
+
+
+def _of_sppca(model, method):
+    yield True, {"classes_reordered": "same, outputs in the new order", "sparse": "same where it ends"}
+    scaled = ("rescaled", "other_units")
+    yield method == "ep", {"classes_reordered": "same, outputs in the new order, to the error of quadrature"}
+    yield method in ("em", "ep") and model.prior == "proper", dict.fromkeys(scaled, _IN_ITS_UNITS)
+    has_inputs = model.kernel is None or model.kernel.linear_scale is not None  # with a density
+    yield not has_inputs, dict.fromkeys(scaled, "same, density of y alone")
+    yield model.kernel is not None, {"sparse": "no: a kernel takes dense rows, or their Gram matrix"}
+    yield (
+        method in ("closed_form", "morp", "kernel_cca"),
+        dict.fromkeys(MISSING, f"no: method {method!r} needs every cell of x"),
+    )
+    yield method == "morp", dict.fromkeys(scaled, "same, scores in the new unit")
+    yield model.label_coding == "reduced", {"classes_reordered": "no: the last class has no column"}
+    yield model.classes is None, {"classes_reordered": "no: the outputs are numbers"}
+
+
+def _of_topics(model, method):
+    yield (
+        True,
+        {
+            zoo.LDA: {
+                "batches": _NOISY,
+                "empty_document": "same, and its shares are the prior's",
+                "unused_word": _VOCABULARY,
+                "fitted_rows": f"same as stored, {_PASSES}",
+            },
+            zoo.PCP: {
+                "batches": _NOISY,
+                "empty_document": "no: an empty document joins a cluster, whose label is one more factor",
+                "unused_word": _VOCABULARY,
+            },
+            zoo.PLSI: {
+                "empty_document": "same",
+                "unused_word": "same, with probability 0"
+                if method == "em"
+                else "no: under a flat prior every word of the vocabulary has a share in a draw",
+                "fitted_rows": f"same as stored, {_PASSES}",
+            },
+        }[type(model)],
+    )
+
+
+#: What happens where units and cells of the model do not tell: (condition, phrases), of which the last holds.
+_SAID = {
+    zoo.Mixture: _of_mixture,
+    zoo.PPCA: lambda model, method: [(method == "closed_form", _no_cell_missing(method))],
+    zoo.KernelPCA: _of_kernel_pca,
+    zoo.SPPCA: _of_sppca,
+    zoo.EPCA: _of_epca,
+    zoo.Paired: _of_paired,
+    zoo.DEPCAM: _of_local_pca,
+    zoo.LDA: _of_topics,
+    zoo.PLSI: _of_topics,
+    zoo.PCP: _of_topics,
+}
+
+
+def relation_of(model, method, name):
+    """The relation by its name, with what happens to a fit of this model by this method."""
+    relation = RELATIONS[name]
+    for holds, phrases in _SAID[type(model)](model, method):
+        if holds and name in phrases:
+            relation = dataclasses.replace(relation, said=phrases[name])
+    return relation
 
 
 def options_of(method, relation, said=""):

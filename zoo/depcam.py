@@ -180,12 +180,6 @@ class DEPCAM(ChoosesFamily, Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels", "sign")
-    relations = {
-        "shifted": "no: priors have a unit, but those of unknown noise by default",
-        "rescaled": "no: priors have a unit, but those of unknown noise by default",
-        "other_units": "no: priors have a unit, but those of unknown noise by default",
-        "float32": "same where it ends, to the root of single precision",
-    }
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
     concentration_fields = ("concentration",)
     roles = Roles(
@@ -300,19 +294,6 @@ class DEPCAM(ChoosesFamily, Model):
         """`standardize`, which cells of known noise do not have."""
         own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
         return f"give {own}standardize=True"
-
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        free = ("columns_rescaled",) * self.standardize + ("shifted", "other_units") * self.offset
-        if name in ("rescaled", *free) and self.family.learns_noise:
-            return "same where priors are read off the data, objective up to a constant"
-        if name == "float32" and method == "map":
-            return "no: there are many optima, and rounding decides which one is reached"
-        if name == "fitted_rows" and method == "map":
-            return "same in any order; stored are others: those at the joint mode of the latents"
-        if name == "fitted_rows" and method == "vb":
-            return "same as stored where it ends: the bounds of its cells are those of the last step"
-        return super().relation_of(name, method)
 
     def completions(self) -> dict[str, tuple[str, ...]]:
         """Completed cells, or the mean of every cell."""

@@ -171,12 +171,6 @@ class EPCA(OneTable):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation", "sign")
-    relations = {
-        "shifted": "no: priors have a unit, but those of unknown noise by default",
-        "rescaled": "no: priors have a unit, but those of unknown noise by default",
-        "other_units": "no: priors have a unit, but those of unknown noise by default",
-        "float32": "same where it ends, to the root of single precision",
-    }
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi")
     roles = Roles(latent="latents", loadings={"loadings": ""})
     proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"

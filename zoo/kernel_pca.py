@@ -255,21 +255,6 @@ class KernelPCA(Model):
         object.__setattr__(self, "kernel", as_kernel(self.kernel))
         super().__post_init__()
 
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        if name == "columns_rescaled" and self.standardize:
-            return "same"
-        if self.kernel.is_precomputed and name in ("rows_permuted", "columns_permuted", "fitted_rows"):
-            return "no: the data are kernel values of the rows with themselves"
-        if name in ("shifted", "other_units") and not self.kernel.ignores_origin:
-            return "no: the kernel has an origin"
-        if name == "fitted_rows" and method in ("nuts", "hmc", "svi"):
-            return "no: draws of the latents have no coefficients to project new rows with"
-        is_given = self.noise_variance is not None or self.latent_variance is not None
-        if name in ("rescaled", "other_units") and self.kernel.has_unit and is_given:
-            return "no: a variance is given in the unit of the kernel"
-        return super().relation_of(name, method)
-
     @property
     def takes_missing(self) -> bool:
         """No: a kernel is of whole rows."""

@@ -92,12 +92,6 @@ class LDA(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
-    relations = {
-        "batches": "no: steps on batches are noisy, and end near the optimum of the whole",
-        "empty_document": "same, and its shares are the prior's",
-        "unused_word": "no: the prior gives every word of the vocabulary a share",
-        "fitted_rows": "same as stored, to the tolerance of passes over documents",
-    }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     concentration_fields = ("topic_prior", "word_smoothing")
     sums_out_locals = False

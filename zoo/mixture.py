@@ -133,10 +133,6 @@ class Mixture(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
-    relations = {
-        "columns_rescaled": "same, predictions in the new units",
-        "row_masked": "same as a row of NaN",
-    }
     concentration_fields = ("concentration",)
     roles = Roles(
         cluster="assignments",
@@ -414,16 +410,6 @@ class Mixture(Model):
     def takes_sparse_counts(self) -> bool:
         """Whether rows may be `zoo.SparseCounts`."""
         return self.components is not None and self.components.takes_sparse
-
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        if name == "fitted_rows" and method == "vb":
-            return "same in any order; stored are others: those of q, where new rows have predictive ones"
-        if name == "columns_rescaled" and any(
-            own and own.scale == "common" for own in self.coordinate_freedom
-        ):
-            return "no: one variance for all columns"
-        return super().relation_of(name, method)
 
     @property
     def gaussian_sites(self) -> tuple[str, ...]:

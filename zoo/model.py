@@ -29,7 +29,6 @@ from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, asked, started
 from zoo.checks import (
-    check_choice,
     check_flag,
     check_num_parts,
     check_single_concentration,
@@ -51,9 +50,6 @@ __all__ = [
     "in_current_precision",
     "static",
 ]
-
-_SHIFTS = ("shifted", "other_units")
-_MISSING = ("masked_array", "frame_nan", "frame_na", "row_masked")
 
 
 def in_current_precision(tree: Any) -> Any:
@@ -242,10 +238,6 @@ class Model(Assumptions):
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
-        relations: what happens to a fit when the data change as `inference.calibration.relation_check` says:
-            a short phrase that begins with ``"same"`` (objective, scores, predictions and draws follow from
-            those before), or ``"no: "`` and the reason. A model lists those in which it differs from
-            `Model.relations`; `relation_of` has what depends on its form.
         roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
         scores_rows: whether it has a log density of each row (`log_likelihood`).
@@ -277,32 +269,6 @@ class Model(Assumptions):
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Roles] = Roles()
-    relations: ClassVar[Mapping[str, str]] = {
-        "rows_permuted": "same, rows in the new order",
-        "columns_permuted": "same, columns in the new order",
-        "columns_renamed": "same",
-        "views_exchanged": "no: the views play different parts, or there is but one",
-        "classes_reordered": "no: the data hold no class labels",
-        "shifted": "same, predictions shifted",
-        "rescaled": "same, predictions in the new unit, log densities less the log of the factor a cell",
-        "columns_rescaled": "no: columns share parameters that have a unit",
-        "other_units": "same, as rescaled and shifted",
-        "row_doubled": "same as a row of weight 2",
-        "row_left_out": "same as a row of weight 0",
-        "masked_array": "same as NaN",
-        "frame_nan": "same as NaN in an array",
-        "frame_na": "same as NaN in an array",
-        "row_masked": "no: a row without any cell is refused",
-        "empty_document": "no: rows are not documents",
-        "unused_word": "no: columns are not words",
-        "sparse": "same as dense",
-        "frame": "same as an array",
-        "nested_list": "same as an array",
-        "float32": "same, to single precision",
-        "batches": "same once converged",
-        "devices": "same as on one device",
-        "fitted_rows": "same as stored",
-    }
     methods: ClassVar[tuple[str, ...]] = ()
     scores_rows: ClassVar[bool] = True
     projects_by_draws: ClassVar[bool] = True
@@ -740,37 +706,6 @@ class Model(Assumptions):
     def predicts_cells(self) -> bool:
         """Whether `predicted` is defined."""
         return self.answers.cells is not Answers.cells or type(self).predicted is not Model.predicted
-
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data: as `relations` says, for this form of the model.
-
-        Args:
-            name: of the relation.
-            method: of the fit.
-
-        Returns:
-            A short phrase; one that begins with ``"no: "`` gives the reason why the relation does not hold.
-
-        Raises:
-            ValueError: no such relation.
-        """
-        check_choice("relation", name, tuple(Model.relations))
-        said = (dict(Model.relations) | dict(self.relations))[name]
-        if name == "columns_rescaled" and {"columns"} == {
-            own and own.scale for own in self.coordinate_freedom
-        }:
-            said = "same, predictions in the new units"
-        if said.startswith("no: "):
-            return said
-        if name in ("rescaled", "columns_rescaled", *_SHIFTS) and not any(
-            u != "none" for u in self.cell_units
-        ):
-            return "no: the cells have no unit"
-        if name in _SHIFTS and "location_scale" not in self.cell_units:
-            return "no: the cells have an origin"
-        if name in _MISSING and not self.takes_missing:
-            return "no: no cell may be missing"
-        return said
 
     @property
     def num_canonical(self) -> int:

@@ -183,14 +183,6 @@ class Paired(SeveralTables):
     }
     family_field = "families"
     symmetries = ("rotation", "sign")
-    relations = {
-        "views_exchanged": "same, views in the new order",
-        "row_masked": "same as a row of NaN in that view",
-        "shifted": "no: priors have a unit, but those of unknown noise by default",
-        "rescaled": "no: priors have a unit, but those of unknown noise by default",
-        "other_units": "no: priors have a unit, but those of unknown noise by default",
-        "float32": "same where it ends, to the root of single precision",
-    }
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1
     size_fields = ("num_features",)

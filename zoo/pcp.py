@@ -117,11 +117,6 @@ class PCP(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
-    relations = {
-        "batches": "no: steps on batches are noisy, and end near the optimum of the whole",
-        "empty_document": "no: an empty document joins a cluster, and q of its label is one more factor",
-        "unused_word": "no: the prior gives every word of the vocabulary a share",
-    }
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
     concentration_fields = ("concentration", "topic_prior", "word_smoothing")
     roles = TopicModel.roles._replace(

@@ -77,23 +77,12 @@ class PLSI(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
-    relations = {
-        "empty_document": "same",
-        "unused_word": "same, with probability 0",
-        "fitted_rows": "same as stored, to the tolerance of passes over documents",
-    }
     methods = ("em", "nuts", "hmc", "svi")
     sums_out_locals = False
     local_sites = ("doc_topic_probs",)
     roles = TopicModel.roles._replace(document_topic="doc_topic_probs")
     scored_over_fitted = True
     answers = PLSIAnswers
-
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        if name == "unused_word" and method != "em":
-            return "no: under a flat prior every word of the vocabulary has a share in a draw"
-        return super().relation_of(name, method)
 
     @property
     def prior(self) -> str:

@@ -284,12 +284,6 @@ class PPCA(Model):
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
         return "closed_form" if has_form else "em"
 
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
-            return "no: method 'closed_form' needs every cell"
-        return super().relation_of(name, method)
-
     @property
     def prior(self) -> str:
         """``"improper"`` with ``loading_prior="flat"``, else ``"proper"``."""

@@ -204,9 +204,6 @@ class SPPCA(SupervisedIntake):
         "y": ("observation", "output"),
     }
     symmetries = ("rotation",)
-    relations = {
-        "classes_reordered": "same, outputs in the new order",
-    }
     takes_sparse = True
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
     num_needed = 1

@@ -64,13 +64,15 @@ class Relation:
     """A relation between two fits that a correct method keeps.
 
     Attributes:
-        name: as in `zoo.model.Model.relations`; of a relation of one's own, any.
+        name: one of `RELATIONS`; of a relation of one's own, any.
         change: ``change(model, data, rng) -> Change``; the model has its sizes.
         keeps_draws: whether each random number falls on the same element after the change. If not, ascents
             start from the first fit's variables, renumbered, and samplers are compared in distribution.
         in_units: whether the units of the data change, which the steps of NUTS, HMC and SVI do not follow.
         stored: whether there is one fit, whose stored rows are compared with the same rows as new ones.
         single_precision: whether the second fit is one, so that the tolerance is that of float32.
+        said: what happens to a fit: a short phrase that begins with ``"same"`` (objective, scores,
+            predictions and draws follow from those before), or ``"no: "`` and why the relation does not hold.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Relation:
     in_units: bool = False
     stored: bool = False
     single_precision: bool = False
+    said: str = "same"
 
 
 def _sides(before: tuple, after: tuple, **rest: Any) -> Change:
@@ -284,39 +287,84 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
     {
         relation.name: relation
         for relation in (
-            Relation("rows_permuted", _rows_permuted, keeps_draws=False),
-            Relation("columns_permuted", _columns_permuted, keeps_draws=False),
+            Relation("rows_permuted", _rows_permuted, keeps_draws=False, said="same, rows in the new order"),
+            Relation(
+                "columns_permuted",
+                _columns_permuted,
+                keeps_draws=False,
+                said="same, columns in the new order",
+            ),
             Relation("columns_renamed", _columns_renamed),
-            Relation("views_exchanged", _views_exchanged, keeps_draws=False),
-            Relation("classes_reordered", _classes_reordered, keeps_draws=False),
-            Relation("shifted", _in_units(_unchanged, _steps_away), in_units=True),
-            Relation("rescaled", _in_units(lambda x: FACTOR, lambda x: 0.0), in_units=True),
-            Relation("columns_rescaled", _in_units(_mixed_units, lambda x: 0.0), in_units=True),
-            Relation("other_units", _in_units(lambda x: FACTOR, lambda x: OFFSET), in_units=True),
-            Relation("row_doubled", _row_doubled, keeps_draws=False),
-            Relation("row_left_out", _row_left_out, keeps_draws=False),
-            Relation("masked_array", _marked(_masked)),
-            Relation("frame_nan", _marked(pd.DataFrame)),
-            Relation("frame_na", _marked(_frame_of_na)),
-            Relation("row_masked", _marked(_masked, whole_row=True)),
-            Relation("empty_document", _empty_document, keeps_draws=False),
-            Relation("unused_word", _unused_word, keeps_draws=False),
-            Relation("sparse", _second(_sparse), keeps_draws=False),
-            Relation("frame", _second(_frames)),
-            Relation("nested_list", _second(lambda data: tuple(np.asarray(x).tolist() for x in data))),
+            Relation(
+                "views_exchanged",
+                _views_exchanged,
+                keeps_draws=False,
+                said="no: the views play different parts, or there is but one",
+            ),
+            Relation(
+                "classes_reordered",
+                _classes_reordered,
+                keeps_draws=False,
+                said="no: the data hold no class labels",
+            ),
+            Relation(
+                "shifted", _in_units(_unchanged, _steps_away), in_units=True, said="same, predictions shifted"
+            ),
+            Relation(
+                "rescaled",
+                _in_units(lambda x: FACTOR, lambda x: 0.0),
+                in_units=True,
+                said="same, predictions in the new unit, log densities less the log of the factor a cell",
+            ),
+            Relation(
+                "columns_rescaled",
+                _in_units(_mixed_units, lambda x: 0.0),
+                in_units=True,
+                said="no: columns share parameters that have a unit",
+            ),
+            Relation(
+                "other_units",
+                _in_units(lambda x: FACTOR, lambda x: OFFSET),
+                in_units=True,
+                said="same, as rescaled and shifted",
+            ),
+            Relation("row_doubled", _row_doubled, keeps_draws=False, said="same as a row of weight 2"),
+            Relation("row_left_out", _row_left_out, keeps_draws=False, said="same as a row of weight 0"),
+            Relation("masked_array", _marked(_masked), said="same as NaN"),
+            Relation("frame_nan", _marked(pd.DataFrame), said="same as NaN in an array"),
+            Relation("frame_na", _marked(_frame_of_na), said="same as NaN in an array"),
+            Relation(
+                "row_masked", _marked(_masked, whole_row=True), said="no: a row without any cell is refused"
+            ),
+            Relation("empty_document", _empty_document, keeps_draws=False, said="no: rows are not documents"),
+            Relation("unused_word", _unused_word, keeps_draws=False, said="no: columns are not words"),
+            Relation("sparse", _second(_sparse), keeps_draws=False, said="same as dense"),
+            Relation("frame", _second(_frames), said="same as an array"),
+            Relation(
+                "nested_list",
+                _second(lambda data: tuple(np.asarray(x).tolist() for x in data)),
+                said="same as an array",
+            ),
             Relation(
                 "float32",
                 _with_options(lambda data: {"dtype": "float32"}),
+                said="same, to single precision",
                 keeps_draws=False,
                 single_precision=True,
             ),
             Relation(
                 "batches",
                 _with_options(lambda data: {"batch_size": -(-len(data[0]) // 2)}),
+                said="same once converged",
                 keeps_draws=False,
             ),
-            Relation("devices", _with_options(lambda data: {"num_devices": 2}), keeps_draws=False),
-            Relation("fitted_rows", _second(lambda data: data), stored=True),
+            Relation(
+                "devices",
+                _with_options(lambda data: {"num_devices": 2}),
+                keeps_draws=False,
+                said="same as on one device",
+            ),
+            Relation("fitted_rows", _second(lambda data: data), stored=True, said="same as stored"),
         )
     }
 )

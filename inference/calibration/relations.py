@@ -1,4 +1,4 @@
-r"""Whether a method keeps the relations that its model declares (metamorphic testing).
+r"""Whether a method keeps the relations that follow from its model (metamorphic testing).
 
 No reference values are needed: a table in other units, in another order or in another format must give the
 answer that follows from the first. Let T change the data. A method keeps the relation if
@@ -52,6 +52,8 @@ QUADRATURE = 1e-5  # of the spread: rules of a few nodes, whose error depends on
 SETTLED = 1e-2  # of the spread of scores: passes that end when few tokens move leave that much, at most
 NUM_CHAINS = 32  # and runs of SVI: of so many a side, the smallest p-value of a rank test is below 1e-9
 LEAST_CHAINS = 8  # of which rank tests have p-values of use
+_UNITS, _SHIFTS = ("rescaled", "columns_rescaled"), ("shifted", "other_units")
+_MISSING = ("masked_array", "frame_nan", "frame_na", "row_masked")
 LABEL_DIMS = ("component", "topic", "cluster")
 #: Dims of invariants that name no elements of the data, and so survive any renumbering.
 NAMELESS_DIMS = re.compile("chain|draw|(shared_)?rank(_.+)?")
@@ -80,7 +82,8 @@ def relation_check(
             too. Fields that are None are read off the data of each fit.
         method: a method of the model.
         data: parts of the data, as arrays.
-        relation: a name of `zoo.model.Model.relations`, or a `Relation`.
+        relation: a name of `RELATIONS`, or a `Relation`, such as one of these with another ``said`` where
+            units and cells of the model do not tell what happens.
         seed: of the fits, and of the change.
         false_alarm_rate: probability that correct code fails, at most, where draws are compared in
             distribution; shared by all p-values (Bonferroni).
@@ -181,7 +184,7 @@ def _condition_of_correlations(covariance: np.ndarray) -> float:
 
 
 def outcome_of(model: Model, method: str, relation: Relation) -> str:
-    """What happens under a relation: as the model declares it, or ``"no: "`` and why it does not hold.
+    """What happens under a relation: as it says, or what units, cells and method make of it.
 
     Args:
         model: with its sizes.
@@ -189,20 +192,35 @@ def outcome_of(model: Model, method: str, relation: Relation) -> str:
         relation: the relation.
 
     Returns:
-        A short phrase.
+        A short phrase; one that begins with ``"no: "`` gives the reason why the relation does not hold.
     """
-    if relation.name not in RELATIONS:
-        return "same"
-    said = model.relation_of(relation.name, method)
+    said, name = relation.said, relation.name
+    is_general = said == getattr(RELATIONS.get(name), "said", None)
+    if name == "columns_rescaled" and is_general and _has_unit_of_each_column(model):
+        said = "same, predictions in the new units"
+    if said.startswith("no: "):
+        return said
+    if name in (*_UNITS, *_SHIFTS) and not any(u != "none" for u in model.cell_units):
+        return "no: the cells have no unit"
+    if name in _SHIFTS and "location_scale" not in model.cell_units:
+        return "no: the cells have an origin"
+    if name in _MISSING and not model.takes_missing:
+        return "no: no cell may be missing"
     takes = method_of(model, method).takes
     needs = {"row_doubled": "weights", "row_left_out": "weights", "batches": "batches", "devices": "devices"}
-    needs = needs.get(relation.name)
-    if needs and needs not in takes and not said.startswith("no: "):
-        return f"no: method {method!r} takes no {needs}"
-    if relation.name == "sparse" and not (said.startswith("no: ") or model.takes_documents):
-        of_counts = model.takes_sparse_counts
-        return said if of_counts or "sparse" in takes else f"no: method {method!r} takes dense rows"
+    if (needed := needs.get(name)) and needed not in takes:
+        return f"no: method {method!r} takes no {needed}"
+    if name == "sparse" and not (model.takes_documents or model.takes_sparse_counts or "sparse" in takes):
+        return f"no: method {method!r} takes dense rows"
     return said
+
+
+def _has_unit_of_each_column(model: Model) -> bool:
+    """Whether a model can be, or is, written in coordinates with a scale for each column."""
+    own = model.own_coordinates
+    if own is not None:
+        return all(scale is not None and scale.ndim for scale in own.scales)
+    return {"columns"} == {None if own is None else own.scale for own in model.coordinate_freedom}
 
 
 def sized(make: Callable[..., Model], data: tuple) -> Model:

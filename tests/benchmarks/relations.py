@@ -34,19 +34,19 @@ def outcomes(case, method, *names):
 
     numpyro.set_host_device_count(2)
     from inference.calibration import RELATIONS, relation_check, relations
-    from tests.relation_cases import CASES, options_of
+    from tests.relation_cases import CASES, options_of, relation_of
 
     make, data, _ = CASES[case]
     model, found = relations.sized(make, data), {}
     for name in names or RELATIONS:
-        relation = RELATIONS[name]
+        relation = relation_of(model, method, name)
         said = relations.outcome_of(model, method, relation)
         if said.startswith("no: "):
             found[name] = {"no": said.removeprefix("no: ")}
             continue
         try:
             options = options_of(method, name, said)
-            verdict = relation_check(make, method, data, name, seed=3, **options)
+            verdict = relation_check(make, method, data, relation, seed=3, **options)
         except Exception as error:  # a call that fails is an outcome, and the others are still checked
             found[name] = {"passed": False, "raised": f"{type(error).__name__}: {str(error)[:200]}"}
         else:

@@ -1,6 +1,6 @@
 """A model's card, read from its source file and from the TOML file with notes on methods and papers.
 
-``dims``, ``symmetries``, ``relations`` and ``methods`` are literals in the body of a model's class, and the
+``dims``, ``symmetries`` and ``methods`` are literals in the body of a model's class, and the
 statements of its program are Python source; both are read with `ast`, and the notes
 (``zoo/cards/<model>.toml``) with `tomllib`, so that ``zoo list`` and ``zoo show`` need neither JAX nor NumPy.
 `zoo.cards.page` prints a card.
@@ -17,7 +17,7 @@ from zoo.cards.program import module_file, parsed, program_of, registered_file
 
 __all__ = ["Card", "Claim", "Correction", "MethodNote", "Notes", "Usage", "read_card", "read_notes"]
 
-_LITERALS = ("dims", "symmetries", "relations", "methods")
+_LITERALS = ("dims", "symmetries", "methods")
 _FOLDER = Path(__file__).parent
 
 
@@ -34,7 +34,6 @@ class Card(NamedTuple):
         fields: name of each constructor argument to its declaration as written, ``"type = default"``.
         dims: variable to the names of its dims.
         symmetries: transformations that leave the posterior unchanged.
-        relations: change of the data to what happens to a fit, or why the relation does not hold.
         methods: the ways to fit it; ``auto`` means the first that suits the model and its data.
         path: of the file that defines the model.
         class_name: of the model.
@@ -49,7 +48,6 @@ class Card(NamedTuple):
     fields: Mapping[str, str]
     dims: Mapping[str, tuple[str, ...]]
     symmetries: tuple[str, ...]
-    relations: Mapping[str, str]
     methods: tuple[str, ...]
     path: Path
     class_name: str
@@ -156,9 +154,7 @@ def read_card(name: str) -> Card:
     module = parsed(path)
     nodes = module.body if shipped else ast.walk(module)  # a registered class may be defined in a function
     body = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == entry["class"])
-    base = next(n for n in parsed(module_file("zoo.model")).body if getattr(n, "name", "") == "Model")
-    general = _literals(base)["relations"]
-    literals = {"relations": {}} | _literals(body)
+    literals = _literals(body)
     if shipped is None:  # in memory, where its literals may come from a base class
         literals = {literal: getattr(model_class(name), literal) for literal in _LITERALS}
     return Card(
@@ -171,7 +167,6 @@ def read_card(name: str) -> Card:
         fields=_fields(body),
         dims=literals["dims"],
         symmetries=tuple(literals["symmetries"]),
-        relations=general | literals["relations"],
         methods=tuple(literals["methods"]),
         path=path,
         class_name=entry["class"],

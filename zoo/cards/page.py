@@ -36,7 +36,7 @@ def card_sections(card: Card) -> list[CardSection]:
         card: a model's metadata.
 
     Returns:
-        Sections: assumptions, usage, fields, shapes, symmetries, relations, methods, the papers' claims and
+        Sections: assumptions, usage, fields, shapes, symmetries, methods, the papers' claims and
         misprints, aliases, program.
     """
     notes = read_notes(card)
@@ -45,7 +45,6 @@ def card_sections(card: Card) -> list[CardSection]:
         Code(_command(notes.usage.command), "bash", wrapped=False),
     ] * bool(notes.usage.python)
     dims = tuple((f"``{name}``", f"({', '.join(names)})") for name, names in card.dims.items())
-    relations = tuple((f"``{name}``", said) for name, said in card.relations.items())
     methods = [
         f"``{name}``" + (f": {note.when}. Cost: {note.cost}." if note.when else "")
         for name, note in notes.methods.items()
@@ -66,7 +65,6 @@ def card_sections(card: Card) -> list[CardSection]:
         CardSection("Fields", _fields(card)),
         CardSection("Shapes", [Table(("variable", "dims"), dims)]),
         CardSection("Symmetries", [Paragraph(", ".join(card.symmetries) or "none")]),
-        CardSection("Relations", [Table(("change of the data", "what happens to a fit"), relations)]),
         CardSection("Methods", [Paragraph(_AUTO), Bullets(tuple(methods)), Paragraph(notes.symbols)]),
         CardSection("Claims of the papers and results here", [Bullets(tuple(claims))]),
         CardSection("Corrections to the papers", [Bullets(tuple(corrections))]),

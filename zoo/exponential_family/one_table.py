@@ -147,13 +147,6 @@ class OneTable(JointPriorModel):
         """None of mixed tables, some of whose columns have no unit."""
         return (None,) if self.family.is_mixed else super().coordinate_freedom
 
-    def relation_of(self, name: str, method: str) -> str:
-        """As of `JointPriorModel`; columns of exponential and gamma cells may be rescaled each."""
-        is_scaled = self.has_own_coordinates and self.is_negative and not self.family.is_mixed
-        if is_scaled and name in ("rescaled", "columns_rescaled"):
-            return "same, predictions in the new unit, objective up to a constant"
-        return super().relation_of(name, method)
-
     @property
     def has_several_modes(self) -> bool:
         """Where the variances of latents and loadings have a product above 10, as was measured."""

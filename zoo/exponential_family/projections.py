@@ -116,15 +116,6 @@ class JointPriorModel(ChoosesFamily, Model):
         default = all(np.all(getattr(self, name) == value) for name, value in DEFAULT_PRIORS.items())
         return default and bool(self.beta == 0) and any(map(has_units, self.cell_families))
 
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        in_units = self.unit is not None and all(map(has_units, self.cell_families))
-        by_column = ("columns_rescaled",) if self.standardize else ()
-        if name not in ("shifted", "rescaled", "other_units", *by_column) or not in_units:
-            return super().relation_of(name, method)
-        said = "same, predictions in the new unit"
-        return said if method in ("vb", "svi") else f"{said}, objective up to a constant"
-
     @property
     def is_negative(self) -> bool:
         """Whether some natural parameters must be negative."""

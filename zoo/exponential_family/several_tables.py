@@ -352,29 +352,6 @@ class SeveralTables(JointPriorModel):
                 dims[f"cut_points_{v}"] = (dims[f"cut_points_{v}"][0], f"cut_{v}")
         return dims
 
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method == "closed_form":
-            return "no: method 'closed_form' needs every cell"
-        if method == "closed_form" and name in ("shifted", "rescaled", "columns_rescaled", "other_units"):
-            return self._maximum_in_units(name)
-        if method == "closed_form" and name == "float32":
-            return "same"
-        in_part = name in ("masked_array", "frame_nan", "frame_na")
-        if in_part and method == "vb" and self.specific == "full_covariance":
-            return "no: vb of full covariances takes rows of a view that are whole or missing"
-        return super().relation_of(name, method)
-
-    def _maximum_in_units(self, name: str) -> str:
-        """What happens to the maximum of the likelihood, which no prior holds in its unit."""
-        if name == "shifted" or self.specific == "full_covariance":
-            return "same, predictions in the new units"
-        if name == "columns_rescaled":
-            return super().relation_of(name, "closed_form")
-        if not all(family.learns_noise for family in self.families):
-            return "no: a noise variance is given in the units of the data"
-        return "same, predictions in the new unit"
-
     def views_reversed(self) -> tuple[Self, np.ndarray]:
         """The same model of the views in reverse order.
 

@@ -317,29 +317,6 @@ class SupervisedIntake(Model):
         """
         return "ep" if self.output_likelihood == "probit" else "em"
 
-    def relation_of(self, name: str, method: str) -> str:
-        """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""
-        if name == "classes_reordered" and self.classes is None:
-            return "no: the outputs are numbers"
-        if name == "classes_reordered" and self.label_coding == "reduced":
-            return "no: the last class has no column"
-        if method == "morp" and name in ("rescaled", "other_units"):
-            return "same, scores in the new unit"
-        if name in ("masked_array", "frame_nan", "frame_na", "row_masked") and method in _COMPLETE_ROWS:
-            return f"no: method {method!r} needs every cell of x"
-        if self.kernel is not None and name == "sparse":
-            return "no: a kernel takes dense rows, or their Gram matrix"
-        if name == "sparse":  # the outputs of sparse rows start from sweeps of their own
-            return "same where it ends"
-        has_inputs = self.kernel is None or self.kernel.linear_scale is not None  # with a density
-        if name in ("rescaled", "other_units") and not has_inputs:
-            return "same, density of y alone"
-        if method in ("em", "ep") and self.prior == "proper" and name in ("rescaled", "other_units"):
-            return "same, predictions in the new unit, objective up to a constant"
-        if method == "ep" and name == "classes_reordered":
-            return "same, outputs in the new order, to the error of quadrature"
-        return super().relation_of(name, method)
-
     def check_noise(self) -> None:
         """Raise ValueError if the noise of x would be estimated in a feature space of infinite dimension."""
         is_given = self.noise_variance_x is not None or self.kernel is None
