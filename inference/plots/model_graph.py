@@ -1,18 +1,15 @@
 """The graph of a program, derived from the program itself: dependencies between symbols, and plates.
 
 `numpyro.infer.inspect.get_model_relations` runs the program abstractly and finds which site depends on which.
-Where the program ``dot`` and the package ``graphviz`` are installed, NumPyro draws the graph; elsewhere it is
-drawn here, in the layers of Sugiyama, Tagawa and Toda (1981): symbols are put into rows so that arrows point
-down and are short, rows are ordered by barycentres, and an arrow that skips rows passes between their
+(`numpyro.render_model` draws a program without a fit, but needs the program ``dot``, which is no package.)
+The graph is drawn in the layers of Sugiyama, Tagawa and Toda (1981): symbols are put into rows so that arrows
+point down and are short, rows are ordered by barycentres, and an arrow that skips rows passes between their
 symbols. Frames of plates hold their members and nothing else. The same graph always gives the same picture.
 """
 
-import io
-import shutil
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from graphlib import TopologicalSorter
-from importlib.util import find_spec
 from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
@@ -21,10 +18,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
-from numpyro.infer.inspect import generate_graph_specification, get_model_relations, render_graph
+from numpyro.infer.inspect import get_model_relations
 from scipy.optimize import minimize
 
 from inference.plots.palette import ShownFigure
@@ -177,8 +173,7 @@ def plot_model_graph(tree: xr.DataTree) -> Figure:
 
     Returns:
         The figure. Round boxes are random, dashed ones computed from others, square ones factors that the
-        prior is multiplied with. In NumPyro's picture, where ``dot`` is installed, symbols are ellipses, and
-        distributions are listed beside them.
+        prior is multiplied with.
 
     Raises:
         ValueError: the fit does not hold its data, without which the program cannot be run.
@@ -195,27 +190,6 @@ def draw_graph(graph: Graph) -> Figure:
     Returns:
         The figure.
     """
-    with_dot = shutil.which("dot") is not None and find_spec("graphviz") is not None
-    return _drawn_by_numpyro(graph) if with_dot else _drawn_in_layers(graph)
-
-
-def _drawn_by_numpyro(graph: Graph) -> Figure:
-    """Draw the picture of `numpyro.render_model` for the dependencies that `graph_of` corrected."""
-    kinds = graph.distributions.items()
-    kinds = {name: "Deterministic" if kind == "computed" else kind for name, kind in kinds}
-    relations = {"sample_sample": graph.parents, "plate_sample": graph.plates, "observed": graph.observed}
-    specification = generate_graph_specification(relations | {"sample_dist": kinds})
-    drawing = render_graph(specification, render_distributions=True)
-    drawing.attr(dpi="200")
-    pixels = imread(io.BytesIO(drawing.pipe(format="png")))
-    figure = ShownFigure(figsize=(pixels.shape[1] / 200, pixels.shape[0] / 200), layout="constrained")
-    axis = figure.subplots()
-    axis.imshow(pixels)
-    axis.set_axis_off()
-    return figure
-
-
-def _drawn_in_layers(graph: Graph) -> Figure:
     layout = arrange(graph.parents, graph.plates)
     at = {name: (x, -_ROW * row) for name, (x, row) in layout.places.items()}
     left, right = _sides(layout)

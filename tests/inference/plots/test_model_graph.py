@@ -1,6 +1,5 @@
 """The drawn graph of a program: the dependencies are the program's, and the picture shows them."""
 
-import io
 import warnings
 from itertools import combinations
 
@@ -13,7 +12,6 @@ import pytest
 import scipy.sparse
 import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from numpyro.handlers import scale, seed, substitute, trace
@@ -23,9 +21,7 @@ from posterior_cases import CASES
 from inference.plots.model_graph import (
     _BOX,
     _ROW,
-    Graph,
     _arrows,
-    _drawn_in_layers,
     arrange,
     draw_graph,
     graph_of,
@@ -173,7 +169,7 @@ def test_an_arrow_that_skips_a_row_passes_beside_its_symbols():
 
 def test_the_picture_has_a_box_for_every_symbol_and_an_arrow_for_every_dependency(known):
     _, graph, _, _ = known
-    axis = _drawn_in_layers(graph).axes[0]
+    axis = draw_graph(graph).axes[0]
     words = [text.get_text() for text in axis.texts]
     assert set(graph.parents) | set(graph.plates) <= set(words)
     kinds = [type(patch).__name__ for patch in axis.patches]
@@ -183,7 +179,7 @@ def test_the_picture_has_a_box_for_every_symbol_and_an_arrow_for_every_dependenc
 
 def test_no_text_lies_on_another_or_leaves_its_box(known):
     _, graph, layout, _ = known
-    figure = _drawn_in_layers(graph)
+    figure = draw_graph(graph)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     (axis,) = figure.axes
@@ -192,35 +188,6 @@ def test_no_text_lies_on_another_or_leaves_its_box(known):
         assert not overlap((a.x0, a.x1, a.y0, a.y1), (b.x0, b.x1, b.y0, b.y1)), (one, other)
     width = _BOX[0] * axis.bbox.width / np.ptp(axis.get_xlim())
     assert all(extent.width < width for extent in extents)
-
-
-GRAPH = Graph({"mu": [], "x": ["mu"]}, {"mu": "computed", "x": "Normal"}, {"rows": ["x"]}, ["x"], {})
-
-
-def test_where_dot_is_installed_numpyro_draws_the_graph(monkeypatch):
-    import graphviz
-
-    sources = []
-
-    def pipe(self, format):
-        sources.append(self.source)
-        buffer = io.BytesIO()
-        Figure(figsize=(2, 1)).savefig(buffer, format=format, dpi=200)
-        return buffer.getvalue()
-
-    monkeypatch.setattr("inference.plots.model_graph.shutil.which", lambda name: f"/bin/{name}")
-    monkeypatch.setattr(graphviz.Digraph, "pipe", pipe)
-    figure = draw_graph(GRAPH)
-    (source,) = sources
-    assert "mu -> x" in source and "cluster_rows" in source and "x ~ Normal" in source
-    assert len(figure.axes[0].images) == 1 and tuple(figure.get_size_inches()) == (2.0, 1.0)
-    monkeypatch.setattr("inference.plots.model_graph.shutil.which", lambda name: None)
-    assert len(draw_graph(GRAPH).axes[0].images) == 0
-
-
-@pytest.mark.needs_peer  # the program dot
-def test_dot_draws_the_graph():
-    assert draw_graph(GRAPH).axes[0].images[0].get_array().ndim == 3
 
 
 @pytest.mark.slow
