@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = SETTINGS["project"]
 DISTRIBUTIONS = {
+    "IPython": "ipython",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
     "arviz_base": "arviz",
@@ -111,7 +112,7 @@ def test_nothing_is_declared_that_is_not_used():
 def test_extras_install_what_tests_and_notebooks_import_and_no_more():
     extras = set().union(*map(declared, PROJECT["optional-dependencies"].values()))
     folders = ("zoo", "inference", "tests", "notebooks")
-    local = {path.stem for path, _ in sources("tests")} | {"tests", "notebooks"}
+    local = {part for path, _ in sources("tests") for part in (path.stem, path.parent.name)} | {"notebooks"}
     assert third_party("tests", "notebooks") - local <= extras | declared(PROJECT["dependencies"])
     tools = {
         "ruff",
