@@ -8,16 +8,21 @@ from pathlib import Path
 import pytest
 
 OLDER_RECORDS = "older than their code"  # what a test tells, and the summary shows
+DEFAULT = "not slow and not needs_data and not needs_peer"  # as pyproject.toml has it
+FIRST = Path(__file__).with_name("first_tier.txt")
 MANY_MAPS = 30_000  # of the 65 530 that Linux allows a process
 
 
 def is_default_run(config):
     """Whether slow tests are left out."""
-    return config.option.markexpr.startswith("not slow")
+    return "not slow" in config.option.markexpr
 
 
 def pytest_configure(config):
-    """Keep compiled programs between runs, also those of the subprocesses that a test starts.
+    """Run the first tier where no test is named; keep compiled programs, also those of subprocesses.
+
+    ``pytest`` alone is what a newcomer waits for: the tests of tests/first_tier.txt. ``pytest tests``, and a
+    path, run all that are not slow.
 
     The settings are environment variables, read when JAX is first imported, which no test module has done
     yet.
@@ -27,6 +32,9 @@ def pytest_configure(config):
     saves a tenth of the rest. Slow tests sample long enough to be worth them, and some write down how long
     they took.
     """
+    alone = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    if alone and config.option.markexpr == DEFAULT:
+        config.option.markexpr = f"first and {DEFAULT}"
     quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     if is_default_run(config) and quick not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
@@ -35,15 +43,32 @@ def pytest_configure(config):
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
+def first_tier():
+    """Files, tests and cases of tests that `pytest` runs where no test is named."""
+    return set(FIRST.read_text(encoding="utf-8").split())
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Files without a test of the first tier are not imported for it: that takes half a minute."""
+    if not config.option.markexpr.startswith("first and ") or collection_path.suffix != ".py":
+        return None
+    files = {name.partition("::")[0] for name in first_tier()}
+    return collection_path.relative_to(config.rootpath).as_posix() not in files or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Make cases slow beyond the first few that ``cases_by_default`` names; cases that are slow do not count.
+    """Mark the first tier, and cases that are slow.
+
+    Make cases slow beyond the first few that ``cases_by_default`` names; cases that are slow do not count.
 
     The default run then holds each proof for one or some of the families, priors or methods, and the slow
     group for all.
     """
-    taken = Counter()
+    first, taken = first_tier(), Counter()
     for item in items:
+        if first & {item.nodeid, item.nodeid.partition("[")[0], item.nodeid.partition("::")[0]}:
+            item.add_marker(pytest.mark.first)
         mark = item.get_closest_marker("cases_by_default")
         if mark is None or item.get_closest_marker("slow"):
             continue

@@ -1,9 +1,11 @@
-"""The first cases of an expensive proof run by default, the others with the slow tests."""
+"""Which tests run where none is named, and which cases of an expensive proof are slow."""
 
+import ast
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import pytest_collection_modifyitems
+from conftest import first_tier, pytest_collection_modifyitems
 
 
 def item(name, *marks):
@@ -11,6 +13,7 @@ def item(name, *marks):
     own = {mark.name: mark for mark in marks}
     return SimpleNamespace(
         path="test_file.py",
+        nodeid=f"test_file.py::{name}",
         originalname=name,
         marks=own,
         get_closest_marker=own.get,
@@ -30,3 +33,22 @@ def test_cases_beyond_the_first_are_slow_and_slow_ones_do_not_count():
     ]
     pytest_collection_modifyitems(items)
     assert ["slow" in each.marks for each in items] == [False, True, False, False, True, False]
+
+
+@pytest.mark.repo
+def test_the_first_tier_names_tests_that_there_are():
+    root, functions = Path(__file__).parents[1], {}
+    for name in first_tier():
+        path, _, test = name.partition("::")
+        if path not in functions:
+            tree = ast.parse((root / path).read_text(encoding="utf-8"))
+            functions[path] = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert not test or test.partition("[")[0] in functions[path], name
+    assert len(functions) > 10
+
+
+def test_what_the_first_tier_names_is_marked(monkeypatch):
+    monkeypatch.setattr("conftest.first_tier", lambda: {"test_file.py::one", "other.py"})
+    items = [item("one"), item("one[case]"), item("two")]
+    pytest_collection_modifyitems(items)
+    assert ["first" in each.marks for each in items] == [True, True, False]

@@ -11,7 +11,7 @@ from tests.mutants.__main__ import _likely
 from tests.mutants.listing import mutants
 from tests.mutants.runner import BROKEN, IN_ORDER, KILLED, STOPPED, SURVIVED, _read
 
-pytestmark = pytest.mark.bookkeeping
+pytestmark = pytest.mark.repo
 
 ROOMS = {
     "machinery",

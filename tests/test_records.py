@@ -7,7 +7,7 @@ from conftest import OLDER_RECORDS
 
 from tests.recording import DESCRIBED, REFERENCE, code_of, older_than_their_code
 
-pytestmark = pytest.mark.bookkeeping
+pytestmark = pytest.mark.repo
 RECORDS = sorted(REFERENCE.rglob("*.json"))
 WITHOUT_MACHINE = 21  # written before records named it: each goes when it is written anew
 

@@ -81,7 +81,7 @@ def test_every_method_is_compared_or_said_to_be_left_out(name):
     assert set(record_of(name).get("methods", ())) <= set(case.exact) | set(case.approximate)
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_the_files_are_of_these_cases():
     assert posteriors.names() == tuple(sorted(ALL)) and len(ALL) >= 30
     assert {posteriors.load(name).model_name for name in ALL} == set(zoo.MODELS)
@@ -101,12 +101,12 @@ def test_the_files_are_of_these_cases():
             assert origin["largest_r_hat"] < 1.01 and origin["smallest_ess"] > 5000
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_every_model_has_a_recorded_method():
     assert {posteriors.load(name).model_name for name in RECORDED} == set(zoo.MODELS)
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_the_table_has_a_row_for_every_method_of_every_posterior():
     page = TABLE.read_text(encoding="utf-8")
     assert page == table(), "python -m tests.posterior_table --draw"

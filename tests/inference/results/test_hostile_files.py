@@ -97,7 +97,7 @@ def test_every_hostile_file_and_a_hundred_damaged_ones(kind, whole, reader, tmp_
     ] == []
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_the_record_is_of_all_kinds_and_within_its_bars():
     record = json.loads((REFERENCE / "hostile_files.json").read_text(encoding="utf-8"))
     files, totals = record["files"], {"damaged": Counter(), "hostile": Counter()}

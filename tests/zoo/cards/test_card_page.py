@@ -326,7 +326,7 @@ def read_sources():
     return tomllib.loads((ROOT / "tests/reference/claims.toml").read_text(encoding="utf-8"))["figure"]
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 @pytest.mark.parametrize("entry", read_sources(), ids=lambda own: f"{own['model']} {own['figure']}")
 def test_a_figure_of_a_claim_is_that_of_its_record(entry):
     """Planted: the same figure with another last digit is not."""
@@ -340,7 +340,7 @@ def test_a_figure_of_a_claim_is_that_of_its_record(entry):
     assert not is_rounded(number, other)
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 @pytest.mark.parametrize("name", MODELS)
 def test_every_figure_of_a_claim_has_its_source(name):
     known = {entry["figure"] for entry in read_sources() if entry["model"] == name}

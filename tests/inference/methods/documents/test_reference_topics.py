@@ -132,7 +132,7 @@ def test_annealing_ends_higher_than_a_random_start():
         ("reuters5_stemmed", 20, 0.55),
     ],
 )
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_the_best_bound_of_ten_starts_agrees_with_the_classes(name, num_topics, bar):
     """Bar 5: its NMI with the newsgroups and with the topics of Reuters."""
     found = recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]
@@ -143,7 +143,7 @@ def test_the_best_bound_of_ten_starts_agrees_with_the_classes(name, num_topics, 
 
 @pytest.mark.parametrize(("name", "bar"), [("news4_stemmed", 0.52), ("reuters5_stemmed", 0.50)])
 @pytest.mark.parametrize("num_topics", [10, 20])
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_ten_starts_agree_with_the_classes_on_average(name, num_topics, bar):
     """Bar 5: mean NMI of ten starts."""
     assert np.mean(recorded("topic_bars")[f"NMI, {name}, K = {num_topics}"]["all"]) >= bar
@@ -159,7 +159,7 @@ def test_ten_starts_agree_with_the_classes_on_average(name, num_topics, bar):
     ],
 )
 @pytest.mark.parametrize(("protocol", "bar"), [("bound", 1.08), ("likelihood", 1.04)])
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_perplexity_of_text_is_near_that_of_a_good_lda(name, start, protocol, bar):
     """Bar 6, K = 20, M = 200: PCP at most 8 % above LDA by the bound, 4 % by the likelihood, 3 splits."""
     held_out = recorded("topic_bars")
@@ -169,7 +169,7 @@ def test_perplexity_of_text_is_near_that_of_a_good_lda(name, start, protocol, ba
 
 
 @pytest.mark.parametrize(("name", "lengths"), [("LDA", (48, 144)), ("PCP", (20, 60))])
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_twenty_newsgroups_are_fitted_in_ten_minutes(name, lengths):
     """Five seeds: completion within 3 % of that of thrice as many passes, in 1200 CPU seconds and 4 GB."""
     seeds = [recorded("benchmark_topics_news20")[f"{name}, seed {seed}"] for seed in range(5)]
@@ -182,7 +182,7 @@ def test_twenty_newsgroups_are_fitted_in_ten_minutes(name, lengths):
 
 
 @pytest.mark.parametrize("name", ["news4_stemmed", "reuters5_stemmed"])
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_lda_completes_documents_as_its_peers_do(name):
     """Perplexity of completion over that of the better of scikit-learn and tomotopy, mean of five seeds."""
     found = recorded("topic_bars")[f"completion, {name}, K = 20, 2000 documents"]
@@ -197,7 +197,7 @@ def card_on(paper):
 
 
 @pytest.mark.parametrize(("name", "text"), [("reuters5_stemmed", "Reuters"), ("news4_stemmed", "newsgroups")])
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_the_card_says_which_methods_pcp_clusters_better_than(name, text):
     """Every method with its mean, in the notebook too, and the verdict by two standard errors."""
     notebook = (REFERENCE.parents[1] / "notebooks" / "pcp_case_study.py").read_text(encoding="utf-8")
@@ -219,7 +219,7 @@ def test_the_card_says_which_methods_pcp_clusters_better_than(name, text):
         assert {row["PCP is"] for row in found["PCP less"].values()} == {"better"}
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_the_card_says_what_pcp_predicts_on_drawn_corpora():
     """Ratios of perplexity to an LDA run well and to a careless one; a default start ends no lower."""
     found = recorded("topic_tables")["held out, drawn from PCP, K = 6, M = 50"]["ratios"]

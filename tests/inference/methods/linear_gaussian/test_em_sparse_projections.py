@@ -434,7 +434,7 @@ def benchmark():
     return json.loads(path.read_text())
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_the_recorded_benchmark_meets_its_bars(benchmark):
     """Sweeps against their two products, and what a fit holds."""
     ratios, bars, by_size = benchmark["ratios"], benchmark["bars"], benchmark["sweep_by_size"]
@@ -443,7 +443,7 @@ def test_the_recorded_benchmark_meets_its_bars(benchmark):
     assert max(by_size["exponent of rows"], by_size["exponent of columns"]) <= bars["exponents"]
 
 
-@pytest.mark.bookkeeping
+@pytest.mark.repo
 def test_a_fit_takes_twice_as_long_as_scikit_learns_sparse_pca_at_most(benchmark):
     ratios = benchmark["ratios"]
     assert max(ratios["fit to scikit-learn"], ratios["fit to scikit-learn, CPU"]) <= benchmark["bars"]["fit"]
