@@ -70,7 +70,7 @@ def by_function(seconds):
 
 
 def noticed(tests):
-    """Mistake to the test that notices it, by the record; a test whose file has moved is known by its name."""
+    """Mistake to the test that notices it, by the record; one whose file has moved is known by name."""
     now = {test.partition("::")[2]: test for test in tests}
     record = json.loads((REFERENCE / "mutants.json").read_text(encoding="utf-8"))["mutants"]
     return {
