@@ -26,7 +26,8 @@ from zoo.conjugate.component_prior import (
     floored_shares,
 )
 from zoo.conjugate.missing_cells import OrMissing
-from zoo.model import as_hyperparameter, static
+from zoo.fields import static
+from zoo.model import as_hyperparameter
 from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Dirichlet
 

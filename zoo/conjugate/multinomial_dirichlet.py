@@ -28,7 +28,8 @@ from zoo.conjugate.component_prior import (
     expected_log_probs,
     floored_shares,
 )
-from zoo.model import TypicalCells, static
+from zoo.fields import static
+from zoo.model import TypicalCells
 from zoo.shapes import (
     Assignments,
     Features,

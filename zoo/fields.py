@@ -1,0 +1,376 @@
+"""Fields that declare what they may be, their unit, and how they are read off data where they are open.
+
+`zoo.model.Assumptions` checks them, and derives from them what a model says of its fields. Every kind of
+field takes these facts as keywords.
+
+====================  ================================================================================
+fact                  meaning
+====================  ================================================================================
+``unit``              `zoo.coordinates.Unit`, one for each part of the data, or the property of the model
+                      that has them; left out, or None: it has none
+``read``              its value where none is given, of the model and a `Part` for each part of the data
+``fill``              what a given value becomes, of the same
+``is_used``           whether it is read and has its unit; left out: always
+``otherwise``         its value where none is given and nothing is read, of the model
+``convert``           what becomes of a given value before it is checked
+``inside``            what it is in a model that is stated in the coordinates of its data
+====================  ================================================================================
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpyro.distributions import Distribution, Gamma
+
+from zoo import checks
+from zoo.coordinates import Unit
+
+__all__ = [
+    "Part",
+    "choice",
+    "facts_of",
+    "flag",
+    "numbers",
+    "part",
+    "positive",
+    "read_off",
+    "scale_of",
+    "size",
+    "size_of",
+    "static",
+    "whole",
+]
+
+SIZE = Unit(1, (-1,))  # of a deviation for each column
+
+
+# Kinds of fields
+
+
+def static(default: Any = dataclasses.MISSING, **facts: Any) -> Any:
+    """A part of the program and not a pytree leaf: int, string, boolean, None or tuple.
+
+    Args:
+        default: of the field; left out, it must be given.
+        **facts: see above.
+
+    Returns:
+        A dataclass field.
+    """
+    return dataclasses.field(default=default, metadata={"static": True} | facts)
+
+
+def size(default: int | None = None, least: int = 1, **facts: Any) -> Any:
+    """A whole number, part of the program.
+
+    Args:
+        default: of the field; None: it need not be given.
+        least: that it may be.
+        **facts: see above.
+
+    Returns:
+        A dataclass field.
+    """
+    return static(default, check=lambda name, value, _: checks.check_size(name, value, least), **facts)
+
+
+def size_of(data: str, least: int = 0) -> Any:
+    """The number of columns of a part of the data, read off it.
+
+    Args:
+        data: name of the part.
+        least: that it may be.
+
+    Returns:
+        A dataclass field.
+    """
+    return size(None, least, size_of=data)
+
+
+def whole(default: int, least: int = 1) -> Any:
+    """A whole number, part of the program; anything else is a ValueError.
+
+    Args:
+        default: of the field.
+        least: that it may be.
+
+    Returns:
+        A dataclass field.
+    """
+    return static(default, check=lambda name, value, _: checks.check_whole(name, value, least))
+
+
+def choice(*names: str) -> Any:
+    """One of some names, part of the program.
+
+    Args:
+        *names: which; the first is the default.
+
+    Returns:
+        A dataclass field.
+    """
+    return static(names[0], check=lambda name, value, _: checks.check_choice(name, value, names))
+
+
+def flag(default: bool = False, **facts: Any) -> Any:
+    """A switch, part of the program.
+
+    Args:
+        default: of the field.
+        **facts: see above.
+
+    Returns:
+        A dataclass field.
+    """
+    return static(default, check=lambda name, value, _: checks.check_flag(name, value), **facts)
+
+
+def numbers(
+    default: Any = None,
+    dims: tuple[str, ...] | Callable = (),
+    *,
+    or_one: bool = False,
+    least: float | None = None,
+    above: float | None = None,
+    prior: tuple[type, ...] = (),
+    **facts: Any,
+) -> Any:
+    """Finite numbers.
+
+    Args:
+        default: of the field.
+        dims: of which the model has the sizes, ``num_features`` of ``"feature"``; or a function of the model
+            that returns the shapes that it may have, None for any size. Empty: it is one number.
+        or_one: whether one number for all will do too.
+        least: lower bound that they may reach.
+        above: lower bound that they may not reach.
+        prior: kinds of distributions of which one may be its hyperprior.
+        **facts: see above; ``is_concentration``: whether its log-gamma function is taken.
+
+    Returns:
+        A dataclass field.
+    """
+    domain = _Domain(dims, or_one, least, above, prior, facts.get("is_concentration", False))
+    own = {"check": domain, "prior": prior} | ({} if callable(dims) else {"dims": dims})
+    return dataclasses.field(default=default, metadata=own | facts)
+
+
+def positive(default: Any = None, dims: tuple[str, ...] | Callable = (), **facts: Any) -> Any:
+    """Positive numbers.
+
+    Args:
+        default: of the field.
+        dims: as of `numbers`.
+        **facts: likewise.
+
+    Returns:
+        A dataclass field.
+    """
+    return numbers(default, dims, above=0.0, **facts)
+
+
+def scale_of(number: int = 0, dim: str = "feature", unit: Unit | str = SIZE) -> Any:
+    """The deviations of the columns of a part of the data, in which a model with ``standardize`` is stated.
+
+    Args:
+        number: of the part.
+        dim: of its columns.
+        unit: of the field; where its power is 0 the columns have none, and their deviations count as one.
+
+    Returns:
+        A dataclass field.
+    """
+    return positive(
+        None, (dim,), unit=unit, scales=number, inside=None, is_used=lambda model: model.standardize
+    )
+
+
+def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
+    """A nested part of the model.
+
+    Args:
+        default: of the field.
+        kind: its class.
+        called: what it must be, in messages.
+        **facts: see above.
+
+    Returns:
+        A dataclass field.
+    """
+
+    def check(name: str, value: Any, _: Any) -> None:
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be {called}; got {type(value).__name__}")
+
+    return dataclasses.field(default=default, metadata={"check": check} | facts)
+
+
+# What they declare
+
+
+def facts_of(owner: Any, fact: str) -> dict[str, Any]:
+    """A fact of the fields that state it.
+
+    Args:
+        owner: a model or a prior; or its class, for facts that do not depend on it.
+        fact: such as ``"dims"``; a ``"unit"`` that depends on the model is asked for, where it is used.
+
+    Returns:
+        Field name to fact.
+    """
+    found = {}
+    for field in dataclasses.fields(owner):
+        if fact not in field.metadata:
+            continue
+        value = field.metadata[fact]
+        if fact == "unit":
+            value = getattr(owner, value) if isinstance(value, str) else value
+            value = value if _is_used(field, owner) else None
+        if value is not None or fact != "unit":
+            found[field.name] = value
+    return found
+
+
+def _is_used(field: dataclasses.Field, owner: Any) -> bool:
+    return "is_used" not in field.metadata or field.metadata["is_used"](owner)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Domain:
+    """The check of numbers: a callable of the field's name, its value and its owner; see `numbers`."""
+
+    dims: tuple[str, ...] | Callable
+    or_one: bool
+    least: float | None
+    above: float | None
+    prior: tuple[type, ...]
+    is_concentration: bool
+
+    def __call__(self, name: str, given: Any, owner: Any) -> None:
+        value = self._mean(name, given, owner) if isinstance(given, Distribution) else given
+        shapes = self.dims(owner) if callable(self.dims) else [_sizes(owner, self.dims)]
+        if self.or_one and not np.ndim(value):
+            shapes = [()]
+        suits = any(_fits(np.shape(value), shape) for shape in shapes)
+        if not suits and () not in shapes:
+            raise ValueError(f"{name} must have {self._shapes(shapes, owner)}; got shape {np.shape(value)}")
+        if not suits or not self._holds(value):
+            raise ValueError(f"{name} must be {self._words(() in shapes)}; got {checks.shown(given)}")
+        if self.is_concentration and value is given:
+            checks.check_concentration(name, value)
+
+    def _mean(self, name: str, given: Distribution, owner: Any) -> np.ndarray:
+        """The mean of a hyperprior."""
+        if not isinstance(given, self.prior):
+            may = f"may have a {_or(self.prior)} as its prior"
+            may = may if self.prior else "must be numbers: it can have no prior"
+            raise ValueError(f"{name} of {type(owner).__name__} {may}; got a {type(given).__name__}")
+        if isinstance(given, Gamma) and min(np.min(given.concentration), np.min(given.rate)) <= 0:
+            raise ValueError(f"the Gamma prior of {name} needs a positive concentration and rate")
+        return np.asarray(given.mean)
+
+    def _holds(self, value: Any) -> bool:
+        low, high = np.min(value), np.max(value)
+        above = self.above is None or low > self.above
+        return bool(
+            np.isfinite(high) and np.isfinite(low) and above and (self.least is None or low >= self.least)
+        )
+
+    def _words(self, is_one: bool) -> str:
+        """The domain in words, such as ``a positive number``."""
+        if self.above == 0 or (self.above is None and self.least is None):
+            bounds = "finite" if self.above is None else "positive"
+            words = f"a {bounds} number" if is_one else bounds
+        else:
+            bounds = f"of at least {self.least:g}" if self.above is None else f"above {self.above:g}"
+            words = f"a number {bounds}" if is_one else f"numbers {bounds}"
+        return words + (f" or a {_or(self.prior)} distribution" if self.prior and is_one else "")
+
+    def _shapes(self, shapes: Sequence[tuple], owner: Any) -> str:
+        """The shapes in words."""
+        names = [f"num_{dim.removesuffix('_2')}s" for dim in self.dims] if not callable(self.dims) else []
+        texts = []
+        for shape in shapes:
+            sizes = [
+                str(size or name) for size, name in zip(shape, names or ["any"] * len(shape), strict=True)
+            ]
+            texts.append(f"({', '.join(sizes)}{',' * (len(sizes) == 1)})")
+        each = f", one number for each {self.dims[0]}" if len(names) == 1 else ""
+        remedy = f", or use {type(owner).__name__}.from_data" if None in shapes[0] and not self.or_one else ""
+        return f"shape {' or '.join([*self.or_one * ['()'], *texts])}{each}{remedy}"
+
+
+def _or(kinds: Sequence[type]) -> str:
+    return " or ".join(kind.__name__ for kind in kinds)
+
+
+def _sizes(owner: Any, dims: tuple[str, ...]) -> tuple[int | None, ...]:
+    """Sizes of dims, as far as a model knows them."""
+    return tuple(getattr(owner, f"num_{dim.removesuffix('_2')}s", None) or None for dim in dims)
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(
+        size in (None, own) for own, size in zip(shape, wanted, strict=True)
+    )
+
+
+# Reading them
+
+
+class Part:
+    """A part of the data, off which fields are read.
+
+    Attributes:
+        rows: a dense table, shape (num_observations, num_columns), or a sparse one.
+        name: of the part.
+        weight: of each row, positive, shape (num_observations,); None: one.
+    """
+
+    def __init__(self, rows: Any, name: str, weight: Any = None) -> None:
+        if isinstance(rows, np.ndarray):
+            rows, weight = checks.rows_with_weight(rows, weight)
+        self.rows, self.name, self.weight = rows, name, weight
+        self._found: dict[Callable, Any] = {}
+
+    def once(self, function: Callable) -> Any:
+        """What a function returns of this part, which is asked for once."""
+        if function not in self._found:
+            self._found[function] = function(self)
+        return self._found[function]
+
+
+def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
+    """The fields that are not given, read off the data; the numbers are those of the stated program.
+
+    Args:
+        model: with the sizes of the data.
+        parts: of the data.
+
+    Returns:
+        Field name to value.
+    """
+    found, fields = {}, dataclasses.fields(model)
+    used = [field for field in fields if _is_used(field, model)]
+    for field in used:
+        if "scales" in field.metadata:
+            number, given = field.metadata["scales"], getattr(model, field.name)
+            own = parts[number]
+            if facts_of(model, "unit")[field.name].power:
+                scale = checks.column_scale(own.rows, given, own.name, weight=own.weight)
+            else:
+                scale = np.ones(own.rows.shape[1])
+            parts = [Part(p.rows / scale, p.name, p.weight) if p is own else p for p in parts]
+            if given is None:
+                found[field.name] = scale
+    model = model.replaced(**found)
+    for field in used:
+        given = getattr(model, field.name)
+        read = field.metadata.get("read" if given is None else "fill")
+        value = given if read is None else read(model, *parts)
+        if value is not given:
+            found[field.name] = value
+            model = model.replaced(**{field.name: value})
+    return found
