@@ -76,7 +76,7 @@ from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
 from zoo.exponential_family.local_pca_fields import BROAD, SCALE_RATE, of_cells
-from zoo.fields import choice, flag, numbers, part, positive, scale_of, size, size_of
+from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
 from zoo.intake.suitable_fields import AUTO, ChoosesFamily, tables_of_parts
 from zoo.linear_gaussian.rows import standard_normal
 from zoo.model import Model
@@ -129,7 +129,7 @@ class DEPCAM(ChoosesFamily, Model):
     offset: bool = flag(True)
     latents: str = choice("component", "shared")
     scale_prior: str = choice("laplace", "ard")
-    concentration: Array | None = positive(is_concentration=True, otherwise=lambda m: m.num_components)
+    concentration: Array | None = pseudo_counts(otherwise=lambda m: m.num_components)
     weight_prior: str = choice("dirichlet", "stick_breaking")
     offset_mean: Array | None = numbers(
         None, ("feature",), or_one=True, **of_cells("place_unit", lambda m, v: m)

@@ -30,6 +30,7 @@ from zoo.coordinates import Unit
 __all__ = [
     "Part",
     "choice",
+    "pseudo_counts",
     "facts_of",
     "flag",
     "numbers",
@@ -135,6 +136,7 @@ def numbers(
     least: float | None = None,
     above: float | None = None,
     prior: tuple[type, ...] = (),
+    also: Callable | None = None,
     **facts: Any,
 ) -> Any:
     """Finite numbers.
@@ -142,18 +144,21 @@ def numbers(
     Args:
         default: of the field.
         dims: of which the model has the sizes, ``num_features`` of ``"feature"``; or a function of the model
-            that returns the shapes that it may have, None for any size. Empty: it is one number.
+            from what there may be a number for to how many, or a word where that is not known. Empty: it is
+            one number.
         or_one: whether one number for all will do too.
         least: lower bound that they may reach.
         above: lower bound that they may not reach.
         prior: kinds of distributions of which one may be its hyperprior.
+        also: a further check of numbers, of the name, the value and the model.
         **facts: see above; ``is_concentration``: whether its log-gamma function is taken.
 
     Returns:
         A dataclass field.
     """
-    domain = _Domain(dims, or_one, least, above, prior, facts.get("is_concentration", False))
-    own = {"check": domain, "prior": prior} | ({} if callable(dims) else {"dims": dims})
+    own = {"check": _Domain(dims, or_one, least, above, prior, also)} | (
+        {} if callable(dims) else {"dims": dims}
+    )
     return dataclasses.field(default=default, metadata=own | facts)
 
 
@@ -169,6 +174,24 @@ def positive(default: Any = None, dims: tuple[str, ...] | Callable = (), **facts
         A dataclass field.
     """
     return numbers(default, dims, above=0.0, **facts)
+
+
+def pseudo_counts(default: Any = None, dims: tuple[str, ...] | Callable = (), **facts: Any) -> Any:
+    """Parameters of a Dirichlet prior, in the range in which they can be told.
+
+    Args:
+        default: of the field.
+        dims: as of `numbers`.
+        **facts: likewise.
+
+    Returns:
+        A dataclass field.
+    """
+    return positive(default, dims, also=_within_range, is_concentration=True, **facts)
+
+
+def _within_range(name: str, value: Any, _: Any) -> None:
+    checks.check_concentration(name, value)
 
 
 def scale_of(number: int = 0, dim: str = "feature", unit: Unit | str = SIZE) -> Any:
@@ -246,20 +269,18 @@ class _Domain:
     least: float | None
     above: float | None
     prior: tuple[type, ...]
-    is_concentration: bool
+    also: Callable | None
 
     def __call__(self, name: str, given: Any, owner: Any) -> None:
         value = self._mean(name, given, owner) if isinstance(given, Distribution) else given
-        shapes = self.dims(owner) if callable(self.dims) else [_sizes(owner, self.dims)]
-        if self.or_one and not np.ndim(value):
-            shapes = [()]
-        suits = any(_fits(np.shape(value), shape) for shape in shapes)
-        if not suits and () not in shapes:
-            raise ValueError(f"{name} must have {self._shapes(shapes, owner)}; got shape {np.shape(value)}")
-        if not suits or not self._holds(value):
-            raise ValueError(f"{name} must be {self._words(() in shapes)}; got {checks.shown(given)}")
-        if self.is_concentration and value is given:
-            checks.check_concentration(name, value)
+        shape, shapes = np.shape(value), self._shapes(owner)
+        is_one = not shapes or (self.or_one and not shape)
+        if not is_one and not any(_fits(shape, own) for own in shapes.values()):
+            raise ValueError(f"{name} must have {self._shape_in_words(shapes, owner)}; got shape {shape}")
+        if (is_one and shape) or not self._holds(value):
+            raise ValueError(f"{name} must be {self._domain_in_words(is_one)}; got {checks.shown(given)}")
+        if self.also is not None and value is given:
+            self.also(name, value, owner)
 
     def _mean(self, name: str, given: Distribution, owner: Any) -> np.ndarray:
         """The mean of a hyperprior."""
@@ -272,48 +293,49 @@ class _Domain:
         return np.asarray(given.mean)
 
     def _holds(self, value: Any) -> bool:
-        low, high = np.min(value), np.max(value)
-        above = self.above is None or low > self.above
-        return bool(
-            np.isfinite(high) and np.isfinite(low) and above and (self.least is None or low >= self.least)
-        )
+        low = np.min(value)
+        is_above = self.above is None or low > self.above
+        return bool(np.isfinite(value).all() and is_above and (self.least is None or low >= self.least))
 
-    def _words(self, is_one: bool) -> str:
-        """The domain in words, such as ``a positive number``."""
-        if self.above == 0 or (self.above is None and self.least is None):
-            bounds = "finite" if self.above is None else "positive"
-            words = f"a {bounds} number" if is_one else bounds
+    def _shapes(self, owner: Any) -> dict[str, tuple[Any, ...]]:
+        """The shapes that an array may have, as far as they are known, by what its numbers are for."""
+        if callable(self.dims):
+            return {label: (size,) for label, size in self.dims(owner).items()}
+        sizes = tuple(getattr(owner, _size_of(dim), None) or _size_of(dim) for dim in self.dims)
+        return {f"each {self.dims[0]}" * (len(sizes) == 1): sizes} if sizes else {}
+
+    def _domain_in_words(self, is_one: bool) -> str:
+        """The domain, such as ``a positive number``."""
+        if self.least is None and self.above in (None, 0):
+            words = "finite" if self.above is None else "positive"
+            words = f"a {words} number" if is_one else words
         else:
-            bounds = f"of at least {self.least:g}" if self.above is None else f"above {self.above:g}"
-            words = f"a number {bounds}" if is_one else f"numbers {bounds}"
+            bound = f"of at least {self.least:g}" if self.above is None else f"above {self.above:g}"
+            words = f"a number {bound}" if is_one else f"numbers {bound}"
         return words + (f" or a {_or(self.prior)} distribution" if self.prior and is_one else "")
 
-    def _shapes(self, shapes: Sequence[tuple], owner: Any) -> str:
-        """The shapes in words."""
-        names = [f"num_{dim.removesuffix('_2')}s" for dim in self.dims] if not callable(self.dims) else []
-        texts = []
-        for shape in shapes:
-            sizes = [
-                str(size or name) for size, name in zip(shape, names or ["any"] * len(shape), strict=True)
-            ]
-            texts.append(f"({', '.join(sizes)}{',' * (len(sizes) == 1)})")
-        each = f", one number for each {self.dims[0]}" if len(names) == 1 else ""
-        remedy = f", or use {type(owner).__name__}.from_data" if None in shapes[0] and not self.or_one else ""
-        return f"shape {' or '.join([*self.or_one * ['()'], *texts])}{each}{remedy}"
+    def _shape_in_words(self, shapes: dict[str, tuple[Any, ...]], owner: Any) -> str:
+        texts = [f"({', '.join(map(str, own))}{',' * (len(own) == 1)})" for own in shapes.values()]
+        more = f", one number for {' or for '.join(shapes)}" * all(shapes)
+        if not callable(self.dims) and any(isinstance(size, str) for own in shapes.values() for size in own):
+            more = f", or use {type(owner).__name__}.from_data"
+        return f"shape {' or '.join([*self.or_one * ['()'], *texts])}{more}"
 
 
 def _or(kinds: Sequence[type]) -> str:
     return " or ".join(kind.__name__ for kind in kinds)
 
 
-def _sizes(owner: Any, dims: tuple[str, ...]) -> tuple[int | None, ...]:
-    """Sizes of dims, as far as a model knows them."""
-    return tuple(getattr(owner, f"num_{dim.removesuffix('_2')}s", None) or None for dim in dims)
+def _size_of(dim: str) -> str:
+    """The field or property with the size of a dim."""
+    return f"num_{dim.removesuffix('_2')}s"
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+def _fits(shape: tuple[int, ...], wanted: tuple[Any, ...]) -> bool:
+    """Whether sizes are those wanted; one that is not known is a word, and may be any but 0."""
+    pairs = zip(shape, wanted, strict=False)
     return len(shape) == len(wanted) and all(
-        size in (None, own) for own, size in zip(shape, wanted, strict=True)
+        own == size or (own and isinstance(size, str)) for own, size in pairs
     )
 
 

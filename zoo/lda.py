@@ -39,7 +39,7 @@ from numpyro import sample
 from zoo.documents.answers import LDAAnswers
 from zoo.documents.bags import BagsOfWords
 from zoo.documents.topic_model import LENGTHS, SHARES, TopicModel
-from zoo.fields import positive, size, size_of, static
+from zoo.fields import pseudo_counts, size, size_of, static
 from zoo.programs import local
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -66,8 +66,8 @@ class LDA(TopicModel):
     """
 
     num_topics: int = size(10)
-    topic_prior: Array | None = positive(**SHARES)
-    word_smoothing: Array = positive(0.1, is_concentration=True)
+    topic_prior: Array | None = pseudo_counts(**SHARES)
+    word_smoothing: Array = pseudo_counts(0.1)
     num_words: int | None = size_of("counts", 2)
     num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)
 

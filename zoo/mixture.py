@@ -61,7 +61,7 @@ from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
 from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
-from zoo.fields import choice, flag, part, positive, whole
+from zoo.fields import choice, flag, part, pseudo_counts, whole
 from zoo.intake import Columns
 from zoo.model import Assumptions, Model, TypicalCells
 from zoo.programs import local
@@ -99,7 +99,7 @@ class Mixture(Model):
 
     components: Assumptions | None = part(kind=ComponentPrior, called="a prior from zoo.conjugate")
     num_components: int = whole(20)
-    concentration: Array | dist.Distribution = positive(1.0, prior=(dist.Gamma,), is_concentration=True)
+    concentration: Array | dist.Distribution = pseudo_counts(1.0, prior=(dist.Gamma,))
     weight_prior: str = choice("dirichlet", "stick_breaking")
     free_last_stick: bool = flag()
 

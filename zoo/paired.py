@@ -83,7 +83,7 @@ from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.exponential_family.paired_answers import PairedAnswers
 from zoo.exponential_family.projections import (
     follows_unit,
-    number_or_numbers,
+    one_or_more,
     places_read,
     sizes_read,
     stated,
@@ -134,7 +134,7 @@ class Paired(SeveralTables):
         None, **by_view(0), otherwise=lambda m: (0,) * len(m.families)
     )
     specific: str = choice("low_rank", "full_covariance")
-    view_weights: Array = positive(1.0, lambda m: [(len(m.families),)], or_one=True)
+    view_weights: Array = positive(1.0, lambda m: {"each view": len(m.families)}, or_one=True)
     beta: Array = numbers(0.0)
     latent_variance: Array = positive(1.0)
     loading_variance: Array = positive(1.0)
@@ -147,7 +147,7 @@ class Paired(SeveralTables):
     ard_rate: Array = positive(1.0)
     covariance_scale: Array = positive(1.0)
     covariance_degrees: Array = numbers(2.0, above=-1)
-    natural_unit: Array | None = positive(None, number_or_numbers, or_one=True, read=sizes_read)
+    natural_unit: Array | None = positive(None, one_or_more, or_one=True, read=sizes_read)
     standardize: bool = flag(inside=False)
     num_features: tuple[int, ...] | None = static(None, **by_view(1))
 

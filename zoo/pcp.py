@@ -46,7 +46,7 @@ from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.documents.answers import PCPAnswers
 from zoo.documents.bags import ClusteredBags
 from zoo.documents.topic_model import LENGTHS, SHARES, TopicModel
-from zoo.fields import choice, positive, size, size_of, static
+from zoo.fields import choice, pseudo_counts, size, size_of, static
 from zoo.programs import local
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -78,9 +78,9 @@ class PCP(TopicModel):
 
     num_topics: int = size(10)
     num_clusters: int = size(20)
-    concentration: Array = positive(1.0, is_concentration=True)
-    topic_prior: Array | None = positive(**SHARES)
-    word_smoothing: Array = positive(0.1, is_concentration=True)
+    concentration: Array = pseudo_counts(1.0)
+    topic_prior: Array | None = pseudo_counts(**SHARES)
+    word_smoothing: Array = pseudo_counts(0.1)
     weight_prior: str = choice("dirichlet", "stick_breaking")
     num_words: int | None = size_of("counts", 2)
     num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)

@@ -66,9 +66,9 @@ __all__ = ["PPCA"]
 PLACE = Unit(1, (-1,), is_location=True)
 
 
-def noise_shapes(model: "PPCA") -> list[tuple[int | None, ...]]:
-    """Those that the rate of the noise may have, if not one number."""
-    return [(model.num_features,) if model.noise == "diagonal" else ()]
+def of_noise(model: "PPCA") -> dict[str, int | str]:
+    """What there is a rate of the noise for, where there is not one."""
+    return {"each feature": model.num_features or "num_features"} if model.noise == "diagonal" else {}
 
 
 def noise_rate(model: "PPCA", x: Any) -> Any:
@@ -115,7 +115,7 @@ class PPCA(Model):
     loc_mean: Array | None = numbers(None, ("feature",), **of_prior(PLACE, lambda m, x: x.means))
     loc_variance: Array | None = positive(**of_prior("variance_unit", lambda m, x: BROAD * x.scale))
     noise_concentration: Array = positive(1e-3)
-    noise_rate: Array | None = positive(None, noise_shapes, or_one=True, **of_prior("noise_unit", noise_rate))
+    noise_rate: Array | None = positive(None, of_noise, or_one=True, **of_prior("noise_unit", noise_rate))
     standardize: bool = flag(inside=False)
     column_scale: Array | None = scale_of()
     num_features: int | None = size_of("x")

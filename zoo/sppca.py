@@ -87,9 +87,9 @@ from zoo.linear_gaussian.supervised_intake import (
     SupervisedIntake,
     broad_scales_of,
     dimension_of,
-    one_for_each_column,
-    one_for_each_noise,
-    one_for_each_part,
+    of_columns,
+    of_noises,
+    of_parts,
     places_of,
     rates_of,
     scales_of,
@@ -143,22 +143,20 @@ class SPPCA(SupervisedIntake):
     noise_floor: Array = (1e-6, 1e-3)
     loading_prior: str = choice("flat", "gaussian")
     loading_variance: Array | None = positive(
-        None, one_for_each_part, or_one=True, **of_prior("variance_units", scales_of)
+        None, of_parts, or_one=True, **of_prior("variance_units", scales_of)
     )
     loc_mean: Array | None = numbers(
         None,
-        one_for_each_column,
+        of_columns,
         or_one=True,
         otherwise=lambda model: None if model.loc_variance is None else 0.0,
         **of_prior("place_units", places_of),
     )
     loc_variance: Array | None = positive(
-        None, one_for_each_part, or_one=True, **of_prior("variance_units", broad_scales_of)
+        None, of_parts, or_one=True, **of_prior("variance_units", broad_scales_of)
     )
     noise_concentration: Array = positive(1e-3)
-    noise_rate: Array | None = positive(
-        None, one_for_each_noise, or_one=True, **of_prior("noise_units", rates_of)
-    )
+    noise_rate: Array | None = positive(None, of_noises, or_one=True, **of_prior("noise_units", rates_of))
     noise_variance_x: Array | None = positive(unit="given_noise_unit")
     standardize: bool = flag(inside=False)
     column_scale_x: Array | None = scale_of()

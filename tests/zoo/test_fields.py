@@ -17,6 +17,7 @@ from zoo.fields import (
     numbers,
     part,
     positive,
+    pseudo_counts,
     scale_of,
     size,
     size_of,
@@ -38,13 +39,15 @@ class Declared(Model):
     form: str = choice("round", "square")
     repeats: bool = flag()
     rate: Array = positive(1.0)
-    strength: Array = positive(1.0, prior=(dist.Gamma,), is_concentration=True)
+    strength: Array = pseudo_counts(1.0, prior=(dist.Gamma,))
     share: Array = numbers(0.0, least=0)
     degrees: Array = numbers(2.0, above=-1)
     loc: Array | None = numbers(
         None, ("feature",), unit=PLACE, read=lambda m, x: x.once(mean), otherwise=lambda m: m.start
     )
-    noise: Array | None = positive(None, lambda m: [(m.num_latents,)], or_one=True, unit="noise_unit")
+    noise: Array | None = positive(
+        None, lambda m: {"each latent": m.num_latents}, or_one=True, unit="noise_unit"
+    )
     kernel: Kernel | str = part("rbf", Kernel, "a kernel", convert=as_kernel, fill=lambda m, x: m.kernel)
     names: tuple[str, ...] = static(())
     standardize: bool = flag(inside=False)
@@ -109,9 +112,13 @@ def mean(part: Any) -> np.ndarray:
         (
             {"loc": 0.0},
             ValueError,
-            r"loc must have shape \(num_features,\), one .*, or use Declared.from_data; got shape \(\)",
+            r"loc must have shape \(num_features,\), or use Declared.from_data; got shape \(\)",
         ),
-        ({"noise": [1.0, 2.0, 3.0]}, ValueError, r"noise must have shape \(\) or \(2,\); got shape \(3,\)"),
+        (
+            {"noise": [1.0, 2.0, 3.0]},
+            ValueError,
+            r"noise must have shape \(\) or \(2,\), one number for each latent; got shape \(3,\)",
+        ),
         ({"noise": [1.0, 0.0]}, ValueError, r"noise must be positive; got array\(\[1., 0.\]\)"),
         ({"noise": -1.0}, ValueError, "noise must be a positive number; got -1.0"),
         ({"kernel": "cosine"}, ValueError, "no kernel is called 'cosine'"),

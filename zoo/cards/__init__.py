@@ -257,7 +257,7 @@ def _default(value: ast.expr | None) -> ast.expr | None:
     kind = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
     if kind in ("size_of", "scale_of"):
         return ast.Constant(None)
-    if kind in ("static", "size", "whole", "choice", "flag", "numbers", "positive", "part"):
+    if kind in ("static", "size", "whole", "choice", "flag", "numbers", "positive", "pseudo_counts", "part"):
         named = [keyword.value for keyword in value.keywords if keyword.arg == "default"]
         other = None if kind == "static" else ast.Constant(False if kind == "flag" else None)
         return next(iter([*value.args[:1], *named]), other)

@@ -38,9 +38,8 @@ def lengths_of(model: Any, counts: Part) -> tuple[int, ...]:
 # facts of a field with the numbers of words of documents, and with the Dirichlet parameters of topic shares
 LENGTHS: dict[str, Any] = {"check": lambda name, value, _: check_lengths(name, value), "read": lengths_of}
 SHARES: dict[str, Any] = {
-    "dims": lambda model: [(model.num_topics,)],
+    "dims": lambda model: {"each topic": model.num_topics},
     "or_one": True,
-    "is_concentration": True,
     "otherwise": lambda model: 1.0 / model.num_topics,
 }
 

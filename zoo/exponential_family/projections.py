@@ -29,7 +29,7 @@ __all__ = [
     "WEAK_VARIANCE",
     "JointPriorModel",
     "follows_unit",
-    "number_or_numbers",
+    "one_or_more",
     "places_read",
     "sizes_read",
     "stated",
@@ -41,9 +41,9 @@ WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reac
 DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
 
 
-def number_or_numbers(model: Any) -> list[tuple[int | None, ...]]:
-    """The shapes of one number, or of several."""
-    return [(None,)]
+def one_or_more(model: Any) -> dict[str, str]:
+    """What there may be a number for, if not one for all."""
+    return {"each column or view": "any"}
 
 
 def stated(unit: str, read: Callable) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def stated(unit: str, read: Callable) -> dict[str, Any]:
     Returns:
         The facts, see `zoo.fields`.
     """
-    return {"dims": number_or_numbers, "or_one": True, "unit": unit, "read": read, "inside": None}
+    return {"dims": one_or_more, "or_one": True, "unit": unit, "read": read, "inside": None}
 
 
 def follows_unit(model: Any) -> float | None:

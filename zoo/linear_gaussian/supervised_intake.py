@@ -20,9 +20,9 @@ __all__ = [
     "SupervisedIntake",
     "broad_scales_of",
     "dimension_of",
-    "one_for_each_column",
-    "one_for_each_noise",
-    "one_for_each_part",
+    "of_columns",
+    "of_noises",
+    "of_parts",
     "places_of",
     "rates_of",
     "scales_of",
@@ -61,21 +61,21 @@ def dimension_of(model: Any, x: Part, y: Part) -> int | None:
     return model.kernel and scored_dimension(model.kernel.feature_dimension(num_features), num_rows)
 
 
-def one_for_each_part(model: Any) -> list[tuple[int, ...]]:
-    """Shapes of what inputs and outputs have one of."""
-    return [(2,)]
+def of_parts(model: Any) -> dict[str, int]:
+    """What there is a number for, if not one for both."""
+    return {"x and y": 2}
 
 
-def one_for_each_noise(model: Any) -> list[tuple[int, ...]]:
-    """Shapes of what inputs have one of, and each output with ``output_noise="per_output"``."""
+def of_noises(model: Any) -> dict[str, int]:
+    """Likewise for the noise, of which each output may have one."""
     by_output = model.output_noise == "per_output" and model.num_outputs is not None
-    return [(2,), *([(1 + model.num_outputs,)] if by_output else [])]
+    return of_parts(model) | ({"x and each output": 1 + model.num_outputs} if by_output else {})
 
 
-def one_for_each_column(model: Any) -> list[tuple[int | None, ...]]:
-    """Shapes of what the columns of inputs and then of outputs have one of."""
+def of_columns(model: Any) -> dict[str, int | str]:
+    """Likewise for the means."""
     sizes = model.num_features, model.num_outputs
-    return [(None if None in sizes else sum(sizes),)]
+    return {"each column of x and then of y": "num_columns" if None in sizes else sum(sizes)}
 
 
 class SupervisedIntake(Model):
