@@ -21,6 +21,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from numpyro.distributions import Distribution, Gamma
 
@@ -271,26 +272,29 @@ class _Domain:
     prior: tuple[type, ...]
     also: Callable | None
 
-    def __call__(self, name: str, given: Any, owner: Any) -> None:
-        value = self._mean(name, given, owner) if isinstance(given, Distribution) else given
-        shape, shapes = np.shape(value), self._shapes(owner)
+    def __call__(self, name: str, value: Any, owner: Any) -> None:
+        is_prior = isinstance(value, Distribution)
+        if is_prior:
+            self._check_prior(name, value, owner)
+        shape = value.shape() if is_prior else np.shape(value)
+        shapes = self._shapes(owner)
         is_one = not shapes or (self.or_one and not shape)
         if not is_one and not any(_fits(shape, own) for own in shapes.values()):
             raise ValueError(f"{name} must have {self._shape_in_words(shapes, owner)}; got shape {shape}")
-        if (is_one and shape) or not self._holds(value):
-            raise ValueError(f"{name} must be {self._domain_in_words(is_one)}; got {checks.shown(given)}")
-        if self.also is not None and value is given:
+        if (is_one and shape) or not (is_prior or self._holds(value)):
+            raise ValueError(f"{name} must be {self._domain_in_words(is_one)}; got {checks.shown(value)}")
+        if self.also is not None and not is_prior:
             self.also(name, value, owner)
 
-    def _mean(self, name: str, given: Distribution, owner: Any) -> np.ndarray:
-        """The mean of a hyperprior."""
-        if not isinstance(given, self.prior):
+    def _check_prior(self, name: str, prior: Distribution, owner: Any) -> None:
+        if not isinstance(prior, self.prior):
             may = f"may have a {_or(self.prior)} as its prior"
             may = may if self.prior else "must be numbers: it can have no prior"
-            raise ValueError(f"{name} of {type(owner).__name__} {may}; got a {type(given).__name__}")
-        if isinstance(given, Gamma) and min(np.min(given.concentration), np.min(given.rate)) <= 0:
+            raise ValueError(f"{name} of {type(owner).__name__} {may}; got a {type(prior).__name__}")
+        if isinstance(prior, Gamma) and min(np.min(prior.concentration), np.min(prior.rate)) <= 0:
             raise ValueError(f"the Gamma prior of {name} needs a positive concentration and rate")
-        return np.asarray(given.mean)
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(prior)):
+            raise ValueError(f"{name} must be finite; got {checks.shown(prior)}")
 
     def _holds(self, value: Any) -> bool:
         low = np.min(value)
