@@ -64,7 +64,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from numpyro import deterministic, plate, sample
@@ -75,7 +74,6 @@ from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_fields
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
-from zoo.exponential_family.local_pca_fields import BROAD, SCALE_RATE, of_cells
 from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
 from zoo.intake.suitable_fields import AUTO, ChoosesFamily, tables_of_parts
 from zoo.linear_gaussian.rows import standard_normal
@@ -106,8 +104,7 @@ class DEPCAM(ChoosesFamily, Model):
         weight_prior: ``"dirichlet"`` or ``"stick_breaking"`` (a truncated Dirichlet process).
         offset_mean: prior mean of offsets, () or (num_features,). None: 0; of unknown noise the columns'.
         offset_variance: prior variance of offsets. None: 100; of unknown noise 100 v.
-        ard_concentration: of the precisions' Gamma prior.
-        ard_rate: of the precisions' Gamma prior. None: 1; of unknown noise v.
+        ard_concentration, ard_rate: of the precisions' Gamma prior. None: 1; of unknown noise v.
         noise_rate: of the prior of an unknown noise variance. None: v, the mean variance of the columns.
         standardize: whether program and priors, all but `offset_mean`, are of columns in standard deviations.
         column_scale: s, shape (num_features,), with ``standardize``; None: read off the observed cells.
@@ -123,7 +120,7 @@ class DEPCAM(ChoosesFamily, Model):
     num_components: int = size(3)
     num_latents: int = size(2)
     repulsion: Array = numbers(1.0, least=0)
-    sparsity: Array | None = numbers(least=0, **of_cells("rate_unit", lambda m, v: SCALE_RATE / np.sqrt(v)))
+    sparsity: Array | None = numbers(**local_pca_fields.FACTS["sparsity"])
     similarity_scale: Array = positive(0.1)
     kernel: str = choice("angular", "subspace")
     offset: bool = flag(True)
@@ -131,13 +128,11 @@ class DEPCAM(ChoosesFamily, Model):
     scale_prior: str = choice("laplace", "ard")
     concentration: Array | None = pseudo_counts(otherwise=lambda m: m.num_components)
     weight_prior: str = choice("dirichlet", "stick_breaking")
-    offset_mean: Array | None = numbers(
-        None, ("feature",), or_one=True, **of_cells("place_unit", lambda m, v: m)
-    )
-    offset_variance: Array | None = positive(**of_cells("variance_unit", lambda m, v: BROAD * v))
+    offset_mean: Array | None = numbers(**local_pca_fields.FACTS["offset_mean"])
+    offset_variance: Array | None = positive(**local_pca_fields.FACTS["offset_variance"])
     ard_concentration: Array = positive(1.0)
-    ard_rate: Array | None = positive(**of_cells("variance_unit", lambda m, v: v))
-    noise_rate: Array | None = positive(**of_cells("noise_unit", lambda m, v: v))
+    ard_rate: Array | None = positive(**local_pca_fields.FACTS["ard_rate"])
+    noise_rate: Array | None = positive(**local_pca_fields.FACTS["noise_rate"])
     standardize: bool = flag(inside=False)
     column_scale: Array | None = scale_of()
     num_features: int | None = size_of("x")

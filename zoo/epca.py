@@ -77,8 +77,8 @@ from zoo.exponential_family.cells import FamilyCells, cells_of, in_sizes, sample
 from zoo.exponential_family.conjugate_loadings import ConjugateLoadings
 from zoo.exponential_family.joint_prior import joint_prior_factor
 from zoo.exponential_family.natural_params import LowRank
-from zoo.exponential_family.one_table import OneTable, kernel_read
-from zoo.exponential_family.projections import follows_unit, places_read, sizes_read, stated, units_read
+from zoo.exponential_family.one_table import OneTable
+from zoo.exponential_family.projections import FACTS
 from zoo.fields import flag, numbers, part, positive, size, size_of
 from zoo.programs import local
 from zoo.shapes import Rows, Theta
@@ -128,13 +128,13 @@ class EPCA(OneTable):
     latent_variance: Array = positive(1.0)
     loading_variance: Array = positive(1.0)
     loc_variance: Array = positive(100.0)
-    loc_mean: Array | None = numbers(**stated("place_unit", places_read), otherwise=follows_unit)
-    unit: Array | None = positive(**stated("own_unit", units_read))
-    conjugate: Array | None = part(unit="kernel_unit", read=kernel_read)
+    loc_mean: Array | None = numbers(**FACTS["loc_mean"])
+    unit: Array | None = positive(**FACTS["unit"])
+    conjugate: Array | None = part(**FACTS["conjugate"])
     ard: bool = flag()
     ard_concentration: Array = positive(1.0)
     ard_rate: Array = positive(1.0)
-    natural_unit: Array | None = positive(**stated("size_unit", sizes_read))
+    natural_unit: Array | None = positive(**FACTS["natural_unit"])
     standardize: bool = flag(inside=False)
     num_features: int | None = size_of("x")
     conjugate_loadings: Array | None = None
@@ -284,8 +284,3 @@ class EPCA(OneTable):
     def place_unit(self) -> Unit | None:
         """Of the origin of cells of unknown noise."""
         return self.own_unit and Unit(1, (-1,), is_location=True)
-
-    @property
-    def kernel_unit(self) -> Unit | None:
-        """Of the kernel's mean, which has none that a column could follow."""
-        return Unit(0) if self.needs_kernel and not (self.own_unit or self.size_unit) else None

@@ -19,6 +19,7 @@ fact                  meaning
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -223,11 +224,7 @@ def part(default: Any = None, kind: type = object, called: str = "", **facts: An
     Returns:
         A dataclass field.
     """
-
-    def check(name: str, value: Any, _: Any) -> None:
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} must be {called}; got {type(value).__name__}")
-
+    check = partial(_check_kind, kind=kind, called=called)
     return dataclasses.field(default=default, metadata={"check": check} | facts)
 
 
@@ -259,6 +256,11 @@ def facts_of(owner: Any, fact: str) -> dict[str, Any]:
 
 def _is_used(field: dataclasses.Field, owner: Any) -> bool:
     return "is_used" not in field.metadata or field.metadata["is_used"](owner)
+
+
+def _check_kind(name: str, value: Any, _: Any, *, kind: type, called: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {called}; got {type(value).__name__}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -362,7 +364,14 @@ class Part:
         self._found: dict[Callable, Any] = {}
 
     def once(self, function: Callable) -> Any:
-        """What a function returns of this part, which is asked for once."""
+        """What a function finds of this part, which is asked for once.
+
+        Args:
+            function: of the part.
+
+        Returns:
+            What it returns.
+        """
         if function not in self._found:
             self._found[function] = function(self)
         return self._found[function]

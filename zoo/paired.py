@@ -81,15 +81,8 @@ from zoo.exponential_family.cells import cells_of, has_units, sample_view_parame
 from zoo.exponential_family.joint_prior import joint_prior_factor
 from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.exponential_family.paired_answers import PairedAnswers
-from zoo.exponential_family.projections import (
-    follows_unit,
-    one_or_more,
-    places_read,
-    sizes_read,
-    stated,
-    units_read,
-)
-from zoo.exponential_family.several_tables import SeveralTables, as_families, by_view, kernels_read
+from zoo.exponential_family.projections import FACTS
+from zoo.exponential_family.several_tables import VIEW_FACTS, SeveralTables
 from zoo.fields import choice, flag, numbers, part, positive, size, static
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.programs import local
@@ -128,28 +121,26 @@ class Paired(SeveralTables):
         4
     """
 
-    families: tuple[Family | str, ...] = part(("auto", "auto"), convert=as_families)
+    families: tuple[Family | str, ...] = part(("auto", "auto"), **VIEW_FACTS["families"])
     num_shared: int = size(1, 0)
-    num_specific: tuple[int, ...] | None = static(
-        None, **by_view(0), otherwise=lambda m: (0,) * len(m.families)
-    )
+    num_specific: tuple[int, ...] | None = static(None, **VIEW_FACTS["num_specific"])
     specific: str = choice("low_rank", "full_covariance")
-    view_weights: Array = positive(1.0, lambda m: {"each view": len(m.families)}, or_one=True)
+    view_weights: Array = positive(1.0, **VIEW_FACTS["view_weights"])
     beta: Array = numbers(0.0)
     latent_variance: Array = positive(1.0)
     loading_variance: Array = positive(1.0)
     loc_variance: Array = positive(100.0)
-    loc_mean: Array | None = numbers(**stated("place_units", places_read), otherwise=follows_unit)
-    unit: Array | None = positive(**stated("own_units", units_read))
-    conjugate: Array | None = part(unit="kernel_unit", read=kernels_read)
+    loc_mean: Array | None = numbers(**FACTS["loc_mean"])
+    unit: Array | None = positive(**FACTS["unit"])
+    conjugate: Array | None = part(**FACTS["conjugate"])
     ard: bool = flag()
     ard_concentration: Array = positive(1.0)
     ard_rate: Array = positive(1.0)
     covariance_scale: Array = positive(1.0)
     covariance_degrees: Array = numbers(2.0, above=-1)
-    natural_unit: Array | None = positive(None, one_or_more, or_one=True, read=sizes_read)
+    natural_unit: Array | None = positive(**FACTS["natural_unit"])
     standardize: bool = flag(inside=False)
-    num_features: tuple[int, ...] | None = static(None, **by_view(1))
+    num_features: tuple[int, ...] | None = static(None, **VIEW_FACTS["num_features"])
 
     def program(self, *views: View | None, rows: numpyro.plate) -> tuple[View, ...]:
         """Loadings, means and noise of every view; then the latents and the cells of each row."""
@@ -422,7 +413,7 @@ class Paired(SeveralTables):
         return None if columns is None or len(columns) == d else columns
 
     @property
-    def own_units(self) -> tuple[Unit, ...] | None:
+    def own_unit(self) -> tuple[Unit, ...] | None:
         """Of the units of cells of unknown noise."""
         if not (self.has_own_coordinates or self.standardize):
             return None
@@ -430,17 +421,14 @@ class Paired(SeveralTables):
         axes = (-1,) if self.standardize else ()
         return tuple(Unit(power, axes, part=v) for v, power in enumerate(powers))
 
-    @property
-    def place_units(self) -> tuple[Unit, ...] | None:
-        """Of the origins of cells of unknown noise."""
-        return self.own_units and tuple(
-            own._replace(axes=(-1,), is_location=own.power == 1) for own in self.own_units
-        )
+    size_unit = None
 
     @property
-    def kernel_unit(self) -> Unit | None:
-        """Of the kernels' means, which have none that columns could follow."""
-        return Unit(0) if self.needs_kernel and not self.own_units else None
+    def place_unit(self) -> tuple[Unit, ...] | None:
+        """Of the origins of cells of unknown noise."""
+        return self.own_unit and tuple(
+            own._replace(axes=(-1,), is_location=own.power == 1) for own in self.own_unit
+        )
 
     @property
     def part_sizes(self) -> tuple[int | None, ...]:

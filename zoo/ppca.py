@@ -55,7 +55,7 @@ from zoo.fields import choice, flag, numbers, positive, scale_of, size, size_of
 from zoo.intake.suitable_fields import density_fields
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
-from zoo.linear_gaussian.units import BROAD, of_prior, with_prior_of
+from zoo.linear_gaussian.units import BROAD, NOISE_RATE, of_prior, with_prior_of
 from zoo.model import Model
 from zoo.programs import local
 from zoo.shapes import Rows
@@ -64,16 +64,6 @@ from zoo.sparse import SparseMatrix, as_rows, is_sparse
 __all__ = ["PPCA"]
 
 PLACE = Unit(1, (-1,), is_location=True)
-
-
-def of_noise(model: "PPCA") -> dict[str, int | str]:
-    """What there is a rate of the noise for, where there is not one."""
-    return {"each feature": model.num_features or "num_features"} if model.noise == "diagonal" else {}
-
-
-def noise_rate(model: "PPCA", x: Any) -> Any:
-    """The rate of the noise, read off moments of the data."""
-    return model.noise_concentration * (x.variances if model.noise == "diagonal" else x.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +105,7 @@ class PPCA(Model):
     loc_mean: Array | None = numbers(None, ("feature",), **of_prior(PLACE, lambda m, x: x.means))
     loc_variance: Array | None = positive(**of_prior("variance_unit", lambda m, x: BROAD * x.scale))
     noise_concentration: Array = positive(1e-3)
-    noise_rate: Array | None = positive(None, of_noise, or_one=True, **of_prior("noise_unit", noise_rate))
+    noise_rate: Array | None = positive(**NOISE_RATE)
     standardize: bool = flag(inside=False)
     column_scale: Array | None = scale_of()
     num_features: int | None = size_of("x")

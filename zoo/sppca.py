@@ -79,22 +79,11 @@ from numpyro import plate, sample
 
 from zoo.coordinates import Freedom, Unit
 from zoo.fields import choice, flag, numbers, part, positive, scale_of, size, size_of, static
-from zoo.kernels import Kernel, as_kernel
+from zoo.kernels import Kernel
 from zoo.linear_gaussian.rows import flat, standard_normal
 from zoo.linear_gaussian.supervised import Block, FeatureSpace, Primal, Probit, Real, block_prior
 from zoo.linear_gaussian.supervised_answers import ProbitAnswers, RealAnswers
-from zoo.linear_gaussian.supervised_intake import (
-    SupervisedIntake,
-    broad_scales_of,
-    dimension_of,
-    of_columns,
-    of_noises,
-    of_parts,
-    places_of,
-    rates_of,
-    scales_of,
-)
-from zoo.linear_gaussian.units import of_prior
+from zoo.linear_gaussian.supervised_intake import FACTS, SupervisedIntake
 from zoo.programs import local
 from zoo.shapes import Outputs, Rows
 
@@ -136,27 +125,17 @@ class SPPCA(SupervisedIntake):
     """
 
     num_latents: int = size(2)
-    kernel: Kernel | str | None = part(None, convert=as_kernel, fill=lambda m, x, y: m.kernel.filled(x.rows))
+    kernel: Kernel | str | None = part(**FACTS["kernel"])
     output_likelihood: str = choice("gaussian", "probit")
     output_noise: str = choice("shared", "per_output")
     center: str = choice("joint", "plugin")
     noise_floor: Array = (1e-6, 1e-3)
     loading_prior: str = choice("flat", "gaussian")
-    loading_variance: Array | None = positive(
-        None, of_parts, or_one=True, **of_prior("variance_units", scales_of)
-    )
-    loc_mean: Array | None = numbers(
-        None,
-        of_columns,
-        or_one=True,
-        otherwise=lambda model: None if model.loc_variance is None else 0.0,
-        **of_prior("place_units", places_of),
-    )
-    loc_variance: Array | None = positive(
-        None, of_parts, or_one=True, **of_prior("variance_units", broad_scales_of)
-    )
+    loading_variance: Array | None = positive(**FACTS["loading_variance"])
+    loc_mean: Array | None = numbers(**FACTS["loc_mean"])
+    loc_variance: Array | None = positive(**FACTS["loc_variance"])
     noise_concentration: Array = positive(1e-3)
-    noise_rate: Array | None = positive(None, of_noises, or_one=True, **of_prior("noise_units", rates_of))
+    noise_rate: Array | None = positive(**FACTS["noise_rate"])
     noise_variance_x: Array | None = positive(unit="given_noise_unit")
     standardize: bool = flag(inside=False)
     column_scale_x: Array | None = scale_of()
@@ -165,7 +144,7 @@ class SPPCA(SupervisedIntake):
     classes: tuple[str | int, ...] | None = static(None)
     num_features: int | None = size_of("x")
     num_outputs: int | None = size_of("y")
-    feature_dimension: int | None = size(None, 0, read=dimension_of)
+    feature_dimension: int | None = size(**FACTS["feature_dimension"])
 
     def program(self, x: Rows | None, y: Outputs | None, rows: plate) -> tuple[Rows, Outputs]:
         """Parameters of inputs and outputs; then latents, inputs and outputs of each row."""

@@ -129,12 +129,24 @@ class Cellwise(ComponentPrior):
 
     @classmethod
     def by_column(cls) -> tuple[str, ...]:
-        """The fields with one number for each column."""
+        """The fields with one number for each column.
+
+        Returns:
+            Names.
+        """
         return tuple(name for name, dims in facts_of(cls, "dims").items() if dims)
 
     @classmethod
     def spread(cls, fields: Mapping[str, Any], num_features: int) -> dict[str, Any]:
-        """Fields of which a number for all columns is repeated for each."""
+        """Fields of which a number for all columns is repeated for each.
+
+        Args:
+            fields: values by name.
+            num_features: D.
+
+        Returns:
+            The same fields.
+        """
         return broadcast_fields(dict(fields), cls.by_column(), num_features)
 
     def check(self, x: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from zoo.intake import Columns, suitable_fields
 from zoo.intake.suitable_fields import one_family_of_columns
 
 __all__ = [
+    "FACTS",
     "check_cells",
     "check_for_method",
     "check_rows_of_components",
@@ -23,7 +24,6 @@ __all__ = [
     "families_for",
     "has_steep_cells",
     "kind_of_prior",
-    "of_cells",
     "suitable_fields_of",
 ]
 
@@ -32,17 +32,12 @@ BROAD = 100.0  # default variance of offsets, in variances
 LEAST_ARD_RATE = 1e-3  # of SePCA
 
 
-def of_cells(unit: str, formula: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    """The facts of a field of the priors, which is read off the data where cells have an unknown noise.
+def _of_cells(unit: str, formula: Callable[[Any, Any], Any], **facts: Any) -> dict[str, Any]:
+    """The facts of a field whose value follows from means and mean variance of the columns.
 
-    Args:
-        unit: of the field, where cells have one.
-        formula: its value, of the means of the columns and their mean variance; 0 and 1 of other cells.
-
-    Returns:
-        The facts, see `zoo.fields`.
+    These are read off the data where the noise is not known, and 0 and 1 of other cells.
     """
-    return {
+    return facts | {
         "unit": unit,
         "is_used": lambda model: model.family.cell_units != "none",
         "read": lambda model, x: formula(*x.once(_units)) if model.family.learns_noise else None,
@@ -52,6 +47,15 @@ def of_cells(unit: str, formula: Callable[[Any, Any], Any]) -> dict[str, Any]:
 
 def _units(part: Part) -> tuple[np.ndarray, float]:
     return units_of(part.rows)
+
+
+FACTS: dict[str, Any] = {
+    "sparsity": _of_cells("rate_unit", lambda _, variance: SCALE_RATE / np.sqrt(variance), least=0),
+    "offset_mean": _of_cells("place_unit", lambda means, _: means, dims=("feature",), or_one=True),
+    "offset_variance": _of_cells("variance_unit", lambda _, variance: BROAD * variance),
+    "ard_rate": _of_cells("variance_unit", lambda _, variance: variance),
+    "noise_rate": _of_cells("noise_unit", lambda _, variance: variance),
+}
 
 
 def suitable_fields_of(name: str, data: Sequence[Any]) -> dict[str, Any]:

@@ -10,17 +10,10 @@ from zoo.coordinates import Freedom
 from zoo.exponential_family import Family, joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
-from zoo.exponential_family.projections import KERNEL_STRENGTH, WEAK_VARIANCE, JointPriorModel
-from zoo.fields import Part
+from zoo.exponential_family.projections import WEAK_VARIANCE, JointPriorModel
 from zoo.intake import suitable_fields
 
-__all__ = ["OneTable", "kernel_read"]
-
-
-def kernel_read(model: Any, x: Part) -> np.ndarray | None:
-    """The default kernel's lam and nu, read off the data where there must be a kernel."""
-    is_needed = model.needs_kernel and model.family.has_kernel
-    return model.family.kernel_of(x.rows, KERNEL_STRENGTH) if is_needed else None
+__all__ = ["OneTable"]
 
 
 class OneTable(JointPriorModel):

@@ -1,7 +1,7 @@
 """What `zoo.EPCA` and `zoo.Paired` have in common: facts of their families and priors, and checks."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +9,7 @@ from jax import Array
 
 from zoo import checks
 from zoo.answers import asked
+from zoo.coordinates import Unit
 from zoo.exponential_family import has_unit_noise, joint_prior
 from zoo.exponential_family.cells import (
     has_units,
@@ -24,47 +25,14 @@ from zoo.intake import Columns
 from zoo.intake.suitable_fields import ChoosesFamily
 from zoo.model import Model
 
-__all__ = [
-    "KERNEL_STRENGTH",
-    "WEAK_VARIANCE",
-    "JointPriorModel",
-    "follows_unit",
-    "one_or_more",
-    "places_read",
-    "sizes_read",
-    "stated",
-    "units_read",
-]
+__all__ = ["FACTS", "WEAK_VARIANCE", "JointPriorModel"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reaches different optima
 DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
 
 
-def one_or_more(model: Any) -> dict[str, str]:
-    """What there may be a number for, if not one for all."""
-    return {"each column or view": "any"}
-
-
-def stated(unit: str, read: Callable) -> dict[str, Any]:
-    """The facts of a field that tells the coordinates in which the program is stated.
-
-    Args:
-        unit: property of the model with its unit.
-        read: its value, of the model and the parts of the data.
-
-    Returns:
-        The facts, see `zoo.fields`.
-    """
-    return {"dims": one_or_more, "or_one": True, "unit": unit, "read": read, "inside": None}
-
-
-def follows_unit(model: Any) -> float | None:
-    """The origin of cells of unknown noise where their unit is given."""
-    return None if model.unit is None else 0.0
-
-
-def sizes_read(model: Any, *parts: Part) -> np.ndarray | None:
+def _sizes(model: Any, *parts: Part) -> np.ndarray | None:
     """Sizes of natural parameters read off the data, where some must be negative."""
     if not model.is_negative:
         return None
@@ -74,35 +42,65 @@ def sizes_read(model: Any, *parts: Part) -> np.ndarray | None:
     return np.concatenate([family.natural_units(part.rows) for family, part in pairs])
 
 
-def places_read(model: Any, *parts: Part) -> np.ndarray | None:
+def _places(model: Any, *parts: Part) -> np.ndarray | None:
     """Origins of the cells of unknown noise, all columns of all parts; 0 of others."""
-    found = _units_read(model, parts) if model.unit is None and model.reads_units else None
+    found = _units(model, parts) if model.unit is None and model.reads_units else None
     return None if found is None else np.concatenate([place for place, _ in found])
 
 
-def units_read(model: Any, *parts: Part) -> np.ndarray | None:
+def _own_units(model: Any, *parts: Part) -> np.ndarray | None:
     """Units of the cells of unknown noise, of parts or with ``standardize`` of their columns; 1 of others."""
     if not model.reads_units:
         return None
-    units = [unit for _, unit in _units_read(model, parts)]
+    units = [unit for _, unit in _units(model, parts)]
     is_one = not model.standardize and model.family_field == "family"
     return units[0] if is_one else np.concatenate(list(map(np.atleast_1d, units)))
 
 
-def _units_read(model: Any, parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
+def _units(model: Any, parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
     pairs = zip(model.cell_families, parts, strict=True)
     if model.standardize:
         return [units_of_columns(family, part.rows, name=part.name) for family, part in pairs]
-    return [part.once(_units) if has_units(family) else _no_units(part) for family, part in pairs]
+    return [part.once(_common_unit) if has_units(family) else _no_unit(part) for family, part in pairs]
 
 
-def _units(part: Part) -> tuple[np.ndarray, np.ndarray]:
+def _common_unit(part: Part) -> tuple[np.ndarray, np.ndarray]:
     means, variance = units_of(part.rows)
     return means, np.sqrt(variance)
 
 
-def _no_units(part: Part) -> tuple[np.ndarray, np.ndarray]:
+def _no_unit(part: Part) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(part.rows.shape[1]), np.ones(())
+
+
+def _kernels(model: Any, *parts: Part) -> np.ndarray | None:
+    """The default kernels' lam and nu, read off the data where there must be kernels."""
+    families = model.cell_families
+    if not (model.needs_kernel and all(family.has_kernel for family in families)):
+        return None
+    found = [
+        family.kernel_of(part.rows, KERNEL_STRENGTH) for family, part in zip(families, parts, strict=True)
+    ]
+    if model.family_field == "family":
+        return found[0]
+    pairs = zip(found, parts, strict=True)
+    return np.concatenate([np.broadcast_to(own, (part.rows.shape[1], 2)) for own, part in pairs])
+
+
+_STATED: dict[str, Any] = {
+    "dims": lambda model: {"each column or view": "any"},
+    "or_one": True,
+    "inside": None,
+}
+# facts of the fields that tell the coordinates of the program, and of the kernels
+FACTS: dict[str, Any] = {
+    "loc_mean": _STATED
+    | {"unit": "place_unit", "read": _places}
+    | {"otherwise": lambda model: None if model.unit is None else 0.0},
+    "unit": _STATED | {"unit": "own_unit", "read": _own_units},
+    "natural_unit": _STATED | {"unit": "size_unit", "read": _sizes},
+    "conjugate": {"unit": "kernel_unit", "read": _kernels},
+}
 
 
 class JointPriorModel(ChoosesFamily, Model):
@@ -169,6 +167,11 @@ class JointPriorModel(ChoosesFamily, Model):
     def has_kernel(self) -> bool:
         """Whether the conjugate kernel multiplies the prior."""
         return self.conjugate is not None
+
+    @property
+    def kernel_unit(self) -> Unit | None:
+        """Of the kernel's mean, which has none that a column could follow."""
+        return Unit(0) if self.needs_kernel and not self.units_of_sites else None
 
     @property
     def needs_kernel(self) -> bool:

@@ -11,34 +11,47 @@ from zoo import checks
 from zoo.coordinates import Freedom
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units
-from zoo.exponential_family.projections import KERNEL_STRENGTH, JointPriorModel
-from zoo.fields import Part
+from zoo.exponential_family.projections import JointPriorModel
 from zoo.intake import suitable_fields
 
-__all__ = ["SeveralTables", "as_families", "by_view", "kernels_read"]
+__all__ = ["VIEW_FACTS", "SeveralTables"]
 
 
-def as_families(families: Sequence) -> tuple[Family, ...]:
-    """The families of views, some of which are given by name."""
+def _as_families(families: Sequence) -> tuple[Family, ...]:
     try:
         return tuple(map(as_family, families))
     except (TypeError, ValueError) as error:
         raise type(error)(f"families, one for each view: {error}") from None
 
 
-def by_view(least: int) -> dict[str, Any]:
-    """The facts of a field with a whole number for each view, see `zoo.fields`."""
+def _check_sizes(name: str, sizes: Any, model: Any, least: int) -> None:
+    num_views = len(model.families)
+    if not isinstance(sizes, tuple) or not all(
+        isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes
+    ):
+        raise TypeError(
+            f"{name} must be a tuple of whole numbers, one for each view; got {checks.shown(sizes)}"
+        )
+    if len(sizes) != num_views:
+        raise ValueError(
+            f"{name} must have one number for each of the {num_views} views; got {checks.shown(sizes)}"
+        )
+    if min(sizes) < least:
+        raise ValueError(f"{name} must be at least {least} for each view; got {checks.shown(sizes)}")
+
+
+def _by_view(least: int) -> dict[str, Any]:
+    """The facts of a field with a whole number for each view."""
     check = partial(_check_sizes, least=least)
     return {"check": check, "convert": lambda sizes: tuple(sizes) if isinstance(sizes, list) else sizes}
 
 
-def kernels_read(model: Any, *parts: Part) -> np.ndarray | None:
-    """The default kernels' lam and nu of every column, read off the data where there must be kernels."""
-    if not (model.needs_kernel and all(family.has_kernel for family in model.families)):
-        return None
-    pairs = zip(model.families, parts, strict=True)
-    found = [(family.kernel_of(part.rows, KERNEL_STRENGTH), part.rows.shape[1]) for family, part in pairs]
-    return np.concatenate([np.broadcast_to(kernel, (size, 2)) for kernel, size in found])
+VIEW_FACTS: dict[str, Any] = {
+    "families": {"convert": _as_families},
+    "num_specific": _by_view(0) | {"otherwise": lambda model: (0,) * len(model.families)},
+    "num_features": _by_view(1),
+    "view_weights": {"dims": lambda model: {"each view": len(model.families)}, "or_one": True},
+}
 
 
 class SeveralTables(JointPriorModel):
@@ -526,22 +539,6 @@ def _num_rows(view: Any, name: str) -> int:
     if getattr(view, "shape", ()):
         return view.shape[0]
     return len(view) if hasattr(view, "__len__") else checks.as_matrix(view, name).shape[0]
-
-
-def _check_sizes(name: str, sizes: Any, model: Any, least: int) -> None:
-    num_views = len(model.families)
-    if not isinstance(sizes, tuple) or not all(
-        isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes
-    ):
-        raise TypeError(
-            f"{name} must be a tuple of whole numbers, one for each view; got {checks.shown(sizes)}"
-        )
-    if len(sizes) != num_views:
-        raise ValueError(
-            f"{name} must have one number for each of the {num_views} views; got {checks.shown(sizes)}"
-        )
-    if min(sizes) < least:
-        raise ValueError(f"{name} must be at least {least} for each view; got {checks.shown(sizes)}")
 
 
 def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tuple[int, ...]:

@@ -9,73 +9,66 @@ import numpy as np
 from zoo import checks
 from zoo.fields import Part
 from zoo.intake.suitable_fields import density_fields
+from zoo.kernels import as_kernel
 from zoo.kernels.gram import check_gram, scored_dimension
 from zoo.linear_gaussian.class_labels import are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import check_probit_outputs
-from zoo.linear_gaussian.units import BROAD, with_prior_of
+from zoo.linear_gaussian.units import BROAD, of_prior, with_prior_of
 from zoo.model import Model
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 
-__all__ = [
-    "SupervisedIntake",
-    "broad_scales_of",
-    "dimension_of",
-    "of_columns",
-    "of_noises",
-    "of_parts",
-    "places_of",
-    "rates_of",
-    "scales_of",
-]
+__all__ = ["FACTS", "SupervisedIntake"]
 
 PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
 _COMPLETE_ROWS = ("closed_form", "morp", "kernel_cca")  # methods that need every cell of x
 
 
-def scales_of(model: Any, x: Any, y: Any) -> np.ndarray:
+def _scales(model: Any, x: Any, y: Any) -> np.ndarray:
     """Mean variances of inputs and outputs, of their moments; utilities have 1."""
     return np.array([x.scale, y.scale if model.output_likelihood == "gaussian" else 1.0])
 
 
-def places_of(model: Any, x: Any, y: Any) -> np.ndarray:
+def _places(model: Any, x: Any, y: Any) -> np.ndarray:
     """Means of the columns of inputs and outputs, of their moments; utilities have 0."""
     return np.concatenate([x.means, y.means * (model.output_likelihood == "gaussian")])
 
 
-def rates_of(model: Any, x: Any, y: Any) -> np.ndarray:
+def _rates(model: Any, x: Any, y: Any) -> np.ndarray:
     """Rates of the noise of inputs and outputs, or of each output, of their moments."""
-    of_y = scales_of(model, x, y)[1:]
+    of_y = _scales(model, x, y)[1:]
     if model.output_noise == "per_output":
         of_y = y.variances if model.output_likelihood == "gaussian" else np.ones_like(y.variances)
     return model.noise_concentration * np.append(x.scale, of_y)
 
 
-def broad_scales_of(model: Any, x: Any, y: Any) -> np.ndarray:
-    """Prior variances of the means, of moments."""
-    return BROAD * scales_of(model, x, y)
-
-
-def dimension_of(model: Any, x: Part, y: Part) -> int | None:
+def _dimension(model: Any, x: Part, y: Part) -> int | None:
     """The dimension of the kernel's feature space, as a row's density has it; None: there is no kernel."""
     num_rows, num_features = x.rows.shape
     return model.kernel and scored_dimension(model.kernel.feature_dimension(num_features), num_rows)
 
 
-def of_parts(model: Any) -> dict[str, int]:
-    """What there is a number for, if not one for both."""
-    return {"x and y": 2}
-
-
-def of_noises(model: Any) -> dict[str, int]:
-    """Likewise for the noise, of which each output may have one."""
-    by_output = model.output_noise == "per_output" and model.num_outputs is not None
-    return of_parts(model) | ({"x and each output": 1 + model.num_outputs} if by_output else {})
-
-
-def of_columns(model: Any) -> dict[str, int | str]:
-    """Likewise for the means."""
+def _columns(model: Any) -> dict[str, int | str]:
     sizes = model.num_features, model.num_outputs
     return {"each column of x and then of y": "num_columns" if None in sizes else sum(sizes)}
+
+
+def _noises(model: Any) -> dict[str, int]:
+    by_output = model.output_noise == "per_output" and model.num_outputs is not None
+    return {"x and y": 2} | ({"x and each output": 1 + model.num_outputs} if by_output else {})
+
+
+_PARTS: dict[str, Any] = {"dims": lambda model: {"x and y": 2}, "or_one": True}
+# facts of fields: of the prior, and of what a kernel decides
+FACTS: dict[str, Any] = {
+    "loading_variance": _PARTS | of_prior("variance_units", _scales),
+    "loc_mean": {"dims": _columns, "or_one": True}
+    | {"otherwise": lambda model: None if model.loc_variance is None else 0.0}
+    | of_prior("place_units", _places),
+    "loc_variance": _PARTS | of_prior("variance_units", lambda *data: BROAD * _scales(*data)),
+    "noise_rate": {"dims": _noises, "or_one": True} | of_prior("noise_units", _rates),
+    "kernel": {"convert": as_kernel, "fill": lambda model, x, y: model.kernel.filled(x.rows)},
+    "feature_dimension": {"least": 0, "read": _dimension},
+}
 
 
 class SupervisedIntake(Model):

@@ -10,7 +10,7 @@ from zoo.coordinates import Unit
 from zoo.fields import Part, facts_of
 from zoo.model import Model
 
-__all__ = ["BROAD", "of_prior", "with_prior_of"]
+__all__ = ["BROAD", "NOISE_RATE", "of_prior", "with_prior_of"]
 
 BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
 
@@ -51,6 +51,17 @@ def of_prior(unit: Unit | str, read: Callable) -> dict[str, Any]:
         "read": lambda model, *parts: read(model, *(part.once(_moments) for part in parts)),
         "is_used": lambda model: model.loading_prior != "flat",
     }
+
+
+def _of_noise(model: Any) -> dict[str, int | str]:
+    return {"each feature": model.num_features or "num_features"} if model.noise == "diagonal" else {}
+
+
+def _noise_rate(model: Any, x: _Moments) -> Any:
+    return model.noise_concentration * (x.variances if model.noise == "diagonal" else x.scale)
+
+
+NOISE_RATE = {"dims": _of_noise, "or_one": True} | of_prior("noise_unit", _noise_rate)  # facts of a field
 
 
 def with_prior_of(model: Model, former: Model) -> Model:
