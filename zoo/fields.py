@@ -213,7 +213,7 @@ def scale_of(number: int = 0, dim: str = "feature", unit: Unit | str = SIZE) -> 
 
 
 def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
-    """A nested part of the model.
+    """A nested part of the model, or a field that the model checks by itself.
 
     Args:
         default: of the field.

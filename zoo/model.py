@@ -904,7 +904,7 @@ class Model(Assumptions):
             The model, none of its fields None but those that may stay so.
         """
         given = {name: value for name, value in overrides.items() if value is not None}
-        weight = given.pop("sample_weight", None)
+        weight = given.pop("sample_weight", None) if cls.weighs_rows else None
         return cls(**given).with_sizes_from(*data, sample_weight=weight)
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
@@ -918,11 +918,10 @@ class Model(Assumptions):
         Returns:
             The model with its sizes.
         """
-        rows = [
-            x if is_sparse(x) else as_matrix(x, name) for name, x in zip(self.data_names, data, strict=False)
-        ]
-        parts = [Part(x, name, sample_weight) for name, x in zip(self.data_names, rows, strict=False)]
-        read = {name: n for name, n in self.sizes_of(rows).items() if getattr(self, name) is None}
+        named = zip(self.data_names, data, strict=False)
+        parts = [Part(x if is_sparse(x) else as_matrix(x, n), n, sample_weight) for n, x in named]
+        sizes = self.sizes_of([part.rows for part in parts])
+        read = {name: size for name, size in sizes.items() if getattr(self, name) is None}
         read |= read_off(self.replaced(**read), parts)
         model = self.replaced(**read)
         if model.own_coordinates is not None:

@@ -158,6 +158,8 @@ def test_open_fields_are_read_off_the_data_in_the_coordinates_of_the_program():
     assert given.loc.tolist() == [1.0, 2.0, 3.0] and given.num_features == 3
     with pytest.raises(ValueError, match=r"loc must have shape \(3,\)"):
         Declared.from_data(x, loc=[1.0, 2.0])
+    with pytest.raises(TypeError, match="Declared has no field 'sample_weight'"):
+        Declared.from_data(x, sample_weight=np.ones(20))
 
 
 def test_a_field_may_follow_from_others_where_nothing_is_read():
