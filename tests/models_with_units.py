@@ -29,7 +29,8 @@ from zoo.conjugate import (
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.coordinates import Coordinates, Freedom, Unit
 from zoo.exponential_family import Exponential, GammaWithShape, Gaussian
-from zoo.model import Model, in_current_precision, static
+from zoo.fields import size_of
+from zoo.model import Model, in_current_precision
 
 NUM_ROWS = 7  # of the tables of tests
 PLACE, SIZE = Unit(1, (-1,), is_location=True), Unit(1, (-1,))
@@ -61,7 +62,7 @@ class RobustRows(_Rows):
     centre: Array = None
     deviation: Array = None
     spread: Array = None
-    num_features: int | None = static(default=None)
+    num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "scale": ("feature",), "x": ("observation", "feature")}
     units_of_sites = {"x": PLACE, "loc": PLACE, "scale": SIZE}
@@ -81,7 +82,7 @@ class EvenRows(_Rows):
     """Normal cells with one noise precision, whose hyperprior is a field, about a flat centre."""
 
     noise: Any = dist.Gamma(3.0, 2.0)
-    num_features: int | None = static(default=None)
+    num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_precision": (), "x": ("observation", "feature")}
     units_of_sites = {"x": PLACE, "loc": PLACE, "noise_precision": Unit(-2)}
@@ -104,7 +105,7 @@ class CorrelatedRows(_Rows):
 
     centre: Any = None
     precision: Any = None
-    num_features: int | None = static(default=None)
+    num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "precision": ("feature", "feature_2"), "x": ("observation", "feature")}
     units_of_sites = {"x": PLACE, "loc": PLACE, "precision": Unit(-1, (-2, -1))}
@@ -128,7 +129,7 @@ class StatedRows(_Rows):
     centre: Array = None
     breadth: Array = None
     noise_rate: Array = None
-    num_features: int | None = static(default=None)
+    num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_variance": (), "x": ("observation", "feature")}
     coordinate_fields = {"place": None, "unit": None}

@@ -14,7 +14,8 @@ import numpyro.distributions as dist
 import xarray as xr
 
 import zoo
-from zoo.model import Model, Roles, static
+from zoo.fields import static
+from zoo.model import Model, Roles
 
 CENTRES = np.array([[0.0, 0.0], [4.0, 0.5], [1.0, 5.0]])
 SHARES = np.array([0.5, 0.3, 0.2])

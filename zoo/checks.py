@@ -44,7 +44,6 @@ __all__ = [
     "check_num_parts",
     "check_number",
     "check_positive",
-    "check_positive_cells",
     "check_positive_columns",
     "check_rows",
     "check_scale",
@@ -1136,27 +1135,6 @@ def check_seed(name: str, value: Any) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
         raise ValueError(f"{name} must be a whole number in [0, 2**32); got {shown(value)}")
-
-
-def check_positive_cells(name: str, value: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise ValueError unless ``value`` is one positive, finite number, or an array of them.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-        shapes: the shapes that an array may have, by what its entries belong to: ``{"a feature": (4,)}``.
-
-    Raises:
-        ValueError: another shape, or a number that is not positive and finite.
-    """
-    allowed = {what: shape for what, shape in shapes.items() if shape}
-    if np.ndim(value) == 0 or np.shape(value) not in allowed.values():
-        if allowed and np.ndim(value):
-            told = " or ".join(f"one for {what}, shape {shape}" for what, shape in allowed.items())
-            raise ValueError(f"{name} must be a positive number, or {told}; got shape {np.shape(value)}")
-        check_positive(name, value)
-    elif not (np.isfinite(value) & (np.asarray(value) > 0)).all():
-        raise ValueError(f"{name} must be positive numbers; got {shown(value)}")
 
 
 # What a precision can hold

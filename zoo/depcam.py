@@ -74,9 +74,10 @@ from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_fields
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
-from zoo.intake.suitable_fields import ChoosesFamily
+from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
+from zoo.intake.suitable_fields import AUTO, ChoosesFamily, tables_of_parts
 from zoo.linear_gaussian.rows import standard_normal
-from zoo.model import Model, Roles, static
+from zoo.model import Model, Roles
 from zoo.programs import local
 from zoo.shapes import Rows
 
@@ -103,8 +104,7 @@ class DEPCAM(ChoosesFamily, Model):
         weight_prior: ``"dirichlet"`` or ``"stick_breaking"`` (a truncated Dirichlet process).
         offset_mean: prior mean of offsets, () or (num_features,). None: 0; of unknown noise the columns'.
         offset_variance: prior variance of offsets. None: 100; of unknown noise 100 v.
-        ard_concentration: of the precisions' Gamma prior.
-        ard_rate: of the precisions' Gamma prior. None: 1; of unknown noise v.
+        ard_concentration, ard_rate: of the precisions' Gamma prior. None: 1; of unknown noise v.
         noise_rate: of the prior of an unknown noise variance. None: v, the mean variance of the columns.
         standardize: whether program and priors, all but `offset_mean`, are of columns in standard deviations.
         column_scale: s, shape (num_features,), with ``standardize``; None: read off the observed cells.
@@ -116,26 +116,26 @@ class DEPCAM(ChoosesFamily, Model):
         array(2.)
     """
 
-    family: Family | str = "auto"
-    num_components: int = static(default=3)
-    num_latents: int = static(default=2)
-    repulsion: Array = 1.0
-    sparsity: Array | None = None
-    similarity_scale: Array = 0.1
-    kernel: str = static(default="angular")
-    offset: bool = static(default=True)
-    latents: str = static(default="component")
-    scale_prior: str = static(default="laplace")
-    concentration: Array | None = None
-    weight_prior: str = static(default="dirichlet")
-    offset_mean: Array | None = None
-    offset_variance: Array | None = None
-    ard_concentration: Array = 1.0
-    ard_rate: Array | None = None
-    noise_rate: Array | None = None
-    standardize: bool = static(default=False)
-    column_scale: Array | None = None
-    num_features: int | None = static(default=None)
+    family: Family | str = part("auto", convert=as_family)
+    num_components: int = size(3)
+    num_latents: int = size(2)
+    repulsion: Array = numbers(1.0, least=0)
+    sparsity: Array | None = numbers(**local_pca_fields.FACTS["sparsity"])
+    similarity_scale: Array = positive(0.1)
+    kernel: str = choice("angular", "subspace")
+    offset: bool = flag(True)
+    latents: str = choice("component", "shared")
+    scale_prior: str = choice("laplace", "ard")
+    concentration: Array | None = pseudo_counts(otherwise=lambda m: m.num_components)
+    weight_prior: str = choice("dirichlet", "stick_breaking")
+    offset_mean: Array | None = numbers(**local_pca_fields.FACTS["offset_mean"])
+    offset_variance: Array | None = positive(**local_pca_fields.FACTS["offset_variance"])
+    ard_concentration: Array = positive(1.0)
+    ard_rate: Array | None = positive(**local_pca_fields.FACTS["ard_rate"])
+    noise_rate: Array | None = positive(**local_pca_fields.FACTS["noise_rate"])
+    standardize: bool = flag(inside=False)
+    column_scale: Array | None = scale_of()
+    num_features: int | None = size_of("x")
 
     def program(self, x: Rows | None, rows: plate) -> Rows:
         """The parameters of the components; then the label, the latents and the cells of each row."""
@@ -181,7 +181,6 @@ class DEPCAM(ChoosesFamily, Model):
     }
     symmetries = ("labels", "sign")
     methods = ("em", "vb", "map", "nuts", "hmc", "svi")
-    concentration_fields = ("concentration",)
     roles = Roles(
         cluster="assignments",
         weight="weights",
@@ -191,39 +190,42 @@ class DEPCAM(ChoosesFamily, Model):
     proper_with = "repulsion=0 and sparsity > 0; inference.extend(tree, 'prior') samples with repulsion"
     answers = LocalPCAAnswers
     families_for = staticmethod(local_pca_fields.families_for)
-    coordinate_fields = {"standardize": False, "column_scale": None}
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
         """Rows, offsets, and what has the scale of natural parameters; bases have no unit."""
         if self.family.cell_units == "none":
             return {}
-        power, at = self._power, self._place
-        units = {"x": at._replace(power=abs(at.power)), "offsets": at, "scales": Unit(power)}
-        units |= {"scales_precision": Unit(-2 * power), "loading_norms": Unit(2 * power)}
-        return units | ({"noise_variance": Unit(2 * power)} if self.family.learns_noise else {})
+        at, variance = self.place_unit, self.variance_unit
+        units = {"x": at._replace(power=abs(at.power)), "offsets": at, "scales": self.scale_unit}
+        units |= {"scales_precision": Unit(-variance.power), "loading_norms": variance}
+        return units | ({"noise_variance": variance} if self.family.learns_noise else {})
 
     @property
-    def units_of_fields(self) -> Mapping[str, Unit]:
-        """The priors' rates and variances, and the place of the offsets."""
-        if self.family.cell_units == "none":
-            return {}
-        units = {"offset_mean": self._place, "sparsity": Unit(-self._power)}
-        units |= dict.fromkeys(("offset_variance", "ard_rate"), Unit(2 * self._power))
-        if self.family.learns_noise:
-            units["noise_rate"] = Unit(2 * self._power)
-        return units | ({"column_scale": Unit(1, (-1,))} if self.standardize else {})
-
-    @property
-    def _place(self) -> Unit:
+    def place_unit(self) -> Unit:
         """That of natural parameters: the inverse one where they are rates, none beside a known noise."""
         power = -1 if self.family.theta_is_negative else int(self.family.learns_noise)
         return Unit(power, (-1,), is_location=self.offset and power >= 0)
 
     @property
-    def _power(self) -> float:
-        """Of the scales, which have no unit where the program is of standardised columns."""
-        return 0 if self.standardize else self._place.power
+    def scale_unit(self) -> Unit:
+        """Of the scales, which have none where the program is of standardised columns."""
+        return Unit(0 if self.standardize else self.place_unit.power)
+
+    @property
+    def rate_unit(self) -> Unit:
+        """Of the rate of the scales' prior."""
+        return Unit(-self.scale_unit.power)
+
+    @property
+    def variance_unit(self) -> Unit:
+        """Of the variances of offsets, scales and noise."""
+        return Unit(2 * self.scale_unit.power)
+
+    @property
+    def noise_unit(self) -> Unit | None:
+        """Of the rate of the noise, where there is one to learn."""
+        return self.variance_unit if self.family.learns_noise else None
 
     # What the program calls
 
@@ -318,7 +320,9 @@ class DEPCAM(ChoosesFamily, Model):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and with unknown noise its priors, read off the data, or as given."""
-        return cls(**local_pca_fields.read_off(cls, x, overrides))
+        given = (overrides.get("family") or AUTO,)
+        (x,), (family,) = tables_of_parts((x,), given, cls.families_for, cls.__name__)
+        return super().from_data(x, **overrides | {"family": family})
 
     @classmethod
     def with_single_weight(cls, weight: float, quality: float, **fields: Any) -> Self:
@@ -368,16 +372,13 @@ class DEPCAM(ChoosesFamily, Model):
         return local_pca_fields.suitable_fields_of(cls.__name__, data)
 
     def __post_init__(self) -> None:
-        """Replace a family's name by the family, and defaults that no data decide by their values."""
+        """Remember that the family is open, then settle the fields."""
         self._remember_auto()
-        object.__setattr__(self, "family", as_family(self.family))
-        for name, value in local_pca_fields.defaults_of(self).items():
-            object.__setattr__(self, name, value)
         super().__post_init__()
 
     def validate(self) -> None:
-        """Raise ValueError or TypeError if a field is outside its domain."""
-        local_pca_fields.check_field_values(self, is_open=self._given is not None)
+        """Raise ValueError if fields do not go together."""
+        local_pca_fields.check_together(self, is_open=self._given is not None)
 
     def check(self, x: Any) -> None:
         """Raise ValueError if ``x`` does not suit the model."""

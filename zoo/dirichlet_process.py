@@ -49,7 +49,6 @@ __all__ = [
     "BetaDecay",
     "DirichletAllocation",
     "StickBreaking",
-    "WEIGHT_PRIORS",
     "WeightPrior",
     "chinese_restaurant",
     "compact_labels",
@@ -62,9 +61,6 @@ __all__ = [
     "weight_prior",
     "with_stick_decays",
 ]
-
-
-WEIGHT_PRIORS = ("dirichlet", "stick_breaking")
 
 
 class DirichletAllocation(NamedTuple):

@@ -63,7 +63,6 @@ References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, D
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpyro
@@ -72,14 +71,16 @@ from jax import Array
 from numpyro import sample
 
 from zoo.coordinates import Coordinates, Unit
-from zoo.exponential_family import Family
+from zoo.exponential_family import Family, as_family
 from zoo.exponential_family.answers import EPCAAnswers
 from zoo.exponential_family.cells import FamilyCells, cells_of, in_sizes, sample_view_parameters
 from zoo.exponential_family.conjugate_loadings import ConjugateLoadings
 from zoo.exponential_family.joint_prior import joint_prior_factor
 from zoo.exponential_family.natural_params import LowRank
 from zoo.exponential_family.one_table import OneTable
-from zoo.model import Roles, static
+from zoo.exponential_family.projections import FACTS
+from zoo.fields import flag, numbers, part, positive, size, size_of
+from zoo.model import Roles
 from zoo.programs import local
 from zoo.shapes import Rows, Theta
 
@@ -122,21 +123,21 @@ class EPCA(OneTable):
         5
     """
 
-    family: Family | str = "auto"
-    num_latents: int = static(default=2)
-    beta: Array = 0.0
-    latent_variance: Array = 1.0
-    loading_variance: Array = 1.0
-    loc_variance: Array = 100.0
-    loc_mean: Array | None = None
-    unit: Array | None = None
-    conjugate: Array | None = None
-    ard: bool = static(default=False)
-    ard_concentration: Array = 1.0
-    ard_rate: Array = 1.0
-    natural_unit: Array | None = None
-    standardize: bool = static(default=False)
-    num_features: int | None = static(default=None)
+    family: Family | str = part("auto", convert=as_family)
+    num_latents: int = size(2)
+    beta: Array = numbers(0.0)
+    latent_variance: Array = positive(1.0)
+    loading_variance: Array = positive(1.0)
+    loc_variance: Array = positive(100.0)
+    loc_mean: Array | None = numbers(**FACTS["loc_mean"])
+    unit: Array | None = positive(**FACTS["unit"])
+    conjugate: Array | None = part(**FACTS["conjugate"])
+    ard: bool = flag()
+    ard_concentration: Array = positive(1.0)
+    ard_rate: Array = positive(1.0)
+    natural_unit: Array | None = positive(**FACTS["natural_unit"])
+    standardize: bool = flag(inside=False)
+    num_features: int | None = size_of("x")
     conjugate_loadings: Array | None = None
 
     def program(self, x: Rows | None, rows: numpyro.plate) -> Rows:
@@ -251,14 +252,6 @@ class EPCA(OneTable):
         return None if self.unit is None else Coordinates((self.loc_mean,), (self.unit,))
 
     @property
-    def coordinate_fields(self) -> Mapping[str, Any]:
-        """The fields that tell these coordinates, as they are inside."""
-        if self._is_inverse:
-            return {"natural_unit": None}
-        stated = {"unit": None, "loc_mean": None, "standardize": False}
-        return stated if self.has_own_coordinates else {}
-
-    @property
     def units_of_sites(self) -> Mapping[str, Unit]:
         """Of cells in a unit of their own: rows, natural parameters with what they are made of, noise."""
         if not (self.has_own_coordinates or self.standardize):
@@ -272,11 +265,17 @@ class EPCA(OneTable):
         return units | ({} if self._is_inverse else {"noise_variance": Unit(0 if self.standardize else 2)})
 
     @property
-    def units_of_fields(self) -> Mapping[str, Unit]:
-        """The fields that tell the coordinates; the kernel's mean has no unit that a column could follow."""
-        if self._is_inverse:
-            return {"natural_unit": Unit(-1, (-1,))}
-        if self.has_own_coordinates or self.standardize:
-            by_column = (-1,) if self.standardize else ()
-            return {"unit": Unit(1, by_column), "loc_mean": Unit(1, (-1,), is_location=True)}
-        return {"conjugate": Unit(0)} if self.needs_kernel else {}
+    def size_unit(self) -> Unit | None:
+        """Of the sizes of natural parameters, where columns have an inverse unit."""
+        return Unit(-1, (-1,)) if self._is_inverse else None
+
+    @property
+    def own_unit(self) -> Unit | None:
+        """Of the unit of cells of unknown noise."""
+        is_stated = not self._is_inverse and (self.has_own_coordinates or self.standardize)
+        return Unit(1, (-1,) if self.standardize else ()) if is_stated else None
+
+    @property
+    def place_unit(self) -> Unit | None:
+        """Of the origin of cells of unknown noise."""
+        return self.own_unit and Unit(1, (-1,), is_location=True)

@@ -56,11 +56,12 @@ from numpyro import sample
 
 from zoo import checks
 from zoo.coordinates import Freedom, Unit
+from zoo.fields import flag, part, positive, scale_of, whole
 from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.answers import KernelPCAAnswers
 from zoo.kernels.gram import announce_cost, centred_matrix, check_gram, gram_score
 from zoo.linear_gaussian.rows import flat
-from zoo.model import Model, Roles, static
+from zoo.model import Model, Roles
 from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import is_sparse
@@ -94,13 +95,13 @@ class KernelPCA(Model):
         ()
     """
 
-    num_latents: int = static(default=2)
-    kernel: Kernel = "linear"
-    noise_variance: Array | None = None
-    degrees_of_freedom: Array | None = None
-    latent_variance: Array | None = None
-    standardize: bool = static(default=False)
-    column_scale: Array | None = None
+    num_latents: int = whole(2)
+    kernel: Kernel = part("linear", convert=as_kernel, fill=lambda model, x: model.kernel.filled(x.rows))
+    noise_variance: Array | None = positive()
+    degrees_of_freedom: Array | None = positive()
+    latent_variance: Array | None = positive()
+    standardize: bool = flag(inside=False)
+    column_scale: Array | None = scale_of()
 
     def program(self, x: Rows, rows: numpyro.plate) -> None:
         """Coordinates of each row; then the score of the Gram matrix."""
@@ -175,18 +176,12 @@ class KernelPCA(Model):
     # variances have no unit where kernels have none, the only ones that draws allow
     roles = Roles(latent="latents", unit_free=("explained_variances",))
     answers = KernelPCAAnswers
-    coordinate_fields = {"standardize": False, "column_scale": None}
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
         """Rows, fitted ones too."""
         rows = Unit(1, (-1,), is_location=True)
         return {"x": rows, "fitted_x": rows}
-
-    @property
-    def units_of_fields(self) -> Mapping[str, Unit]:
-        """The columns' deviations."""
-        return {"column_scale": Unit(1, (-1,))} if self.standardize else {}
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None]:
@@ -208,12 +203,7 @@ class KernelPCA(Model):
         """``"improper"``: a kernel without rows cannot be drawn from."""
         return "improper"
 
-    @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """The model with the kernel's parameters read off the rows where they are None."""
-        return cls(**overrides).with_sizes_from(x)
-
-    def with_sizes_from(self, x: Any) -> Self:
+    def with_sizes_from(self, x: Any, sample_weight: Any = None) -> Self:
         """The model with the kernel's parameters read off the rows where they are None.
 
         ``noise_variance`` and ``degrees_of_freedom`` stay None: estimated, and N - 1.
@@ -222,16 +212,9 @@ class KernelPCA(Model):
             TypeError: sparse rows.
         """
         _refuse_sparse(x)
-        rows, read = checks.as_matrix(x), {}
-        if self.standardize:
-            if self.column_scale is None:
-                checks.check_finite(rows)
-            read["column_scale"] = checks.column_scale(rows, self.column_scale)
-            rows = rows / read["column_scale"]
-        kernel = self.kernel.filled(rows)
-        if kernel is self.kernel and (not read or self.column_scale is not None):
-            return self
-        return self.replaced(kernel=kernel, **read)
+        if self.standardize and self.column_scale is None:
+            checks.check_finite(checks.as_matrix(x))
+        return super().with_sizes_from(x)
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model and its rows.
@@ -239,8 +222,8 @@ class KernelPCA(Model):
         Raises:
             TypeError: sparse rows.
         """
-        for part in data:
-            _refuse_sparse(part)
+        for x in data:
+            _refuse_sparse(x)
         return self, data
 
     def continuing(self, former: Self) -> Self:
@@ -250,25 +233,13 @@ class KernelPCA(Model):
         is_open = self.standardize and former.standardize and self.column_scale is None
         return model.replaced(column_scale=former.column_scale) if is_open else model
 
-    def __post_init__(self) -> None:
-        """Replace a kernel's name by the kernel, then store and validate the fields."""
-        object.__setattr__(self, "kernel", as_kernel(self.kernel))
-        super().__post_init__()
-
     @property
     def takes_missing(self) -> bool:
         """No: a kernel is of whole rows."""
         return False
 
     def validate(self) -> None:
-        """Raise ValueError if a field is outside its domain."""
-        checks.check_whole("num_latents", self.num_latents)
-        for name in ("noise_variance", "degrees_of_freedom", "latent_variance"):
-            if getattr(self, name) is not None:
-                checks.check_positive(name, getattr(self, name))
-        checks.check_flag("standardize", self.standardize)
-        if self.column_scale is not None:
-            checks.check_positive_columns("column_scale", self.column_scale, None)
+        """Raise ValueError if the kernel does not go with other fields."""
         if self.standardize and self.kernel.is_precomputed:
             raise ValueError(
                 "standardize=True is of rows, and a precomputed kernel has none: divide the columns by their "

@@ -36,11 +36,10 @@ import numpyro
 from jax import Array
 from numpyro import sample
 
-from zoo.checks import check_concentration, check_positive
 from zoo.documents.answers import LDAAnswers
 from zoo.documents.bags import BagsOfWords
-from zoo.documents.topic_model import TopicModel
-from zoo.model import static
+from zoo.documents.topic_model import LENGTHS, SHARES, TopicModel
+from zoo.fields import pseudo_counts, size, size_of, static
 from zoo.programs import local
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -66,11 +65,11 @@ class LDA(TopicModel):
         8
     """
 
-    num_topics: int = static(default=10)
-    topic_prior: Array | None = None
-    word_smoothing: Array = 0.1
-    num_words: int | None = static(default=None)
-    num_tokens: int | tuple[int, ...] | None = static(default=None)
+    num_topics: int = size(10)
+    topic_prior: Array | None = pseudo_counts(**SHARES)
+    word_smoothing: Array = pseudo_counts(0.1)
+    num_words: int | None = size_of("counts", 2)
+    num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)
 
     def program(self, counts: Any, rows: numpyro.plate) -> Array:
         """Topics; then the topic shares and the words of each document."""
@@ -93,16 +92,8 @@ class LDA(TopicModel):
     }
     symmetries = ("labels",)
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
-    concentration_fields = ("topic_prior", "word_smoothing")
     sums_out_locals = False
     estimates_density = True
     local_sites = ("doc_topic_probs",)
     roles = TopicModel.roles._replace(document_topic="doc_topic_probs")
     answers = LDAAnswers
-
-    def validate(self) -> None:
-        """Raise ValueError or TypeError if a field is outside its domain."""
-        self._check_sizes()
-        self._check_topic_prior()
-        check_positive("word_smoothing", self.word_smoothing)
-        check_concentration("word_smoothing", self.word_smoothing)

@@ -60,9 +60,10 @@ from zoo.conjugate.families_of_columns import components_for, read_off, suitable
 from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
 from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
-from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, weight_prior
+from zoo.dirichlet_process import WeightPrior, weight_prior
+from zoo.fields import choice, flag, part, pseudo_counts, whole
 from zoo.intake import Columns
-from zoo.model import Assumptions, Model, Roles, TypicalCells, static
+from zoo.model import Assumptions, Model, Roles, TypicalCells
 from zoo.programs import local
 from zoo.shapes import Rows, RowsByComponent
 from zoo.sparse import SparseCounts
@@ -96,11 +97,11 @@ class Mixture(Model):
         (2,)
     """
 
-    components: Assumptions | None = None
-    num_components: int = static(default=20)
-    concentration: Array | dist.Distribution = 1.0
-    weight_prior: str = static(default="dirichlet")
-    free_last_stick: bool = static(default=False)
+    components: Assumptions | None = part(kind=ComponentPrior, called="a prior from zoo.conjugate")
+    num_components: int = whole(20)
+    concentration: Array | dist.Distribution = pseudo_counts(1.0, prior=(dist.Gamma,))
+    weight_prior: str = choice("dirichlet", "stick_breaking")
+    free_last_stick: bool = flag()
 
     def program(self, x: Rows | None, rows: numpyro.plate) -> Rows:
         """Concentration, weights and components; then the label and the cells of each row."""
@@ -133,7 +134,7 @@ class Mixture(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
-    concentration_fields = ("concentration",)
+    size_fields = ("num_features",)
     roles = Roles(
         cluster="assignments",
         weight="weights",
@@ -310,31 +311,9 @@ class Mixture(Model):
         return {"components": components_for(columns[0])}
 
     def validate(self) -> None:
-        """Raise ValueError or TypeError if a field is outside its domain."""
-        if self.components is not None and not isinstance(self.components, ComponentPrior):
-            raise TypeError(
-                f"components must be a prior from zoo.conjugate; got {type(self.components).__name__}"
-            )
-        checks.check_whole("num_components", self.num_components)
-        checks.check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)
+        """Raise ValueError if a free last stick has no sticks."""
         if self.free_last_stick and self.weight_prior != "stick_breaking":
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
-        if self.has_random_concentration:
-            if not isinstance(self.concentration, dist.Gamma):
-                raise ValueError(
-                    f"the prior of the concentration must be a Gamma; got {type(self.concentration).__name__}"
-                )
-            if min(self.concentration.concentration, self.concentration.rate) <= 0:
-                raise ValueError(
-                    "the Gamma prior of the concentration needs a positive concentration and rate"
-                )
-        elif self.concentration.shape != () or not 0 < self.concentration < np.inf:
-            raise ValueError(
-                "concentration must be a positive number or a Gamma distribution; got "
-                f"{checks.shown(self.concentration)}"
-            )
-        else:
-            checks.check_concentration("concentration", self.concentration)
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""

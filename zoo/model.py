@@ -2,7 +2,7 @@
 
 A field is either a *hyperparameter* (an array, a NumPyro distribution as a hyperprior, or another
 `Assumptions`), which travels through ``jit`` and ``vmap`` as a pytree leaf, or *static* (a size, a name, a
-switch; declared with `static`), which is part of the program's identity. Values are checked once, by the
+switch; see `zoo.fields`), which is part of the program's identity. Values are checked once, by the
 constructor; JAX rebuilds an object from its leaves without the constructor, so a check never sees a tracer.
 Numbers are held as float64 NumPy arrays and converted where they are used (`in_current_precision`).
 
@@ -28,17 +28,13 @@ import numpyro
 from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, asked, started
-from zoo.checks import (
-    check_flag,
-    check_num_parts,
-    check_single_concentration,
-    check_size,
-    shown,
-)
+from zoo.checks import as_matrix, check_num_parts, check_single_concentration, shown
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
+from zoo.fields import Part, facts_of, read_off
 from zoo.intake import Columns
 from zoo.programs import log_rows, run
 from zoo.roles import Roles
+from zoo.sparse import is_sparse
 
 __all__ = [
     "Assumptions",
@@ -48,8 +44,9 @@ __all__ = [
     "as_hyperparameter",
     "attach_submodules",
     "in_current_precision",
-    "static",
 ]
+
+_OF_PROGRAM = {"static": True}
 
 
 def in_current_precision(tree: Any) -> Any:
@@ -87,19 +84,6 @@ def attach_submodules() -> None:
 attach_submodules()
 
 
-def static(default: Any = dataclasses.MISSING, **keywords: Any) -> Any:
-    """Declare a field as part of the program and not as a pytree leaf: int, string, boolean, None or tuple.
-
-    Args:
-        default: of the field; left out, it must be given.
-        **keywords: as for ``dataclasses.field``.
-
-    Returns:
-        A dataclass field.
-    """
-    return dataclasses.field(default=default, metadata={"static": True}, **keywords)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assumptions:
     """A frozen dataclass of hyperparameters, registered as a pytree; equality and hash are identity.
@@ -124,24 +108,61 @@ class Assumptions:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Store hyperparameters as float64 NumPy arrays and validate them."""
-        for field in dataclasses.fields(self):
+        """Store hyperparameters as float64 NumPy arrays, set what follows from others, and check all."""
+        fields = dataclasses.fields(self)
+        for field in fields:
             value = getattr(self, field.name)
             if field.init:
                 _check_kind(field, value)
-            if field.metadata.get("static") and isinstance(value, np.integer):  # which a file cannot hold
-                object.__setattr__(self, field.name, int(value))
+            if value is not None and "convert" in field.metadata:
+                self._set(field.name, field.metadata["convert"](value))
+            if field.metadata.get("static"):
+                if isinstance(value, np.integer):  # which a file cannot hold
+                    self._set(field.name, int(value))
+                self._check_field(field)
+        for field in fields:
+            if getattr(self, field.name) is None and "otherwise" in field.metadata:
+                self._set(field.name, field.metadata["otherwise"](self))
         for name in self.leaf_names():
-            object.__setattr__(self, name, as_hyperparameter(name, getattr(self, name)))
+            self._set(name, as_hyperparameter(name, getattr(self, name)))
         if self.is_filled:
+            for field in fields:
+                if not field.metadata.get("static"):
+                    self._check_field(field)
             self.validate()
         for name in self.leaf_names():
             leaves = jax.tree.leaves(getattr(self, name))
             if any(isinstance(leaf, np.ndarray) and np.isnan(leaf).any() for leaf in leaves):
                 raise ValueError(f"{name} must not be NaN, nor hold one")
 
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_field(self, field: dataclasses.Field) -> None:
+        value = getattr(self, field.name)
+        if value is not None and "check" in field.metadata:
+            field.metadata["check"](field.name, value, self)
+
     def validate(self) -> None:
-        """Raise ValueError or TypeError if a field is outside its domain."""
+        """Raise ValueError or TypeError if fields do not go together, each of which is in its domain."""
+
+    @property
+    def field_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """Fields that are arrays with named dims, to these."""
+        return facts_of(self, "dims")
+
+    @property
+    def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
+        """Hyperparameters to how they follow the data's origin and scale; others do not.
+
+        One that holds numbers of all parts of the data has a unit for each, see `Model.field_by_part`.
+        """
+        return facts_of(self, "unit")
+
+    @property
+    def concentration_fields(self) -> tuple[str, ...]:
+        """Fields whose log-gamma functions the objective takes."""
+        return tuple(facts_of(self, "is_concentration"))
 
     unstored: ClassVar[tuple[str, ...]] = ()  # fields that follow from the data and are not kept with a fit
 
@@ -249,20 +270,14 @@ class Model(Assumptions):
         num_needed: how many parts of data new rows must bring; None: all.
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
             `log_likelihood` has them integrated out.
-        field_dims: fields that are arrays by the columns of the data, to their dims.
-        concentration_fields: fields whose log-gamma functions the objective takes.
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
         local_sites: latents of single rows that the program draws and a fit may leave out for their size.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
         takes_sparse: whether its rows may be a sparse matrix.
         label_parts: parts of the data whose words are class labels, which `encoded` reads.
-        scale_fields: of a model with units whose field ``standardize`` may be true, the fields with the
-            deviations of the columns, one for each part of the data.
         proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
             proper.
         answers: its closed forms.
-        coordinate_fields: fields that tell `own_coordinates`, to what they are in a model that is stated in
-            the coordinates of its data.
     """
 
     data_names: ClassVar[tuple[str, ...]] = ("x",)
@@ -277,8 +292,6 @@ class Model(Assumptions):
     num_needed: ClassVar[int | None] = None
     estimates_density: ClassVar[bool] = False
     needs_fitted_rows: ClassVar[bool] = False
-    field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    concentration_fields: ClassVar[tuple[str, ...]] = ()
 
     kept_locals: ClassVar[tuple[str, ...]] = ()
     local_sites: ClassVar[tuple[str, ...]] = ()
@@ -286,13 +299,11 @@ class Model(Assumptions):
     takes_sparse: ClassVar[bool] = False
     label_parts: ClassVar[tuple[str, ...]] = ()
 
-    scale_fields: ClassVar[tuple[str, ...]] = ("column_scale",)
     proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers]] = Answers
-    coordinate_fields: ClassVar[Mapping[str, Any]] = {}
 
-    draw_locals: bool = static(default=False, init=False, repr=False)
-    has_steep_cells: bool = static(default=False, init=False, repr=False)
+    draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
+    has_steep_cells: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
 
     def __call__(self, *data: Any, num_observations: int | None = None) -> Any:
         """The NumPyro program of the model.
@@ -472,14 +483,6 @@ class Model(Assumptions):
         return {}
 
     @property
-    def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
-        """Hyperparameters to how they follow the data's origin and scale; others do not.
-
-        One that holds numbers of all parts of the data has a unit for each, see `field_by_part`.
-        """
-        return {}
-
-    @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
         """For each part of the data the coordinates in which the model can be written; None: its own."""
         return freedom_of({**self.units_of_fields, **self.units_of_sites}, self.data_names)
@@ -493,17 +496,18 @@ class Model(Assumptions):
         Returns:
             The model.
         """
-        fields = {n: unit for n, unit in self.units_of_fields.items() if getattr(self, n) is not None}
+        names = [name for name in self.units_of_fields if getattr(self, name) is not None]
+        return self.replaced(**{name: self._turned(name, turn) for name in names})
 
-        def turned(name: str, unit: Unit | tuple[Unit, ...]) -> Any:
-            if isinstance(unit, Unit):
-                return turn(getattr(self, name), unit)
-            numbers = jnp if isinstance(getattr(self, name), jax.Array) else np
-            sizes = (size if own.axes else 1 for size, own in zip(self.part_sizes, unit, strict=True))
-            parts = zip(self.field_by_part(name), unit, sizes, strict=True)
-            return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
-
-        return self.replaced(**{name: turned(name, unit) for name, unit in fields.items()})
+    def _turned(self, name: str, turn: Callable[[Any, Unit], Any]) -> Any:
+        """A field with a unit in other coordinates."""
+        value, unit = getattr(self, name), self.units_of_fields[name]
+        if isinstance(unit, Unit):
+            return turn(value, unit)
+        numbers = jnp if isinstance(value, jax.Array) else np
+        sizes = (size if own.axes else 1 for size, own in zip(self.part_sizes, unit, strict=True))
+        parts = zip(self.field_by_part(name), unit, sizes, strict=True)
+        return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
 
     def field_by_part(self, name: str) -> list[Any]:
         """What a hyperparameter holds of each part of the data.
@@ -519,7 +523,19 @@ class Model(Assumptions):
     @property
     def size_fields(self) -> tuple[str, ...]:
         """The fields with the numbers of columns of the parts of the data: one for each."""
-        return tuple(f"num_{self.variable_dims[name][-1]}s" for name in self.data_names)
+        return tuple(facts_of(self, "size_of"))
+
+    @property
+    def scale_fields(self) -> tuple[str, ...]:
+        """The fields with the deviations of the columns of the parts of the data: one for each."""
+        return tuple(facts_of(self, "scales"))
+
+    @property
+    def coordinate_fields(self) -> Mapping[str, Any]:
+        """Fields that tell `own_coordinates`, to what they are in a model of data in these."""
+        units = self.units_of_fields
+        fields = [own for own in dataclasses.fields(self) if own.name in units or "unit" not in own.metadata]
+        return {field.name: field.metadata["inside"] for field in fields if "inside" in field.metadata}
 
     @property
     def part_sizes(self) -> tuple[int | None, ...]:
@@ -535,7 +551,7 @@ class Model(Assumptions):
         Returns:
             Field name to value.
         """
-        pairs = zip(self.size_fields, parts, strict=True)
+        pairs = zip(self.size_fields, parts, strict=False)
         return {name: part.shape[-1] for name, part in pairs if part is not None}
 
     @property
@@ -798,10 +814,9 @@ class Model(Assumptions):
         Returns:
             The model, none of its fields None but those that may stay so.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
-        parts = zip(cls.data_names, data, strict=False)
-        read = {f"num_{cls.dims[name][-1]}s": int(np.shape(part)[-1]) for name, part in parts}
-        return cls(**({name: size for name, size in read.items() if name in known} | overrides))
+        given = {name: value for name, value in overrides.items() if value is not None}
+        weight = given.pop("sample_weight", None) if cls.weighs_rows else None
+        return cls(**given).with_sizes_from(*data, sample_weight=weight)
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with the fields that are None read off the data by `from_data`; itself where none is.
@@ -814,11 +829,17 @@ class Model(Assumptions):
         Returns:
             The model with its sizes.
         """
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-        if all(value is not None for value in given.values()):
-            return self
-        given |= {"sample_weight": sample_weight}
-        return self.from_data(*data, **{name: value for name, value in given.items() if value is not None})
+        named = zip(self.data_names, data, strict=False)
+        parts = [Part(x if is_sparse(x) else as_matrix(x, n), n, sample_weight) for n, x in named]
+        sizes = self.sizes_of([part.rows for part in parts])
+        read = {name: size for name, size in sizes.items() if getattr(self, name) is None}
+        read |= read_off(self.replaced(**read), parts)
+        model = self.replaced(**read)
+        if model.own_coordinates is not None:
+            told = read.keys() & model.units_of_fields.keys() - model.coordinate_fields.keys()
+            read |= {name: model._turned(name, model.own_coordinates.outward) for name in told}
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+        return type(self)(**given | read) if read else self
 
     def require(self, *names: str) -> None:
         """Raise ValueError if a field that `from_data` reads off the data is not set.
@@ -1139,7 +1160,7 @@ def _short_html(value: Any) -> str:
 
 
 def _check_kind(field: dataclasses.Field, value: Any) -> None:
-    """Raise TypeError for None in a field that may not be None, a class, and what is no flag, size or name.
+    """Raise TypeError for None in a field that may not be None, and for a class.
 
     A field may be None if that is its default or its type says so.
     """
@@ -1153,15 +1174,6 @@ def _check_kind(field: dataclasses.Field, value: Any) -> None:
             missing = field.default is dataclasses.MISSING
             remedy = "it must be given" if missing else f"leave it out for the default, {field.default!r}"
             raise TypeError(f"{field.name} must not be None: {remedy}")
-        return
-    if not field.metadata.get("static"):
-        return
-    if bool in kinds:
-        check_flag(field.name, value)
-    elif set(kinds) == {int, type(None)}:  # a size that is read off the data unless it is given
-        check_size(field.name, value, 0)
-    elif set(kinds) <= {str, type(None)} and not isinstance(value, str):
-        raise ValueError(f"{field.name} must be a string; got {shown(value)}")
 
 
 def as_hyperparameter(name: str, value: Any) -> Any:

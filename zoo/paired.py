@@ -81,9 +81,11 @@ from zoo.exponential_family.cells import cells_of, has_units, sample_view_parame
 from zoo.exponential_family.joint_prior import joint_prior_factor
 from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.exponential_family.paired_answers import PairedAnswers
-from zoo.exponential_family.several_tables import SeveralTables
+from zoo.exponential_family.projections import FACTS
+from zoo.exponential_family.several_tables import VIEW_FACTS, SeveralTables
+from zoo.fields import choice, flag, numbers, part, positive, size, static
 from zoo.linear_gaussian.rows import DenseRows
-from zoo.model import Roles, static
+from zoo.model import Roles
 from zoo.programs import local
 from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, View
 
@@ -120,26 +122,26 @@ class Paired(SeveralTables):
         4
     """
 
-    families: tuple[Family | str, ...] = ("auto", "auto")
-    num_shared: int = static(default=1)
-    num_specific: tuple[int, ...] | None = static(default=None)
-    specific: str = static(default="low_rank")
-    view_weights: Array = 1.0
-    beta: Array = 0.0
-    latent_variance: Array = 1.0
-    loading_variance: Array = 1.0
-    loc_variance: Array = 100.0
-    loc_mean: Array | None = None
-    unit: Array | None = None
-    conjugate: Array | None = None
-    ard: bool = static(default=False)
-    ard_concentration: Array = 1.0
-    ard_rate: Array = 1.0
-    covariance_scale: Array = 1.0
-    covariance_degrees: Array = 2.0
-    natural_unit: Array | None = None
-    standardize: bool = static(default=False)
-    num_features: tuple[int, ...] | None = static(default=None)
+    families: tuple[Family | str, ...] = part(("auto", "auto"), **VIEW_FACTS["families"])
+    num_shared: int = size(1, 0)
+    num_specific: tuple[int, ...] | None = static(None, **VIEW_FACTS["num_specific"])
+    specific: str = choice("low_rank", "full_covariance")
+    view_weights: Array = positive(1.0, **VIEW_FACTS["view_weights"])
+    beta: Array = numbers(0.0)
+    latent_variance: Array = positive(1.0)
+    loading_variance: Array = positive(1.0)
+    loc_variance: Array = positive(100.0)
+    loc_mean: Array | None = numbers(**FACTS["loc_mean"])
+    unit: Array | None = positive(**FACTS["unit"])
+    conjugate: Array | None = part(**FACTS["conjugate"])
+    ard: bool = flag()
+    ard_concentration: Array = positive(1.0)
+    ard_rate: Array = positive(1.0)
+    covariance_scale: Array = positive(1.0)
+    covariance_degrees: Array = numbers(2.0, above=-1)
+    natural_unit: Array | None = positive(**FACTS["natural_unit"])
+    standardize: bool = flag(inside=False)
+    num_features: tuple[int, ...] | None = static(None, **VIEW_FACTS["num_features"])
 
     def program(self, *views: View | None, rows: numpyro.plate) -> tuple[View, ...]:
         """Loadings, means and noise of every view; then the latents and the cells of each row."""
@@ -186,7 +188,6 @@ class Paired(SeveralTables):
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form")
     num_needed = 1
     size_fields = ("num_features",)
-    coordinate_fields = {"unit": None, "loc_mean": None, "standardize": False}
     proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
     answers = PairedAnswers
 
@@ -406,16 +407,22 @@ class Paired(SeveralTables):
         return None if columns is None or len(columns) == d else columns
 
     @property
-    def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
-        """The fields that tell the coordinates; the kernels' means have no unit that columns could follow."""
+    def own_unit(self) -> tuple[Unit, ...] | None:
+        """Of the units of cells of unknown noise."""
         if not (self.has_own_coordinates or self.standardize):
-            return {"conjugate": Unit(0)} if self.needs_kernel else {}
+            return None
         powers = [int(self._is_measured(v)) for v in range(len(self.families))]
         axes = (-1,) if self.standardize else ()
-        return {
-            "unit": tuple(Unit(power, axes, part=v) for v, power in enumerate(powers)),
-            "loc_mean": tuple(Unit(power, (-1,), power == 1, v) for v, power in enumerate(powers)),
-        }
+        return tuple(Unit(power, axes, part=v) for v, power in enumerate(powers))
+
+    size_unit = None
+
+    @property
+    def place_unit(self) -> tuple[Unit, ...] | None:
+        """Of the origins of cells of unknown noise."""
+        return self.own_unit and tuple(
+            own._replace(axes=(-1,), is_location=own.power == 1) for own in self.own_unit
+        )
 
     @property
     def part_sizes(self) -> tuple[int | None, ...]:

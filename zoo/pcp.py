@@ -42,12 +42,11 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import sample
 
-from zoo import checks
-from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, weight_prior
+from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.documents.answers import PCPAnswers
 from zoo.documents.bags import ClusteredBags
-from zoo.documents.topic_model import TopicModel
-from zoo.model import static
+from zoo.documents.topic_model import LENGTHS, SHARES, TopicModel
+from zoo.fields import choice, pseudo_counts, size, size_of, static
 from zoo.programs import local
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -77,14 +76,14 @@ class PCP(TopicModel):
         8
     """
 
-    num_topics: int = static(default=10)
-    num_clusters: int = static(default=20)
-    concentration: Array = 1.0
-    topic_prior: Array | None = None
-    word_smoothing: Array = 0.1
-    weight_prior: str = static(default="dirichlet")
-    num_words: int | None = static(default=None)
-    num_tokens: int | tuple[int, ...] | None = static(default=None)
+    num_topics: int = size(10)
+    num_clusters: int = size(20)
+    concentration: Array = pseudo_counts(1.0)
+    topic_prior: Array | None = pseudo_counts(**SHARES)
+    word_smoothing: Array = pseudo_counts(0.1)
+    weight_prior: str = choice("dirichlet", "stick_breaking")
+    num_words: int | None = size_of("counts", 2)
+    num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)
 
     def program(self, counts: Any, rows: numpyro.plate) -> Array:
         """Clusters with their topic shares, and topics; then the cluster and the words of each document."""
@@ -118,7 +117,6 @@ class PCP(TopicModel):
     }
     symmetries = ("labels",)
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
-    concentration_fields = ("concentration", "topic_prior", "word_smoothing")
     roles = TopicModel.roles._replace(
         cluster="doc_clusters", weight="cluster_weights", cluster_topic="cluster_topic_probs"
     )
@@ -175,14 +173,3 @@ class PCP(TopicModel):
             a, b = stored["stick_fractions_concentration1"], stored["stick_fractions_concentration0"]
             values["stick_fractions"] = a / (a + b)
         return values
-
-    def validate(self) -> None:
-        """Raise ValueError or TypeError if a field is outside its domain."""
-        self._check_sizes()
-        checks.check_size("num_clusters", self.num_clusters)
-        checks.check_positive("concentration", self.concentration)
-        checks.check_concentration("concentration", self.concentration)
-        self._check_topic_prior()
-        checks.check_positive("word_smoothing", self.word_smoothing)
-        checks.check_concentration("word_smoothing", self.word_smoothing)
-        checks.check_choice("weight_prior", self.weight_prior, WEIGHT_PRIORS)

@@ -32,8 +32,8 @@ from numpyro import sample
 
 from zoo.documents.answers import PLSIAnswers
 from zoo.documents.bags import BagsOfWords
-from zoo.documents.topic_model import TopicModel
-from zoo.model import static
+from zoo.documents.topic_model import LENGTHS, TopicModel
+from zoo.fields import size, size_of, static
 from zoo.programs import local
 
 __all__ = ["PLSI"]
@@ -54,9 +54,9 @@ class PLSI(TopicModel):
         4
     """
 
-    num_topics: int = static(default=10)
-    num_words: int | None = static(default=None)
-    num_tokens: int | tuple[int, ...] | None = static(default=None)
+    num_topics: int = size(10)
+    num_words: int | None = size_of("counts", 2)
+    num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)
 
     def program(self, counts: Any, rows: numpyro.plate) -> Array:
         """Topics; then the topic shares and the words of each document."""
@@ -88,7 +88,3 @@ class PLSI(TopicModel):
     def prior(self) -> str:
         """Always ``"improper"``, since topics and shares are parameters."""
         return "improper"
-
-    def validate(self) -> None:
-        """Raise ValueError or TypeError if a field is outside its domain."""
-        self._check_sizes()

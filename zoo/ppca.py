@@ -51,21 +51,19 @@ from numpyro import sample
 
 from zoo import checks
 from zoo.coordinates import Unit
+from zoo.fields import choice, flag, numbers, positive, scale_of, size, size_of
 from zoo.intake.suitable_fields import density_fields
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
-from zoo.linear_gaussian.units import taken_over
-from zoo.model import Model, Roles, static
+from zoo.linear_gaussian.units import BROAD, NOISE_RATE, of_prior, with_prior_of
+from zoo.model import Model, Roles
 from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 
 __all__ = ["PPCA"]
 
-CHOICES = {"loading_prior": ("flat", "gaussian", "ard"), "noise": ("isotropic", "diagonal")}
 PLACE = Unit(1, (-1,), is_location=True)
-BROAD = 100.0  # variance of the mean's prior, in mean variances of the columns
-PRIOR_FIELDS = ("column_scale", "loading_variance", "ard_rate", "loc_mean", "loc_variance", "noise_rate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,19 +96,19 @@ class PPCA(Model):
         (4,)
     """
 
-    num_latents: int = static(default=2)
-    loading_prior: str = static(default="flat")
-    noise: str = static(default="isotropic")
-    loading_variance: Array | None = None
-    ard_concentration: Array = 1e-3
-    ard_rate: Array | None = None
-    loc_mean: Array | None = None
-    loc_variance: Array | None = None
-    noise_concentration: Array = 1e-3
-    noise_rate: Array | None = None
-    standardize: bool = static(default=False)
-    column_scale: Array | None = None
-    num_features: int | None = static(default=None)
+    num_latents: int = size(2)
+    loading_prior: str = choice("flat", "gaussian", "ard")
+    noise: str = choice("isotropic", "diagonal")
+    loading_variance: Array | None = positive(**of_prior("variance_unit", lambda m, x: x.scale))
+    ard_concentration: Array = positive(1e-3)
+    ard_rate: Array | None = positive(**of_prior("ard_unit", lambda m, x: m.ard_concentration * x.scale))
+    loc_mean: Array | None = numbers(None, ("feature",), **of_prior(PLACE, lambda m, x: x.means))
+    loc_variance: Array | None = positive(**of_prior("variance_unit", lambda m, x: BROAD * x.scale))
+    noise_concentration: Array = positive(1e-3)
+    noise_rate: Array | None = positive(**NOISE_RATE)
+    standardize: bool = flag(inside=False)
+    column_scale: Array | None = scale_of()
+    num_features: int | None = size_of("x")
 
     def program(self, x: Rows | None, rows: numpyro.plate) -> Rows:
         """Loadings, mean and noise; then the latents and the cells of each row."""
@@ -143,38 +141,33 @@ class PPCA(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation",)
-    field_dims = {"loc_mean": ("feature",)}
     roles = Roles(latent="latents", loadings={"loadings": ""})
     weighs_rows = True
     takes_sparse = True
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
-    coordinate_fields = {"standardize": False, "column_scale": None}
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
         """Rows, mean, loadings, and variances."""
-        ard = {"loading_precision": Unit(-self._variance.power)} if self.loading_prior == "ard" else {}
-        return {"x": PLACE, "loc": PLACE, "loadings": Unit(1, (-2,)), "noise_variance": self._noise} | ard
+        ard = {"loading_precision": Unit(-self.ard_unit.power)} if self.ard_unit else {}
+        return {"x": PLACE, "loc": PLACE, "loadings": Unit(1, (-2,)), "noise_variance": self.noise_unit} | ard
 
     @property
-    def units_of_fields(self) -> Mapping[str, Unit]:
-        """The prior's fields, and the columns' deviations."""
-        units = {"column_scale": Unit(1, (-1,))} if self.standardize else {}
-        if self.loading_prior == "flat":
-            return units
-        ard = {"ard_rate": self._variance} if self.loading_prior == "ard" else {}
-        units |= {"loading_variance": self._variance} | ard
-        return units | {"loc_mean": PLACE, "loc_variance": self._variance, "noise_rate": self._noise}
-
-    @property
-    def _variance(self) -> Unit:
+    def variance_unit(self) -> Unit:
+        """Of variances, which have none where columns are measured in their deviations."""
         return Unit(0 if self.standardize else 2)
 
     @property
-    def _noise(self) -> Unit:
-        return self._variance._replace(axes=(-1,) if self.noise == "diagonal" else ())
+    def ard_unit(self) -> Unit | None:
+        """Of the rate of the loadings' precisions, where there are any."""
+        return self.variance_unit if self.loading_prior == "ard" else None
+
+    @property
+    def noise_unit(self) -> Unit:
+        """Of noise variances."""
+        return self.variance_unit._replace(axes=(-1,) if self.noise == "diagonal" else ())
 
     # Sizes and checks
 
@@ -182,69 +175,13 @@ class PPCA(Model):
         """The model, and the data with scipy's sparse matrices as `zoo.sparse.SparseMatrix`."""
         return self, tuple(as_rows(part) if is_sparse(part) else part for part in data)
 
-    @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
-        """The model with its size, and under a proper prior its location and scale, read off the data.
-
-        ``sample_weight``, shape (num_observations,), weighs the rows; ``overrides`` are fields.
-
-        Raises:
-            ValueError: sparse rows, and a prior of the loadings.
-        """
-        x, weight = as_rows(x), None
-        if not isinstance(x, SparseMatrix):  # of which nothing is read
-            x, weight = checks.rows_with_weight(x, sample_weight)
-        given = {name: value for name, value in overrides.items() if value is not None}
-        model = cls(**given)  # checks the fields that numbers follow from
-        read: dict[str, Any] = {"num_features": x.shape[1]}
-        if model.standardize:
-            scale = checks.column_scale(x, overrides.get("column_scale"), weight=weight)
-            read["column_scale"], x = scale, x / scale
-        if model.loading_prior != "flat":
-            if isinstance(x, SparseMatrix):
-                raise ValueError("sparse x goes with loading_prior='flat', the default")
-            checks.check_some_cells(x)
-            checks.check_scale(x)
-            means, variances = checks.observed_moments(x, weight)
-            scale = float(variances.mean())
-            of_noise = variances if model.noise == "diagonal" else scale
-            read |= {"loading_variance": scale, "loc_variance": BROAD * scale}
-            read["ard_rate"] = model.ard_concentration * scale
-            read["noise_rate"] = model.noise_concentration * of_noise
-            read["loc_mean"] = means * read.get("column_scale", 1.0)
-        return cls(**(read | given))
-
-    def continuing(self, former: Self) -> Self:
-        """The model with the prior that the former fit read off its rows, where it is not given."""
-        if self.loading_prior == "flat" or former.loading_prior != self.loading_prior:
-            return self
-        return self.replaced(**taken_over(self, former, PRIOR_FIELDS))
+    continuing = with_prior_of
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
         """The number of latents; the data must have densities."""
         checks.check_num_parts(cls.__name__, len(data), 1)
         return density_fields(cls.__name__, data[0])
-
-    def validate(self) -> None:
-        """Raise ValueError or TypeError if a field is outside its domain."""
-        checks.check_size("num_latents", self.num_latents)
-        for name, allowed in CHOICES.items():
-            checks.check_choice(name, getattr(self, name), allowed)
-        priors = ("loading_variance", "ard_concentration", "ard_rate", "loc_variance", "noise_concentration")
-        for name in priors:
-            if getattr(self, name) is not None:
-                checks.check_positive(name, getattr(self, name))
-        if self.column_scale is not None:
-            checks.check_positive_columns("column_scale", self.column_scale, self.num_features)
-        if self.noise_rate is not None:
-            rates = (self.num_features or self.noise_rate.size,) if self.noise == "diagonal" else ()
-            checks.check_positive_cells("noise_rate", self.noise_rate, {"a feature": rates})
-        mean = self.loc_mean
-        if mean is not None and mean.shape != (self.num_features or max(mean.size, 1),):
-            raise ValueError(f"loc_mean must have one number for each feature; got shape {mean.shape}")
-        if mean is not None and not np.isfinite(mean).all():
-            raise ValueError(f"loc_mean must be finite; got {checks.shown(mean)}")
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` does not suit the model."""

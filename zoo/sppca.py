@@ -78,12 +78,13 @@ from jax import Array
 from numpyro import plate, sample
 
 from zoo.coordinates import Freedom, Unit
+from zoo.fields import choice, flag, numbers, part, positive, scale_of, size, size_of, static
 from zoo.kernels import Kernel
 from zoo.linear_gaussian.rows import flat, standard_normal
 from zoo.linear_gaussian.supervised import Block, FeatureSpace, Primal, Probit, Real, block_prior
 from zoo.linear_gaussian.supervised_answers import ProbitAnswers, RealAnswers
-from zoo.linear_gaussian.supervised_intake import SupervisedIntake
-from zoo.model import Roles, static
+from zoo.linear_gaussian.supervised_intake import FACTS, SupervisedIntake
+from zoo.model import Roles
 from zoo.programs import local
 from zoo.shapes import Outputs, Rows
 
@@ -124,27 +125,27 @@ class SPPCA(SupervisedIntake):
         3
     """
 
-    num_latents: int = static(default=2)
-    kernel: Kernel | str | None = None
-    output_likelihood: str = static(default="gaussian")
-    output_noise: str = static(default="shared")
-    center: str = static(default="joint")
+    num_latents: int = size(2)
+    kernel: Kernel | str | None = part(**FACTS["kernel"])
+    output_likelihood: str = choice("gaussian", "probit")
+    output_noise: str = choice("shared", "per_output")
+    center: str = choice("joint", "plugin")
     noise_floor: Array = (1e-6, 1e-3)
-    loading_prior: str = static(default="flat")
-    loading_variance: Array | None = None
-    loc_mean: Array | None = None
-    loc_variance: Array | None = None
-    noise_concentration: Array = 1e-3
-    noise_rate: Array | None = None
-    noise_variance_x: Array | None = None
-    standardize: bool = static(default=False)
-    column_scale_x: Array | None = None
-    column_scale_y: Array | None = None
-    label_coding: str = static(default="one_of_c")
-    classes: tuple[str | int, ...] | None = static(default=None)
-    num_features: int | None = static(default=None)
-    num_outputs: int | None = static(default=None)
-    feature_dimension: int | None = static(default=None)
+    loading_prior: str = choice("flat", "gaussian")
+    loading_variance: Array | None = positive(**FACTS["loading_variance"])
+    loc_mean: Array | None = numbers(**FACTS["loc_mean"])
+    loc_variance: Array | None = positive(**FACTS["loc_variance"])
+    noise_concentration: Array = positive(1e-3)
+    noise_rate: Array | None = positive(**FACTS["noise_rate"])
+    noise_variance_x: Array | None = positive(unit="given_noise_unit")
+    standardize: bool = flag(inside=False)
+    column_scale_x: Array | None = scale_of()
+    column_scale_y: Array | None = scale_of(1, "output", "output_scale_unit")
+    label_coding: str = choice("one_of_c", "reduced")
+    classes: tuple[str | int, ...] | None = static(None)
+    num_features: int | None = size_of("x")
+    num_outputs: int | None = size_of("y")
+    feature_dimension: int | None = size(**FACTS["feature_dimension"])
 
     def program(self, x: Rows | None, y: Outputs | None, rows: plate) -> tuple[Rows, Outputs]:
         """Parameters of inputs and outputs; then latents, inputs and outputs of each row."""
@@ -212,40 +213,44 @@ class SPPCA(SupervisedIntake):
         loadings={"loadings_x": "_x", "loadings_y": "_y"},
         predicted=("observation", "output"),
     )
-    scale_fields = ("column_scale_x", "column_scale_y")
-    coordinate_fields = {"standardize": False, "column_scale_x": None, "column_scale_y": None}
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
         """Rows, means, loadings and noise variances of inputs, and of outputs that are numbers."""
         units = {"x": _place(0), "loc_x": _place(0), "loadings_x": Unit(1, (-2,))}
         if self.kernel is None or self.kernel.weighs_columns_alike:
-            units["noise_variance_x"] = self._noises[0]
+            units["noise_variance_x"] = self.noise_units[0]
         if not self.has_numbers:
             return units
         units |= {"y": _place(1), "loc_y": _place(1), "loadings_y": Unit(1, (-2,), part=1)}
-        return units | {"noise_variance_y": self._noises[1]}
+        return units | {"noise_variance_y": self.noise_units[1]}
 
     @property
-    def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
-        """The columns' deviations, a given noise variance, and the prior of inputs and outputs."""
-        y_place = _place(1) if self.has_numbers else Unit(0, (-1,), part=1)
-        units: dict[str, Unit | tuple[Unit, ...]] = {}
-        if self.standardize:
-            units |= {"column_scale_x": Unit(1, (-1,)), "column_scale_y": y_place._replace(is_location=False)}
-        if self.noise_variance_x is not None:
-            units["noise_variance_x"] = self._noises[0]
-        if self.loading_prior == "flat":
-            return units
-        variances = tuple(own._replace(axes=()) for own in self._noises)
-        units |= {"loading_variance": variances, "loc_variance": variances, "noise_rate": self._noises}
-        return units | {"loc_mean": (_place(0), y_place)}
+    def output_scale_unit(self) -> Unit:
+        """Of the deviations of the outputs."""
+        return Unit(int(self.has_numbers), (-1,), part=1)
 
     @property
-    def _noises(self) -> tuple[Unit, Unit]:
+    def place_units(self) -> tuple[Unit, Unit]:
+        """Of the means of inputs and outputs."""
+        return _place(0), _place(1) if self.has_numbers else self.output_scale_unit
+
+    @property
+    def noise_units(self) -> tuple[Unit, Unit]:
+        """Of the noise variances of inputs and outputs."""
         powers = [0 if self.standardize else 2, 0 if self.standardize or not self.has_numbers else 2]
         per_output = (-1,) if self.output_noise == "per_output" else ()
         return Unit(powers[0]), Unit(powers[1], per_output, part=1)
+
+    @property
+    def variance_units(self) -> tuple[Unit, ...]:
+        """Of one variance of inputs and one of outputs."""
+        return tuple(own._replace(axes=()) for own in self.noise_units)
+
+    @property
+    def given_noise_unit(self) -> Unit | None:
+        """Of the noise variance of the inputs, where it is given."""
+        return None if self.noise_variance_x is None else self.noise_units[0]
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:

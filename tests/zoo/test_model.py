@@ -11,8 +11,9 @@ import numpyro.distributions as dist
 import pytest
 
 from zoo.conjugate import GaussianWishart
+from zoo.fields import static
 from zoo.mixture import Mixture
-from zoo.model import Assumptions, Model, in_current_precision, static
+from zoo.model import Assumptions, Model, in_current_precision
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -230,7 +230,7 @@ def test_the_papers_models_are_patterns_of_latents():
         ({"beta": 0.4, "families": ("ordinal", "bernoulli")}, ValueError, "Ordinal has no conjugate kernel"),
         ({"families": ("bernoulli", "cauchy")}, ValueError, "no family is called 'cauchy'; there are gauss"),
         ({"families": "bernoulli"}, TypeError, "families must be a tuple with one for each view"),
-        ({"view_weights": (1.0, 0.0)}, ValueError, "view_weights must be positive, one or 2 numbers"),
+        ({"view_weights": (1.0, 0.0)}, ValueError, "view_weights must be positive; got"),
         ({"specific": "diagonal"}, ValueError, "specific must be one of low_rank, full_covariance"),
         ({"specific": "full_covariance", "beta": 0.4}, ValueError, "goes with beta=0"),
         ({"specific": "full_covariance", "num_specific": (1, 1)}, ValueError, "leave num_specific out"),

@@ -248,7 +248,12 @@ def _fields(body: ast.ClassDef) -> dict[str, str]:
 
 
 def _default(value: ast.expr | None) -> ast.expr | None:
-    """The default of a field, taken out of ``static(default=...)``."""
-    if isinstance(value, ast.Call) and ast.unparse(value.func) == "static":
-        return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
+    """The default of a field, which is the first argument where it is declared by `zoo.fields`."""
+    kind = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+    if kind in ("size_of", "scale_of"):
+        return ast.Constant(None)
+    if kind in ("static", "size", "whole", "choice", "flag", "numbers", "positive", "pseudo_counts", "part"):
+        named = [keyword.value for keyword in value.keywords if keyword.arg == "default"]
+        other = None if kind == "static" else ast.Constant(False if kind == "flag" else None)
+        return next(iter([*value.args[:1], *named]), other)
     return value

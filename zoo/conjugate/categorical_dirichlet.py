@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln
 
-from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_size, shown
+from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_size
 from zoo.conjugate.component_prior import (
     ComponentPrior,
     Estimate,
@@ -26,7 +26,8 @@ from zoo.conjugate.component_prior import (
     floored_shares,
 )
 from zoo.conjugate.missing_cells import OrMissing
-from zoo.model import as_hyperparameter, static
+from zoo.fields import positive, static
+from zoo.model import as_hyperparameter
 from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Dirichlet
 
@@ -74,24 +75,23 @@ class CategoricalDirichlet(ComponentPrior):
         (2, 3)
     """
 
-    concentration: Array | None = None
-    levels: tuple[str, ...] | None = static(default=None)
+    concentration: Array | None = positive(None, ("feature", "level"), is_concentration=True)
+    levels: tuple[str, ...] | None = static(None, convert=lambda levels: tuple(map(str, levels)))
 
-    field_dims = {"concentration": ("feature", "level")}
     posterior_dims = {"concentration": ("component", "feature", "level")}
     parameter_dims = {"probs": ("component", "feature", "level")}
-    learnable = concentration_fields = column_fields = ("concentration",)
+    learnable = ("concentration",)
     takes_missing = True
 
     @property
     def num_features(self) -> int:
         """Number of columns of the data."""
-        return int(np.shape(self.concentration)[-2])
+        return (0, 0, *np.shape(self.concentration))[-2]
 
     @property
     def num_levels(self) -> int:
         """Number of levels of every column."""
-        return int(np.shape(self.concentration)[-1])
+        return np.shape(self.concentration)[-1] if np.ndim(self.concentration) > 1 else 0
 
     def takes_levels(self, num_features: int) -> np.ndarray:
         """All columns, shape (num_features,)."""
@@ -139,22 +139,16 @@ class CategoricalDirichlet(ComponentPrior):
 
     def validate(self) -> None:
         """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        self.check_hyperpriors()
-        value = np.asarray(self.concentration)
-        if value.ndim != 2 or value.shape[1] < 2:
+        if self.num_levels < 2:
             raise ValueError(
-                "concentration must have shape (num_features, num_levels) with at least two levels; got "
-                f"{value.shape}: CategoricalDirichlet.from_data(x) makes one"
+                f"concentration must have at least two levels; got shape {self.concentration.shape}: "
+                "CategoricalDirichlet.from_data(x) makes one"
             )
-        if not (np.isfinite(value) & (value > 0)).all():
-            raise ValueError(f"concentration must be positive; got {shown(self.concentration)}")
-        if self.levels is not None:
-            object.__setattr__(self, "levels", tuple(map(str, self.levels)))
-            if len(set(self.levels)) != value.shape[1]:
-                raise ValueError(
-                    f"levels must be {value.shape[1]} different names, as concentration has columns; got "
-                    f"{self.levels}"
-                )
+        if self.levels is not None and len(set(self.levels)) != self.num_levels:
+            raise ValueError(
+                f"levels must be {self.num_levels} different names, as concentration has columns; got "
+                f"{self.levels}"
+            )
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""

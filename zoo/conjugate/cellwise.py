@@ -43,10 +43,12 @@ from zoo.conjugate.component_prior import (
     broadcast_fields,
     expected_log_probs,
     learnt_gamma,
+    num_columns,
     root,
 )
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.coordinates import Unit
+from zoo.fields import facts_of, positive
 from zoo.model import TypicalCells
 from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Beta
@@ -103,12 +105,10 @@ class Cellwise(ComponentPrior):
     is known.
 
     Class attributes:
-        column_fields: the fields with one number per column.
         has_base_measure: whether h differs from one, so that its logarithm is a feature.
         mean_is: what the mean of a cell is called.
     """
 
-    column_fields = ()
     has_base_measure = False
     takes_missing = True
     mean_is = "mean"
@@ -116,27 +116,38 @@ class Cellwise(ComponentPrior):
     def __post_init__(self) -> None:
         """Repeat a field given as one number for all columns."""
         given = {name: getattr(self, name) for name in self.leaf_names()}
-        sizes = [_size(given[name]) for name in self.column_fields]
+        sizes = [num_columns(given[name]) for name in self.by_column()]
         if any(sizes):
-            for name, value in broadcast_fields(given, self.column_fields, max(sizes)).items():
+            for name, value in self.spread(given, max(sizes)).items():
                 object.__setattr__(self, name, value)
         super().__post_init__()
 
     @property
     def num_features(self) -> int:
         """Number of columns of the data."""
-        value = getattr(self, self.column_fields[0])
-        return int(value.batch_shape[-1] if isinstance(value, dist.Distribution) else np.shape(value)[-1])
+        return num_columns(getattr(self, self.by_column()[0]))
 
-    def validate(self) -> None:
-        """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        self.check_hyperpriors()
-        for name in self.column_fields:
-            if not _size(getattr(self, name)):
-                raise ValueError(
-                    f"{name} must have shape (num_features,), or use {type(self).__name__}.from_data(x, ...)"
-                )
-            self._check_column_field(name, getattr(self, name))
+    @classmethod
+    def by_column(cls) -> tuple[str, ...]:
+        """The fields with one number for each column.
+
+        Returns:
+            Names.
+        """
+        return tuple(name for name, dims in facts_of(cls, "dims").items() if dims)
+
+    @classmethod
+    def spread(cls, fields: Mapping[str, Any], num_features: int) -> dict[str, Any]:
+        """Fields of which a number for all columns is repeated for each.
+
+        Args:
+            fields: values by name.
+            num_features: D.
+
+        Returns:
+            The same fields.
+        """
+        return broadcast_fields(dict(fields), cls.by_column(), num_features)
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
@@ -145,15 +156,6 @@ class Cellwise(ComponentPrior):
         self._check_domain(x)
 
     # Defined by a family for one cell
-
-    def _check_column_field(self, name: str, value: Any) -> None:
-        """By default a field is positive, of shape (num_features,)."""
-        if self.is_random(name):
-            value = value.mean
-        if np.shape(value) != (self.num_features,):
-            raise ValueError(f"{name} must have shape ({self.num_features},); got {np.shape(value)}")
-        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
-            raise ValueError(f"{name} must be positive; got {shown(value)}")
 
     def _check_domain(self, x: np.ndarray) -> None:
         raise NotImplementedError
@@ -247,13 +249,11 @@ class _GammaRates(Cellwise):
         rate: of the gamma prior, positive, shape (num_features,).
     """
 
-    shape: Array | None = None
-    rate: Array | None = None
+    shape: Array | None = positive(None, ("feature",), is_concentration=True)
+    rate: Array | None = positive(None, ("feature",))
 
-    learnable = column_fields = ("shape", "rate")
-    concentration_fields = ("shape",)
-    field_dims = dict.fromkeys(column_fields, ("feature",))
-    posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
+    learnable = ("shape", "rate")
+    posterior_dims = dict.fromkeys(learnable, ("component", "feature"))
     parameter_dims = {"rates": ("component", "feature")}
 
     @classmethod
@@ -278,7 +278,7 @@ class _GammaRates(Cellwise):
                 f"{column_of(x, place)} of x has mean {means.min():g}: leave it out, "
                 f"{without_columns(x, np.flatnonzero(means <= 0))}, or give rate"
             )
-        made = cls(**broadcast_fields({"shape": 1.0, "rate": 1.0} | overrides, cls.column_fields, len(means)))
+        made = cls(**cls.spread({"shape": 1.0, "rate": 1.0} | overrides, len(means)))
         return made if "rate" in overrides else made.replaced(rate=made._rate_for(means))
 
     def _rate_for(self, means: np.ndarray) -> np.ndarray:
@@ -321,10 +321,7 @@ def column_means(x: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray | N
     return x, weight, np.nansum(x * worth[:, None], axis=0) / (worth @ ~np.isnan(x))
 
 
-def _size(value: Any) -> int:
-    """The number of entries of a field along columns, 0 for a single number."""
-    shape = value.batch_shape if isinstance(value, dist.Distribution) else np.shape(value)
-    return int(shape[-1]) if shape else 0
+OF_PROBABILITIES: dict[str, Any] = {"dims": ("feature",), "prior": (dist.Gamma,), "is_concentration": True}
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,15 +333,13 @@ class BernoulliBeta(Cellwise):
         concentration0: :math:`b_j > 0`, shape (num_features,), zeros in prior pseudo-counts; or a ``Gamma``.
     """
 
-    concentration1: Array | dist.Distribution | None = None
-    concentration0: Array | dist.Distribution | None = None
+    concentration1: Array | dist.Distribution | None = positive(**OF_PROBABILITIES)
+    concentration0: Array | dist.Distribution | None = positive(**OF_PROBABILITIES)
 
-    learnable = column_fields = concentration_fields = ("concentration1", "concentration0")
+    learnable = ("concentration1", "concentration0")
     mean_is = "probability of 1"
-    field_dims = dict.fromkeys(column_fields, ("feature",))
-    posterior_dims = dict.fromkeys(column_fields, ("component", "feature"))
+    posterior_dims = dict.fromkeys(learnable, ("component", "feature"))
     parameter_dims = {"probs": ("component", "feature")}
-    hyperprior_kinds = dict.fromkeys(column_fields, (dist.Gamma,))
 
     @classmethod
     def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
@@ -360,7 +355,7 @@ class BernoulliBeta(Cellwise):
         """
         x, _, means = column_means(x, sample_weight)
         fields = {"concentration1": 1.0, "concentration0": 1.0} | overrides
-        return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
+        return cls(**cls.spread(fields, len(means)))
 
     def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
         """The probabilities."""
@@ -418,6 +413,11 @@ class BernoulliBeta(Cellwise):
         return self._trials(log_failure), log_success - log_failure
 
 
+def _check_whole(name: str, value: np.ndarray, _: Any) -> None:
+    if np.any(value != np.round(value)):
+        raise ValueError(f"{name} must be whole numbers; got {shown(value)}")
+
+
 @dataclass(frozen=True, eq=False)
 class BinomialBeta(BernoulliBeta):
     r"""Counts out of a known number of trials, :math:`x_j \sim \mathrm{Binomial}(m_j, p_{kj})`, beta prior.
@@ -430,11 +430,9 @@ class BinomialBeta(BernoulliBeta):
         total_count: :math:`m_j`, trials per cell of a column, shape (num_features,), whole and positive.
     """
 
-    total_count: Array | None = None
+    total_count: Array | None = positive(None, ("feature",), also=_check_whole)
 
     mean_is = "mean count"
-    field_dims = BernoulliBeta.field_dims | {"total_count": ("feature",)}
-    column_fields = ("concentration1", "concentration0", "total_count")
     has_base_measure = True
     has_counts = True
 
@@ -448,12 +446,6 @@ class BinomialBeta(BernoulliBeta):
         if "total_count" not in overrides:
             raise ValueError("BinomialBeta needs total_count=, the number of trials of each column")
         return super().from_data(x, sample_weight=sample_weight, **overrides)
-
-    def validate(self) -> None:
-        """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        super().validate()
-        if np.any(self.total_count != np.round(self.total_count)):
-            raise ValueError(f"total_count must be whole numbers; got {shown(self.total_count)}")
 
     def _check_domain(self, x: np.ndarray) -> None:
         whole = (x >= 0) & (x == np.round(x)) & (x <= self.total_count)
@@ -528,7 +520,8 @@ class ExponentialGamma(_GammaRates):
 
     unit_of_cells = Unit(1, (-1,))
     units_of_parameters = {"rates": Unit(-1, (-1,))}
-    units_of_fields = {"rate": Unit(1, (-1,))}
+
+    rate: Array | None = positive(None, ("feature",), unit=Unit(1, (-1,)))
 
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, x >= 0, "numbers of at least 0 (or NaN where a cell is missing)")
@@ -572,10 +565,8 @@ class GammaKnownShape(ExponentialGamma):
         known_shape: :math:`s_j > 0`, of the likelihood, shape (num_features,); 1 is the exponential.
     """
 
-    known_shape: Array | None = None
+    known_shape: Array | None = positive(None, ("feature",))
 
-    field_dims = ExponentialGamma.field_dims | {"known_shape": ("feature",)}
-    column_fields = ("shape", "rate", "known_shape")
     has_base_measure = True
 
     @classmethod

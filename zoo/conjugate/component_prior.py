@@ -83,14 +83,12 @@ class ComponentPrior(Assumptions):
     matrix of log densities and ``responsibilities.T @ features(x)`` the sufficient statistics. Two matrix
     products, no N x K x D array.
 
-    A hyperparameter may be a NumPyro distribution, of the kind that `hyperprior_kinds` names: then it is a
+    A hyperparameter may be a NumPyro distribution, of a kind that its field names: then it is a
     site of the program, called as `hyperprior_sites` says, and `with_hyperparameters` puts values in place.
 
     Class attributes:
-        field_dims: hyperparameter to its dims.
         posterior_dims: the fields in which a posterior differs from its prior, to their dims there.
         parameter_dims: site or deterministic of a component's parameters to its dims.
-        hyperprior_kinds: hyperparameter to the distributions it may have as its prior.
         couples_components: whether components share a parameter, so that `log_evidence` does not split
             by component.
         learnable: hyperparameters that `learnt` can move.
@@ -99,16 +97,12 @@ class ComponentPrior(Assumptions):
         is_grouped: whether groups of columns have different families.
         unit_of_cells: how cells follow the origin and the scale of the data; None: they have no unit.
         units_of_parameters: sites and deterministics of a component's parameters to how they do.
-        units_of_fields: hyperparameters, and these fields of a posterior, to how they do.
-        concentration_fields: fields whose log-gamma functions the evidence takes.
         has_counts: whether cells are counts, whose log factorials its density takes.
         optional_fields: fields that may stay None.
     """
 
-    field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     posterior_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     parameter_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    hyperprior_kinds: ClassVar[Mapping[str, tuple[type, ...]]] = {}
     couples_components: ClassVar[bool] = False
     learnable: ClassVar[tuple[str, ...]] = ()
     takes_sparse: ClassVar[bool] = False
@@ -116,8 +110,6 @@ class ComponentPrior(Assumptions):
     is_grouped: ClassVar[bool] = False
     unit_of_cells: ClassVar[Unit | None] = None
     units_of_parameters: ClassVar[Mapping[str, Unit]] = {}
-    units_of_fields: ClassVar[Mapping[str, Unit]] = {}
-    concentration_fields: ClassVar[tuple[str, ...]] = ()
     has_counts: ClassVar[bool] = False
     optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns")
 
@@ -718,15 +710,6 @@ class ComponentPrior(Assumptions):
         }
         return self.with_hyperparameter_values(numbers) if numbers else self
 
-    def check_hyperpriors(self) -> None:
-        """Raise ValueError if a hyperparameter has a prior of a kind that it cannot have."""
-        for name in self.hyperprior_sites():
-            value, allowed = getattr(self, name), self.hyperprior_kinds.get(name, ())
-            if not isinstance(value, allowed):
-                kinds = " or ".join(kind.__name__ for kind in allowed)
-                may = f"may have a {kinds} as its prior" if kinds else "must be numbers: it can have no prior"
-                raise ValueError(f"{name} of {type(self).__name__} {may}; got a {type(value).__name__}")
-
     def is_random(self, name: str) -> bool:
         """Whether a hyperparameter has a prior.
 
@@ -737,6 +720,11 @@ class ComponentPrior(Assumptions):
             True if the field holds a distribution.
         """
         return isinstance(getattr(self, name), dist.Distribution)
+
+
+def place_of(prior: ComponentPrior) -> Any:
+    """The prior location, or its mean: about it moments are summed where no center is given."""
+    return prior.loc.mean if prior.is_random("loc") else prior.loc
 
 
 def _is_inverse(site: str) -> bool:
@@ -836,6 +824,19 @@ def floored_shares(counts: Array) -> tuple[Array, Array]:
     free = jnp.sum(jnp.where(low, 0.0, own), axis=-1, keepdims=True)
     held = jnp.sum(low, axis=-1, keepdims=True) * PROBABILITY_FLOOR / size
     return jnp.where(low, PROBABILITY_FLOOR / size, own * (1 - held) / free), low
+
+
+def num_columns(value: Any) -> int:
+    """The number of entries of a field along columns.
+
+    Args:
+        value: numbers, or their prior.
+
+    Returns:
+        Their number, 0 for a single number.
+    """
+    shape = value.batch_shape if isinstance(value, dist.Distribution) else np.shape(value)
+    return int(shape[-1]) if shape else 0
 
 
 def broadcast_fields(fields: dict[str, Any], names: tuple[str, ...], num_features: int) -> dict[str, Any]:

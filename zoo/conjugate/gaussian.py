@@ -30,7 +30,6 @@ from zoo.checks import (
     check_columns,
     check_infinite,
     check_not_constant,
-    check_positive,
     check_rows,
     check_scale,
     check_some_columns,
@@ -50,6 +49,8 @@ from zoo.conjugate.component_prior import (
     at_least_one,
     bracket,
     learnt_mean_precision,
+    num_columns,
+    place_of,
     root,
     within_scale,
 )
@@ -65,8 +66,9 @@ from zoo.conjugate.missing_cells import (
     places_of,
 )
 from zoo.coordinates import Unit
+from zoo.fields import numbers, positive
 from zoo.gamma_functions import digamma, gammaln
-from zoo.model import TypicalCells, as_hyperparameter
+from zoo.model import TypicalCells
 from zoo.shapes import (
     Features,
     OneOrMore,
@@ -101,12 +103,6 @@ FIELDS = {
     "center": ("feature",),
 }
 PLACE = Unit(1, (-1,), is_location=True)
-UNITS = {
-    "loc": PLACE,
-    "scale_matrix": Unit(-1, (-2, -1)),
-    "covariance": Unit(1, (-2, -1)),
-    "center": PLACE,
-}
 PARAMETERS = {
     "precisions": ("component", *MATRIX),
     "locs": ("component", "feature"),
@@ -114,14 +110,28 @@ PARAMETERS = {
 }
 
 
-def _fields(*names: str) -> dict[str, tuple[str, ...]]:
-    """Dims of the hyperparameters of these names, and of the center."""
-    return {name: FIELDS[name] for name in (*names, "center")}
+def _location(**facts: Any) -> Any:
+    """A field with a place in the space of a row."""
+    return numbers(None, ("feature",), unit=PLACE, **facts)
 
 
-def _units(*names: str) -> dict[str, Unit]:
-    """How the hyperparameters of these names follow the data, and the center."""
-    return {name: UNITS[name] for name in (*names, "center") if name in UNITS}
+def _matrix(power: int, **facts: Any) -> Any:
+    """A field with a positive definite matrix over the columns."""
+    return numbers(None, MATRIX, unit=Unit(power, (-2, -1)), also=_check_positive_definite, **facts)
+
+
+def _check_positive_definite(name: str, matrix: np.ndarray, _: Any) -> None:
+    if not np.allclose(matrix, matrix.T, rtol=1e-8) or np.linalg.eigvalsh(matrix)[0] <= 0:
+        raise ValueError(f"{name} must be symmetric and positive definite")
+
+
+def _check_degrees(name: str, value: np.ndarray, prior: Any) -> None:
+    least = prior.num_features - 1
+    if not value > least:
+        raise ValueError(
+            f"{name} must exceed num_features - 1 = {least} for the Wishart prior to be proper; "
+            f"got {shown(value)}"
+        )
 
 
 def _fields_by_component(*names: str) -> dict[str, tuple[str, ...]]:
@@ -141,17 +151,10 @@ class _FullGaussian(ComponentPrior):
     takes_missing = True
     unstored = ("patterns",)
 
-    def __post_init__(self) -> None:
-        """Put the center at the prior location if it is not given."""
-        if self.center is None:
-            place = self.loc.mean if self.is_random("loc") else self.loc
-            object.__setattr__(self, "center", as_hyperparameter("loc", place))
-        super().__post_init__()
-
     @property
     def num_features(self) -> int:
         """Number of columns of the data."""
-        return int(np.shape(self.center)[-1])
+        return num_columns(self.center)
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
@@ -165,42 +168,9 @@ class _FullGaussian(ComponentPrior):
         return {name: supports[name] for name in self.posterior_dims}
 
     def validate(self) -> None:
-        """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        self.check_hyperpriors()
-        if not self.is_random("loc"):
-            self._check_location()
-        if "mean_precision" in self.field_dims and not self.is_random("mean_precision"):
-            check_positive("mean_precision", self.mean_precision)
-        if "degrees_of_freedom" in self.field_dims:
-            least, value = self.num_features - 1, self.degrees_of_freedom
-            if value.shape != () or not least < value < np.inf:
-                raise ValueError(
-                    f"degrees_of_freedom must exceed num_features - 1 = {least} for the Wishart prior to be "
-                    f"proper; got {shown(value)}"
-                )
-        for name in ("scale_matrix", "covariance"):
-            if name in self.field_dims and not self.is_random(name):
-                self._check_positive_definite(name)
+        """Raise ValueError if the patterns of missing cells are of other columns."""
         if self.patterns is not None:
             check_patterns(self.patterns, self.num_features)
-
-    def _check_location(self) -> None:
-        if self.loc.ndim != 1:
-            raise ValueError(f"loc must have shape (num_features,); got {self.loc.shape}")
-        for name in ("loc", "center"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ValueError(f"{name} must be finite; got {getattr(self, name)}")
-        if self.center.shape != self.loc.shape:
-            raise ValueError(f"center must have the shape of loc; got {self.center.shape}")
-
-    def _check_positive_definite(self, name: str) -> None:
-        d, matrix = self.num_features, getattr(self, name)
-        if matrix.shape != (d, d):
-            raise ValueError(f"{name} must have shape ({d}, {d}) to go with loc; got {matrix.shape}")
-        if not np.isfinite(matrix).all():
-            raise ValueError(f"{name} must be finite; got {shown(matrix)}")
-        if not np.allclose(matrix, matrix.T, rtol=1e-8) or np.linalg.eigvalsh(matrix)[0] <= 0:
-            raise ValueError(f"{name} must be symmetric and positive definite")
 
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
@@ -523,23 +493,16 @@ class GaussianWishart(_FullGaussian):
             for a fit by `with_patterns`. None: rows are complete.
     """
 
-    loc: Array | dist.Distribution | None = None
-    mean_precision: Array | dist.Distribution | None = None
-    scale_matrix: Array | dist.Distribution | None = None
-    degrees_of_freedom: Array | None = None
-    center: Array | None = None
+    loc: Array | dist.Distribution | None = _location(prior=(dist.MultivariateNormal,))
+    mean_precision: Array | dist.Distribution | None = positive(prior=(dist.Gamma,))
+    scale_matrix: Array | dist.Distribution | None = _matrix(-1, prior=(dist.Wishart,))
+    degrees_of_freedom: Array | None = numbers(also=_check_degrees)
+    center: Array | None = _location(otherwise=place_of)
     patterns: Array | None = None
 
     learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
-    field_dims = _fields(*learnable)
-    units_of_fields = _units(*learnable)
     posterior_dims = _fields_by_component(*learnable)
     parameter_dims = PARAMETERS
-    hyperprior_kinds = {
-        "loc": (dist.MultivariateNormal,),
-        "mean_precision": (dist.Gamma,),
-        "scale_matrix": (dist.Wishart,),
-    }
 
     @classmethod
     def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
@@ -861,16 +824,13 @@ class GaussianKnownCovariance(_FullGaussian):
             for a fit by `with_patterns`. None: rows are complete.
     """
 
-    loc: Array | dist.Distribution | None = None
-    mean_precision: Array | dist.Distribution | None = None
-    covariance: Array | None = None
-    center: Array | None = None
+    loc: Array | dist.Distribution | None = _location(prior=(dist.MultivariateNormal,))
+    mean_precision: Array | dist.Distribution | None = positive(prior=(dist.Gamma,))
+    covariance: Array | None = _matrix(1)
+    center: Array | None = _location(otherwise=place_of)
     patterns: Array | None = None
 
     learnable = ("loc", "mean_precision")
-    hyperprior_kinds = {name: GaussianWishart.hyperprior_kinds[name] for name in learnable}
-    field_dims = _fields("loc", "mean_precision", "covariance")
-    units_of_fields = _units("loc", "covariance")
     posterior_dims = _fields_by_component("loc", "mean_precision")
     parameter_dims = {name: PARAMETERS[name] for name in ("locs", "covariances")}
 
@@ -980,16 +940,13 @@ class GaussianKnownMean(_FullGaussian):
             for a fit by `with_patterns`. None: rows are complete.
     """
 
-    loc: Array | None = None
-    scale_matrix: Array | dist.Distribution | None = None
-    degrees_of_freedom: Array | None = None
-    center: Array | None = None
+    loc: Array | None = _location()
+    scale_matrix: Array | dist.Distribution | None = _matrix(-1, prior=(dist.Wishart,))
+    degrees_of_freedom: Array | None = numbers(also=_check_degrees)
+    center: Array | None = _location(otherwise=place_of)
     patterns: Array | None = None
 
     learnable = ("scale_matrix", "degrees_of_freedom")
-    hyperprior_kinds = {"scale_matrix": (dist.Wishart,)}
-    field_dims = _fields("loc", "scale_matrix", "degrees_of_freedom")
-    units_of_fields = _units("loc", "scale_matrix")
     posterior_dims = _fields_by_component("scale_matrix", "degrees_of_freedom")
     parameter_dims = PARAMETERS
 

@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths, shown
+from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths
 from zoo.conjugate.component_prior import (
     ComponentPrior,
     Estimate,
@@ -27,8 +27,10 @@ from zoo.conjugate.component_prior import (
     broadcast_fields,
     expected_log_probs,
     floored_shares,
+    num_columns,
 )
-from zoo.model import TypicalCells, static
+from zoo.fields import positive, static
+from zoo.model import TypicalCells
 from zoo.shapes import (
     Assignments,
     Features,
@@ -110,22 +112,23 @@ class MultinomialDirichlet(ComponentPrior):
             one per row; not needed to condition on data.
     """
 
-    concentration: Array | dist.Distribution | None = None
-    num_tokens: int | tuple[int, ...] | None = static(default=None)
+    concentration: Array | dist.Distribution | None = positive(
+        None, ("feature",), prior=(dist.Gamma,), is_concentration=True
+    )
+    num_tokens: int | tuple[int, ...] | None = static(
+        None, check=lambda name, value, _: check_lengths(name, value)
+    )
 
-    field_dims = {"concentration": ("feature",)}
     posterior_dims = {"concentration": ("component", "feature")}
     parameter_dims = {"probs": ("component", "feature")}
-    hyperprior_kinds = {"concentration": (dist.Gamma,)}
-    learnable = concentration_fields = ("concentration",)
+    learnable = ("concentration",)
     takes_sparse = True
     has_counts = True
 
     @property
     def num_features(self) -> int:
         """Number of columns (words)."""
-        value = self.concentration
-        return int(value.batch_shape[-1] if isinstance(value, dist.Distribution) else np.shape(value)[-1])
+        return num_columns(self.concentration)
 
     @classmethod
     def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
@@ -142,18 +145,6 @@ class MultinomialDirichlet(ComponentPrior):
         is_sparse = isinstance(x, SparseCounts) or hasattr(x, "tocoo")
         num_features = x.shape[1] if is_sparse else as_matrix(x).shape[1]
         return cls(**broadcast_fields({"concentration": 1.0} | overrides, ("concentration",), num_features))
-
-    def validate(self) -> None:
-        """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        self.check_hyperpriors()
-        random = self.is_random("concentration")
-        value = self.concentration.mean if random else self.concentration
-        if np.ndim(value) != 1:
-            raise ValueError(f"concentration must have shape (num_features,); got {np.shape(value)}")
-        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
-            raise ValueError(f"concentration must be positive; got {shown(value)}")
-        if self.num_tokens is not None:
-            check_lengths("num_tokens", self.num_tokens)
 
     def check(self, x: np.ndarray | SparseCounts) -> None:
         """Raise ValueError if ``x`` cannot come from this family."""

@@ -23,7 +23,6 @@ from zoo.checks import (
     check_cells,
     check_infinite,
     check_not_constant,
-    check_positive,
     check_rows,
     observed_moments,
 )
@@ -31,12 +30,13 @@ from zoo.conjugate.cellwise import Cellwise, column_means
 from zoo.conjugate.component_prior import (
     Estimate,
     at_least_one,
-    broadcast_fields,
     learnt_gamma,
     learnt_mean_precision,
+    place_of,
 )
 from zoo.coordinates import Unit
-from zoo.model import TypicalCells, as_hyperparameter
+from zoo.fields import numbers, positive
+from zoo.model import TypicalCells
 from zoo.shapes import Scalar, Statistics
 
 __all__ = ["LogNormalGamma", "NormalGamma", "SphericalNormalGamma"]
@@ -65,30 +65,21 @@ class NormalGamma(Cellwise):
             prior mean.
     """
 
-    loc: Array | dist.Distribution | None = None
-    mean_precision: Array | dist.Distribution | None = None
-    shape: Array | None = None
-    rate: Array | dist.Distribution | None = None
-    center: Array | None = None
+    loc: Array | dist.Distribution | None = numbers(None, ("feature",), unit=PLACE, prior=(dist.Normal,))
+    mean_precision: Array | dist.Distribution | None = positive(None, ("feature",), prior=(dist.Gamma,))
+    shape: Array | None = positive(None, ("feature",))
+    rate: Array | dist.Distribution | None = positive(
+        None, ("feature",), unit=Unit(2, (-1,)), prior=(dist.Gamma,)
+    )
+    center: Array | None = numbers(None, ("feature",), unit=PLACE, otherwise=place_of)
 
-    field_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate", "center"), ("feature",))
     posterior_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate"), ("component", "feature"))
     parameter_dims = {"precisions": ("component", "feature"), "locs": ("component", "feature")}
-    column_fields = ("loc", "mean_precision", "shape", "rate", "center")
     learnable = ("loc", "mean_precision", "shape", "rate")
-    hyperprior_kinds = {"loc": (dist.Normal,), "mean_precision": (dist.Gamma,), "rate": (dist.Gamma,)}
     unit_of_cells: ClassVar[Unit] = PLACE
     units_of_parameters: ClassVar[Mapping[str, Unit]] = {"precisions": Unit(-2, (-1,)), "locs": PLACE}
-    units_of_fields: ClassVar[Mapping[str, Unit]] = {"loc": PLACE, "rate": Unit(2, (-1,)), "center": PLACE}
     has_base_measure = True
     is_spherical: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Put the center at the prior location if it is not given."""
-        if self.center is None:
-            place = self.loc.mean if self.is_random("loc") else self.loc
-            object.__setattr__(self, "center", as_hyperparameter("loc", place))
-        super().__post_init__()
 
     @property
     def field_supports(self) -> dict[str, dist.constraints.Constraint]:
@@ -124,15 +115,7 @@ class NormalGamma(Cellwise):
             strength = np.asarray(worth, np.float64) * np.asarray(fields["shape"])
             variances = observed_moments(x, weight, ddof=1)[1]
             fields["rate"] = strength * (variances.mean() if cls.is_spherical else variances)
-        return cls(**broadcast_fields(fields, cls.column_fields, len(means)))
-
-    def _check_column_field(self, name: str, value: Any) -> None:
-        if name in ("loc", "center"):
-            value = value.mean if self.is_random(name) else value
-            if np.shape(value) != (self.num_features,) or not np.all(np.isfinite(value)):
-                raise ValueError(f"{name} must be finite, of shape ({self.num_features},); got {value}")
-        else:
-            super()._check_column_field(name, value)
+        return cls(**cls.spread(fields, len(means)))
 
     def _check_domain(self, x: np.ndarray) -> None:
         """Any number is in the domain."""
@@ -264,20 +247,13 @@ class SphericalNormalGamma(NormalGamma):
             prior mean.
     """
 
-    field_dims = NormalGamma.field_dims | {"shape": (), "rate": ()}
+    shape: Array | None = positive()
+    rate: Array | dist.Distribution | None = positive(unit=Unit(2), prior=(dist.Gamma,))
+
     posterior_dims = NormalGamma.posterior_dims | {"shape": ("component",), "rate": ("component",)}
     parameter_dims = {"precisions": ("component",), "locs": ("component", "feature")}
-    column_fields = ("loc", "mean_precision", "center")
     units_of_parameters = NormalGamma.units_of_parameters | {"precisions": Unit(-2)}
-    units_of_fields = NormalGamma.units_of_fields | {"rate": Unit(2)}
     is_spherical = True
-
-    def validate(self) -> None:
-        """Raise ValueError if a field has the wrong shape or is outside its domain."""
-        super().validate()
-        for name in ("shape", "rate"):
-            value = getattr(self, name)
-            check_positive(name, np.asarray(value.mean) if self.is_random(name) else value)
 
     def num_free_parameters(self, num_components: int) -> int:
         """A vector and a variance for each component."""
@@ -309,10 +285,13 @@ class LogNormalGamma(NormalGamma):
             prior mean.
     """
 
+    loc: Array | dist.Distribution | None = numbers(None, ("feature",), unit=OF_LOGS, prior=(dist.Normal,))
+    rate: Array | dist.Distribution | None = positive(None, ("feature",), prior=(dist.Gamma,))
+    center: Array | None = numbers(None, ("feature",), unit=OF_LOGS, otherwise=place_of)
+
     parameter_dims = NormalGamma.parameter_dims | {"medians": ("component", "feature")}
     unit_of_cells = Unit(1, (-1,))
     units_of_parameters = {"locs": OF_LOGS, "medians": Unit(1, (-1,))}
-    units_of_fields = dict.fromkeys(("loc", "center"), OF_LOGS)
 
     @classmethod
     def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:

@@ -19,7 +19,8 @@ from zoo.checks import as_matrix, check_columns, column_labels, shown, take_colu
 from zoo.conjugate.component_prior import ComponentPrior, Estimate
 from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
 from zoo.coordinates import Unit
-from zoo.model import TypicalCells, static
+from zoo.fields import static
+from zoo.model import TypicalCells
 from zoo.shapes import (
     Features,
     OneOrMore,

@@ -8,20 +8,13 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from zoo.checks import (
-    check_concentration,
-    check_lengths,
-    check_num_parts,
-    check_size,
-    check_unique,
-    largest_in_columns,
-    shown,
-)
+from zoo.checks import check_lengths, check_num_parts, check_unique, largest_in_columns
 from zoo.documents.bags import as_counts, check_word_counts
+from zoo.fields import Part
 from zoo.model import Model, Roles
 from zoo.sparse import SparseCounts
 
-__all__ = ["TopicModel", "dirichlet_of"]
+__all__ = ["LENGTHS", "SHARES", "TopicModel", "dirichlet_of"]
 
 
 def dirichlet_of(site: str) -> str:
@@ -34,6 +27,21 @@ def dirichlet_of(site: str) -> str:
         ``"topic_word_concentration"``.
     """
     return f"{site.removesuffix('_probs')}_concentration"
+
+
+def lengths_of(model: Any, counts: Part) -> tuple[int, ...]:
+    """The numbers of words of the documents."""
+    held = counts.rows
+    return tuple(int(length) for length in np.bincount(held.document, held.count, held.shape[0]))
+
+
+# facts of a field with the numbers of words of documents, and with the Dirichlet parameters of topic shares
+LENGTHS: dict[str, Any] = {"check": lambda name, value, _: check_lengths(name, value), "read": lengths_of}
+SHARES: dict[str, Any] = {
+    "dims": lambda model: {"each topic": model.num_topics},
+    "or_one": True,
+    "otherwise": lambda model: 1.0 / model.num_topics,
+}
 
 
 class TopicModel(Model):
@@ -53,23 +61,13 @@ class TopicModel(Model):
     roles: ClassVar[Roles] = Roles(topic="topic_word_probs", scores=("document", "topic"))
     scored_over_fitted: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        """Set equal topic shares as the default, then store and validate the fields."""
-        prior = getattr(self, "topic_prior", 0.0)  # which pLSI has not
-        if prior is None and isinstance(self.num_topics, int) and self.num_topics > 0:
-            object.__setattr__(self, "topic_prior", 1.0 / self.num_topics)
-        super().__post_init__()
-
-    @classmethod
-    def from_data(cls, counts: Any, **overrides: Any) -> Self:
-        """The model with the vocabulary's size and the documents' lengths read off; ``overrides``: fields."""
+    def with_sizes_from(self, counts: Any, sample_weight: Any = None) -> Self:
+        """The model with the vocabulary's size and the documents' lengths read off."""
         if hasattr(counts, "columns"):
             check_unique(counts.columns, "counts", "words")
         counts = as_counts(counts)
         check_word_counts(counts, None)
-        lengths = np.bincount(counts.document, counts.count, counts.shape[0])
-        read = {"num_words": counts.shape[1], "num_tokens": tuple(int(length) for length in lengths)}
-        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+        return super().with_sizes_from(counts)
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -187,23 +185,6 @@ class TopicModel(Model):
     def shares_concentration(self) -> Array:
         """Dirichlet parameters over topics, shape (num_topics,)."""
         return jnp.broadcast_to(self.topic_prior, (self.num_topics,))
-
-    def _check_sizes(self) -> None:
-        """Raise TypeError or ValueError if a size is not a whole number in its range."""
-        check_size("num_topics", self.num_topics)
-        if self.num_words is not None:
-            check_size("num_words", self.num_words, 2)
-        if self.num_tokens is not None:
-            check_lengths("num_tokens", self.num_tokens)
-
-    def _check_topic_prior(self) -> None:
-        """Raise ValueError unless the Dirichlet parameters are positive, one or one for each topic."""
-        prior, shapes = self.topic_prior, ((), (self.num_topics,))
-        if np.shape(prior) not in shapes:
-            raise ValueError(f"topic_prior must have shape {shapes[0]} or {shapes[1]}; got {np.shape(prior)}")
-        if not (np.isfinite(prior) & (np.asarray(prior) > 0)).all():
-            raise ValueError(f"topic_prior must be positive; got {shown(prior)}")
-        check_concentration("topic_prior", prior)
 
 
 def _one_of(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -15,9 +15,9 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import gammaln, polygamma
 
-from zoo.checks import check_positive, check_whole, largest_in_columns
+from zoo.checks import largest_in_columns
 from zoo.exponential_family.family import CellTerms, Family, Number
-from zoo.model import static
+from zoo.fields import positive, whole
 from zoo.shapes import Cells
 
 __all__ = [
@@ -45,15 +45,10 @@ class Gaussian(Family):
         noise_variance: phi > 0; None: unknown, a site of the model.
     """
 
-    noise_variance: Array | None = 1.0
+    noise_variance: Array | None = positive(1.0)
     domain = "finite numbers"
     cell_units = "location_scale"
     log_partition_form = "quadratic"
-
-    def validate(self) -> None:
-        """Raise ValueError if the variance is not positive."""
-        if self.noise_variance is not None:
-            check_positive("noise_variance", self.noise_variance)
 
     @property
     def learns_noise(self) -> bool:
@@ -247,11 +242,7 @@ class Binomial(_Logistic):
         total_count: n, a whole number of at least 1.
     """
 
-    total_count: int = static(default=1)
-
-    def validate(self) -> None:
-        """Raise ValueError if the total is not a positive whole number."""
-        check_whole("total_count", self.total_count)
+    total_count: int = whole(1)
 
     @property
     def domain(self) -> str:
@@ -381,14 +372,10 @@ class GammaWithShape(Family):
         shape: a > 0.
     """
 
-    shape: Array = 1.0
+    shape: Array = positive(1.0)
     domain = "positive numbers"
     theta_is_negative = True
     cell_units = "scale"
-
-    def validate(self) -> None:
-        """Raise ValueError if the shape is not positive."""
-        check_positive("shape", self.shape)
 
     def log_partition(self, theta: Cells) -> Cells:
         """Minus a log(-theta); infinite where theta is not negative."""
@@ -480,13 +467,9 @@ class NegativeBinomial(Family):
         dispersion_count: r > 0; the variance is mean + mean^2 / r.
     """
 
-    dispersion_count: Array = 1.0
+    dispersion_count: Array = positive(1.0)
     domain = "whole numbers of at least 0"
     theta_is_negative = True
-
-    def validate(self) -> None:
-        """Raise ValueError if r is not positive."""
-        check_positive("dispersion_count", self.dispersion_count)
 
     def log_partition(self, theta: Cells) -> Cells:
         """Minus r log(1 - e^theta); infinite where theta is not negative."""
@@ -628,14 +611,10 @@ class Categorical(Family):
         num_classes: C, at least 2.
     """
 
-    num_classes: int = static(default=2)
+    num_classes: int = whole(2, least=2)
     mean_is = "most probable class"
     has_kernel = False
     first_level = 0
-
-    def validate(self) -> None:
-        """Raise ValueError if there are fewer than two classes."""
-        check_whole("num_classes", self.num_classes, 2)
 
     @property
     def domain(self) -> str:
@@ -706,14 +685,10 @@ class Ordinal(Family):
         num_levels: C, at least 2.
     """
 
-    num_levels: int = static(default=5)
+    num_levels: int = whole(5, least=2)
     mean_is = "mean level"
     has_kernel = False
     first_level = 1
-
-    def validate(self) -> None:
-        """Raise ValueError if there are fewer than two levels."""
-        check_whole("num_levels", self.num_levels, 2)
 
     @property
     def domain(self) -> str:

@@ -12,7 +12,8 @@ from jax import Array
 from zoo.checks import as_matrix, check_cells, copy_labels, row_blocks
 from zoo.exponential_family.cut_points import cut_points_of_columns
 from zoo.exponential_family.expectations import expected_log_density
-from zoo.model import Assumptions, static
+from zoo.fields import static
+from zoo.model import Assumptions
 
 __all__ = ["ByColumn", "Family"]
 

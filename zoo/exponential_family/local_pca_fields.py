@@ -1,86 +1,61 @@
 """Fields of a mixture of local PCAs: what they may be, what the data decide, which rows and methods suit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from zoo import checks
-from zoo.dirichlet_process import WEIGHT_PRIORS
-from zoo.dpp import SIMILARITIES
 from zoo.exponential_family import Family, as_family
 from zoo.exponential_family.cells import units_of, without_units
 from zoo.exponential_family.expectations import are_steep
+from zoo.fields import Part
 from zoo.intake import Columns, suitable_fields
 from zoo.intake.suitable_fields import one_family_of_columns
 
 __all__ = [
+    "FACTS",
     "check_cells",
-    "check_field_values",
     "check_for_method",
     "check_rows_of_components",
-    "default_priors",
-    "defaults_of",
+    "check_together",
     "fields_of_simple_epca",
     "families_for",
     "has_steep_cells",
     "kind_of_prior",
-    "read_off",
     "suitable_fields_of",
 ]
 
-CHOICES = {
-    "kernel": tuple(SIMILARITIES),
-    "latents": ("component", "shared"),
-    "scale_prior": ("laplace", "ard"),
-    "weight_prior": WEIGHT_PRIORS,
-}
-POSITIVE = (
-    "similarity_scale",
-    "concentration",
-    "offset_variance",
-    "ard_concentration",
-    "ard_rate",
-    "noise_rate",
-)
 SCALE_RATE = 0.1  # default sparsity, over standard deviations
 BROAD = 100.0  # default variance of offsets, in variances
 LEAST_ARD_RATE = 1e-3  # of SePCA
 
 
-def default_priors(means: Any = 0.0, variance: float = 1.0) -> dict[str, Any]:
-    """The default priors of cells with these means of columns and this mean variance.
+def _of_cells(unit: str, formula: Callable[[Any, Any], Any], **facts: Any) -> dict[str, Any]:
+    """The facts of a field whose value follows from means and mean variance of the columns.
 
-    Args:
-        means: shape (num_features,) or ().
-        variance: a number.
-
-    Returns:
-        Field name to value.
+    These are read off the data where the noise is not known, and 0 and 1 of other cells.
     """
-    return {
-        "sparsity": SCALE_RATE / np.sqrt(variance),
-        "offset_mean": means,
-        "offset_variance": BROAD * variance,
-        "ard_rate": variance,
-        "noise_rate": variance,
+    return facts | {
+        "unit": unit,
+        "is_used": lambda model: model.family.cell_units != "none",
+        "read": lambda model, x: formula(*x.once(_units)) if model.family.learns_noise else None,
+        "otherwise": lambda model: None if model.family.learns_noise else formula(0.0, 1.0),
     }
 
 
-def defaults_of(model: Any) -> dict[str, Any]:
-    """Values of the fields that are not given and that no data decide.
+def _units(part: Part) -> tuple[np.ndarray, float]:
+    return units_of(part.rows)
 
-    Args:
-        model: the model, whose family is known.
 
-    Returns:
-        Field name to value.
-    """
-    checks.check_size("num_components", model.num_components)
-    known = {} if model.family.learns_noise else default_priors()
-    known["concentration"] = model.num_components
-    return {name: value for name, value in known.items() if getattr(model, name) is None}
+FACTS: dict[str, Any] = {
+    "sparsity": _of_cells("rate_unit", lambda _, variance: SCALE_RATE / np.sqrt(variance), least=0),
+    "offset_mean": _of_cells("place_unit", lambda means, _: means, dims=("feature",), or_one=True),
+    "offset_variance": _of_cells("variance_unit", lambda _, variance: BROAD * variance),
+    "ard_rate": _of_cells("variance_unit", lambda _, variance: variance),
+    "noise_rate": _of_cells("noise_unit", lambda _, variance: variance),
+}
 
 
 def suitable_fields_of(name: str, data: Sequence[Any]) -> dict[str, Any]:
@@ -95,33 +70,6 @@ def suitable_fields_of(name: str, data: Sequence[Any]) -> dict[str, Any]:
     """
     checks.check_num_parts(name, len(data), 1)
     return suitable_fields.family_fields(name, data[0])
-
-
-def read_off(model: Any, x: Any, overrides: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a model of given rows: its size, and with unknown noise its priors.
-
-    Args:
-        model: its class.
-        x: the rows, a table.
-        overrides: fields that are given.
-
-    Returns:
-        Field name to value.
-    """
-    given = {name: value for name, value in overrides.items() if value is not None}
-    family = given.get("family", suitable_fields.AUTO)
-    (x,), (family,) = suitable_fields.tables_of_parts((x,), (family,), model.families_for, model.__name__)
-    given["family"] = family = as_family(family)
-    x = checks.as_matrix(x)
-    read: dict[str, Any] = {"num_features": x.shape[1]}
-    if given.get("standardize", False):
-        model(**given)  # what cannot be standardised is refused
-        scale = checks.column_scale(x, given.get("column_scale"))
-        read |= {"column_scale": scale} | default_priors(*units_of(x / scale))
-        read["offset_mean"] = read["offset_mean"] * scale
-    elif family.learns_noise:
-        read |= default_priors(*units_of(x))
-    return read | given
 
 
 def fields_of_simple_epca(model: Any, x: Any, fields: dict[str, Any]) -> dict[str, Any]:
@@ -193,36 +141,18 @@ def _is_zero(value: Any) -> bool:
     return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
 
 
-def check_field_values(model: Any, *, is_open: bool) -> None:
-    """Raise ValueError or TypeError if a field is outside its domain.
+def check_together(model: Any, *, is_open: bool) -> None:
+    """Raise ValueError if fields do not go together.
 
     Args:
         model: the model.
         is_open: whether the family is still to be chosen by what the columns hold.
 
     Raises:
-        TypeError: a field of another kind.
-        ValueError: one that is outside its domain.
+        ValueError: the family does not suit the model, or another field.
     """
-    for name in ("num_components", "num_latents"):
-        checks.check_size(name, getattr(model, name))
-    for name in ("repulsion", "sparsity"):
-        value = getattr(model, name)
-        if value is not None and (value.shape != () or not 0 <= value < np.inf):
-            raise ValueError(f"{name} must be a number of at least 0; got {checks.shown(value)}")
-    for name in POSITIVE:
-        if getattr(model, name) is not None:
-            checks.check_positive(name, getattr(model, name))
-    checks.check_concentration("concentration", model.concentration)
-    _check_offset_mean(model.offset_mean, model.num_features)
-    for name, allowed in CHOICES.items():
-        checks.check_choice(name, getattr(model, name), allowed)
-    checks.check_flag("offset", model.offset)
-    checks.check_flag("standardize", model.standardize)
     if model.standardize and not (model.family.learns_noise or is_open):
         raise ValueError(without_units((model.family,), "family"))
-    if model.column_scale is not None:
-        checks.check_positive_columns("column_scale", model.column_scale, model.num_features)
     if model.family.is_mixed or not model.family.has_kernel:
         raise ValueError(
             "family must have one natural parameter a cell and be the same for all columns; "
@@ -235,18 +165,6 @@ def check_field_values(model: Any, *, is_open: bool) -> None:
         )
     if model.num_features is not None:
         checks.check_num_latents(model.num_latents, {"columns": model.num_features})
-
-
-def _check_offset_mean(mean: Any, num_features: int | None) -> None:
-    if mean is None:
-        return
-    if not np.isfinite(mean).all():
-        raise ValueError(f"offset_mean must be finite; got {checks.shown(mean)}")
-    if num_features and mean.shape not in ((), (num_features,)):
-        raise ValueError(
-            f"offset_mean must be one number or one for each of {num_features} features; "
-            f"got shape {mean.shape}"
-        )
 
 
 def check_cells(model: Any, x: Any) -> None:

@@ -7,10 +7,10 @@ import numpy as np
 
 from zoo import checks
 from zoo.coordinates import Freedom
-from zoo.exponential_family import Family, as_family, joint_prior
-from zoo.exponential_family.cells import has_units, units_of, units_of_columns
+from zoo.exponential_family import Family, joint_prior
+from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
-from zoo.exponential_family.projections import KERNEL_STRENGTH, WEAK_VARIANCE, JointPriorModel
+from zoo.exponential_family.projections import WEAK_VARIANCE, JointPriorModel
 from zoo.intake import suitable_fields
 
 __all__ = ["OneTable"]
@@ -22,30 +22,13 @@ class OneTable(JointPriorModel):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
-        given = overrides.get("family") or suitable_fields.AUTO
-        (x,), (family,) = suitable_fields.tables_of_parts((x,), (given,), cls.families_for, cls.__name__)
-        overrides["family"] = family = as_family(family)
-        x = checks.as_matrix(x)
-        read: dict[str, Any] = {"num_features": x.shape[1]}
-        if family.theta_is_negative:
-            family.check(x)
-            read["natural_unit"] = family.natural_units(x)
-        if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and family.has_kernel:
-            read["conjugate"] = family.kernel_of(x, KERNEL_STRENGTH)
-        elif overrides.get("standardize", False):
-            cls(**(read | overrides))  # what cannot be standardised is refused
-            given = overrides.get("unit")
-            centre, read["unit"] = units_of_columns(family, x, given)
-            read |= {"loc_mean": centre} if given is None else {}
-        elif "unit" not in overrides and cls(**overrides)._reads_units():
-            read["loc_mean"], variance = units_of(x)
-            read["unit"] = np.sqrt(variance)
-        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+        given = (overrides.get("family") or suitable_fields.AUTO,)
+        (x,), (family,) = suitable_fields.tables_of_parts((x,), given, cls.families_for, cls.__name__)
+        return super().from_data(x, **overrides | {"family": family})
 
     def __post_init__(self) -> None:
-        """Replace a family's name by the family, then store and validate the fields."""
+        """Remember that the family is open, then settle the fields."""
         self._remember_auto()
-        object.__setattr__(self, "family", as_family(self.family))
         super().__post_init__()
 
     @classmethod
@@ -63,7 +46,6 @@ class OneTable(JointPriorModel):
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        checks.check_size("num_latents", self.num_latents)
         super().validate()
         if self.unit is not None and not self.standardize and self._given is None:
             self._check_unit()

@@ -9,19 +9,98 @@ from jax import Array
 
 from zoo import checks
 from zoo.answers import asked
+from zoo.coordinates import Unit
 from zoo.exponential_family import has_unit_noise, joint_prior
-from zoo.exponential_family.cells import has_units, measured_columns, without_units
+from zoo.exponential_family.cells import (
+    has_units,
+    measured_columns,
+    units_of,
+    units_of_columns,
+    without_units,
+)
 from zoo.exponential_family.expectations import are_steep, rests_on_tail
 from zoo.exponential_family.joint_prior import balanced_variance
+from zoo.fields import Part
 from zoo.intake import Columns
 from zoo.intake.suitable_fields import ChoosesFamily
 from zoo.model import Model
 
-__all__ = ["KERNEL_STRENGTH", "WEAK_VARIANCE", "JointPriorModel"]
+__all__ = ["FACTS", "WEAK_VARIANCE", "JointPriorModel"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reaches different optima
 DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
+
+
+def _sizes(model: Any, *parts: Part) -> np.ndarray | None:
+    """Sizes of natural parameters read off the data, where some must be negative."""
+    if not model.is_negative:
+        return None
+    pairs = list(zip(model.cell_families, parts, strict=True))
+    for family, part in pairs:
+        family.check(part.rows, part.name)
+    return np.concatenate([family.natural_units(part.rows) for family, part in pairs])
+
+
+def _places(model: Any, *parts: Part) -> np.ndarray | None:
+    """Origins of the cells of unknown noise, all columns of all parts; 0 of others."""
+    found = _units(model, parts) if model.unit is None and model.reads_units else None
+    return None if found is None else np.concatenate([place for place, _ in found])
+
+
+def _own_units(model: Any, *parts: Part) -> np.ndarray | None:
+    """Units of the cells of unknown noise, of parts or with ``standardize`` of their columns; 1 of others."""
+    if not model.reads_units:
+        return None
+    units = [unit for _, unit in _units(model, parts)]
+    is_one = not model.standardize and model.family_field == "family"
+    return units[0] if is_one else np.concatenate(list(map(np.atleast_1d, units)))
+
+
+def _units(model: Any, parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
+    pairs = zip(model.cell_families, parts, strict=True)
+    if model.standardize:
+        return [units_of_columns(family, part.rows, name=part.name) for family, part in pairs]
+    return [part.once(_common_unit) if has_units(family) else _no_unit(part) for family, part in pairs]
+
+
+def _common_unit(part: Part) -> tuple[np.ndarray, np.ndarray]:
+    means, variance = units_of(part.rows)
+    return means, np.sqrt(variance)
+
+
+def _no_unit(part: Part) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(part.rows.shape[1]), np.ones(())
+
+
+def _kernels(model: Any, *parts: Part) -> np.ndarray | None:
+    """The default kernels' lam and nu, read off the data where there must be kernels."""
+    families = model.cell_families
+    if not (model.needs_kernel and all(family.has_kernel for family in families)):
+        return None
+    found = [
+        family.kernel_of(part.rows, KERNEL_STRENGTH) for family, part in zip(families, parts, strict=True)
+    ]
+    if model.family_field == "family":
+        return found[0]
+    pairs = zip(found, parts, strict=True)
+    return np.concatenate([np.broadcast_to(own, (part.rows.shape[1], 2)) for own, part in pairs])
+
+
+_STATED: dict[str, Any] = {
+    "dims": lambda model: {"each column or view": "any"},
+    "or_one": True,
+    "inside": None,
+}
+# facts of the fields that tell the coordinates of the program, and of the kernels
+FACTS: dict[str, Any] = {
+    "loc_mean": _STATED
+    | {"unit": "place_unit", "read": _places}
+    | {"otherwise": lambda model: None if model.unit is None else 0.0},
+    "unit": _STATED | {"unit": "own_unit", "read": _own_units},
+    "natural_unit": _STATED | {"unit": "size_unit", "read": _sizes},
+    "conjugate": {"unit": "kernel_unit", "read": _kernels},
+}
 
 
 class JointPriorModel(ChoosesFamily, Model):
@@ -89,6 +168,11 @@ class JointPriorModel(ChoosesFamily, Model):
         return self.conjugate is not None
 
     @property
+    def kernel_unit(self) -> Unit | None:
+        """Of the kernel's mean, which has none that a column could follow."""
+        return Unit(0) if self.needs_kernel and not self.units_of_sites else None
+
+    @property
     def needs_kernel(self) -> bool:
         """Whether there must be a kernel, as far as the number beta is known."""
         return isinstance(self.beta, np.ndarray) and bool(self.beta > 0)
@@ -100,16 +184,8 @@ class JointPriorModel(ChoosesFamily, Model):
             return "proper"
         return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
 
-    def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
-        """The model with its sizes and, where there are kernels, their means."""
-        is_filled = self.unit is not None or not self._reads_units()
-        has_unit = self.natural_unit is not None or not self.is_negative
-        has_kernels = self.conjugate is not None or self.beta == 0
-        if self.num_features is not None and has_kernels and is_filled and has_unit:
-            return self
-        return super().with_sizes_from(*data)
-
-    def _reads_units(self) -> bool:
+    @property
+    def reads_units(self) -> bool:
         """Whether cells of unknown noise have their units read off the data: with default priors only."""
         if self.standardize:
             return True
@@ -123,25 +199,8 @@ class JointPriorModel(ChoosesFamily, Model):
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        unit = self.natural_unit
-        if unit is not None and (unit.ndim > 1 or not (np.isfinite(unit) & (unit > 0)).all()):
-            raise ValueError(
-                "natural_unit must be positive, one number or one for each natural parameter of a row; "
-                f"got {checks.shown(unit)}"
-            )
-        for name in ("latent_variance", "loading_variance", "loc_variance", "ard_concentration", "ard_rate"):
-            checks.check_positive(name, getattr(self, name))
-        if self.unit is not None and (self.unit.ndim > 1 or self.unit.size == 0):
-            raise ValueError(f"unit must be one number, or one for each column; got shape {self.unit.shape}")
-        if self.unit is not None and not ((self.unit > 0) & (self.unit < np.inf)).all():
-            raise ValueError(f"unit must be positive; got {checks.shown(self.unit)}")
-        if self.unit is not None and self.loc_mean is None:
-            object.__setattr__(self, "loc_mean", np.zeros(()))
         if self.unit is None and self.loc_mean is not None:
             raise ValueError("loc_mean goes with unit: cells of unknown noise are measured in unit about it")
-        if self.beta.shape != ():
-            raise ValueError(f"beta must be one number; got shape {self.beta.shape}")
-        checks.check_flag("standardize", self.standardize)
         if self.standardize:
             self._check_standardize()
         self._check_kernels()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -9,13 +10,48 @@ import numpy as np
 from zoo import checks
 from zoo.coordinates import Freedom
 from zoo.exponential_family import Family, as_family, joint_prior
-from zoo.exponential_family.cells import has_units, units_of, units_of_columns
-from zoo.exponential_family.projections import KERNEL_STRENGTH, JointPriorModel
+from zoo.exponential_family.cells import has_units
+from zoo.exponential_family.projections import JointPriorModel
 from zoo.intake import suitable_fields
 
-__all__ = ["SeveralTables"]
+__all__ = ["VIEW_FACTS", "SeveralTables"]
 
-SPECIFICS = ("low_rank", "full_covariance")
+
+def _as_families(families: Sequence) -> tuple[Family, ...]:
+    try:
+        return tuple(map(as_family, families))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"families, one for each view: {error}") from None
+
+
+def _check_sizes(name: str, sizes: Any, model: Any, least: int) -> None:
+    num_views = len(model.families)
+    if not isinstance(sizes, tuple) or not all(
+        isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes
+    ):
+        raise TypeError(
+            f"{name} must be a tuple of whole numbers, one for each view; got {checks.shown(sizes)}"
+        )
+    if len(sizes) != num_views:
+        raise ValueError(
+            f"{name} must have one number for each of the {num_views} views; got {checks.shown(sizes)}"
+        )
+    if min(sizes) < least:
+        raise ValueError(f"{name} must be at least {least} for each view; got {checks.shown(sizes)}")
+
+
+def _by_view(least: int) -> dict[str, Any]:
+    """The facts of a field with a whole number for each view."""
+    check = partial(_check_sizes, least=least)
+    return {"check": check, "convert": lambda sizes: tuple(sizes) if isinstance(sizes, list) else sizes}
+
+
+VIEW_FACTS: dict[str, Any] = {
+    "families": {"convert": _as_families},
+    "num_specific": _by_view(0) | {"otherwise": lambda model: (0,) * len(model.families)},
+    "num_features": _by_view(1),
+    "view_weights": {"dims": lambda model: {"each view": len(model.families)}, "or_one": True},
+}
 
 
 class SeveralTables(JointPriorModel):
@@ -34,36 +70,7 @@ class SeveralTables(JointPriorModel):
                 f"there are {len(families)} families and {len(views)} views: give one for each view"
             )
         views, families = suitable_fields.tables_of_parts(views, families, cls.families_for, cls.__name__)
-        overrides["families"] = families
-        arrays = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
-        read: dict[str, Any] = {"num_features": tuple(array.shape[1] for array in arrays)}
-        kinds = [as_family(family) for family in families]
-        if any(kind.theta_is_negative for kind in kinds):
-            for v, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
-                checks.check_columns(array, None, f"y_{v}", "model")
-                kind.check(array, f"y_{v}")
-            units = [kind.natural_units(array) for kind, array in zip(kinds, arrays, strict=True)]
-            read["natural_unit"] = np.concatenate(units)
-        if np.any(np.asarray(overrides.get("beta", 0.0)) > 0) and all(kind.has_kernel for kind in kinds):
-            pairs = [
-                np.broadcast_to(kind.kernel_of(array, KERNEL_STRENGTH), (array.shape[1], 2))
-                for kind, array in zip(kinds, arrays, strict=True)
-            ]
-            read["conjugate"] = np.concatenate(pairs)
-        elif overrides.get("standardize", False):
-            cls(**(read | overrides))  # what cannot be standardised is refused
-            given = overrides.get("unit")
-            sizes = np.cumsum(read["num_features"])[:-1]
-            parts = [None] * len(arrays) if given is None else np.split(np.asarray(given, float), sizes)
-            pairs = [
-                units_of_columns(kind, array, part, f"y_{v}")
-                for v, (kind, array, part) in enumerate(zip(kinds, arrays, parts, strict=True))
-            ]
-            centre, read["unit"] = (np.concatenate(own) for own in zip(*pairs, strict=True))
-            read |= {"loc_mean": centre} if given is None else {}
-        elif "unit" not in overrides and cls(**overrides)._reads_units():
-            read["loc_mean"], read["unit"] = _units_of_views(kinds, arrays)
-        return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
+        return super().from_data(*views, **overrides | {"families": families})
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -137,21 +144,12 @@ class SeveralTables(JointPriorModel):
         return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
 
     def __post_init__(self) -> None:
-        """Replace names of families by families and lists by tuples, then store and validate the fields."""
+        """Remember which families are open, then settle the fields."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
             raise TypeError(
                 f"families must be a tuple with one for each view; got {checks.shown(self.families)}"
             )
         self._remember_auto()
-        try:
-            object.__setattr__(self, "families", tuple(map(as_family, self.families)))
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"families, one for each view: {error}") from None
-        if self.num_specific is None:
-            object.__setattr__(self, "num_specific", (0,) * len(self.families))
-        for name in ("num_specific", "num_features"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
         super().__post_init__()
 
     def validate(self) -> None:
@@ -159,25 +157,10 @@ class SeveralTables(JointPriorModel):
         num_views = len(self.families)
         if num_views < 1:
             raise ValueError("families must name at least one family")
-        checks.check_size("num_shared", self.num_shared, 0)
-        _check_sizes("num_specific", self.num_specific, num_views, 0)
         if not self.num_shared and not min(self.num_specific):
             raise ValueError(
                 "with num_shared=0 every view needs a latent of its own; num_specific is "
                 f"{self.num_specific}: give each at least 1, or num_shared=1"
-            )
-        if self.num_features is not None:
-            _check_sizes("num_features", self.num_features, num_views, 1)
-        checks.check_choice("specific", self.specific, SPECIFICS)
-        checks.check_positive("covariance_scale", self.covariance_scale)
-        if self.covariance_degrees.shape != () or not -1 < self.covariance_degrees < np.inf:
-            raise ValueError(
-                f"covariance_degrees must be a number above -1; got {checks.shown(self.covariance_degrees)}"
-            )
-        weights = self.view_weights
-        if weights.shape not in ((), (num_views,)) or not (np.isfinite(weights) & (weights > 0)).all():
-            raise ValueError(
-                f"view_weights must be positive, one or {num_views} numbers; got {checks.shown(weights)}"
             )
         super().validate()
         if self.unit is not None and not self.standardize and self._given is None:
@@ -423,8 +406,10 @@ class SeveralTables(JointPriorModel):
         pairs = zip(self.families, super().coordinate_freedom, strict=True)
         return tuple(None if family.is_mixed else own for family, own in pairs)
 
-    def _reads_units(self) -> bool:
-        return super()._reads_units() and (self.standardize or bool(self.covariance_scale == 1))
+    @property
+    def reads_units(self) -> bool:
+        """Also only with the default scale of the views' covariances."""
+        return super().reads_units and (self.standardize or bool(self.covariance_scale == 1))
 
     def completed_part(self, what: str | None) -> str | None:
         """The view whose missing cells are filled in; None: the first."""
@@ -526,36 +511,11 @@ class SeveralTables(JointPriorModel):
         return cls(tuple(families), num_shared, _with_targets(families, num_specific), **fields)
 
 
-def _units_of_views(families: Sequence, views: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Prior means of all columns, and the unit of each view; 0 and 1 where a view has none of its own."""
-    centres, units = [], []
-    for family, view in zip(families, views, strict=True):
-        means, variance = units_of(view) if has_units(family) else (np.zeros(view.shape[1]), 1.0)
-        centres.append(means)
-        units.append(np.sqrt(variance))
-    return np.concatenate(centres), np.array(units)
-
-
 def _num_rows(view: Any, name: str) -> int:
     """Rows of a view as it was passed; what is no table is refused by name."""
     if getattr(view, "shape", ()):
         return view.shape[0]
     return len(view) if hasattr(view, "__len__") else checks.as_matrix(view, name).shape[0]
-
-
-def _check_sizes(name: str, sizes: Any, num_views: int, least: int) -> None:
-    if not isinstance(sizes, tuple) or not all(
-        isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes
-    ):
-        raise TypeError(
-            f"{name} must be a tuple of whole numbers, one for each view; got {checks.shown(sizes)}"
-        )
-    if len(sizes) != num_views:
-        raise ValueError(
-            f"{name} must have one number for each of the {num_views} views; got {checks.shown(sizes)}"
-        )
-    if min(sizes) < least:
-        raise ValueError(f"{name} must be at least {least} for each view; got {checks.shown(sizes)}")
 
 
 def _with_targets(families: Sequence, num_specific: int | Sequence[int]) -> tuple[int, ...]:

@@ -28,8 +28,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.checks import check_finite, check_whole, shown
-from zoo.model import Assumptions, in_current_precision, static
+from zoo.checks import check_finite
+from zoo.fields import numbers, positive, whole
+from zoo.model import Assumptions, in_current_precision
 
 __all__ = ["KERNELS", "Kernel", "Linear", "Polynomial", "Precomputed", "RBF", "as_kernel"]
 
@@ -154,12 +155,7 @@ class RBF(Kernel):
     is_shift_invariant = True
     has_unit = False
 
-    length_scale: Array | None = None
-
-    def validate(self) -> None:
-        """Raise ValueError unless the length scale is a positive number."""
-        if self.length_scale is not None:
-            _check_number("length_scale", self.length_scale, lambda value: value > 0, "positive")
+    length_scale: Array | None = positive()
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Values in (0, 1], shape (rows of x, rows of y)."""
@@ -212,16 +208,9 @@ class Polynomial(Kernel):
 
     ignores_origin = False
 
-    degree: int = static(default=3)
-    offset: Array = 1.0
-    scale: Array = 1.0
-
-    def validate(self) -> None:
-        """Raise ValueError if a field is outside its domain."""
-        check_whole("degree", self.degree)
-        object.__setattr__(self, "degree", int(self.degree))
-        _check_number("offset", self.offset, lambda value: value >= 0, "at least 0")
-        _check_number("scale", self.scale, lambda value: value > 0, "positive")
+    degree: int = whole(3)
+    offset: Array = numbers(1.0, least=0)
+    scale: Array = positive(1.0)
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Values, shape (rows of x, rows of y)."""
@@ -342,8 +331,3 @@ def _squares(x: Any) -> Any:
     if hasattr(x, "toarray"):
         return np.asarray(x.multiply(x).sum(axis=1)).ravel()
     return _library(x).einsum("ij,ij->i", x, x)
-
-
-def _check_number(name: str, value: Any, good: Any, what: str) -> None:
-    if value is None or value.shape != () or not np.isfinite(value) or not good(value):
-        raise ValueError(f"{name} must be a number, finite and {what}; got {shown(value)}")

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["CODINGS", "are_labels", "class_names", "code_labels"]
+__all__ = ["are_labels", "class_names", "code_labels"]
 
-CODINGS = ("one_of_c", "reduced")
 
 Label = str | int | bool
 

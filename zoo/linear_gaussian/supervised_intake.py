@@ -7,30 +7,68 @@ from typing import Any, Self
 import numpy as np
 
 from zoo import checks
+from zoo.fields import Part
 from zoo.intake.suitable_fields import density_fields
 from zoo.kernels import as_kernel
 from zoo.kernels.gram import check_gram, scored_dimension
-from zoo.linear_gaussian.class_labels import CODINGS, are_labels, class_names, code_labels
+from zoo.linear_gaussian.class_labels import are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import check_probit_outputs
-from zoo.linear_gaussian.units import taken_over
+from zoo.linear_gaussian.units import BROAD, of_prior, with_prior_of
 from zoo.model import Model
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
 
-__all__ = ["SupervisedIntake"]
+__all__ = ["FACTS", "SupervisedIntake"]
 
-CHOICES = {
-    "output_likelihood": ("gaussian", "probit"),
-    "output_noise": ("shared", "per_output"),
-    "center": ("joint", "plugin"),
-    "loading_prior": ("flat", "gaussian"),
-    "label_coding": CODINGS,
-}
-BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
-PRIOR_FIELDS = (
-    "column_scale_x", "column_scale_y", "loading_variance", "loc_mean", "loc_variance", "noise_rate",
-)  # fmt: skip
 PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
 _COMPLETE_ROWS = ("closed_form", "morp", "kernel_cca")  # methods that need every cell of x
+
+
+def _scales(model: Any, x: Any, y: Any) -> np.ndarray:
+    """Mean variances of inputs and outputs, of their moments; utilities have 1."""
+    return np.array([x.scale, y.scale if model.output_likelihood == "gaussian" else 1.0])
+
+
+def _places(model: Any, x: Any, y: Any) -> np.ndarray:
+    """Means of the columns of inputs and outputs, of their moments; utilities have 0."""
+    return np.concatenate([x.means, y.means * (model.output_likelihood == "gaussian")])
+
+
+def _rates(model: Any, x: Any, y: Any) -> np.ndarray:
+    """Rates of the noise of inputs and outputs, or of each output, of their moments."""
+    of_y = _scales(model, x, y)[1:]
+    if model.output_noise == "per_output":
+        of_y = y.variances if model.output_likelihood == "gaussian" else np.ones_like(y.variances)
+    return model.noise_concentration * np.append(x.scale, of_y)
+
+
+def _dimension(model: Any, x: Part, y: Part) -> int | None:
+    """The dimension of the kernel's feature space, as a row's density has it; None: there is no kernel."""
+    num_rows, num_features = x.rows.shape
+    return model.kernel and scored_dimension(model.kernel.feature_dimension(num_features), num_rows)
+
+
+def _columns(model: Any) -> dict[str, int | str]:
+    sizes = model.num_features, model.num_outputs
+    return {"each column of x and then of y": "num_columns" if None in sizes else sum(sizes)}
+
+
+def _noises(model: Any) -> dict[str, int]:
+    by_output = model.output_noise == "per_output" and model.num_outputs is not None
+    return {"x and y": 2} | ({"x and each output": 1 + model.num_outputs} if by_output else {})
+
+
+_PARTS: dict[str, Any] = {"dims": lambda model: {"x and y": 2}, "or_one": True}
+# facts of fields: of the prior, and of what a kernel decides
+FACTS: dict[str, Any] = {
+    "loading_variance": _PARTS | of_prior("variance_units", _scales),
+    "loc_mean": {"dims": _columns, "or_one": True}
+    | {"otherwise": lambda model: None if model.loc_variance is None else 0.0}
+    | of_prior("place_units", _places),
+    "loc_variance": _PARTS | of_prior("variance_units", lambda *data: BROAD * _scales(*data)),
+    "noise_rate": {"dims": _noises, "or_one": True} | of_prior("noise_units", _rates),
+    "kernel": {"convert": as_kernel, "fill": lambda model, x, y: model.kernel.filled(x.rows)},
+    "feature_dimension": {"least": 0, "read": _dimension},
+}
 
 
 class SupervisedIntake(Model):
@@ -47,51 +85,19 @@ class SupervisedIntake(Model):
         """
         if y is None:
             raise ValueError("SPPCA takes inputs x and outputs y: give both (on the command line: --y)")
-        model, (x, y) = cls(**overrides).encoded(x, y)
-        x, y = as_rows(x), checks.as_matrix(y, "y")
-        read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
-        if model.standardize:
-            scaled = {"x": x} | ({"y": y} if model.has_numbers else {})
-            for name, part in scaled.items():
-                given = overrides.get(f"column_scale_{name}")
-                read[f"column_scale_{name}"] = checks.column_scale(part, given, name)
-            read.setdefault("column_scale_y", np.ones(y.shape[1]))
-        if model.kernel is not None:
-            overrides["kernel"] = model.kernel.filled(x)
-            read["feature_dimension"] = scored_dimension(model.kernel.feature_dimension(x.shape[1]), len(x))
+        return super().from_data(x, y, **overrides)
+
+    def with_sizes_from(self, x: Any, y: Any, sample_weight: Any = None) -> Self:
+        """As of every model; a prior that is read off the data needs what a fit needs of them."""
+        model, (x, y) = self.encoded(x, y)
         if model.loading_prior == "gaussian":
-            scales = [read.get("column_scale_x", 1.0), read.get("column_scale_y", 1.0)]
-            standard = (x / scales[0], y / scales[1]) if model.standardize else (x, y)
-            read |= model._prior_from(*standard)
-            if model.standardize:
-                read["loc_mean"] = read["loc_mean"] * np.concatenate(scales)
-            if model.loc_mean is not None:  # 0, beside a given variance
-                read["loc_mean"] = model.loc_mean
-        return cls(**read | {name: value for name, value in overrides.items() if value is not None})
+            x, y = as_rows(x), checks.as_matrix(y, "y")
+            model.check_new(x, y)
+            checks.check_rows(x, 2, "the projection of one row is the row itself")
+            model._check_observed(x, y)
+        return super(SupervisedIntake, model).with_sizes_from(x, y)
 
-    def _prior_from(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-        """The numbers of the proper prior that are read off the data."""
-        self.check_new(x, y)
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        self._check_observed(x, y)
-        variances, means = np.nanvar(x, axis=0), np.nanmean(x, axis=0)
-        of_y, y_means = np.ones(y.shape[1]), np.zeros(y.shape[1])
-        if self.output_likelihood == "gaussian":
-            of_y, y_means = np.nanvar(y, axis=0), np.nanmean(y, axis=0)
-        scales = np.array([variances.mean(), of_y.mean()])
-        rates = np.append(scales[:1], of_y if self.output_noise == "per_output" else scales[1:])
-        return {
-            "loading_variance": scales,
-            "loc_mean": np.concatenate([means, y_means]),
-            "loc_variance": BROAD * scales,
-            "noise_rate": self.noise_concentration * rates,
-        }
-
-    def continuing(self, former: Self) -> Self:
-        """The model with the prior that the former fit read off its rows, where it is not given."""
-        if self.loading_prior == "flat" or former.loading_prior != self.loading_prior:
-            return self
-        return self.replaced(**taken_over(self, former, PRIOR_FIELDS))
+    continuing = with_prior_of
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -140,25 +146,8 @@ class SupervisedIntake(Model):
                 raise ValueError(f"sparse x goes with {name}={needed!r}; got {getattr(self, name)!r}")
         return as_rows(x)
 
-    def __post_init__(self) -> None:
-        """Replace a kernel's name by the kernel, then store and validate the fields."""
-        if self.kernel is not None:
-            object.__setattr__(self, "kernel", as_kernel(self.kernel))
-        super().__post_init__()
-
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
-        checks.check_size("num_latents", self.num_latents)
-        for name, allowed in CHOICES.items():
-            checks.check_choice(name, getattr(self, name), allowed)
-        checks.check_positive("noise_concentration", self.noise_concentration)
-        outputs = {}
-        if self.output_noise == "per_output" and self.num_outputs is not None:
-            outputs = {"x and each output": (1 + self.num_outputs,)}
-        for name, shapes in (("loading_variance", {}), ("loc_variance", {}), ("noise_rate", outputs)):
-            if getattr(self, name) is not None:
-                checks.check_positive_cells(name, getattr(self, name), {"x and y": (2,)} | shapes)
-        self._check_loc_mean()
         floors = np.broadcast_to(self.noise_floor, (2,)) if self.noise_floor.shape in ((), (2,)) else None
         if floors is None or not ((floors >= 0) & (floors < 1)).all():
             raise ValueError(
@@ -166,11 +155,6 @@ class SupervisedIntake(Model):
                 f"got {checks.shown(self.noise_floor)}"
             )
         object.__setattr__(self, "noise_floor", np.array(floors))
-        if self.noise_variance_x is not None:
-            checks.check_positive("noise_variance_x", self.noise_variance_x)
-        for block, size in (("x", self.num_features), ("y", self.num_outputs)):
-            if (scale := getattr(self, f"column_scale_{block}")) is not None:
-                checks.check_positive_columns(f"column_scale_{block}", scale, size)
         if self.standardize and self.kernel is not None:
             raise ValueError(
                 "standardize=True goes with kernel=None: divide the columns of x by their standard deviations"
@@ -191,20 +175,6 @@ class SupervisedIntake(Model):
             raise ValueError(
                 f"probit utilities need a column for each of the {len(self.classes)} classes: "
                 f"label_coding='one_of_c'"
-            )
-
-    def _check_loc_mean(self) -> None:
-        """Raise ValueError for a wrong prior mean; beside a variance that is given it is 0."""
-        if self.loc_mean is None:
-            if self.loc_variance is not None:
-                object.__setattr__(self, "loc_mean", np.zeros(()))
-            return
-        sizes = self.num_features, self.num_outputs
-        wanted = None if None in sizes else ((), (sum(sizes),))
-        if not np.isfinite(self.loc_mean).all() or (wanted and self.loc_mean.shape not in wanted):
-            raise ValueError(
-                "loc_mean must be a finite number, or one for each column of x and then of y; "
-                f"got shape {self.loc_mean.shape}"
             )
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:

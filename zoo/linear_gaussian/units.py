@@ -1,23 +1,81 @@
-"""What a linear-Gaussian model takes over from a former fit of it."""
+"""The prior of a linear-Gaussian model: its unit, how it is read off data, and off a former fit."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from zoo import checks
+from zoo.coordinates import Unit
+from zoo.fields import Part, facts_of
 from zoo.model import Model
 
-__all__ = ["taken_over"]
+__all__ = ["BROAD", "NOISE_RATE", "of_prior", "with_prior_of"]
+
+BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
 
 
-def taken_over(model: Model, former: Model, names: Sequence[str]) -> dict[str, Any]:
-    """The fields that are not given and that a former fit read off its data.
+class _Moments(NamedTuple):
+    """Means and variances of the columns of a part of the data, shape (num_columns,)."""
+
+    means: np.ndarray
+    variances: np.ndarray
+
+    @property
+    def scale(self) -> float:
+        """The columns' mean variance."""
+        return float(self.variances.mean())
+
+
+def _moments(part: Part) -> _Moments:
+    if not isinstance(part.rows, np.ndarray):
+        raise ValueError("sparse x goes with loading_prior='flat', the default")
+    checks.check_infinite(part.rows, part.name)
+    checks.check_some_columns(part.rows, part.name)
+    checks.check_scale(part.rows, name=part.name)
+    return _Moments(*checks.observed_moments(part.rows, part.weight))
+
+
+def of_prior(unit: Unit | str, read: Callable) -> dict[str, Any]:
+    """The facts of a field of the prior, which is not used where it is flat.
+
+    Args:
+        unit: of the field, see `zoo.fields`.
+        read: its value, of the model and of moments of the parts: ``means``, ``variances`` and ``scale``.
+
+    Returns:
+        The facts.
+    """
+    return {
+        "unit": unit,
+        "read": lambda model, *parts: read(model, *(part.once(_moments) for part in parts)),
+        "is_used": lambda model: model.loading_prior != "flat",
+    }
+
+
+def _of_noise(model: Any) -> dict[str, int | str]:
+    return {"each feature": model.num_features or "num_features"} if model.noise == "diagonal" else {}
+
+
+def _noise_rate(model: Any, x: _Moments) -> Any:
+    return model.noise_concentration * (x.variances if model.noise == "diagonal" else x.scale)
+
+
+NOISE_RATE = {"dims": _of_noise, "or_one": True} | of_prior("noise_unit", _noise_rate)  # facts of a field
+
+
+def with_prior_of(model: Model, former: Model) -> Model:
+    """The model with the prior that a former fit read off its rows, where it is not given.
 
     Args:
         model: of the new fit, before it sees data.
         former: of the former fit.
-        names: of the fields.
 
     Returns:
-        Field name to value.
+        The model; itself where a prior is flat, or of another kind than the former.
     """
+    if model.loading_prior == "flat" or former.loading_prior != model.loading_prior:
+        return model
+    names = (*model.scale_fields, *facts_of(model, "read"))
     open_ones = (name for name in names if getattr(model, name) is None)
-    return {name: getattr(former, name) for name in open_ones if getattr(former, name) is not None}
+    return model.replaced(**{n: getattr(former, n) for n in open_ones if getattr(former, n) is not None})

@@ -46,9 +46,10 @@ from zoo.answers import Answers
 from zoo.cli import main
 from zoo.documents.answers import TopicAnswers
 from zoo.documents.bags import ClusteredBags
-from zoo.documents.topic_model import TopicModel
+from zoo.documents.topic_model import LENGTHS, TopicModel
+from zoo.fields import positive, size, size_of, static
 from zoo.linear_gaussian.rows import linear_gaussian, standard_normal
-from zoo.model import Model, Roles, in_current_precision, static
+from zoo.model import Model, Roles, in_current_precision
 from zoo.programs import local
 from zoo.sparse import SparseCounts
 
@@ -83,11 +84,11 @@ class Unigrams(TopicModel):
         num_tokens: length of each document; read off the data.
     """
 
-    num_topics: int = static(default=2)
-    topic_prior: Array = 1.5
-    word_smoothing: Array = 1.1
-    num_words: int | None = static(default=None)
-    num_tokens: int | tuple[int, ...] | None = static(default=None)
+    num_topics: int = size(2)
+    topic_prior: Array = positive(1.5)
+    word_smoothing: Array = positive(1.1)
+    num_words: int | None = size_of("counts", 2)
+    num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)
 
     dims = {
         "topic_weights": ("topic",),
@@ -157,10 +158,10 @@ class RidgePCA(Model):
         num_features: D; read off the data.
     """
 
-    num_latents: int = static(default=2)
-    ridge: Array = 0.1
-    noise: Array = 0.1
-    num_features: int | None = static(default=None)
+    num_latents: int = size(2)
+    ridge: Array = positive(0.1)
+    noise: Array = positive(0.1)
+    num_features: int | None = size_of("x")
 
     dims = {
         "loadings": ("feature", "latent"),
@@ -193,8 +194,8 @@ class RobustLocation(Model):
         num_features: D; read off the data.
     """
 
-    degrees: Array = 4.0
-    num_features: int | None = static(default=None)
+    degrees: Array = positive(4.0)
+    num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "scale": ("feature",), "x": ("observation", "feature")}
     methods = ("nuts", "hmc", "svi", "map")
@@ -404,6 +405,8 @@ def test_a_program_and_four_facts_are_a_model(rows, tmp_path):
     model = RobustLocation.from_data(x)
     drawn = handlers.seed(model, 0)(num_observations=5)
     assert model.num_features == 4 and drawn.shape == (5, 4)
+    with pytest.raises(ValueError, match="degrees must be a positive number; got -1.0"):
+        RobustLocation(degrees=-1.0)
     tree = inference.fit(RobustLocation(), x[:30], method="map", progress=False, seed=1)
     loc, scale = (tree["posterior"][name].values[0, 0] for name in ("loc", "scale"))
     np.testing.assert_allclose(loc, np.median(x[:30], axis=0), atol=0.6)

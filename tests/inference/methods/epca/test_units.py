@@ -144,7 +144,7 @@ def test_zeros_are_exponential_cells():
 
 
 def test_the_unit_is_positive():
-    with pytest.raises(ValueError, match="natural_unit must be positive"):
+    with pytest.raises(ValueError, match="natural_unit must be a positive number"):
         zoo.EPCA(family="exponential", natural_unit=-1.0)
 
 

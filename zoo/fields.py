@@ -1,0 +1,411 @@
+"""Fields that declare what they may be, their unit, and how they are read off data where they are open.
+
+`zoo.model.Assumptions` checks them, and derives from them what a model says of its fields. Every kind of
+field takes these facts as keywords.
+
+====================  ================================================================================
+fact                  meaning
+====================  ================================================================================
+``unit``              `zoo.coordinates.Unit`, one for each part of the data, or the property of the model
+                      that has them; left out, or None: it has none
+``read``              its value where none is given, of the model and a `Part` for each part of the data
+``fill``              what a given value becomes, of the same
+``is_used``           whether it is read and has its unit; left out: always
+``otherwise``         its value where none is given and nothing is read, of the model
+``convert``           what becomes of a given value before it is checked
+``inside``            what it is in a model that is stated in the coordinates of its data
+====================  ================================================================================
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from numpyro.distributions import Distribution, Gamma
+
+from zoo import checks
+from zoo.coordinates import Unit
+
+__all__ = [
+    "Part",
+    "choice",
+    "pseudo_counts",
+    "facts_of",
+    "flag",
+    "numbers",
+    "part",
+    "positive",
+    "read_off",
+    "scale_of",
+    "size",
+    "size_of",
+    "static",
+    "whole",
+]
+
+SIZE = Unit(1, (-1,))  # of a deviation for each column
+
+
+# Kinds of fields
+
+
+def static(default: Any = dataclasses.MISSING, **facts: Any) -> Any:
+    """A part of the program and not a pytree leaf: int, string, boolean, None or tuple.
+
+    Args:
+        default: of the field; left out, it must be given.
+        **facts: see above.
+
+    Returns:
+        A dataclass field.
+    """
+    return dataclasses.field(default=default, metadata={"static": True} | facts)
+
+
+def size(default: int | None = None, least: int = 1, **facts: Any) -> Any:
+    """A whole number, part of the program.
+
+    Args:
+        default: of the field; None: it need not be given.
+        least: that it may be.
+        **facts: see above.
+
+    Returns:
+        A dataclass field.
+    """
+    return static(default, check=lambda name, value, _: checks.check_size(name, value, least), **facts)
+
+
+def size_of(data: str, least: int = 0) -> Any:
+    """The number of columns of a part of the data, read off it.
+
+    Args:
+        data: name of the part.
+        least: that it may be.
+
+    Returns:
+        A dataclass field.
+    """
+    return size(None, least, size_of=data)
+
+
+def whole(default: int, least: int = 1) -> Any:
+    """A whole number, part of the program; anything else is a ValueError.
+
+    Args:
+        default: of the field.
+        least: that it may be.
+
+    Returns:
+        A dataclass field.
+    """
+    return static(default, check=lambda name, value, _: checks.check_whole(name, value, least))
+
+
+def choice(*names: str) -> Any:
+    """One of some names, part of the program.
+
+    Args:
+        *names: which; the first is the default.
+
+    Returns:
+        A dataclass field.
+    """
+    return static(names[0], check=lambda name, value, _: checks.check_choice(name, value, names))
+
+
+def flag(default: bool = False, **facts: Any) -> Any:
+    """A switch, part of the program.
+
+    Args:
+        default: of the field.
+        **facts: see above.
+
+    Returns:
+        A dataclass field.
+    """
+    return static(default, check=lambda name, value, _: checks.check_flag(name, value), **facts)
+
+
+def numbers(
+    default: Any = None,
+    dims: tuple[str, ...] | Callable = (),
+    *,
+    or_one: bool = False,
+    least: float | None = None,
+    above: float | None = None,
+    prior: tuple[type, ...] = (),
+    also: Callable | None = None,
+    **facts: Any,
+) -> Any:
+    """Finite numbers.
+
+    Args:
+        default: of the field.
+        dims: of which the model has the sizes, ``num_features`` of ``"feature"``; or a function of the model
+            from what there may be a number for to how many, or a word where that is not known. Empty: it is
+            one number.
+        or_one: whether one number for all will do too.
+        least: lower bound that they may reach.
+        above: lower bound that they may not reach.
+        prior: kinds of distributions of which one may be its hyperprior.
+        also: a further check of numbers, of the name, the value and the model.
+        **facts: see above; ``is_concentration``: whether its log-gamma function is taken.
+
+    Returns:
+        A dataclass field.
+    """
+    own = {"check": _Domain(dims, or_one, least, above, prior, also)} | (
+        {} if callable(dims) else {"dims": dims}
+    )
+    return dataclasses.field(default=default, metadata=own | facts)
+
+
+def positive(default: Any = None, dims: tuple[str, ...] | Callable = (), **facts: Any) -> Any:
+    """Positive numbers.
+
+    Args:
+        default: of the field.
+        dims: as of `numbers`.
+        **facts: likewise.
+
+    Returns:
+        A dataclass field.
+    """
+    return numbers(default, dims, above=0.0, **facts)
+
+
+def pseudo_counts(default: Any = None, dims: tuple[str, ...] | Callable = (), **facts: Any) -> Any:
+    """Parameters of a Dirichlet prior, in the range in which they can be told.
+
+    Args:
+        default: of the field.
+        dims: as of `numbers`.
+        **facts: likewise.
+
+    Returns:
+        A dataclass field.
+    """
+    return positive(default, dims, also=_within_range, is_concentration=True, **facts)
+
+
+def _within_range(name: str, value: Any, _: Any) -> None:
+    checks.check_concentration(name, value)
+
+
+def scale_of(number: int = 0, dim: str = "feature", unit: Unit | str = SIZE) -> Any:
+    """The deviations of the columns of a part of the data, in which a model with ``standardize`` is stated.
+
+    Args:
+        number: of the part.
+        dim: of its columns.
+        unit: of the field; where its power is 0 the columns have none, and their deviations count as one.
+
+    Returns:
+        A dataclass field.
+    """
+    return positive(
+        None, (dim,), unit=unit, scales=number, inside=None, is_used=lambda model: model.standardize
+    )
+
+
+def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
+    """A nested part of the model, or a field that the model checks by itself.
+
+    Args:
+        default: of the field.
+        kind: its class.
+        called: what it must be, in messages.
+        **facts: see above.
+
+    Returns:
+        A dataclass field.
+    """
+    check = partial(_check_kind, kind=kind, called=called)
+    return dataclasses.field(default=default, metadata={"check": check} | facts)
+
+
+# What they declare
+
+
+def facts_of(owner: Any, fact: str) -> dict[str, Any]:
+    """A fact of the fields that state it.
+
+    Args:
+        owner: a model or a prior; or its class, for facts that do not depend on it.
+        fact: such as ``"dims"``; a ``"unit"`` that depends on the model is asked for, where it is used.
+
+    Returns:
+        Field name to fact.
+    """
+    found = {}
+    for field in dataclasses.fields(owner):
+        if fact not in field.metadata:
+            continue
+        value = field.metadata[fact]
+        if fact == "unit":
+            value = getattr(owner, value) if isinstance(value, str) else value
+            value = value if _is_used(field, owner) else None
+        if value is not None or fact != "unit":
+            found[field.name] = value
+    return found
+
+
+def _is_used(field: dataclasses.Field, owner: Any) -> bool:
+    return "is_used" not in field.metadata or field.metadata["is_used"](owner)
+
+
+def _check_kind(name: str, value: Any, _: Any, *, kind: type, called: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {called}; got {type(value).__name__}")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Domain:
+    """The check of numbers: a callable of the field's name, its value and its owner; see `numbers`."""
+
+    dims: tuple[str, ...] | Callable
+    or_one: bool
+    least: float | None
+    above: float | None
+    prior: tuple[type, ...]
+    also: Callable | None
+
+    def __call__(self, name: str, value: Any, owner: Any) -> None:
+        is_prior = isinstance(value, Distribution)
+        if is_prior:
+            self._check_prior(name, value, owner)
+        shape = value.shape() if is_prior else np.shape(value)
+        shapes = self._shapes(owner)
+        is_one = not shapes or (self.or_one and not shape)
+        if not is_one and not any(_fits(shape, own) for own in shapes.values()):
+            raise ValueError(f"{name} must have {self._shape_in_words(shapes, owner)}; got shape {shape}")
+        if (is_one and shape) or not (is_prior or self._holds(value)):
+            raise ValueError(f"{name} must be {self._domain_in_words(is_one)}; got {checks.shown(value)}")
+        if self.also is not None and not is_prior:
+            self.also(name, value, owner)
+
+    def _check_prior(self, name: str, prior: Distribution, owner: Any) -> None:
+        if not isinstance(prior, self.prior):
+            may = f"may have a {_or(self.prior)} as its prior"
+            may = may if self.prior else "must be numbers: it can have no prior"
+            raise ValueError(f"{name} of {type(owner).__name__} {may}; got a {type(prior).__name__}")
+        if isinstance(prior, Gamma) and min(np.min(prior.concentration), np.min(prior.rate)) <= 0:
+            raise ValueError(f"the Gamma prior of {name} needs a positive concentration and rate")
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(prior)):
+            raise ValueError(f"{name} must be finite; got {checks.shown(prior)}")
+
+    def _holds(self, value: Any) -> bool:
+        low = np.min(value)
+        is_above = self.above is None or low > self.above
+        return bool(np.isfinite(value).all() and is_above and (self.least is None or low >= self.least))
+
+    def _shapes(self, owner: Any) -> dict[str, tuple[Any, ...]]:
+        """The shapes that an array may have, as far as they are known, by what its numbers are for."""
+        if callable(self.dims):
+            return {label: (size,) for label, size in self.dims(owner).items()}
+        sizes = tuple(getattr(owner, _size_of(dim), None) or _size_of(dim) for dim in self.dims)
+        return {f"each {self.dims[0]}" * (len(sizes) == 1): sizes} if sizes else {}
+
+    def _domain_in_words(self, is_one: bool) -> str:
+        """The domain, such as ``a positive number``."""
+        if self.least is None and self.above in (None, 0):
+            words = "finite" if self.above is None else "positive"
+            words = f"a {words} number" if is_one else words
+        else:
+            bound = f"of at least {self.least:g}" if self.above is None else f"above {self.above:g}"
+            words = f"a number {bound}" if is_one else f"numbers {bound}"
+        return words + (f" or a {_or(self.prior)} distribution" if self.prior and is_one else "")
+
+    def _shape_in_words(self, shapes: dict[str, tuple[Any, ...]], owner: Any) -> str:
+        texts = [f"({', '.join(map(str, own))}{',' * (len(own) == 1)})" for own in shapes.values()]
+        more = f", one number for {' or for '.join(shapes)}" * all(shapes)
+        if not callable(self.dims) and any(isinstance(size, str) for own in shapes.values() for size in own):
+            more = f", or use {type(owner).__name__}.from_data"
+        return f"shape {' or '.join([*self.or_one * ['()'], *texts])}{more}"
+
+
+def _or(kinds: Sequence[type]) -> str:
+    return " or ".join(kind.__name__ for kind in kinds)
+
+
+def _size_of(dim: str) -> str:
+    """The field or property with the size of a dim."""
+    return f"num_{dim.removesuffix('_2')}s"
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[Any, ...]) -> bool:
+    """Whether sizes are those wanted; one that is not known is a word, and may be any but 0."""
+    pairs = zip(shape, wanted, strict=False)
+    return len(shape) == len(wanted) and all(
+        own == size or (own and isinstance(size, str)) for own, size in pairs
+    )
+
+
+# Reading them
+
+
+class Part:
+    """A part of the data, off which fields are read.
+
+    Attributes:
+        rows: a dense table, shape (num_observations, num_columns), or a sparse one.
+        name: of the part.
+        weight: of each row, positive, shape (num_observations,); None: one.
+    """
+
+    def __init__(self, rows: Any, name: str, weight: Any = None) -> None:
+        if isinstance(rows, np.ndarray):
+            rows, weight = checks.rows_with_weight(rows, weight)
+        self.rows, self.name, self.weight = rows, name, weight
+        self._found: dict[Callable, Any] = {}
+
+    def once(self, function: Callable) -> Any:
+        """What a function finds of this part, which is asked for once.
+
+        Args:
+            function: of the part.
+
+        Returns:
+            What it returns.
+        """
+        if function not in self._found:
+            self._found[function] = function(self)
+        return self._found[function]
+
+
+def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
+    """The fields that are not given, read off the data; the numbers are those of the stated program.
+
+    Args:
+        model: with the sizes of the data.
+        parts: of the data.
+
+    Returns:
+        Field name to value.
+    """
+    found, fields = {}, dataclasses.fields(model)
+    used = [field for field in fields if _is_used(field, model)]
+    for field in used:
+        if "scales" in field.metadata:
+            number, given = field.metadata["scales"], getattr(model, field.name)
+            own = parts[number]
+            if facts_of(model, "unit")[field.name].power:
+                scale = checks.column_scale(own.rows, given, own.name, weight=own.weight)
+            else:
+                scale = np.ones(own.rows.shape[1])
+            parts = [Part(p.rows / scale, p.name, p.weight) if p is own else p for p in parts]
+            if given is None:
+                found[field.name] = scale
+    model = model.replaced(**found)
+    for field in used:
+        given = getattr(model, field.name)
+        read = field.metadata.get("read" if given is None else "fill")
+        value = given if read is None else read(model, *parts)
+        if value is not given:
+            found[field.name] = value
+            model = model.replaced(**{field.name: value})
+    return found
