@@ -471,7 +471,7 @@ class FitRequest[M: Method, S: Climb | Sampling | Once]:
     @property
     def options(self) -> dict[str, Any]:
         """All options of the method but ``num_devices``."""
-        return {name: value for name, value in self.settings.options.items() if name != "num_devices"}
+        return self.settings.options
 
     @property
     def num_devices(self) -> int:

@@ -101,8 +101,8 @@ class Settings:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings of this method alone."""
-        return {name: getattr(self, name) for name in self.defaults()}
+        """The settings of this method alone, as its functions take them: without ``num_devices``."""
+        return {name: getattr(self, name) for name in self.defaults() if name != "num_devices"}
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:

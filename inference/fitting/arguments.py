@@ -88,15 +88,15 @@ def unsaid[T](value: T) -> T:
     return type(kind.__name__, (kind, Unsaid), {})(value)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Call:
     """A call of `fit`: its arguments, checked for what is wrong whatever the model, method and data are.
 
     Attributes:
         model, data, method, seed, init, sample_weight, batch_size: as in `fit`.
         dtype, keep, progress, checkpoint: as in `fit`.
-        settings: those that all methods of a kind take; what the call leaves open is `Unsaid`.
-        more: how tables are read, a sampler's further settings, and options of the method.
+        settings: those that all methods of a kind take, options of the method, and how tables are read; what
+            the call leaves open is `Unsaid`.
     """
 
     model: Model
@@ -111,7 +111,6 @@ class Call:
     keep: tuple[str, ...]
     progress: bool | None
     checkpoint: str | os.PathLike | None
-    more: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, Model):
@@ -120,7 +119,19 @@ class Call:
             _check_not_traced(getattr(self, name), f"{name} holds a traced array")
         for kind in (Sampling, Climb):
             kind(**taken(kind, self.given))
-        _check_arguments(self)
+        dtype, keep, checkpoint = self.dtype, self.keep, self.checkpoint
+        _check_seed(self.seed)
+        if not isinstance(dtype, str):
+            raise ValueError(f"dtype must be 'float64' or 'float32'; got {shown(dtype)}")
+        with in_precision(dtype):
+            pass  # which names those it knows
+        if isinstance(keep, str) or not isinstance(keep, Collection) or isinstance(keep, Mapping):
+            raise TypeError(f"keep must be a tuple of names, such as ('assignments',); got {shown(keep)}")
+        if self.progress is not None:
+            check_flag("progress", self.progress)
+        is_path = isinstance(checkpoint, str | os.PathLike) and bool(os.fspath(checkpoint))
+        if checkpoint is not None and not is_path:
+            raise TypeError(f"checkpoint must be the path of a file; got {shown(checkpoint)}")
 
     @property
     def given(self) -> dict[str, Any]:
@@ -129,11 +140,11 @@ class Call:
         Raises:
             TypeError: one is given twice, with different values.
         """
-        every = {**self.settings, **{name: self.more[name] for name in self.more if name not in READING}}
         given = {
             name: value
-            for name, value in every.items()
-            if not (isinstance(value, Unsaid) or (value is None and COMMON.get(name, 0) is None))
+            for name, value in self.settings.items()
+            if not isinstance(value, Unsaid) and name not in READING
+            if value is not None or COMMON.get(name, 0) is not None
         }
         own = self.method.given if isinstance(self.method, Settings) else {}
         for name in own.keys() & given.keys():
@@ -175,11 +186,6 @@ def taken(kind: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: given[field.name] for field in fields(kind) if field.name in given}
 
 
-def without_devices(settings: Settings) -> dict[str, Any]:
-    """The options of a method as its functions take them."""
-    return {name: value for name, value in settings.options.items() if name != "num_devices"}
-
-
 def read_call(call: Call) -> FitRequest:
     """Validate a call of `fit` against its model, method and data, and make it a request.
 
@@ -201,9 +207,9 @@ def read_call(call: Call) -> FitRequest:
     data = paired_rows(data, model.data_names)
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
-    reading = [call.more.get(option) for option in READING]
-    model, columns, data = read_all_columns(model, data, *reading)
-    data = label_parts(model, data, call.more.get("families"))
+    families, *reading = map(call.settings.get, READING)
+    model, columns, data = read_all_columns(model, data, families, *reading)
+    data = label_parts(model, data, families)
     model, data = model.encoded(*encoded_parts(data, columns))
     is_summed = "moments" in chosen.takes
     weighs = sample_weight is not None and not (is_auto and is_summed)
@@ -215,8 +221,7 @@ def read_call(call: Call) -> FitRequest:
         _refuse(asked)
         parts = None
         if not is_summed:  # this refuses what needs all rows at once
-            options = without_devices(_settings(chosen, name, given))
-            parts = cast(Any, chosen).in_batches(**options)
+            parts = cast(Any, chosen).in_batches(**_settings(chosen, name, given).options)
         stream, coords = _open_stream(asked, parts, data, sample_weight)
         if is_summed:
             rows = summed_of_all(_complete(stream))
@@ -443,45 +448,29 @@ def _decided(
         data: the parts of the data.
         by_need: whether there may be as many starts as the method needs.
     """
-    settings, processes = _settings(method, name, given), jax.process_count()
-    decided: dict[str, Any] = {}
+    settings, decided, drops_starts = _settings(method, name, given), dict[str, Any](), False
     if "devices" in method.takes:
         decided["num_devices"] = resolved_num_devices(settings.num_devices)
     if isinstance(settings, Climb):
         decided["num_restarts"] = settings.num_starts
-        by_need &= settings.num_restarts is None and decided.get("num_devices", 1) * processes == 1
-        if isinstance(method, Ascent) and by_need:
-            decided["num_restarts"] = method.restarts(model, data, **without_devices(settings))
-            return replace(settings, **decided), decided["num_restarts"] > 1 and method.drops_starts
-    if isinstance(settings, Sampling):
-        if processes > 1:  # chains are the same however many run in a process
+        is_alone = decided.get("num_devices", 1) * jax.process_count() == 1
+        if by_need and is_alone and settings.num_restarts is None and isinstance(method, Ascent):
+            decided["num_restarts"] = method.restarts(model, data, **settings.options)
+            drops_starts = decided["num_restarts"] > 1 and method.drops_starts
+    if isinstance(method, Sampler):
+        if jax.process_count() > 1:  # chains are the same however many run in a process
             decided["chain_method"] = "sequential"
-        plan = method.to_convergence if isinstance(method, Sampler) else None
-        looks, each = settings.max_looks, settings.num_samples
+        plan, looks = method.to_convergence, settings.max_looks
         if plan is not None and not {"num_samples", "until"} & given.keys() and settings.num_chains > 1:
-            decided |= {"until": "converged", **plan(model, data, settings.num_chains)} | decided
-            looks, each = decided.pop("max_looks"), decided["num_samples"]
+            decided |= {"until": "converged", **plan(model, data, settings.num_chains)}
+            looks = decided.pop("max_looks")
             decided |= {"thinning": given["thinning"]} if "thinning" in given else {}
-        if settings.max_sweeps is None and (settings.until or "until" in decided):
-            thinning = decided.get("thinning", settings.thinning)
+        until, each, thinning = (
+            decided.get(own, getattr(settings, own)) for own in ("until", "num_samples", "thinning")
+        )
+        if until is not None and settings.max_sweeps is None:
             decided["max_sweeps"] = settings.num_warmup + looks * each * thinning
-    return replace(settings, **decided), False
-
-
-def _check_arguments(call: Call) -> None:
-    """Raise TypeError or ValueError for an argument that is wrong whatever the model, method and data are."""
-    dtype, keep, checkpoint = call.dtype, call.keep, call.checkpoint
-    _check_seed(call.seed)
-    if not isinstance(dtype, str):
-        raise ValueError(f"dtype must be 'float64' or 'float32'; got {shown(dtype)}")
-    with in_precision(dtype):
-        pass  # which names those it knows
-    if isinstance(keep, str) or not isinstance(keep, Collection) or isinstance(keep, Mapping):
-        raise TypeError(f"keep must be a tuple of names, such as ('assignments',); got {shown(keep)}")
-    if call.progress is not None:
-        check_flag("progress", call.progress)
-    if checkpoint is not None and not (isinstance(checkpoint, str | os.PathLike) and os.fspath(checkpoint)):
-        raise TypeError(f"checkpoint must be the path of a file; got {shown(checkpoint)}")
+    return replace(settings, **decided), drops_starts
 
 
 def _check_keep(keep: Collection[str], model: Model) -> None:
@@ -681,7 +670,7 @@ def _refusals(asked: _Asked) -> Iterator[tuple[bool, str]]:
     yield in_batches and lacks("batches"), _no_batches(who)
     if in_batches and of_documents:
         yield asked.has_weight, "documents in batches do not take sample_weight"
-        one, starts = f"batch_size goes with one start for {model_name(asked.model)}", asked.given
+        one = f"batch_size goes with one start for {model_name(asked.model)}"
         starts = asked.given.get("num_restarts", 1)
         yield starts != 1, f"{one}; got num_restarts={starts}"
     yield asked.holds(SparseMatrix) and lacks("sparse"), f"{who} takes dense x; sparse x goes with 'em'"

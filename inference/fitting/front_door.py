@@ -164,30 +164,15 @@ def fit(
         ('closed_form', ('feature', 'latent'))
     """
     begun = time.perf_counter()
-    call = Call(
-        model=model,
-        data=data,
-        method=method,
-        seed=seed,
-        settings={
-            "num_chains": num_chains,
-            "num_warmup": num_warmup,
-            "num_samples": num_samples,
-            "thinning": thinning,
-            "chain_method": chain_method,
-            "max_iterations": max_iterations,
-            "tolerance": tolerance,
-            "num_restarts": num_restarts,
-        },
-        init=init,
-        sample_weight=sample_weight,
-        batch_size=batch_size,
-        dtype=dtype,
-        keep=keep,
-        progress=progress,
-        checkpoint=checkpoint,
-        more=dict(more),
-    )
+    settings: dict[str, Any] = {
+        "num_chains": num_chains,
+        "num_warmup": num_warmup,
+        "num_samples": num_samples,
+    }
+    settings |= {"thinning": thinning, "chain_method": chain_method, "max_iterations": max_iterations}
+    settings |= {"tolerance": tolerance, "num_restarts": num_restarts, **more}
+    of_run = dtype, keep, progress, checkpoint
+    call = Call(model, data, method, seed, settings, init, sample_weight, batch_size, *of_run)
     request = inward(read_call(call))
     with in_precision(dtype), for_work(*request.work), one_memory_error(request), _held(request):
         run = plan(request)
