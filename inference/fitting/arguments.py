@@ -50,7 +50,7 @@ from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.processes import any_process, exchanged, refuse_unjoined
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
-from inference.settings import COMMON, Climb, More, Sampling, Settings, did_you_mean, plain
+from inference.settings import COMMON, Climb, Sampling, Settings, did_you_mean, plain
 from zoo.checks import (
     as_plain,
     check_flag,
@@ -428,7 +428,7 @@ def _settings(method: Method, name: str, given: Mapping[str, Any]) -> Any:
     unknown = [option for option in given if option not in COMMON and option not in method.options]
     if unknown:
         has = ", ".join(method.options) or "no options"
-        near = did_you_mean(unknown[0], (*method.options, *COMMON, *More.__annotations__, *NAMED))
+        near = did_you_mean(unknown[0], (*method.options, *COMMON, *READING, *NAMED))
         raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}{near}")
     if "until" in given and not isinstance(method, Sampler):
         raise ValueError("until='converged' goes with samplers, such as gibbs or nuts")

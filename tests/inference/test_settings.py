@@ -136,6 +136,11 @@ MISTAKES = {
         ValueError,
         "closed_form",
     ),
+    "an option of another method": (
+        lambda: fit(zoo.PPCA(), X, method="em", dense_mass=True),
+        TypeError,
+        "method 'em' has no option 'dense_mass'; it has acceleration, noise_floor\n",
+    ),
     "a class": (lambda: fit(zoo.PPCA(), X, method=NUTS), ValueError, "make one, NUTS()"),
     "no method at all": (lambda: fit(zoo.PPCA(), X, method=Sampling()), ValueError, "ppca has no method ''"),
 }
@@ -146,7 +151,7 @@ def test_a_mistake_is_told_in_one_line(case):
     call, kind, words = MISTAKES[case]
     with pytest.raises(kind) as caught:
         call()
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert words in f"{caught.value}\n" and "\n" not in str(caught.value)
 
 
 def test_the_same_value_twice_is_no_mistake():
