@@ -31,6 +31,7 @@ __all__ = [
     "NUTS",
     "SVI",
     "Climb",
+    "Devices",
     "FromZero",
     "More",
     "Once",
@@ -50,9 +51,15 @@ def _check_tolerance(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a number of at least 0 (nats per row); got {shown(value)}")
 
 
+def _check_devices(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):  # `fit` knows how many there are
+        raise TypeError(f"{name} must be a whole number; got {shown(value)}")
+
+
 FromZero = Annotated[int, partial(check_whole, least=0)]
 Positive = Annotated[float, check_positive]
 Tolerance = Annotated[float, _check_tolerance]
+Devices = Annotated[int, _check_devices]
 Acceptance = Annotated[float, partial(check_share, of="a probability of acceptance")]
 
 

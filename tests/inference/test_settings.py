@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from fit_requests import request_of
 from relation_cases import CASES
+from sklearn.base import clone
 
 import inference
 import zoo
 from inference import fit
 from inference.algorithm import Sampler
+from inference.estimators import PPCAEstimator
 from inference.fitting.in_memory import aspects_of
 from inference.methods import method_of, mixture, ppca
 from inference.settings import COMMON, HMC, MAP, NUTS, SVI, Climb, More, Once, Sampling, Settings
@@ -159,6 +161,15 @@ def test_the_same_value_twice_is_no_mistake():
         zoo.PPCA(), X, method=ppca.EM(tolerance=1e-3), tolerance=np.float64(1e-3), num_restarts=3
     )
     assert asked.settings.tolerance == 1e-3 and asked.settings.num_restarts == 3
+
+
+def test_an_estimator_takes_settings_as_its_method():
+    """What it does not say itself, such as its default of ``max_iter``, is not given twice."""
+    made = PPCAEstimator(num_latents=1, method=ppca.EM(max_iterations=3))
+    with pytest.warns(UserWarning, match="has not converged"):
+        assert clone(made).fit(X).n_iter_ == 3
+    with pytest.raises(TypeError, match="max_iterations is given twice"):
+        made.set_params(max_iter=4).fit(X)
 
 
 def test_settings_are_values():

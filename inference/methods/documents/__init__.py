@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from inference.settings import Climb, Positive
+from inference.settings import Climb, Devices, Positive
 from zoo.checks import check_names, check_number
 
 __all__ = ["TopicVB"]
@@ -32,7 +32,7 @@ class TopicVB(Climb):
     learn: tuple[str, ...] = ("word_smoothing",)
     learning_offset: Positive = 10.0
     learning_decay: Annotated[float, _check_decay] = 0.7
-    num_devices: int | None = None
+    num_devices: Devices | None = None
 
     def validate(self) -> None:
         """Raise TypeError or ValueError unless what is to be learnt can be."""

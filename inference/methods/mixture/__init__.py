@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from inference.settings import Climb, FromZero, Sampling
+from inference.settings import Climb, Devices, FromZero, Sampling
 from zoo.checks import check_names, check_number, shown
 
 __all__ = ["EM", "VB", "CollapsedGibbs", "Gibbs"]
@@ -32,7 +32,7 @@ class VB(Climb):
     sort_sticks: bool = True
     moves: tuple[str, ...] = ("merge", "delete")
     learn: tuple[str, ...] = ()
-    num_devices: int | None = None
+    num_devices: Devices | None = None
 
     def validate(self) -> None:
         """Raise TypeError or ValueError for moves that are none, and for names that are no tuple."""
