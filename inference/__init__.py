@@ -42,6 +42,10 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
     from inference.results.files import model_of as model_of
     from inference.results.files import save as save
     from inference.results.groups import columns_of as columns_of
+    from inference.settings import HMC as HMC
+    from inference.settings import MAP as MAP
+    from inference.settings import NUTS as NUTS
+    from inference.settings import SVI as SVI
 
 _PUBLIC = {
     "fit": "fitting.front_door",
@@ -62,6 +66,10 @@ _PUBLIC = {
     "model_of": "results.files",
     "columns_of": "results.groups",
     "compile_cache": "program_cache",
+    "HMC": "settings",
+    "MAP": "settings",
+    "NUTS": "settings",
+    "SVI": "settings",
 }
 _MODULES = (
     "calibration",

@@ -12,13 +12,14 @@ arguments into a `FitRequest`, plans a run, drives it, and builds the tree of th
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from inference.settings import Climb, Once, Sampling, Settings
 from zoo.coordinates import Unit
 from zoo.intake import Columns
 
@@ -26,10 +27,8 @@ __all__ = [
     "Algorithm",
     "Ascent",
     "AscentRun",
-    "AscentSettings",
     "ChainsRun",
     "Direct",
-    "DirectSettings",
     "FitRequest",
     "Fitted",
     "Iterative",
@@ -38,8 +37,6 @@ __all__ = [
     "NaturalGradient",
     "Outcome",
     "Sampler",
-    "SamplerSettings",
-    "Settings",
     "Stochastic",
     "as_one_chain",
     "as_one_draw",
@@ -172,8 +169,8 @@ class Outcome(NamedTuple):
     of_occupied: bool = False
 
 
-def accept(model: Any, **options: Any) -> None:
-    """The ``check`` of a method whose options suit every model."""
+def accept(model: Any, settings: Any) -> None:
+    """The ``check`` of a method whose settings suit every model."""
 
 
 def as_passed(model: Any, data: tuple, init: Any, **options: Any) -> tuple:
@@ -219,16 +216,15 @@ class Method:
     """One way to fit one model: the part that all kinds of methods share.
 
     Attributes:
-        options: the options a caller may pass to ``fit``, with their defaults.
+        settings: the class of its settings (`inference.settings`), whose own fields are its options.
         takes: the parts of a call beyond dense rows that it takes: ``"weights"``
             (`inference.numerics.weighted_rows.Rows`), ``"sparse"`` (`zoo.sparse.SparseMatrix`),
             ``"batches"``, ``"devices"`` (rows that lie on several); ``"documents"`` where the rows are
             documents, which go to devices in blocks and in batches by natural gradients; ``"moments"`` where
             rows enter by their number, mean and scatter alone, so that batches are summed up before the fit
             (`inference.numerics.summed_rows`).
-        check: ``check(model, **options)`` raises ValueError or TypeError if an option does not suit the
-            model, before anything is compiled; a method that takes devices is given ``num_devices``, a whole
-            number, among them.
+        check: ``check(model, settings)`` raises ValueError or TypeError if the settings do not suit the
+            model, before anything is compiled; ``num_devices`` among them is a whole number.
         guide: ``guide(variables, model, *data)``, q as a NumPyro program.
         guide_has_points: whether q has point masses at parameters, so that the objective, which has their
             prior density, is no bound on the log evidence.
@@ -250,7 +246,7 @@ class Method:
             same draws in other units; those of SVI begin with a fixed size.
     """
 
-    options: Mapping[str, Any] = MappingProxyType({})
+    settings: type[Settings] = Settings
     takes: AbstractSet[str] = frozenset()
     check: Callable = accept
     guide: Callable | None = None
@@ -264,6 +260,11 @@ class Method:
     trace_units: Mapping[str, Unit] = MappingProxyType({})
     has_unit: bool = False
     follows_units: bool = True
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that a caller may pass to `fit`, with their defaults."""
+        return self.settings.defaults()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -297,6 +298,7 @@ class Ascent(Iterative):
     """A method that climbs an objective: VB, EM, MAP.
 
     Attributes:
+        settings: as of `Method`.
         may_fall: whether its objective may fall on the way, so that a fall is no error.
         own_rows: ``own_rows(state, rows)``, the state with what it holds of each row for those (a slice) that
             this one of several processes holds; the state itself where it holds nothing by row.
@@ -310,6 +312,7 @@ class Ascent(Iterative):
             batches; it raises ValueError for an option that needs all rows at once.
     """
 
+    settings: type[Settings] = Climb
     may_fall: bool = False
     own_rows: Callable = whole_state
     restarts: Callable = one_start
@@ -323,11 +326,13 @@ class Stochastic(Iterative):
     """A method that climbs a noisy objective for a given number of steps: SVI.
 
     Attributes:
+        settings: as of `Method`.
         turned: ``turned(variables, inner, outer, turn, **options)``, the parameters of a guide in the
             unconstrained coordinates of another program: ``inner`` and ``outer`` are model and data of both,
             and ``turn`` takes the sites' values from one to the other.
     """
 
+    settings: type[Settings] = Climb
     turned: Callable
 
 
@@ -336,6 +341,7 @@ class Sampler(Iterative):
     """A method that runs chains of draws.
 
     Attributes:
+        settings: as of `Method`.
         position: ``position(keep_rows)`` returns a function of (state, model), whose value is kept of a draw.
         resize: ``resize(states, model, full)``, the states of all chains with another number of slots, see
             `inference.driver.chains.sample`.
@@ -349,6 +355,7 @@ class Sampler(Iterative):
             method makes by default.
     """
 
+    settings: type[Settings] = Sampling
     position: Callable
     resize: Callable | None = None
     slot_axes: tuple[tuple[str, int], ...] = ()
@@ -361,10 +368,12 @@ class Direct(Method):
     """A method that computes its answer at once, on the host.
 
     Attributes:
+        settings: as of `Method`.
         solve: ``solve(key, model, data, **options) -> (Outcome, objective)``, NumPy arrays in and out.
         is_double: whether it computes in double precision whatever ``dtype`` is.
     """
 
+    settings: type[Settings] = Once
     solve: Callable
     is_double: bool = False
 
@@ -406,101 +415,8 @@ def model_name(model: Any) -> str:
 # A call of `fit`
 
 
-@dataclass(frozen=True)
-class AscentSettings:
-    """The arguments of `fit` that matter to an ascent.
-
-    Attributes:
-        num_samples: independent draws from q, as one chain.
-        max_iterations: the most steps.
-        tolerance: gain in nats per row below which a step is small.
-        num_restarts: starts that are run.
-        drops_starts: whether one that falls behind for good is stopped; never where the call says how many.
-    """
-
-    num_samples: int
-    max_iterations: int
-    tolerance: float
-    num_restarts: int
-    drops_starts: bool = False
-
-    @property
-    def num_steps(self) -> int:
-        """About how many steps are made; an ascent seldom needs more than two hundred."""
-        return self.num_restarts * min(self.max_iterations, 200)
-
-    @property
-    def num_draws(self) -> int:
-        """Draws that a fit ends with."""
-        return self.num_samples
-
-
-@dataclass(frozen=True)
-class SamplerSettings:
-    """The arguments of `fit` that matter to a sampler.
-
-    Attributes:
-        num_chains: chains that run side by side.
-        num_warmup: sweeps before draws are kept.
-        num_samples: draws kept per chain.
-        thinning: sweeps per kept draw.
-        chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"``.
-        until: ``"converged"``: until the chains are believed, ``num_samples`` draws at a time; or None.
-        max_sweeps: with ``until``, the most sweeps per chain, warm-up included.
-        max_seconds: with ``until``, the seconds after which the next look is the last; or None.
-    """
-
-    num_chains: int
-    num_warmup: int
-    num_samples: int
-    thinning: int
-    chain_method: str
-    until: str | None = None
-    max_sweeps: int | None = None
-    max_seconds: float | None = None
-
-    @property
-    def max_looks(self) -> int:
-        """How often the chains are looked at, at most: after each ``num_samples`` draws."""
-        if self.until is None or self.max_sweeps is None:
-            return 1
-        return (self.max_sweeps - self.num_warmup) // (self.num_samples * self.thinning)
-
-    @property
-    def of_the_loop(self) -> dict[str, Any]:
-        """The arguments of `inference.driver.chains.sample` that they are."""
-        given = asdict(self)
-        del given["until"], given["max_sweeps"]
-        return given | {"max_looks": self.max_looks}
-
-    @property
-    def num_steps(self) -> int:
-        """Sweeps of all chains."""
-        return self.num_chains * (self.num_warmup + self.num_samples * self.thinning)
-
-    @property
-    def num_draws(self) -> int:
-        """Draws that a fit ends with."""
-        return self.num_chains * self.num_samples
-
-
-@dataclass(frozen=True)
-class DirectSettings:
-    """The arguments of `fit` that matter to a direct method: none.
-
-    Attributes:
-        num_restarts: always 1, for the record of a fit.
-    """
-
-    num_restarts: int = 1
-    num_steps = num_draws = 1
-
-
-type Settings = AscentSettings | SamplerSettings | DirectSettings
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FitRequest[M: Method, S: Settings]:
+class FitRequest[M: Method, S: Climb | Sampling | Once]:
     """A validated call of `fit`, by a kind of method that goes with its settings.
 
     Attributes:
@@ -511,15 +427,15 @@ class FitRequest[M: Method, S: Settings]:
         columns: of each part of the data what its columns hold, None of a part that is no table.
         method: the method.
         name: its name.
-        settings: the arguments of `fit` that matter to this kind of method.
-        options: all options of the method but ``num_devices``.
+        settings: of the method, what the call leaves open decided.
+        drops_starts: whether a start that falls behind for good is stopped; never where the call says how
+            many.
         init: as passed.
         strategy: the name of the start.
         variables: given values to start from, with a leading axis over restarts or chains, or None.
         sample_weight: of the rows, shape (num_observations,), or None.
         stream: the rows or documents in batches, or None.
         batch_size: of the stream.
-        num_devices: that the rows lie on.
         key: the JAX key.
         seed: as it is stored: a whole number, or the words of a key as a string.
         dtype: ``"float64"`` or ``"float32"``.
@@ -537,14 +453,13 @@ class FitRequest[M: Method, S: Settings]:
     method: M
     name: str
     settings: S
-    options: Mapping[str, Any]
+    drops_starts: bool
     init: Any
     strategy: str
     variables: Mapping[str, np.ndarray] | None
     sample_weight: np.ndarray | None
     stream: Any
     batch_size: int | None
-    num_devices: int
     key: Any
     seed: int | str
     dtype: str
@@ -552,6 +467,25 @@ class FitRequest[M: Method, S: Settings]:
     show_progress: bool
     checkpoint: Any
     back: Any = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options of the method but ``num_devices``."""
+        return self.settings.options
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices the rows lie on."""
+        return getattr(self.settings, "num_devices", 1)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The settings of its kind of method, as they are stored with a fit."""
+        if isinstance(self.settings, Sampling):
+            return self.settings.shared
+        if isinstance(self.settings, Climb):
+            return self.settings.shared | {"drops_starts": self.drops_starts}
+        return {"num_restarts": self.settings.num_restarts}
 
     @property
     def spreads_rows(self) -> bool:

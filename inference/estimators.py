@@ -40,6 +40,7 @@ from inference.precision import double_precision
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
 from inference.results.groups import group_of
+from inference.settings import COMMON, Settings
 from inference.symmetry import align_rotation
 from zoo.checks import check_whole, warn
 from zoo.exponential_family import Gaussian
@@ -78,7 +79,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
     _takes_gaps: ClassVar[bool] = True
     _least_columns: ClassVar[int] = 2
     _expected: ClassVar[tuple[str, ...]] = ()  # beginnings of warnings that a default brings with it
-    method: str = "auto"
+    method: str | Settings = "auto"
     random_state: Any = 0
     n_init: int | None = None
     max_iter: int = 1000
@@ -128,13 +129,9 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
 
     def _settings(self) -> dict[str, Any]:
         """Arguments of `inference.fit` besides model, data and method."""
-        settings = {
-            "progress": False,
-            "seed": _seed_of(self.random_state),
-            "num_restarts": self.n_init,
-            "max_iterations": self.max_iter,
-            "tolerance": self.tol,
-        }
+        given = {"num_restarts": self.n_init, "max_iterations": self.max_iter, "tolerance": self.tol}
+        settings = {name: value for name, value in given.items() if value != COMMON[name]}
+        settings |= {"progress": False, "seed": _seed_of(self.random_state)}
         for name, remedy in (("seed", "random_state"), ("options", "settings, n_init, max_iter and tol")):
             value = getattr(self, name)
             if isinstance(value, str) and value == _GONE:

@@ -16,7 +16,6 @@ from jax import Array
 from numpyro.handlers import seed as seeded
 from numpyro.handlers import substitute, trace
 
-from inference.algorithm import SamplerSettings
 from inference.convergence.identifiable import kind_of
 from inference.convergence.numbering import in_program_order, numbered, shown_labels
 from inference.driver.chains import sample
@@ -31,6 +30,7 @@ from inference.precision import double_precision, to_numpy
 from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
 from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
+from inference.settings import NUTS
 from zoo import late
 from zoo.checks import check_whole, shown, warn
 from zoo.dependencies import naming_versions
@@ -313,9 +313,9 @@ def prior_by_mcmc(
     Returns:
         Values of the sites, leading dims (chain, draw); how the run went, as attributes.
     """
-    nuts, options = METHODS["nuts"], dict(METHODS["nuts"].options)
+    settings = NUTS(num_chains=CHAINS, num_warmup=WARMUP, num_samples=-(-num_samples // CHAINS))
+    nuts, options = METHODS["nuts"], settings.options
     missing = jax.tree.map(lambda part: jnp.full_like(part, jnp.nan), data)
-    settings = SamplerSettings(CHAINS, WARMUP, -(-num_samples // CHAINS), 1, "vectorized")
     values = read_init(tree, nuts, settings)[1]
     variables = {name: values[name] for name in latent_names(model, *missing)}
     algorithm = nuts.build("uniform", num_warmup=WARMUP, **options)

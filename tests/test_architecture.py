@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 #: A module imports from its own room or from rooms in earlier strings.
 LAYERS = (
     "zoo",
-    "program_cache processes",
+    "program_cache processes settings",
     "algorithm precision",
     "coordinates numerics",
     "inputs results",
@@ -33,7 +33,7 @@ LAYERS = (
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms.split()}
 
 #: Rooms that the methods of a model may import, beside their own folder.
-BELOW_METHODS = {"zoo", "algorithm", "precision", "numerics", "results"}
+BELOW_METHODS = {"zoo", "algorithm", "precision", "numerics", "results", "settings"}
 SHARED_METHODS = {"gibbs_sweep", "linear_gaussian", "projections", "documents"}
 #: The models whose methods another model's methods start from or refine.
 METHODS_OF_OTHERS = {

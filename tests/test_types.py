@@ -41,11 +41,56 @@ SCRIPTS = {
         reveal_type(zoo.canonical_name("gmm"))  # str
         zoo.register(Own(), methods={})  # mistake: an object in place of its class
     """,
+    "settings_as_objects": """
+        import numpy as np
+        import inference
+        import zoo
+        from inference.methods import mixture
+
+        x = np.zeros((10, 2))
+        nuts = inference.NUTS(num_chains=2, target_accept_prob=0.9)
+        reveal_type(nuts.target_accept_prob)  # float
+        reveal_type(inference.fit(zoo.PPCA(), x, method=nuts))  # DataTree
+        inference.NUTS(target_acept_prob=0.9)  # mistake: an option that is misspelt
+        mixture.VB(moves="merge")  # mistake: a string in place of a tuple
+        mixture.Gibbs(max_iterations=10)  # mistake: a setting of ascents
+        nuts.num_chains = 4  # mistake: settings are frozen
+    """,
+    "settings_as_keywords": """
+        import numpy as np
+        import inference
+        import zoo
+
+        x, model = np.zeros((10, 2)), zoo.Mixture(num_components=2)
+        inference.fit(model, x, method="vb", moves=("merge",), tolerance=1e-3, id=None)
+        inference.fit(model, x, tolernace=1e-3)  # mistake: a parameter that is misspelt
+        inference.fit(model, x, method="nuts", target_acept_prob=0.9)  # mistake: an option that is misspelt
+        inference.fit(model, x, method="gibbs", until="convergence")  # mistake: a word that is not known
+        inference.fit(model, x, num_chains="4")  # mistake: a string in place of a number
+    """,
+    "settings_passed_on": """
+        import numpy as np
+        import inference
+        import zoo
+        from inference.settings import Climb, Settings
+
+        def fitted(x: np.ndarray, method: Settings) -> float:
+            return float(inference.fit(zoo.PPCA(num_latents=1), x, method=method).attrs["sampling_time"])
+
+        def slower(settings: Climb) -> int:
+            return 10 * settings.max_iterations
+
+        reveal_type(inference.MAP().memory_size)  # int
+        fitted(np.zeros((10, 2)), inference.SVI(guide="multivariate_normal", step_size=0.1))
+        fitted(np.zeros((10, 2)), inference.SVI)  # mistake: a class in place of settings
+        slower(inference.HMC())  # mistake: a sampler in place of an ascent
+        inference.SVI(guide="normall")  # mistake: a word that is not known
+    """,
 }
 
 
 @pytest.mark.slow
-def test_types_of_three_scripts_are_inferred_and_their_mistakes_found(tmp_path):
+def test_types_of_scripts_are_inferred_and_their_mistakes_found(tmp_path):
     lines = {}
     for name, text in SCRIPTS.items():
         lines[name] = [line[8:] for line in text.strip("\n").splitlines()]
@@ -62,7 +107,7 @@ def test_types_of_three_scripts_are_inferred_and_their_mistakes_found(tmp_path):
         for number, line in enumerate(own, start=1)
         if "# mistake" in line
     }
-    assert len(planted) == 4 and errors == planted, output
+    assert len(planted) == 15 and errors == planted, output
     for name, own in lines.items():
         for number, line in enumerate(own, start=1):
             if line.startswith("reveal_type"):

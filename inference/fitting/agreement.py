@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import jax
@@ -29,7 +28,7 @@ def check_agreement(request: FitRequest) -> None:
     mine = {
         "model": model_name(request.model),
         "method": request.name,
-        **asdict(request.settings),
+        **request.told,
         **request.options,
         "init": request.strategy if request.variables is None else "given",
         "batch_size": request.batch_size,

@@ -1,13 +1,11 @@
 """Validation of the arguments of `fit`, before anything is compiled, and the request that they become."""
 
-import difflib
 import json
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -18,17 +16,13 @@ import xarray as xr
 import zoo
 from inference.algorithm import (
     Ascent,
-    AscentSettings,
     Direct,
-    DirectSettings,
     FitRequest,
     Iterative,
     Memoised,
     Method,
     NaturalGradient,
     Sampler,
-    SamplerSettings,
-    Settings,
     model_name,
 )
 from inference.convergence.numbering import in_program_order
@@ -56,13 +50,11 @@ from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.processes import any_process, exchanged, refuse_unjoined
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
+from inference.settings import COMMON, Climb, Sampling, Settings, did_you_mean, plain
 from zoo.checks import (
     as_plain,
-    check_choice,
     check_flag,
-    check_positive,
     check_size,
-    check_whole,
     column_moments,
     column_of,
     is_finite,
@@ -72,12 +64,10 @@ from zoo.checks import (
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
-__all__ = ["key_of", "read_call", "read_init"]
+__all__ = ["Call", "key_of", "read_call", "read_init", "unsaid"]
 
-CHAIN_METHODS = ("vectorized", "sequential", "parallel")
-SIZES = ("num_chains", "num_warmup", "num_samples", "thinning", "max_iterations", "num_restarts")
-OTHERS = ("method", "seed", "tolerance", "init", "sample_weight", "batch_size", "dtype", "checkpoint")
-MOST_LOOKS = 20  # of a run until the chains agree where no limit is given
+READING = ("families", "levels", "id")  # how the columns of a table are read
+NAMED = ("method", "seed", "init", "sample_weight", "batch_size", "dtype", "checkpoint")  # beside settings
 SCALE_RATIO = 10.0  # of standard deviations of columns under one noise variance
 NOISE_RATIO = 4.0  # of variances: noise that is half or twice as large as it is taken to be
 MODEL_SIZES = (  # in which a fit and one that starts from it must agree
@@ -88,86 +78,151 @@ TAKERS = "it goes with zoo.PPCA, and with vb of zoo.Mixture, zoo.LDA and zoo.PCP
 SCALE_ROWS = 100_000  # of a file or of chunks, from which data-dependent default priors are read
 
 
-class Unsaid(int):
-    """A number that a call has by default, told from the same number that it gives."""
+class Unsaid:
+    """What marks a default of `fit`, to tell it from the same value given."""
 
 
-def read_call(
-    model: Model,
-    data: tuple,
-    *,
-    method: str,
-    seed: Any,
-    num_restarts: int | None,
-    init: Any,
-    sample_weight: Any,
-    batch_size: int | None,
-    dtype: str,
-    keep: tuple[str, ...],
-    progress: bool | None,
-    checkpoint: str | os.PathLike | None,
-    families: Mapping[str, str] | None,
-    levels: Mapping[str, Any] | None,
-    id: str | None,
-    options: Mapping[str, Any],
-    **settings: Any,
-) -> FitRequest:
-    """Validate the arguments of `fit`, which these are, and make them a request.
+def unsaid[T](value: T) -> T:
+    """The value as such a default."""
+    kind = type(value)
+    return type(kind.__name__, (kind, Unsaid), {})(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call of `fit`: its arguments, checked for what is wrong whatever the model, method and data are.
+
+    Attributes:
+        model, data, method, seed, init, sample_weight, batch_size: as in `fit`.
+        dtype, keep, progress, checkpoint: as in `fit`.
+        settings: those that all methods of a kind take, options of the method, and how tables are read; what
+            the call leaves open is `Unsaid`.
+    """
+
+    model: Model
+    data: tuple
+    method: Any
+    seed: Any
+    settings: Mapping[str, Any]
+    init: Any
+    sample_weight: Any
+    batch_size: int | None
+    dtype: str
+    keep: tuple[str, ...]
+    progress: bool | None
+    checkpoint: str | os.PathLike | None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, Model):
+            raise TypeError(_no_model(self.model))
+        for name in ("model", "data", "seed", "init", "sample_weight"):
+            _check_not_traced(getattr(self, name), f"{name} holds a traced array")
+        for kind in (Sampling, Climb):
+            kind(**taken(kind, self.given))
+        dtype, keep, checkpoint = self.dtype, self.keep, self.checkpoint
+        _check_seed(self.seed)
+        if not isinstance(dtype, str):
+            raise ValueError(f"dtype must be 'float64' or 'float32'; got {shown(dtype)}")
+        with in_precision(dtype):
+            pass  # which names those it knows
+        if isinstance(keep, str) or not isinstance(keep, Collection) or isinstance(keep, Mapping):
+            raise TypeError(f"keep must be a tuple of names, such as ('assignments',); got {shown(keep)}")
+        if self.progress is not None:
+            check_flag("progress", self.progress)
+        is_path = isinstance(checkpoint, str | os.PathLike) and bool(os.fspath(checkpoint))
+        if checkpoint is not None and not is_path:
+            raise TypeError(f"checkpoint must be the path of a file; got {shown(checkpoint)}")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that the call gives, by keyword or as an object of the method's settings.
+
+        Raises:
+            TypeError: one is given twice, with different values.
+        """
+        given = {
+            name: value
+            for name, value in self.settings.items()
+            if not isinstance(value, Unsaid) and name not in READING
+            if value is not None or COMMON.get(name, 0) is not None
+        }
+        own = self.method.given if isinstance(self.method, Settings) else {}
+        for name in own.keys() & given.keys():
+            if own[name] != plain(given[name]):
+                raise TypeError(
+                    f"{name} is given twice: method={type(self.method).__name__}({name}={shown(own[name])}) "
+                    f"and {name}={shown(given[name])}; leave one of them out"
+                )
+        return given | own
+
+    def method_for(self, model: Model) -> tuple[str, Method]:
+        """The name of the method, and the method; for ``"auto"`` the model's first.
+
+        Raises:
+            ValueError: the model has no such method.
+        """
+        method = self.method
+        if isinstance(method, Settings):
+            chosen = method_of(model, method.name)
+            if not isinstance(method, chosen.settings):
+                wanted, got = (
+                    f"{kind.__module__}.{kind.__name__}" for kind in (chosen.settings, type(method))
+                )
+                raise ValueError(f"method of {model_name(model)} must be {wanted}(...); got {got}(...)")
+            return method.name, chosen
+        if not isinstance(method, str):
+            is_class = isinstance(method, type) and issubclass(method, Settings)
+            remedy = f": make one, {method.__name__}()" if is_class else ""
+            raise ValueError(
+                f"method must be the name of one, 'auto' or one of {', '.join(model.methods)}; got "
+                f"{shown(method)}{remedy}"
+            )
+        name = model.methods[0] if method == "auto" else method
+        return name, method_of(model, name)
+
+
+def taken(kind: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the given settings that a class of settings has."""
+    return {field.name: given[field.name] for field in fields(kind) if field.name in given}
+
+
+def read_call(call: Call) -> FitRequest:
+    """Validate a call of `fit` against its model, method and data, and make it a request.
 
     Raises:
         TypeError: an option that the method does not have, or data that are not numeric.
         ValueError: anything else that is wrong with the call.
     """
-    if not isinstance(model, Model):
-        raise TypeError(_no_model(model))
-    traced = {"model": model, "data": data, "seed": seed, "init": init, "sample_weight": sample_weight}
-    for argument, value in traced.items():
-        _check_not_traced(value, f"{argument} holds a traced array")
-    asked = {name: value for name, value in settings.items() if not isinstance(value, Unsaid | None)}
-    settings = {name: int(value) if isinstance(value, Unsaid) else value for name, value in settings.items()}
-    _check_arguments(seed, dtype, keep, progress, checkpoint, settings | {"num_restarts": num_restarts})
+    model, init, dtype, batch_size, given = call.model, call.init, call.dtype, call.batch_size, call.given
     refuse_unjoined()
-    if not isinstance(method, str):
-        raise ValueError(
-            f"method must be the name of one, 'auto' or one of {', '.join(model.methods)}; got "
-            f"{shown(method)}"
-        )
-    name = model.methods[0] if method == "auto" else method
-    chosen = method_of(model, name)
-    data = opened(model, data)
+    is_auto = isinstance(call.method, str) and call.method == "auto"
+    name, chosen = call.method_for(model)
+    if not is_auto:
+        _settings(chosen, name, given)
+    data = opened(model, call.data)
     if any(map(is_source, data)):
         _refuse_source(chosen, name, model, data, batch_size)
     check_parts(model, data, weighted=methods_with_weights)
-    data, sample_weight = weight_and_rest(data, sample_weight)
+    data, sample_weight = weight_and_rest(data, call.sample_weight)
     data = paired_rows(data, model.data_names)
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
-    model, columns, data = read_all_columns(model, data, families, levels, id)
+    families, *reading = map(call.settings.get, READING)
+    model, columns, data = read_all_columns(model, data, families, *reading)
     data = label_parts(model, data, families)
     model, data = model.encoded(*encoded_parts(data, columns))
-    call = _Call(
-        chosen,
-        name,
-        model,
-        options,
-        num_restarts=1 if num_restarts is None else num_restarts,
-        in_batches=_passes_in_batches(data, batch_size),
-        has_weight=sample_weight is not None and not (method == "auto" and "moments" in chosen.takes),
-        has_variables=isinstance(init, Mapping) and not isinstance(init, xr.DataTree),
-        has_former_fit=isinstance(init, xr.DataTree),
-        num_chains=settings["num_chains"],
-        chain_method=settings["chain_method"],
-    )
+    is_summed = "moments" in chosen.takes
+    weighs = sample_weight is not None and not (is_auto and is_summed)
+    asked = _Asked(call, model, chosen, name, given, weighs)
     stream: Any = None
     weight: Any = None
     arrays: tuple[Any, ...]
-    is_summed = "moments" in chosen.takes
-    if call.in_batches:
-        _refuse(call)
+    if _passes_in_batches(data, batch_size):
+        _refuse(asked)
         parts = None
         if not is_summed:  # this refuses what needs all rows at once
-            parts = cast(Any, chosen).in_batches(**_options(chosen, name, options)[0])
-        stream, coords = _open_stream(call, parts, data, batch_size, sample_weight)
+            parts = cast(Any, chosen).in_batches(**_settings(chosen, name, given).options)
+        stream, coords = _open_stream(asked, parts, data, sample_weight)
         if is_summed:
             rows = summed_of_all(_complete(stream))
             arrays, weight = (rows.x,), rows.weight
@@ -181,7 +236,7 @@ def read_call(
             weight = checked_weight(sample_weight, arrays[0].shape[0])
     check_scales(model, arrays, coords, dtype)
     if jax.process_count() > 1:
-        _refuse(call._replace(data=arrays))
+        _refuse(asked._replace(data=arrays))
     spreads_rows = jax.process_count() > 1 and not isinstance(chosen, Sampler)
     is_exchanged = stream is not None and is_summed  # already
     # of documents no default is read off
@@ -210,41 +265,27 @@ def read_call(
     if stream is not None and not is_summed and "documents" not in chosen.takes:
         check_complete_batch(model, arrays[0])
     model = model.for_data(*arrays)
-    _check_keep(keep, model)
+    _check_keep(call.keep, model)
     check_count_sizes(model, arrays, coords, dtype)
     model.check_precision(dtype, *_that_count(of_all_processes, weight if worth is None else worth))
-    if method == "auto" and (stream is None or is_summed):
+    if is_auto and (stream is None or is_summed):
         name, chosen = _suitable(model, of_all_processes, init)
         if spreads_rows and isinstance(chosen, Sampler):
             raise ValueError(f"over several processes name the sampler, method={name!r}, in place of 'auto'")
-    options, num_devices = _options(chosen, name, options)
-    drops_starts = False
-    if num_restarts is None and init is None and stream is None and num_devices * jax.process_count() == 1:
-        num_restarts = 1
-        if isinstance(chosen, Ascent):
-            num_restarts = chosen.restarts(model, arrays, **options)
-            drops_starts = num_restarts > 1 and chosen.drops_starts
-    if jax.process_count() > 1:
-        settings["chain_method"] = "sequential"  # whose chains are the same however many run in a process
-    if not {"num_samples", "until"} & asked.keys() and settings["num_chains"] > 1:
-        if isinstance(chosen, Sampler) and chosen.to_convergence is not None:
-            planned = dict(chosen.to_convergence(model, arrays, settings["num_chains"]))
-            most = planned.pop("max_looks") * planned["num_samples"]
-            settings |= planned | asked | {"until": "converged"}
-            settings["max_sweeps"] = settings["num_warmup"] + most * settings["thinning"]
-    of_method = _settings(chosen, num_restarts=num_restarts or 1, drops_starts=drops_starts, **settings)
-    with_devices = {"num_devices": num_devices} if "devices" in chosen.takes else {}
-    chosen.check(model, **options, **with_devices)
+    settings, drops_starts = _decided(
+        chosen, name, given, model, arrays, by_need=init is None and stream is None
+    )
+    chosen.check(model, settings)
     model.check_method(name)
     _warn_of_scales(model, _that_count(arrays, weight), coords)
-    call = call._replace(method=chosen, name=name, model=model, data=arrays, num_devices=num_devices)
-    _refuse(call._replace(has_weight=sample_weight is not None))
+    asked = asked._replace(method=chosen, name=name, model=model, data=arrays, settings=settings)
+    _refuse(asked._replace(has_weight=sample_weight is not None))
     _check_start(init, model, arrays)
-    strategy, variables = read_init(init, chosen, of_method)
-    if checkpoint is not None:
-        of_first_process(partial(check_writable, checkpoint))
+    strategy, variables = read_init(init, chosen, settings)
+    if call.checkpoint is not None:
+        of_first_process(partial(check_writable, call.checkpoint))
     with in_precision(dtype):
-        key = key_of(seed)
+        key = key_of(call.seed)
         _check_not_traced(key, "it is being traced")
         words = np.asarray(jax.random.key_data(key)).tolist()
     request = FitRequest(
@@ -254,21 +295,20 @@ def read_call(
         columns=columns,
         method=chosen,
         name=name,
-        settings=of_method,
-        options=MappingProxyType(options),
+        settings=settings,
+        drops_starts=drops_starts,
         init=init,
         strategy=strategy,
         variables=variables,
         sample_weight=weight,
         stream=stream,
         batch_size=None if stream is None or batch_size is None else int(batch_size),
-        num_devices=num_devices,
         key=key,
-        seed=int(seed) if isinstance(seed, int | np.integer) else json.dumps(words),
+        seed=int(call.seed) if isinstance(call.seed, int | np.integer) else json.dumps(words),
         dtype=dtype,
-        keep=tuple(keep),
-        show_progress=_is_interactive() if progress is None else progress,
-        checkpoint=checkpoint,
+        keep=tuple(call.keep),
+        show_progress=_is_interactive() if call.progress is None else call.progress,
+        checkpoint=call.checkpoint,
     )
     check_agreement(request)
     return request
@@ -378,92 +418,59 @@ def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:
     return name, method_of(model, name)
 
 
-def _settings(method: Method, **settings: Any) -> AscentSettings | SamplerSettings | DirectSettings:
-    """The settings that matter to this kind of method."""
-    if isinstance(method, Direct):
-        if settings["until"] is not None:
-            raise ValueError("until='converged' goes with samplers, such as gibbs or nuts")
-        return DirectSettings()
-    is_sampler = isinstance(method, Sampler)
-    if settings["until"] is not None and not is_sampler:
-        raise ValueError("until='converged' goes with samplers, such as gibbs or nuts")
-    if settings["until"] is not None and settings["num_chains"] < 2:
-        raise ValueError("until='converged' compares chains: num_chains must be at least 2; got 1")
-    if settings["until"] is not None and settings["max_sweeps"] is None:
-        of_look = settings["num_samples"] * settings["thinning"]
-        settings["max_sweeps"] = settings["num_warmup"] + MOST_LOOKS * of_look
-    kind = SamplerSettings if is_sampler else AscentSettings
-    return kind(**{name: _plain(settings[name]) for name in kind.__dataclass_fields__})
+def _settings(method: Method, name: str, given: Mapping[str, Any]) -> Any:
+    """The settings of a method as the call gives them; those of other kinds of methods are left out.
 
-
-def _options(method: Method, name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """All options of the method, those that are not given at their defaults, and the number of devices."""
-    unknown = [option for option in options if option not in method.options]
+    Raises:
+        TypeError: an option that the method does not have.
+        ValueError: a value outside its domain, or a run until chains agree of a method without chains.
+    """
+    unknown = [option for option in given if option not in COMMON and option not in method.options]
     if unknown:
         has = ", ".join(method.options) or "no options"
-        near = difflib.get_close_matches(unknown[0], (*method.options, *SIZES, *OTHERS), n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}{meant}")
-    given = {key: _plain(value) for key, value in options.items()}
-    read = dict(method.options) | given  # lists: as the options of a stored fit have them
-    return read, resolved_num_devices(read.pop("num_devices")) if "num_devices" in read else 1
+        near = did_you_mean(unknown[0], (*method.options, *COMMON, *READING, *NAMED))
+        raise TypeError(f"method {name!r} has no option {unknown[0]!r}; it has {has}{near}")
+    if "until" in given and not isinstance(method, Sampler):
+        raise ValueError("until='converged' goes with samplers, such as gibbs or nuts")
+    return method.settings(**taken(method.settings, given))
 
 
-def _plain(value: Any) -> Any:
-    """The value of an option as a stored fit has it: lists as tuples, numbers of NumPy as those of Python."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
-    return value.item() if isinstance(value, np.generic) else value
+def _decided(
+    method: Method, name: str, given: Mapping[str, Any], model: Model, data: tuple, by_need: bool
+) -> tuple[Any, bool]:
+    """The settings with what the call leaves open decided, and whether starts that fall behind are stopped.
 
-
-def _check_arguments(
-    seed: Any, dtype: Any, keep: Any, progress: Any, checkpoint: Any, settings: Mapping[str, Any]
-) -> None:
-    """Raise TypeError or ValueError for an argument that is wrong whatever the model, method and data are."""
-    _check_until(settings)
-    for name in SIZES:
-        if name != "num_restarts" or settings[name] is not None:
-            check_whole(name, settings[name], 0 if name == "num_warmup" else 1)
-    tolerance = settings["tolerance"]
-    kinds = int | float | np.integer | np.floating
-    if isinstance(tolerance, bool) or not isinstance(tolerance, kinds) or not 0 <= tolerance < np.inf:
-        raise ValueError(f"tolerance must be a number of at least 0 (nats per row); got {shown(tolerance)}")
-    check_choice("chain_method", settings["chain_method"], CHAIN_METHODS)
-    _check_seed(seed)
-    if not isinstance(dtype, str):
-        raise ValueError(f"dtype must be 'float64' or 'float32'; got {shown(dtype)}")
-    with in_precision(dtype):
-        pass  # which names those it knows
-    if isinstance(keep, str) or not isinstance(keep, Collection) or isinstance(keep, Mapping):
-        raise TypeError(f"keep must be a tuple of names, such as ('assignments',); got {shown(keep)}")
-    if progress is not None:
-        check_flag("progress", progress)
-    if checkpoint is not None and not (isinstance(checkpoint, str | os.PathLike) and os.fspath(checkpoint)):
-        raise TypeError(f"checkpoint must be the path of a file; got {shown(checkpoint)}")
-
-
-def _check_until(settings: Mapping[str, Any]) -> None:
-    """Raise ValueError or TypeError for a run until the chains agree that could not be looked at."""
-    until, most, seconds = (settings[name] for name in ("until", "max_sweeps", "max_seconds"))
-    if until is None:
-        for name in ("max_sweeps", "max_seconds"):
-            if settings[name] is not None:
-                raise ValueError(
-                    f"{name} goes with until='converged'; got {name}={shown(settings[name])} alone"
-                )
-        return
-    check_choice("until", until, ("converged",))
-    if seconds is not None:
-        check_positive("max_seconds", seconds)
-    if most is None:
-        return
-    check_whole("max_sweeps", most)
-    needed = settings["num_warmup"] + settings["num_samples"] * settings["thinning"]
-    if most < needed:
-        raise ValueError(
-            f"max_sweeps must leave room for one check, after num_warmup + num_samples * thinning = {needed} "
-            f"sweeps; got {most}"
+    Args:
+        method: the method.
+        name: its name.
+        given: the settings that the call gives.
+        model: the model, its sizes filled in.
+        data: the parts of the data.
+        by_need: whether there may be as many starts as the method needs.
+    """
+    settings, decided, drops_starts = _settings(method, name, given), dict[str, Any](), False
+    if "devices" in method.takes:
+        decided["num_devices"] = resolved_num_devices(settings.num_devices)
+    if isinstance(settings, Climb):
+        decided["num_restarts"] = settings.num_starts
+        is_alone = decided.get("num_devices", 1) * jax.process_count() == 1
+        if by_need and is_alone and settings.num_restarts is None and isinstance(method, Ascent):
+            decided["num_restarts"] = method.restarts(model, data, **settings.options)
+            drops_starts = decided["num_restarts"] > 1 and method.drops_starts
+    if isinstance(method, Sampler):
+        if jax.process_count() > 1:  # chains are the same however many run in a process
+            decided["chain_method"] = "sequential"
+        plan, looks = method.to_convergence, settings.max_looks
+        if plan is not None and not {"num_samples", "until"} & given.keys() and settings.num_chains > 1:
+            decided |= {"until": "converged", **plan(model, data, settings.num_chains)}
+            looks = decided.pop("max_looks")
+            decided |= {"thinning": given["thinning"]} if "thinning" in given else {}
+        until, each, thinning = (
+            decided.get(own, getattr(settings, own)) for own in ("until", "num_samples", "thinning")
         )
+        if until is not None and settings.max_sweeps is None:
+            decided["max_sweeps"] = settings.num_warmup + looks * each * thinning
+    return replace(settings, **decided), drops_starts
 
 
 def _check_keep(keep: Collection[str], model: Model) -> None:
@@ -545,7 +552,7 @@ def _passes_in_batches(data: tuple, batch_size: int | None) -> bool:
 
 
 def _open_stream(
-    call: "_Call", parts: Memoised | NaturalGradient | None, data: tuple, batch_size: Any, sample_weight: Any
+    asked: "_Asked", parts: Memoised | NaturalGradient | None, data: tuple, sample_weight: Any
 ) -> tuple[Any, dict[str, Any]]:
     """The rows or documents of a fit as batches, and the names of columns, words and documents.
 
@@ -553,6 +560,7 @@ def _open_stream(
         TypeError: a batch size that is no whole number, sparse rows, or data in several parts.
         ValueError: a batch size below 1, weights that do not go with the rows, or no rows.
     """
+    batch_size = cast(int, asked.call.batch_size)
     check_size("batch_size", batch_size)
     if len(data) != 1:
         raise TypeError(f"batch_size needs data of one part; got {len(data)} parts")
@@ -565,16 +573,16 @@ def _open_stream(
         )
     (source,) = data
     if isinstance(parts, NaturalGradient):
-        stream: Any = CountStream(source, share, parts.num_columns(call.model))
+        stream: Any = CountStream(source, share, parts.num_columns(asked.model))
         if several:
-            stream = SharedDocuments(stream, resolved_num_devices(call.options.get("num_devices")))
+            stream = SharedDocuments(stream, resolved_num_devices(asked.given.get("num_devices")))
         return stream, stream.coords
     if isinstance(source, SparseCounts) or hasattr(source, "tocoo"):
         raise TypeError("batch_size takes dense rows; sparse counts are fitted whole, without batch_size")
     coords: dict[str, Any] = {}
     is_plain = hasattr(source, "shape") and not hasattr(source, "columns")
     if not is_chunked(source) and (not is_plain or isinstance(source, np.ma.MaskedArray)):
-        (source,), coords = as_arrays(call.model, data)  # a table, nested lists, or a masked array
+        (source,), coords = as_arrays(asked.model, data)  # a table, nested lists, or a masked array
     if is_source(source) and source.holds_texts:
         raise TypeError(f"{source} holds texts, which go with models of documents, such as zoo.LDA")
     if sample_weight is not None and is_chunked(source) and not is_source(source):
@@ -584,10 +592,10 @@ def _open_stream(
         num_rows = source.num_rows if is_source(source) else source.shape[0]
         weight = checked_weight(sample_weight, num_rows)
     stream = RowStream(source, share, weight)
-    if several and "moments" not in call.method.takes:
+    if several and "moments" not in asked.method.takes:
         stream = SharedRows(stream)
     if stream.columns is not None:
-        coords = {column_dims(call.model)[0]: list(stream.columns)}
+        coords = {column_dims(asked.model)[0]: list(stream.columns)}
     return stream, coords
 
 
@@ -636,22 +644,17 @@ def _with_lengths(model: Any, lengths: np.ndarray) -> Model:
 # Refusals
 
 
-class _Call(NamedTuple):
-    """The parts of a call that do not go with every method."""
+class _Asked(NamedTuple):
+    """What of a call does not go with every method."""
 
+    call: Call
+    model: Model
     method: Method
     name: str
-    model: Model
-    options: Mapping[str, Any]
-    num_restarts: int
-    in_batches: bool
+    given: Mapping[str, Any]
     has_weight: bool
-    has_variables: bool  # given as a dict, per row
-    has_former_fit: bool
     data: tuple = ()
-    num_devices: int = 1
-    num_chains: int = 1
-    chain_method: str = "vectorized"
+    settings: Any = None  # once they are decided
 
     def holds(self, kind: type) -> bool:
         return any(isinstance(part, kind) for part in self.data)
@@ -660,59 +663,67 @@ class _Call(NamedTuple):
         return part not in self.method.takes
 
 
-def _refusals(call: _Call) -> Iterator[tuple[bool, str]]:
+def _refusals(asked: _Asked) -> Iterator[tuple[bool, str]]:
     """Reasons to refuse a call, in order: whether each applies, and its message."""
-    who, lacks = f"method {call.name!r} of {model_name(call.model)}", call.lacks
-    of_documents, in_batches, has_weight = not lacks("documents"), call.in_batches, call.has_weight
+    who, lacks = f"method {asked.name!r} of {model_name(asked.model)}", asked.lacks
+    of_documents, in_batches = not lacks("documents"), asked.call.batch_size is not None
     yield in_batches and lacks("batches"), _no_batches(who)
     if in_batches and of_documents:
-        yield has_weight, "documents in batches do not take sample_weight"
-        one = f"batch_size goes with one start for {model_name(call.model)}"
-        yield call.num_restarts != 1, f"{one}; got num_restarts={call.num_restarts}"
-    yield call.holds(SparseMatrix) and lacks("sparse"), f"{who} takes dense x; sparse x goes with 'em'"
-    if has_weight and lacks("weights"):
-        takers = methods_with_weights(call.model)
+        yield asked.has_weight, "documents in batches do not take sample_weight"
+        one = f"batch_size goes with one start for {model_name(asked.model)}"
+        starts = asked.given.get("num_restarts", 1)
+        yield starts != 1, f"{one}; got num_restarts={starts}"
+    yield asked.holds(SparseMatrix) and lacks("sparse"), f"{who} takes dense x; sparse x goes with 'em'"
+    if asked.has_weight and lacks("weights"):
+        takers = methods_with_weights(asked.model)
         remedy = f"use method={takers[0]!r}" if takers else "leave it out"
         yield True, f"{who} does not take sample_weight: {remedy}"
     if jax.process_count() > 1:
-        yield from _refusals_of_processes(call, who)
-    if call.num_devices > 1:
-        got = f"lie on one device; got num_devices={call.num_devices}"
+        yield from _refusals_of_processes(asked, who)
+    if (num_devices := getattr(asked.settings, "num_devices", 1)) > 1:
+        got = f"lie on one device; got num_devices={num_devices}"
         if jax.process_count() == 1:
             yield in_batches and of_documents, f"documents in batches {got}"
-        yield call.holds(SparseCounts) and not of_documents, f"sparse counts {got}"
+        yield asked.holds(SparseCounts) and not of_documents, f"sparse counts {got}"
 
 
-def _refusals_of_processes(call: _Call, who: str) -> Iterator[tuple[bool, str]]:
+def _refusals_of_processes(asked: _Asked, who: str) -> Iterator[tuple[bool, str]]:
     """Reasons to refuse a call of one of several processes."""
     processes = jax.process_count()
     this = f"this one is one of {processes}"
     one = f"goes with one process, and this is one of {processes}"
-    if isinstance(call.method, Sampler):
-        fewer = call.num_chains < processes
-        yield fewer, f"num_chains must be at least {processes}, one for each process; got {call.num_chains}"
+    init = asked.call.init
+    if isinstance(asked.method, Sampler):
+        num_chains = asked.given.get("num_chains", COMMON["num_chains"])
+        fewer = num_chains < processes
+        yield fewer, f"num_chains must be at least {processes}, one for each process; got {num_chains}"
         yield (
-            call.chain_method == "parallel",
+            asked.given.get("chain_method") == "parallel",
             f"chain_method='parallel' {one}: every process runs its chains one after another",
         )
         return
-    if not call.lacks("moments"):
+    if not asked.lacks("moments"):
         remedy = "give batch_size, and the rows of all are summed up"
-        yield not call.in_batches, f"{who} runs in one process where rows are held whole; {this}: {remedy}"
+        yield (
+            asked.call.batch_size is None,
+            f"{who} runs in one process where rows are held whole; {this}: {remedy}",
+        )
     else:
-        yield call.lacks("devices"), f"{who} runs in one process; {this}"
-    of_rows = call.has_variables or call.has_former_fit
-    yield of_rows, f"init with variables per row {one}: each process holds rows of its own"
+        yield asked.lacks("devices"), f"{who} runs in one process; {this}"
+    yield (
+        isinstance(init, Mapping | xr.DataTree),
+        f"init with variables per row {one}: each process holds rows of its own",
+    )
 
 
-def _refuse(call: _Call) -> None:
+def _refuse(asked: _Asked) -> None:
     """Raise ValueError if the method does not take a part of the call."""
-    for applies, message in _refusals(call):
+    for applies, message in _refusals(asked):
         if applies:
             raise ValueError(message)
 
 
-def read_init(init: Any, method: Method, settings: Settings) -> tuple[str, dict[str, np.ndarray] | None]:
+def read_init(init: Any, method: Method, settings: Any) -> tuple[str, dict[str, np.ndarray] | None]:
     """The start strategy, and given variables: for a sampler with a leading axis over chains.
 
     Raises:
@@ -732,7 +743,7 @@ def read_init(init: Any, method: Method, settings: Settings) -> tuple[str, dict[
                 f"got {shown(init)}"
             )
         return init, None
-    num_starts = settings.num_chains if isinstance(settings, SamplerSettings) else settings.num_restarts
+    num_starts = settings.num_starts
     if isinstance(init, xr.DataTree):
         if not isinstance(method, Ascent):
             return method.strategies[0], _draws_to_start_from(init, num_starts)

@@ -2,10 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import xarray as xr
@@ -13,7 +13,7 @@ import xarray as xr
 from inference.algorithm import Direct, FitRequest, Sampler, model_name
 from inference.convergence.numbering import numbered
 from inference.coordinates import inward
-from inference.fitting.arguments import Unsaid, read_call
+from inference.fitting.arguments import Call, read_call, unsaid
 from inference.fitting.in_batches import BatchPlan, MemoisedPlan, NaturalGradientPlan, SummedPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.memory import one_memory_error
@@ -25,6 +25,7 @@ from inference.numerics.devices import of_first_process
 from inference.precision import in_precision
 from inference.processes import among_processes
 from inference.results.build import build_tree
+from inference.settings import More, Settings
 from zoo.checks import warn
 from zoo.dependencies import naming_versions
 from zoo.model import Model
@@ -37,18 +38,15 @@ __all__ = ["fit"]
 def fit(
     model: Model,
     *data: Any,
-    method: str = "auto",
+    method: str | Settings = "auto",
     seed: int | jax.Array = 0,
-    num_chains: int = 4,
-    num_warmup: int = 1000,
-    num_samples: int = Unsaid(1000),
-    thinning: int = Unsaid(1),
-    until: str | None = None,
-    max_sweeps: int | None = None,
-    max_seconds: float | None = None,
-    chain_method: str = "vectorized",
-    max_iterations: int = 1000,
-    tolerance: float = 1e-6,
+    num_chains: int = unsaid(4),
+    num_warmup: int = unsaid(1000),
+    num_samples: int = unsaid(1000),
+    thinning: int = unsaid(1),
+    chain_method: str = unsaid("vectorized"),
+    max_iterations: int = unsaid(1000),
+    tolerance: float = unsaid(1e-6),
     num_restarts: int | None = None,
     init: Any = None,
     sample_weight: Any = None,
@@ -57,10 +55,7 @@ def fit(
     keep: tuple[str, ...] = (),
     progress: bool | None = None,
     checkpoint: str | os.PathLike | None = None,
-    families: Mapping[str, str] | None = None,
-    levels: Mapping[str, Sequence[Any]] | None = None,
-    id: str | None = None,
-    **options: Any,
+    **more: Unpack[More],
 ) -> xr.DataTree:
     """Fit a model to data; the result is a DataTree that ArviZ reads.
 
@@ -77,7 +72,9 @@ def fit(
             paired by position, and a pandas part after a first part that is an array must have the index
             0, 1, ... (otherwise pass ``.to_numpy()``).
         method: one of ``model.methods``; ``"auto"``: the first that accepts this model and data (and this
-            ``init``, if given).
+            ``init``, if given). Or its settings: ``method=inference.NUTS(num_chains=2)`` is ``method="nuts",
+            num_chains=2``; those of a model's own methods are beside them, such as
+            ``inference.methods.mixture.VB``.
         seed: a whole number in [0, 2**32) or a JAX key. The same seed, machine, versions, ``chain_method``
             and devices give the same answer bit for bit.
         num_chains: chains of a sampler.
@@ -88,14 +85,6 @@ def fit(
             ``until``, ``gibbs`` and ``collapsed_gibbs`` of mixtures run until their chains have converged,
             500 draws at a time, up to a limit in sweeps that is read off the sizes of the table.
         thinning: sweeps per kept draw; such a run has its own where the call does not say.
-        until: ``"converged"``: a sampler runs until its chains have converged. After every ``num_samples``
-            draws per chain the diagnostics of `inference.convergence.judge` are computed from all draws so
-            far; the run ends when they pass twice in a row. The attributes ``look`` and ``looks`` hold their
-            history.
-        max_sweeps: with ``until``, the most sweeps per chain, including warm-up; None: enough for 20 checks.
-            The draws do not depend on the checks: a run resumed from its ``checkpoint``, or with another
-            limit, has the same draws bit for bit.
-        max_seconds: with ``until``, the first check after this many seconds is the last.
         chain_method: ``"vectorized"``, ``"sequential"`` or ``"parallel"`` (over devices). Several processes
             (`inference.join_processes`) share the chains of a sampler, each running its chains one after
             another: every process passes the same data and gets all draws, equal bit for bit to
@@ -143,12 +132,12 @@ def fit(
             systems without it, such as Windows, the last to save wins). The processes of one
             ``jax.distributed`` run count as one: the first reads and writes. Ctrl-C or SIGTERM, in the main
             thread, saves the run and returns what there is.
-        families: column of a DataFrame to its family or kind, such as ``{"income": "gaussian"}``, one of
+        **more: options of the method, which its settings describe; ``until``, ``max_sweeps`` and
+            ``max_seconds`` of samplers, see `inference.settings.Sampling`; and how the columns of a DataFrame
+            are read: ``families`` (column to its family or kind, such as ``{"income": "gaussian"}``, one of
             `zoo.intake.KINDS`, in place of what `zoo.intake.read_columns` found; ``"leave_out"`` leaves the
-            column out.
-        levels: column of a DataFrame to its levels in rising order, which makes it ordered.
-        id: column of a DataFrame whose cells label the rows.
-        **options: options of the method.
+            column out), ``levels`` (column to its levels in rising order, which makes it ordered) and ``id``
+            (the column whose cells label the rows).
 
     Returns:
         The tree, with groups ``posterior``, ``variational`` (except for samplers), ``trace``,
@@ -158,8 +147,9 @@ def fit(
     Raises:
         FileNotFoundError: a path at which there is nothing.
         ModuleNotFoundError: rows of a kind that needs an extra; the message names it.
-        TypeError: an argument of the wrong kind, an option that the method does not have, more or fewer parts
-            of data than the model takes, or data that are not numeric.
+        TypeError: an argument of the wrong kind, an option that the method does not have, a setting given
+            twice with different values, more or fewer parts of data than the model takes, or data that are
+            not numeric.
         ValueError: anything else that is wrong with the call, including a run whose states and draws cannot
             fit into the memory of this machine; always before anything is compiled.
         MemoryError: memory ran out nevertheless.
@@ -173,9 +163,17 @@ def fit(
         >>> tree.attrs["method"], tree["variational"]["loadings"].dims
         ('closed_form', ('feature', 'latent'))
     """
-    arguments = locals()  # all parameters by name
     begun = time.perf_counter()
-    request = inward(read_call(**arguments))
+    settings: dict[str, Any] = {
+        "num_chains": num_chains,
+        "num_warmup": num_warmup,
+        "num_samples": num_samples,
+    }
+    settings |= {"thinning": thinning, "chain_method": chain_method, "max_iterations": max_iterations}
+    settings |= {"tolerance": tolerance, "num_restarts": num_restarts, **more}
+    of_run = dtype, keep, progress, checkpoint
+    call = Call(model, data, method, seed, settings, init, sample_weight, batch_size, *of_run)
+    request = inward(read_call(call))
     with in_precision(dtype), for_work(*request.work), one_memory_error(request), _held(request):
         run = plan(request)
         fitted = fitted_in_data_units(request, run.drive())

@@ -12,7 +12,6 @@ import numpy as np
 from inference.algorithm import (
     Algorithm,
     Ascent,
-    AscentSettings,
     Direct,
     FitRequest,
     Fitted,
@@ -44,6 +43,7 @@ from inference.numerics.weighted_rows import Rows, row_limit
 from inference.precision import check_count_sizes, check_scales
 from inference.processes import any_process
 from inference.results.groups import ROW_DIMS
+from inference.settings import Climb
 from zoo.model import Model, in_current_precision
 
 __all__ = ["BatchPlan", "SummedPlan", "warmed_up"]
@@ -64,14 +64,14 @@ class BatchPlan[P: (Memoised, NaturalGradient)]:
         model: the model in the precision of the run.
     """
 
-    request: FitRequest[Ascent, AscentSettings]
+    request: FitRequest[Ascent, Climb]
     parts: P
     algorithm: Algorithm
     start: Callable
     model: Any
 
     @staticmethod
-    def of(request: FitRequest[Ascent, AscentSettings]) -> "MemoisedPlan | NaturalGradientPlan":
+    def of(request: FitRequest[Ascent, Climb]) -> "MemoisedPlan | NaturalGradientPlan":
         """Build the algorithm.
 
         Args:
@@ -117,9 +117,9 @@ class MemoisedPlan(BatchPlan[Memoised]):
         """
         request, stream, settings = self.request, self.request.stream, self.request.settings
         begin, several = self._rows_to_start_from(), jax.process_count() > 1
-        if settings.num_restarts > MANY_RESTARTS:
+        if settings.num_starts > MANY_RESTARTS:
             self._check_memory(begin)
-        keys, conclude_key = run_keys(request.key, settings.num_restarts)
+        keys, conclude_key = run_keys(request.key, settings.num_starts)
         num_devices, is_given = request.num_devices, request.variables is not None
         run = ascend_in_batches(
             self.parts,
@@ -131,7 +131,7 @@ class MemoisedPlan(BatchPlan[Memoised]):
             start_rows=begin,
             warm_up=_left_alone if is_given else partial(warmed_up, self.algorithm, self.model, begin),
             keys=keys,
-            num_restarts=settings.num_restarts,
+            num_restarts=settings.num_starts,
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance,
             rule=five_small_gains,
@@ -156,7 +156,7 @@ class MemoisedPlan(BatchPlan[Memoised]):
 
     def _check_memory(self, begin: Any) -> None:
         """Raise ValueError if the states of all restarts are larger than the memory of this machine."""
-        request, number = self.request, self.request.settings.num_restarts
+        request, number = self.request, self.request.settings.num_starts
         keys = jax.eval_shape(partial(jax.random.split, num=number), request.key)
         variables = request.variables or {}
         states = jax.eval_shape(partial(start_each, self.start), keys, variables, self.model, (begin,))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Self
 
@@ -15,17 +15,13 @@ from inference.algorithm import (
     Algorithm,
     Ascent,
     AscentRun,
-    AscentSettings,
     ChainsRun,
     Direct,
-    DirectSettings,
     FitRequest,
     Fitted,
     Iterative,
     Outcome,
     Sampler,
-    SamplerSettings,
-    Settings,
     Stochastic,
     last_of,
 )
@@ -47,6 +43,7 @@ from inference.processes import exchanged, over_processes, place_of
 from inference.results.build import build_tree
 from inference.results.files import versions
 from inference.results.groups import ROW_DIMS
+from inference.settings import Climb, Once, Sampling
 from zoo.model import Model, in_current_precision
 
 __all__ = [
@@ -75,7 +72,7 @@ class DirectPlan:
         request: the call.
     """
 
-    request: FitRequest[Direct, DirectSettings]
+    request: FitRequest[Direct, Once]
 
     def drive(self) -> Fitted:
         """Solve directly.
@@ -113,7 +110,7 @@ def _not_finite(name: str, what: str) -> str:
 
 
 @dataclass(frozen=True)
-class _WholePlan[M: Iterative, S: Settings]:
+class _WholePlan[M: Iterative, S: Climb | Sampling]:
     """The plan of a run over all rows at once: an algorithm, its start with what it is given, model, data."""
 
     request: FitRequest[M, S]
@@ -133,11 +130,11 @@ class _WholePlan[M: Iterative, S: Settings]:
         if not (isinstance(method, Ascent) and method.runs_on_host(data)):
             data = in_current_precision(data)
         settings = request.settings
-        if isinstance(settings, SamplerSettings):
+        if isinstance(settings, Sampling):
             options["num_warmup"] = settings.num_warmup
         algorithm = method.build(request.strategy, **options)
         start = start_of(method, algorithm, request.variables, options)
-        several = isinstance(settings, AscentSettings) and settings.num_restarts > 1
+        several = isinstance(settings, Climb) and settings.num_starts > 1
         is_numbered = several and request.variables is None and algorithm.numbered_init is not None
         if is_numbered:
             start = _numbered(algorithm.numbered_init)
@@ -147,8 +144,8 @@ class _WholePlan[M: Iterative, S: Settings]:
     def given(self) -> Mapping[str, Any]:
         """What the starts are given, leaves with a leading axis over restarts or chains."""
         settings = self.request.settings
-        if self.is_numbered and isinstance(settings, AscentSettings):
-            return {"number": np.arange(settings.num_restarts)}
+        if self.is_numbered and isinstance(settings, Climb):
+            return {"number": np.arange(settings.num_starts)}
         return self.request.variables or {}
 
     def _states(self, starts: int) -> Any:
@@ -163,7 +160,7 @@ class _WholePlan[M: Iterative, S: Settings]:
         return Fitted(run, outcome, self.request.data, self.request.sample_weight)
 
 
-class SamplerPlan(_WholePlan[Sampler, SamplerSettings]):
+class SamplerPlan(_WholePlan[Sampler, Sampling]):
     """Chains of a sampler."""
 
     def drive(self) -> Fitted:
@@ -234,7 +231,7 @@ def _agreement(draws: Any, log_joint: np.ndarray) -> str:
     return ", ".join(words)
 
 
-class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
+class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
     """Restarts of an ascent, on one device or several, compiled or on the host."""
 
     def drive(self) -> Fitted:
@@ -251,11 +248,11 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
         draws_parameters = method.guide is not None
         check_memory(
             request,
-            starts=settings.num_restarts,
+            starts=settings.num_starts,
             num_draws=num_samples if draws_parameters else 0,
             sizes=partial(self._sizes, num_samples if draws_parameters else 0),
         )
-        keys, conclude_key = run_keys(request.key, settings.num_restarts)
+        keys, conclude_key = run_keys(request.key, settings.num_starts)
         placed = self._over_devices() if request.num_devices > 1 else {"data": self.data}
         run = ascend(
             self.algorithm.step,
@@ -263,11 +260,11 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
             self.model,
             keys=keys,
             num_rows=over_processes(num_rows) if request.spreads_rows else num_rows,
-            num_restarts=settings.num_restarts,
+            num_restarts=settings.num_starts,
             max_iterations=settings.max_iterations,
             tolerance=settings.tolerance if exact else 0.0,
             must_rise=exact is not None and not exact.may_fall,
-            may_drop=settings.drops_starts,
+            may_drop=request.drops_starts,
             rule=five_small_gains,
             variables=self.given,
             **loop_arguments(request),
@@ -290,7 +287,7 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
 
     def _sizes(self, num_samples: int) -> dict[str, Any]:
         """The shapes of the restarts' states, and of the draws of parameters that no row has of its own."""
-        model, num_restarts = self.request.model, self.request.settings.num_restarts
+        model, num_restarts = self.request.model, self.request.settings.num_starts
         progress = jax.ShapeDtypeStruct((num_restarts, 1 + len(Progress._fields)), float)  # and a key
         sizes = {f"the progress of {num_restarts} restarts": progress}
         if not (isinstance(self.request.method, Ascent) and self.request.method.runs_on_host(self.data)):
@@ -391,7 +388,7 @@ def aspects_of(request: FitRequest) -> dict[str, str]:
     names, parts = request.model.data_names, request.data
     if stream is not None:
         names, parts = ("batches", "num_rows"), (stream.identity(), stream.num_rows)
-    settings = {k: v for k, v in asdict(request.settings).items() if k not in LIMITS}
+    settings = {k: v for k, v in request.told.items() if k not in LIMITS}
     aspects = fingerprint(
         request.model,
         data=dict(zip(names, parts, strict=True)),

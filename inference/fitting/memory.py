@@ -159,7 +159,7 @@ def _remedy(request: FitRequest) -> str:
         words += ["fewer num_chains"] if settings.num_chains > 1 else []
     else:
         words = ["take a smaller num_samples"]
-        words += ["a smaller num_restarts"] if settings.num_restarts > 1 else []
+        words += ["a smaller num_restarts"] if settings.num_starts > 1 else []
         if "batches" in request.method.takes and request.batch_size is None:
             words += ["rows in batches (batch_size)"]
     words += ["fewer rows or components"]

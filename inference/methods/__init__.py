@@ -1,6 +1,5 @@
 """The table of methods: the module that fits a model by a method."""
 
-import difflib
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -8,6 +7,7 @@ from importlib import import_module
 import zoo
 from inference.algorithm import Method, Stochastic, model_name
 from inference.methods.units import asked_in_data_units
+from inference.settings import did_you_mean
 from zoo.model import Model
 
 __all__ = ["method_of", "methods_with_weights"]
@@ -50,8 +50,7 @@ def method_of(model: Model, name: str) -> Method:
     """
     key = model_name(model)
     if name not in model.methods:
-        near = difflib.get_close_matches(str(name), model.methods, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
+        meant = did_you_mean(str(name), model.methods)
         raise ValueError(f"{key} has no method {name!r}; it has {', '.join(model.methods)}{meant}")
     if key not in zoo.MODELS:
         raise ValueError(f"{type(model).__name__} is not a model of the zoo: call zoo.register first")

@@ -25,7 +25,7 @@ from inference.methods.nuts_hmc import given_sites, program
 from inference.numerics.compiled import compiled
 from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
 from inference.numerics.programs import latent_names
-from zoo.checks import check_whole
+from inference.settings import MAP
 
 __all__ = ["METHOD"]
 
@@ -131,18 +131,12 @@ def restarts(model: Any, data: tuple, **options: Any) -> int:
     return starts_by_size(NEEDED if model.has_several_modes else 1, PER_CELL * cells)
 
 
-def check(model: Any, *, memory_size: Any) -> None:
-    """Raise ValueError unless ``memory_size``, the steps that L-BFGS remembers, is a whole number above 0."""
-    check_whole("memory_size", memory_size)
-
-
 METHOD = Ascent(
-    options={"memory_size": 10},
+    settings=MAP,
     strategies=("random",),
     restarts=restarts,
     passes_per_step=3,  # a gradient passes forward and back, and some steps are searched for
     build=build,
     start=start,
     conclude=conclude,
-    check=check,
 )

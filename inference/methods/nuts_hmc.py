@@ -21,16 +21,15 @@ for any :math:`w_i \ge 0`: a row of weight 2 is two rows, one of weight 0 none. 
 :math:`[p(x_i \mid z_i) p(z_i)]^{w_i}` has that power as its integral over the latent.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro import handlers
+from numpyro import handlers, infer
 from numpyro.distributions import biject_to
-from numpyro.infer import HMC, NUTS
 from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import constrain_fn, unconstrain_fn
 
@@ -38,7 +37,7 @@ from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names, weighing_rows
 from inference.numerics.weighted_rows import Rows, unweighted
-from zoo.checks import check_flag, check_positive, check_share, check_whole
+from inference.settings import HMC, NUTS
 from zoo.dirichlet_process import with_stick_decays
 
 __all__ = ["METHODS", "given_sites", "position", "program"]
@@ -100,9 +99,9 @@ def given_sites(variables: Mapping[str, Array], model: Any, *data: Any) -> dict[
     return {name: jnp.asarray(variables[name], float) for name in sites}
 
 
-def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> HMC:
+def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> infer.HMC:
     own = {name: value for name, value in options if name != "random_step"}
-    return {"nuts": NUTS, "hmc": HMC}[kind](program, **own)
+    return {"nuts": infer.NUTS, "hmc": infer.HMC}[kind](program, **own)
 
 
 def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:
@@ -187,55 +186,17 @@ def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Ar
     return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
 
 
-def _check(model: Any, *, target_accept_prob: Any, dense_mass: Any) -> None:
-    """Raise TypeError or ValueError for an option of both samplers that is outside its domain."""
-    check_share("target_accept_prob", target_accept_prob, "a probability of acceptance")
-    check_flag("dense_mass", dense_mass)
-
-
-def _check_nuts(model: Any, *, max_tree_depth: Any, **shared: Any) -> None:
-    """Raise TypeError or ValueError for an option of NUTS that is outside its domain."""
-    _check(model, **shared)
-    depths = max_tree_depth if isinstance(max_tree_depth, tuple) else (max_tree_depth,)
-    if len(depths) not in (1, 2):
-        raise ValueError(
-            f"max_tree_depth must be one whole number, or two for warm-up and draws; got {max_tree_depth!r}"
-        )
-    for depth in depths:
-        check_whole("max_tree_depth", depth)
-
-
-def _check_hmc(model: Any, *, num_steps: Any, trajectory_length: Any, **options: Any) -> None:
-    """Raise TypeError or ValueError for options of HMC outside their domain, or that do not go together."""
-    _check(model, **{name: value for name, value in options.items() if name != "random_step"})
-    if num_steps is None and trajectory_length is None:
-        raise ValueError("num_steps or trajectory_length must be given: both are None")
-    if num_steps is not None:
-        check_whole("num_steps", num_steps)
-    if trajectory_length is not None:
-        check_positive("trajectory_length", trajectory_length)
-    check_flag("random_step", options["random_step"])
-    if options["random_step"] and trajectory_length is not None:
-        raise ValueError("random_step=True draws the step size, so trajectory_length must be None")
-
-
-def _method(kind: str, check: Callable, **own: Any) -> Sampler:
-    shared = {"target_accept_prob": 0.8, "dense_mass": False}
-    return Sampler(
-        options=shared | own,
+METHODS = {
+    settings.name: Sampler(
+        settings=settings,
         strategies=("uniform",),
         takes=frozenset({"weights"}),
         follows_units=True,
         passes_per_step=50,
-        build=partial(_build, kind),
-        start=partial(start, kind=kind),
+        build=partial(_build, settings.name),
+        start=partial(start, kind=settings.name),
         conclude=conclude,
         position=lambda keep_rows: position,
-        check=check,
     )
-
-
-METHODS = {
-    "nuts": _method("nuts", _check_nuts, max_tree_depth=10),
-    "hmc": _method("hmc", _check_hmc, num_steps=16, trajectory_length=None, random_step=False),
+    for settings in (NUTS, HMC)
 }

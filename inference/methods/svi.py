@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from numpyro import handlers
+from numpyro import handlers, infer
 from numpyro.handlers import substitute
-from numpyro.infer import SVI, Trace_ELBO, init_to_uniform, init_to_value
+from numpyro.infer import Trace_ELBO, init_to_uniform, init_to_value
 from numpyro.infer.autoguide import (
     AutoGuide,
     AutoLowRankMultivariateNormal,
@@ -31,7 +31,7 @@ from inference.algorithm import Algorithm, Outcome, Stochastic
 from inference.methods.nuts_hmc import given_sites, program
 from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names, sample_locals
-from zoo.checks import check_choice, check_positive, check_whole
+from inference.settings import SVI
 from zoo.in_blocks import map_in_blocks
 from zoo.model import in_current_precision
 
@@ -71,9 +71,11 @@ class _OrderedELBO(Trace_ELBO):
         return found | {"loss": sum(found["loss"][name] for name in sorted(found["loss"]))}
 
 
-def _svi(family: str, step_size: float, num_particles: int, init_loc_fn: Callable = init_to_uniform) -> SVI:
+def _svi(
+    family: str, step_size: float, num_particles: int, init_loc_fn: Callable = init_to_uniform
+) -> infer.SVI:
     guide = GUIDES[family](program, init_loc_fn=init_loc_fn)
-    return SVI(program, guide, ClippedAdam(step_size), _OrderedELBO(num_particles))
+    return infer.SVI(program, guide, ClippedAdam(step_size), _OrderedELBO(num_particles))
 
 
 def _init(key: Array, model: Any, *data: Any, options: tuple) -> SVIState:
@@ -94,27 +96,24 @@ def _algorithm(options: tuple) -> Algorithm:
 
 def build(strategy: str, **options: Any) -> Algorithm:
     """The algorithm for a guide family and step size."""
-    return _algorithm(_checked(**options))
+    return _algorithm(_in_order(**options))
 
 
-def _checked(guide: str, step_size: float, num_particles: int) -> tuple[str, float, int]:
-    check_choice("guide", guide, GUIDES)
-    check_positive("step_size", step_size)
-    check_whole("num_particles", num_particles)
-    return guide, float(step_size), int(num_particles)
+def _in_order(guide: str, step_size: float, num_particles: int) -> tuple[str, float, int]:
+    return guide, float(step_size), num_particles
 
 
 def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, **options: Any) -> SVIState:
     """A guide centred at given values of the program's sites."""
     values = given_sites(variables, model, *data)
-    return _svi(*_checked(**options), init_to_value(values=values)).init(key, model, *data)
+    return _svi(*_in_order(**options), init_to_value(values=values)).init(key, model, *data)
 
 
 def conclude(
     key: Array, state: SVIState, model: Any, data: tuple, num_samples: int, keep_rows: bool, **options: Any
 ) -> Outcome:
     """Draws from the guide as one chain, its parameters, and the bound re-estimated with many particles."""
-    params, draws, mean, error = _conclude(_checked(**options), key, state, model, data, num_samples)
+    params, draws, mean, error = _conclude(_in_order(**options), key, state, model, data, num_samples)
     local = draw_locals(jax.random.fold_in(key, 1), draws, model, data, keep_rows)
     attrs = {"elbo": float(mean), "elbo_standard_error": float(error), "guide": options["guide"]}
     attrs["guide_coordinates"] = "data"  # those of former versions were in units of the data
@@ -193,13 +192,8 @@ def _image(point: Mapping[str, Array], inner: tuple, outer: tuple, turn: Callabl
     return unconstrain_fn(program, outer, {}, {name: jnp.asarray(value) for name, value in values.items()})
 
 
-def check(model: Any, **options: Any) -> None:
-    """Raise TypeError or ValueError for an option that is outside its domain."""
-    _checked(**options)
-
-
 METHOD = Stochastic(
-    options={"guide": "normal", "step_size": 0.01, "num_particles": 1},
+    settings=SVI,
     strategies=("uniform",),
     follows_units=False,
     build=build,
@@ -207,5 +201,4 @@ METHOD = Stochastic(
     conclude=conclude,
     guide=guide,
     turned=turned,
-    check=check,
 )

@@ -31,17 +31,14 @@ __all__ = [
 ]
 
 
-def resolved_num_devices(num_devices: Any) -> int:
+def resolved_num_devices(num_devices: int | None) -> int:
     """The number of devices that a fit uses; None means one, or all of them over several processes.
 
     Raises:
-        TypeError: not a whole number.
         ValueError: there are not so many devices, or processes would be left out.
     """
     if num_devices is None:
         return 1 if jax.process_count() == 1 else jax.device_count()
-    if isinstance(num_devices, bool) or not isinstance(num_devices, int | np.integer):
-        raise TypeError(f"num_devices must be a whole number; got {shown(num_devices)}")
     available = jax.device_count()
     if not 1 <= num_devices <= available:
         raise ValueError(
@@ -54,7 +51,7 @@ def resolved_num_devices(num_devices: Any) -> int:
             f"over {jax.process_count()} processes a fit uses every device: num_devices must be {available}; "
             f"got {shown(num_devices)}"
         )
-    return int(num_devices)
+    return num_devices
 
 
 def deal_out(x: np.ndarray, weight: np.ndarray, num_devices: int) -> RowShards:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -123,7 +122,7 @@ def _outward(values: Mapping[str, Any], request: FitRequest) -> dict[str, Any]:
 def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
     """The root attributes that tell how the fit was made."""
     run, of_outcome = fitted.run, dict(fitted.outcome.attrs)
-    settings = asdict(request.settings)
+    settings = request.told
     if settings.get("until") is None:
         settings = {name: value for name, value in settings.items() if name not in UNTIL}
     options = settings | dict(request.options)

@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 _METHODS = Path(zoo.__file__).parents[1] / "inference" / "methods"
+_KINDS = ("Settings", "Once", "Climb", "Sampling")  # of methods, which have settings in common
 _NUMBERS = {"Array", "None", "dist.Distribution"}
-_KINDS = ("Ascent", "Direct", "Sampler", "Stochastic")  # of methods, whose options are a literal
 _BY_HAND = "divide the columns by their standard deviations"
 _COUNTS = "its cells are counts of words, which have no unit: leave --standardize out"
 _INSTEAD = {  # of --standardize
@@ -130,30 +130,42 @@ def check_options(card: Card, method: str, names: Iterable[str]) -> None:
 
 
 def _options_of(model: str, method: str) -> tuple[str, ...] | None:
-    """Names of the options of a method, read from its source; None where they are no literals."""
-    table = _METHODS / "__init__.py"
-    if not table.is_file():
+    """Names of the options of a method: the fields of its class of settings, read from its source."""
+    if not (_METHODS / "__init__.py").is_file():
         return None
     paths = {
         node.target.id if isinstance(node, ast.AnnAssign) else node.targets[0].id: node.value
-        for node in ast.parse(table.read_text(encoding="utf-8")).body
+        for node in _body_of(_METHODS / "__init__.py")
         if isinstance(node, ast.Assign | ast.AnnAssign)
     }
-    own = ast.literal_eval(paths["BY_MODEL"]).get(model, {})
-    place = own.get(method, ast.literal_eval(paths["FOR_EVERY_MODEL"]).get(method))
+    place = ast.literal_eval(paths["BY_MODEL"]).get(model, {}).get(method)
     if place is None:
-        return None
-    module = ast.parse((_METHODS / f"{place.strip('.').replace('.', '/')}.py").read_text(encoding="utf-8"))
-    for node in module.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METHOD":
-            if not isinstance(node.value, ast.Call) or ast.unparse(node.value.func) not in _KINDS:
-                return None
-            (keyword,) = [k for k in node.value.keywords if k.arg == "options"] or [None]
-            if keyword is None:
-                return ()
-            if isinstance(keyword.value, ast.Dict):
-                return tuple(key.value for key in keyword.value.keys if isinstance(key, ast.Constant))
-    return None
+        return _fields_of(_body_of(_METHODS.parent / "settings.py"), method)
+    packages = "documents", "projections", place.split(".")[1]  # the first two are shared
+    return _fields_of(
+        [node for name in packages for node in _body_of(_METHODS / name / "__init__.py")], method
+    )
+
+
+def _body_of(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text(encoding="utf-8")).body
+
+
+def _fields_of(body: list[ast.stmt], method: str) -> tuple[str, ...] | None:
+    """The fields of the last class of settings of a method, without those of all methods of its kind."""
+    fields: dict[str, list[str]] = {}
+    found = None
+    for node in body:
+        if not isinstance(node, ast.ClassDef) or node.name in _KINDS:
+            continue
+        own = [ast.unparse(part) for part in node.body if isinstance(part, ast.AnnAssign)]
+        names = [text.partition(":")[0] for text in own if "ClassVar" not in text]
+        fields[node.name] = [
+            name for base in node.bases for name in fields.get(ast.unparse(base), ())
+        ] + names
+        if any(ast.unparse(part) == f"name = {method!r}" for part in node.body):
+            found = tuple(dict.fromkeys(fields[node.name]))
+    return found
 
 
 def check_parts(card: Card, y: str | None, views: Sequence[str] | None) -> None:

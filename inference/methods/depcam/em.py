@@ -81,6 +81,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
+from inference.methods.depcam import EM
 from inference.methods.depcam.rows import (
     LocalRows,
     Sums,
@@ -98,7 +99,6 @@ from inference.methods.depcam.rows import (
 )
 from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
 from inference.numerics.compiled import compiled
-from zoo.checks import check_size
 from zoo.depcam import DEPCAM
 from zoo.dirichlet_process import log_stick_weights, with_stick_decays
 from zoo.dpp import log_determinant
@@ -368,9 +368,8 @@ def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     return Algorithm(begin, step, settling_steps=settling_steps, numbered_init=numbered(strategy, begin))
 
 
-def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
-    """Raise TypeError or ValueError if an option or a field does not suit a point estimate."""
-    check_size("clamped_sweeps", clamped_sweeps, 0)
+def check(model: DEPCAM, settings: Any) -> None:
+    """Raise ValueError if a field does not suit a point estimate."""
     least = 1 if model.weights.has_sticks else model.num_components
     if model.num_components > 1 and model.concentration < least:
         raise ValueError(
@@ -425,7 +424,7 @@ def log_density(stored: Mapping[str, Array], model: DEPCAM, x: Array) -> Array:
 
 
 METHOD = Ascent(
-    options={"clamped_sweeps": 50},
+    settings=EM,
     strategies=STRATEGIES,
     build=build,
     start=start,

@@ -33,7 +33,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_chain
-from inference.methods.depcam import em
+from inference.methods.depcam import VB, em
 from inference.methods.depcam.em import evaluate, rows_of
 from inference.numerics.compiled import compiled
 from inference.numerics.host_draws import generator, label_draws
@@ -53,9 +53,9 @@ def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     return Algorithm(begin, em.step, settling_steps=em.settling_steps, numbered_init=own)
 
 
-def check(model: DEPCAM, *, clamped_sweeps: Any) -> None:
-    """Raise TypeError or ValueError if an option or a field does not suit."""
-    em.check(model, clamped_sweeps=clamped_sweeps)
+def check(model: DEPCAM, settings: Any) -> None:
+    """Raise ValueError if a field does not suit."""
+    em.check(model, settings)
     if model.family.log_partition_form == "other":
         raise ValueError(
             "vb integrates the latents of Gaussian, Bernoulli, binomial and Poisson cells; for "
@@ -169,7 +169,7 @@ def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) ->
 
 
 METHOD = Ascent(
-    options={"clamped_sweeps": 50},
+    settings=VB,
     strategies=em.STRATEGIES,
     build=build,
     start=partial(em.start, integrated=True),

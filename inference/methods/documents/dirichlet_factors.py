@@ -6,23 +6,18 @@ is, and :math:`\psi(Sa) - \psi(a)` falls from infinity to log S, so bisection in
 an end of the bracket the objective still rises from any value inside it.
 """
 
-from collections.abc import Collection
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from zoo.checks import check_names, check_number, check_positive, check_whole, warn
+from inference.methods.documents import TopicVB
+from zoo.checks import warn
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 
 __all__ = [
-    "LEARNING_DECAY",
-    "LEARNING_OFFSET",
-    "check_learning_rate",
-    "check_topic_options",
+    "check_learnt_prior",
     "dirichlet_kl",
     "exp_expected_log",
     "log_normaliser",
@@ -34,7 +29,6 @@ __all__ = [
     "warn_of_smoothing",
 ]
 
-LEARNING_OFFSET, LEARNING_DECAY = 10.0, 0.7  # of batches: weight (offset + t)**-decay of batch t
 LEAST, MOST = 1e-6, 1e4  # a learnt parameter stays between
 HALVINGS = 60
 
@@ -129,19 +123,9 @@ def symmetric_prior(total_log: Array, num_vectors: int, size: int, current: Arra
     return jnp.where(height(best) >= height(current), best, current)
 
 
-def check_learning_rate(learning_offset: Any, learning_decay: Any) -> None:
-    """Raise TypeError or ValueError unless the batches' weights sum to infinity and their squares do not."""
-    check_positive("learning_offset", learning_offset)
-    check_number("learning_decay", learning_decay)
-    if not 0.5 < learning_decay <= 1:
-        raise ValueError(f"learning_decay must lie in (0.5, 1], so that steps settle; got {learning_decay}")
-
-
-def check_topic_options(model: TopicModel, inner_steps: Any, learn: Any, learnable: Collection[str]) -> None:
-    """Raise ValueError if the options that the topic models' VB methods share do not suit."""
-    check_whole("inner_steps", inner_steps)
-    check_names("learn", learn, learnable)
-    if "topic_prior" in learn and np.ndim(model.topic_prior):
+def check_learnt_prior(model: TopicModel, settings: TopicVB) -> None:
+    """Raise ValueError for a prior of topics to be learnt as one number that has one for each topic."""
+    if "topic_prior" in settings.learn and np.ndim(model.topic_prior):
         raise ValueError("learn: topic_prior is learnt as one number; this model has one for each topic")
 
 

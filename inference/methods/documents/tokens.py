@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Sampler
+from inference.settings import Sampling
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
@@ -125,10 +126,16 @@ def draw_topics(
 
 
 def topic_sampler(
-    algorithm: Algorithm, start: Callable, conclude: Callable, position: Callable, prepare: Callable = prepare
+    settings: type[Sampling],
+    algorithm: Algorithm,
+    start: Callable,
+    conclude: Callable,
+    position: Callable,
+    prepare: Callable = prepare,
 ) -> Sampler:
     """A sampler of a topic model: one start, no options, no adaptation; the fields are those of `Sampler`."""
     return Sampler(
+        settings=settings,
         strategies=("random",),
         build=lambda strategy, num_warmup: algorithm,
         start=start,

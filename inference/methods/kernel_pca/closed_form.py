@@ -32,7 +32,8 @@ import scipy.sparse.linalg
 from jax import Array
 
 from inference.algorithm import Direct, Outcome, as_one_draw
-from zoo.checks import check_choice, warn
+from inference.methods.kernel_pca import ClosedForm
+from zoo.checks import warn
 from zoo.kernel_pca import KernelPCA
 from zoo.kernels import gram as gram_matrices
 from zoo.kernels.gram import CentredGram
@@ -49,7 +50,6 @@ __all__ = [
 ]
 
 
-SOLVERS = ("auto", "lanczos", "dense")
 FEW_ROWS = 256  # up to so many the dense solver is as quick
 LARGE_SHARE = 0.25  # of all eigenvalues: from here on Lanczos iteration loses its advantage
 
@@ -100,9 +100,8 @@ def solve(key: Any, model: KernelPCA, data: tuple, *, solver: str = "auto") -> t
     return to_outcome(components, model, "closed_form"), score_at(components, model, freedom, dimension)
 
 
-def check(model: KernelPCA, *, solver: Any) -> None:
-    """Raise ValueError if the solver is unknown, or there is no closed form."""
-    check_choice("solver", solver, SOLVERS)
+def check(model: KernelPCA, settings: Any) -> None:
+    """Raise ValueError if there is no closed form."""
     if model.noise_variance is None and model.latent_variance is not None:
         raise ValueError(
             "closed_form knows the maximum for a given noise_variance with any latent_variance, or for an "
@@ -110,7 +109,7 @@ def check(model: KernelPCA, *, solver: Any) -> None:
         )
 
 
-METHOD = Direct(options={"solver": "auto"}, solve=solve, check=check)
+METHOD = Direct(settings=ClosedForm, solve=solve, check=check)
 
 
 class Components(NamedTuple):

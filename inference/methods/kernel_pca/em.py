@@ -60,10 +60,10 @@ from jax import Array
 from jax.scipy.linalg import cho_factor, cho_solve
 
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.methods.kernel_pca import EM
 from inference.methods.kernel_pca.closed_form import centred_gram, components_from, to_outcome
 from inference.precision import to_numpy
 from inference.results.files import model_of
-from zoo.checks import check_choice
 from zoo.kernel_pca import KernelPCA
 from zoo.kernels import Kernel
 from zoo.kernels.gram import Centring, cross_gram, extended_centring, gram_matrix
@@ -458,11 +458,8 @@ def build(strategy: str, acceleration: str, memory: str, new_rows: str) -> Algor
     return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
-def check(model: KernelPCA, *, acceleration: Any, memory: Any, new_rows: Any) -> None:
-    """Raise ValueError if an option is unknown or EM does not support the prior."""
-    check_choice("acceleration", acceleration, ("px", "none"))
-    check_choice("memory", memory, ("full", "online"))
-    check_choice("new_rows", new_rows, ("projected", "random"))
+def check(model: KernelPCA, settings: Any) -> None:
+    """Raise ValueError if EM does not support the prior."""
     if model.latent_variance is not None:
         raise ValueError(
             "em maximises the score under a flat prior of the latents: leave latent_variance out, or use "
@@ -499,7 +496,7 @@ def conclude(
 
 
 METHOD = Ascent(
-    options={"acceleration": "px", "memory": "full", "new_rows": "projected"},
+    settings=EM,
     strategies=("sketch", "random"),
     build=build,
     start=start,

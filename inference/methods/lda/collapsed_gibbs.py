@@ -29,6 +29,7 @@ from inference.methods.documents.tokens import (
     tokens_of,
     topic_sampler,
 )
+from inference.methods.lda import CollapsedGibbs
 from inference.methods.lda.gibbs import TopicGibbsInfo
 from inference.numerics.host_draws import dirichlet_of_each, generator
 from zoo.lda import LDA
@@ -231,4 +232,5 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
     return Outcome(posterior=posterior, sample_stats=stats, densities={"objective": ()})
 
 
-METHOD = topic_sampler(Algorithm(init, step, loops=True), start, conclude, lambda keep_rows: position)
+ALGORITHM = Algorithm(init, step, loops=True)
+METHOD = topic_sampler(CollapsedGibbs, ALGORITHM, start, conclude, lambda keep_rows: position)

@@ -29,6 +29,7 @@ from inference.methods.documents.tokens import (
     topic_posterior,
     topic_sampler,
 )
+from inference.methods.lda import Gibbs
 from inference.numerics.gamma_draws import draw
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.lda import LDA
@@ -164,4 +165,4 @@ def conclude(key: Array, draws: dict[str, Array], model: LDA, data: tuple, keep_
     )
 
 
-METHOD = topic_sampler(Algorithm(init, step), start, conclude, lambda keep_rows: position)
+METHOD = topic_sampler(Gibbs, Algorithm(init, step), start, conclude, lambda keep_rows: position)

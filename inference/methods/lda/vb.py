@@ -60,10 +60,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, NaturalGradient, Outcome, as_one_chain, starts_by_size
 from inference.methods.documents.dirichlet_factors import (
-    LEARNING_DECAY,
-    LEARNING_OFFSET,
-    check_learning_rate,
-    check_topic_options,
+    check_learnt_prior,
     dirichlet_kl,
     log_normaliser,
     symmetric_log_density,
@@ -73,21 +70,20 @@ from inference.methods.documents.dirichlet_factors import (
     warn_of_prior,
     warn_of_smoothing,
 )
+from inference.methods.lda import VB
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from inference.numerics.host_draws import affordable, dirichlet_draws, generator
 from inference.numerics.weighted_rows import row_limit
-from zoo.checks import check_choice, check_number, warn
+from zoo.checks import warn
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.documents.shares import fold_in, log_topic_spread
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = ["LEARNABLE", "METHOD", "init", "step"]
+__all__ = ["METHOD", "init", "step"]
 
 
-INNER_STEPS = 100  # the most passes over the documents in a step
-INNER_TOLERANCE = 3e-3  # share of the tokens that may still move in the last of them
 FEWEST_PASSES = 4
 FIRST_PASSES = FEWEST_PASSES, 20  # of the first step, restarts in turn
 
@@ -200,10 +196,6 @@ def log_density(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
     words, site = stored["topic_word_concentration"], model.roles.topic
     at_means = model.log_likelihood({site: model.expected(stored)[site]}, counts)
     return at_means + log_topic_spread(counts, words.T, in_current_precision(model).shares_concentration)
-
-
-LEARNABLE = ("word_smoothing", "topic_prior")
-DOCUMENTS = ("restart", "continue")
 
 
 class LDAVBInfo(NamedTuple):
@@ -388,8 +380,8 @@ def step(
     model: LDA,
     documents: DocumentBlocks,
     *,
-    inner_steps: int = INNER_STEPS,
-    inner_tolerance: float = INNER_TOLERANCE,
+    inner_steps: int = VB.inner_steps,
+    inner_tolerance: float = VB.inner_tolerance,
     restarted: bool = True,
     learn: tuple[str, ...] = ("word_smoothing",),
 ) -> tuple[LDAVBState, LDAVBInfo]:
@@ -439,27 +431,9 @@ def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[Documen
     return (cut(data[0], model.num_topics),)
 
 
-def check(
-    model: LDA,
-    *,
-    documents: Any,
-    inner_steps: Any,
-    inner_tolerance: Any,
-    learn: Any,
-    learning_offset: Any,
-    learning_decay: Any,
-    num_devices: int,
-) -> None:
-    """Raise ValueError if an option does not suit."""
-    check_learning_rate(learning_offset, learning_decay)
-    check_number("inner_tolerance", inner_tolerance)
-    if not 0 <= inner_tolerance < 1:
-        raise ValueError(
-            "inner_tolerance is the share of the tokens that may still move in a step's last pass, at "
-            f"least 0 and below 1; got {inner_tolerance}"
-        )
-    check_choice("documents", documents, DOCUMENTS)
-    check_topic_options(model, inner_steps, learn, LEARNABLE)
+def check(model: LDA, settings: VB) -> None:
+    """Raise ValueError for a prior that cannot be learnt."""
+    check_learnt_prior(model, settings)
 
 
 # Documents in batches
@@ -607,15 +581,7 @@ def _num_topics(model: LDA) -> int:
 
 
 METHOD = Ascent(
-    options={
-        "documents": "restart",
-        "inner_steps": INNER_STEPS,
-        "inner_tolerance": INNER_TOLERANCE,
-        "learn": ("word_smoothing",),
-        "learning_offset": LEARNING_OFFSET,
-        "learning_decay": LEARNING_DECAY,
-        "num_devices": None,
-    },
+    settings=VB,
     strategies=("random",),
     restarts=restarts,
     drops_starts=True,

@@ -1,1 +1,79 @@
-"""Hand-written inference for mixtures."""
+"""Hand-written inference for mixtures, and the settings of its methods."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from inference.settings import Climb, Devices, FromZero, Sampling
+from zoo.checks import check_names, check_number, shown
+
+__all__ = ["EM", "VB", "CollapsedGibbs", "Gibbs"]
+
+
+def _check_floor(name: str, value: Any) -> None:
+    check_number(name, value)
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be a share of the variance of all rows, in [0, 1); got {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VB(Climb):
+    """Variational Bayes of `zoo.Mixture`.
+
+    Attributes:
+        sort_sticks: whether the sticks of a Dirichlet process are put in the order of their sizes.
+        moves: of clusters between steps, some of ``"merge"``, ``"delete"`` and ``"birth"``.
+        learn: hyperparameters set to the maximum of the bound: ``"concentration"`` and those of the
+            components' prior.
+        num_devices: that the rows lie on; None: one, or all of several processes.
+    """
+
+    name = "vb"
+    all_moves: ClassVar[tuple[str, ...]] = ("merge", "delete", "birth")
+    sort_sticks: bool = True
+    moves: tuple[str, ...] = ("merge", "delete")
+    learn: tuple[str, ...] = ()
+    num_devices: Devices | None = None
+
+    def validate(self) -> None:
+        """Raise TypeError or ValueError for moves that are none, and for names that are no tuple."""
+        check_names("moves", self.moves, self.all_moves)
+        if not isinstance(self.learn, tuple) or not all(isinstance(name, str) for name in self.learn):
+            raise TypeError(f"learn must be a tuple of names of hyperparameters; got {shown(self.learn)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gibbs(Sampling):
+    """The blocked Gibbs sampler of `zoo.Mixture`.
+
+    Attributes:
+        label_moves: whether the components of a Dirichlet process are put in a new order in every sweep.
+        split_merge: moves of a sweep that split or merge clusters.
+    """
+
+    name = "gibbs"
+    label_moves: bool = True
+    split_merge: FromZero = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollapsedGibbs(Sampling):
+    """The Polya urn of `zoo.Mixture`: weights and components integrated out.
+
+    Attributes:
+        split_merge: moves of a sweep that split or merge clusters.
+    """
+
+    name = "collapsed_gibbs"
+    split_merge: FromZero = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class EM(Climb):
+    """Maximum likelihood of `zoo.Mixture` by expectation maximisation.
+
+    Attributes:
+        variance_floor: share of the variance of all rows that every variance keeps.
+    """
+
+    name = "em"
+    variance_floor: Annotated[float, _check_floor] = 1e-6

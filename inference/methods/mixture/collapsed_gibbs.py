@@ -63,6 +63,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.methods.gibbs_sweep import sweep
+from inference.methods.mixture import CollapsedGibbs
 from inference.methods.mixture.gibbs import (
     component_parameters,
     concentration_and_weights,
@@ -75,7 +76,6 @@ from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw, draw_log_gamma
 from inference.numerics.host_draws import generator, site_draws
-from zoo.checks import check_whole
 from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
@@ -331,9 +331,8 @@ def build(strategy: str, split_merge: int, num_warmup: int) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, split_merge=split_merge))
 
 
-def check(model: Mixture, *, split_merge: Any) -> None:
-    """Raise ValueError or TypeError if the model or an option does not suit the sampler."""
-    check_whole("split_merge", split_merge, 0)
+def check(model: Mixture, settings: Any) -> None:
+    """Raise ValueError if the model does not suit the sampler."""
     if model.free_last_stick:
         raise ValueError("collapsed_gibbs needs weights that sum to one: free_last_stick=True has no urn")
     if model.components.is_incomplete:
@@ -439,7 +438,7 @@ def _by_size(labels: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 METHOD = Sampler(
-    options={"split_merge": 5},
+    settings=CollapsedGibbs,
     strategies=("random", "one_cluster", "singletons"),
     build=build,
     start=start,

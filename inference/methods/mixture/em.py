@@ -33,11 +33,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
+from inference.methods.mixture import EM
 from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_named, statistics_given
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import map_rows, sum_over_rows
 from inference.precision import to_numpy
-from zoo.checks import check_number, warn
+from zoo.checks import warn
 from zoo.mixture import Mixture
 
 __all__ = ["METHOD"]
@@ -171,8 +172,8 @@ def build(strategy: str, variance_floor: float) -> Algorithm:
     )
 
 
-def check(model: Mixture, *, variance_floor: Any) -> None:
-    """Raise ValueError if the model is more than a likelihood, or the floor is not a share."""
+def check(model: Mixture, settings: Any) -> None:
+    """Raise ValueError if the model is more than a likelihood."""
     if model.weight_prior != "dirichlet":
         raise ValueError(
             "em estimates the weights of a finite mixture: it takes weight_prior='dirichlet', whose "
@@ -180,11 +181,6 @@ def check(model: Mixture, *, variance_floor: Any) -> None:
         )
     if model.has_random_concentration or model.components.hyperprior_sites():
         raise ValueError("em maximises the likelihood and ignores hyperpriors: give numbers instead")
-    check_number("variance_floor", variance_floor)
-    if not 0 <= variance_floor < 1:
-        raise ValueError(
-            f"variance_floor must be a share of the variance of all rows, in [0, 1); got {variance_floor}"
-        )
 
 
 # The estimate in a fit
@@ -255,7 +251,7 @@ def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
 
 
 METHOD = Ascent(
-    options={"variance_floor": 1e-6},
+    settings=EM,
     strategies=STRATEGIES,
     restarts=restarts,
     drops_starts=True,

@@ -123,12 +123,13 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
+from inference.methods.mixture import Gibbs
 from inference.methods.mixture.split_merge import split_merge as split_merge_moves
 from inference.methods.mixture.starts import given_labels
 from inference.numerics.programs import draw_locals, log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
 from inference.numerics.weighted_rows import Rows
-from zoo.checks import check_flag, check_whole, machine_memory
+from zoo.checks import machine_memory
 from zoo.conjugate import NormalGamma, Product
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import symmetric_inverse
@@ -572,12 +573,6 @@ def algorithm_of(blocks_of: Callable = blocks_of, init_labels: str = "random") -
 ALGORITHM = algorithm_of()
 
 
-def check(model: Mixture, *, label_moves: Any, split_merge: Any) -> None:
-    """Raise TypeError or ValueError unless the options are a boolean and a number of moves."""
-    check_flag("label_moves", label_moves)
-    check_whole("split_merge", split_merge, 0)
-
-
 def build(strategy: str, num_warmup: int, label_moves: bool, split_merge: int) -> Algorithm:
     """The sampler with a start strategy, with or without label moves and split-merge moves.
 
@@ -632,7 +627,7 @@ def to_convergence(model: Mixture, data: tuple, num_chains: int) -> dict[str, in
 
 
 METHOD = Sampler(
-    options={"label_moves": True, "split_merge": 4},
+    settings=Gibbs,
     strategies=tuple(STARTS),
     takes=frozenset({"weights"}),
     build=build,
@@ -640,7 +635,6 @@ METHOD = Sampler(
     prepare=prepare,
     conclude=conclude,
     position={True: position, False: partial(position, keep_rows=False)}.get,
-    check=check,
     options_for_modes=lambda model: {"split_merge": 4} if _may_split(model) else {},
     to_convergence=to_convergence,
 )

@@ -60,7 +60,7 @@ Hughes, Kim and Sudderth (2015), here with the exact bound of the proposed state
 import itertools
 from collections.abc import Generator
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +70,7 @@ from jax.scipy.special import entr
 from scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Ascent, Memoised
+from inference.methods.mixture import VB
 from inference.methods.mixture.starts import STRATEGIES, kmeans_or_random, restarts, start_named
 from inference.methods.mixture.vb_hyperparameters import (
     check_learn,
@@ -97,7 +98,6 @@ from inference.methods.mixture.vb_posterior import (
 )
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, RowShards, sum_over_rows, unweighted, weight_of
-from zoo.checks import check_flag, check_names
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
@@ -322,22 +322,20 @@ def _order_of_sums(sort_sticks: bool, state: MixtureVBState, sums: RowSums, mode
     return best_order(state, sums.statistics, model) if sort_sticks else None
 
 
-def check(model: Mixture, *, sort_sticks: Any, moves: Any, learn: Any, num_devices: int) -> None:
-    """Raise TypeError or ValueError if an option does not suit the model."""
-    check_flag("sort_sticks", sort_sticks)
-    check_names("moves", moves, MOVES)
-    if "birth" in moves and model.num_components < 2:
+def check(model: Mixture, settings: VB) -> None:
+    """Raise ValueError if the settings do not suit the model."""
+    if "birth" in settings.moves and model.num_components < 2:
         raise ValueError("births need a mixture of at least two components")
-    if "birth" in moves and model.components.is_incomplete:
+    if "birth" in settings.moves and model.components.is_incomplete:
         raise ValueError(
             "births take complete rows under full covariances, and cells are missing: leave 'birth' out of "
             "moves, or take components=NormalGamma(), whose columns are independent"
         )
-    check_learn(model, learn)
+    check_learn(model, settings.learn)
 
 
 METHOD = Ascent(
-    options={"sort_sticks": True, "moves": ("merge", "delete"), "learn": (), "num_devices": None},
+    settings=VB,
     strategies=STRATEGIES,
     restarts=restarts,
     takes=frozenset({"weights", "batches", "devices"}),
@@ -353,7 +351,6 @@ METHOD = Ascent(
 )
 
 
-MOVES = ("merge", "delete", "birth")
 ROOM = 2  # others beside the components whose evidence is looked at together, times as many as components
 EACH = 3  # merges, and deletions, that fail before others are left alone
 PROPOSALS = 12  # births tried in a round

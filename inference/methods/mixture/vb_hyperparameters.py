@@ -50,7 +50,6 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.checks import shown
 from zoo.conjugate.component_prior import BRACKETS, ComponentPrior, bracket, relative_eigenvalues, root
 from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import digamma, gammaln
@@ -85,10 +84,8 @@ LEARNING_AFTER = 200  # steps, for runs that are not to settle
 # Learnt hyperparameters by model
 
 
-def check_learn(model: Mixture, learn: Any) -> None:
-    """Raise TypeError or ValueError unless ``learn`` names hyperparameters that can be learnt here."""
-    if not isinstance(learn, tuple) or not all(isinstance(name, str) for name in learn):
-        raise TypeError(f"learn must be a tuple of names of hyperparameters; got {shown(learn)}")
+def check_learn(model: Mixture, learn: tuple[str, ...]) -> None:
+    """Raise ValueError unless ``learn`` names hyperparameters that can be learnt here."""
     allowed = ("concentration", *learnable(model.components))
     for name in learn:
         if name not in allowed:

@@ -1,1 +1,15 @@
-"""Hand-written inference for paired views."""
+"""Hand-written inference for paired views, and the settings of its methods."""
+
+from dataclasses import dataclass
+
+from inference.methods.projections import VB, Gibbs
+from inference.settings import Once
+
+__all__ = ["VB", "ClosedForm", "Gibbs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedForm(Once):
+    """Partial least squares and canonical correlations: the maximum of `zoo.Paired` for Gaussian views."""
+
+    name = "closed_form"

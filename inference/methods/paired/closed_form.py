@@ -39,6 +39,7 @@ from jax import Array
 
 from inference.algorithm import Direct, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete
+from inference.methods.paired import ClosedForm
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.linear_gaussian.axes import signs_of
@@ -171,7 +172,7 @@ def _principal(model: Paired, data: tuple) -> tuple[list[np.ndarray], dict[str, 
     return np.split(whole, ends), {}, objective
 
 
-def check(model: Paired) -> None:
+def check(model: Paired, settings: Any) -> None:
     """Raise ValueError if the model's maximum has no closed form."""
     gaussian = all(type(family) is Gaussian for family in model.families)
     if model.specific == "full_covariance":
@@ -203,4 +204,4 @@ def check(model: Paired) -> None:
         )
 
 
-METHOD = Direct(options={}, solve=solve, check=check)
+METHOD = Direct(settings=ClosedForm, solve=solve, check=check)

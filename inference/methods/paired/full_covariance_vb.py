@@ -326,7 +326,7 @@ def step(
     return state, ProjectionVBInfo(bound(state, model, data))
 
 
-def check(model: Paired) -> None:
+def check(model: Paired, settings: Any) -> None:
     """Raise ValueError if a view is not Gaussian."""
     for v in range(len(model.families)):
         if not model.has_dense_rows(v):

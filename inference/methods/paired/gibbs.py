@@ -42,7 +42,6 @@ from inference.methods.projections.gibbs import Conditionals, GibbsInfo, GibbsSt
 from inference.methods.projections.quadratic_cells import CanonicalNormal, columns_given
 from inference.methods.projections.views import prior_variance
 from inference.numerics.programs import log_densities
-from zoo.checks import check_flag
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
@@ -85,12 +84,11 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     return algorithm_of(moves)
 
 
-def check(model: Paired, *, moves: Any) -> None:
-    """Raise ValueError if Gibbs does not suit the model, TypeError if ``moves`` is not a boolean."""
+def check(model: Paired, settings: Any) -> None:
+    """Raise ValueError if Gibbs does not suit the model."""
     if model.specific == "low_rank":
-        projections.check(model, moves=moves)
+        projections.check(model, settings)
         return
-    check_flag("moves", moves)
     for family in model.families:
         if family.num_cut_points:
             raise ValueError(

@@ -57,8 +57,8 @@ def guide(stored: Mapping[str, Array], model: Paired, *data: Array, **sizes: Any
     _own(model).guide(stored, model, *data, **sizes)
 
 
-def _check(model: Paired) -> None:
-    _own(model).check(model)
+def _check(model: Paired, settings: Any) -> None:
+    _own(model).check(model, settings)
 
 
 def _transform(stored: dict[str, Array], model: Paired, *data: Array, **options: Any) -> Array:

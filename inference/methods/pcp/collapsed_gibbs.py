@@ -31,6 +31,7 @@ from inference.methods.documents.tokens import (
 )
 from inference.methods.lda.collapsed_gibbs import scan_tokens
 from inference.methods.lda.gibbs import TopicGibbsInfo
+from inference.methods.pcp import CollapsedGibbs
 from inference.methods.pcp.gibbs import posteriors
 from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw
@@ -203,4 +204,5 @@ def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens)
     return map_draws(one, key, draws)
 
 
-METHOD = topic_sampler(Algorithm(init, step, loops=True), start, conclude, lambda keep_rows: position)
+ALGORITHM = Algorithm(init, step, loops=True)
+METHOD = topic_sampler(CollapsedGibbs, ALGORITHM, start, conclude, lambda keep_rows: position)

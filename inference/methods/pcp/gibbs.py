@@ -33,6 +33,7 @@ from inference.methods.documents.tokens import (
 )
 from inference.methods.documents.tokens import prepare as prepare_tokens
 from inference.methods.lda.gibbs import TopicGibbsInfo
+from inference.methods.pcp import Gibbs
 from inference.numerics.gamma_draws import draw
 from zoo.dirichlet_process import with_stick_decays
 from zoo.documents.bags import CellTopics, dense_counts
@@ -179,6 +180,7 @@ def position(state: PCPGibbsState, model: PCP, keep_rows: bool = True) -> dict[s
 
 
 METHOD = topic_sampler(
+    Gibbs,
     Algorithm(init, step),
     start,
     conclude_draws,

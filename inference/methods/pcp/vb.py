@@ -33,12 +33,8 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent
-from inference.methods.documents.dirichlet_factors import (
-    LEARNING_DECAY,
-    LEARNING_OFFSET,
-    check_learning_rate,
-    check_topic_options,
-)
+from inference.methods.documents.dirichlet_factors import check_learnt_prior
+from inference.methods.pcp import VB
 from inference.methods.pcp import mean_field as pcp_mean_field
 from inference.methods.pcp.vb_batches import in_batches
 from inference.methods.pcp.vb_posterior import (
@@ -67,13 +63,10 @@ from inference.methods.pcp.vb_starts import (
 )
 from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
 from inference.numerics.documents import DocumentBlocks, cut
-from zoo.checks import check_choice, check_flag, warn
+from zoo.checks import warn
 from zoo.pcp import PCP
 
 __all__ = ["METHOD"]
-
-FAMILIES = ("structured", "mean_field")
-LEARNABLE = ("concentration", "topic_prior", "word_smoothing")
 
 
 def step(
@@ -186,35 +179,21 @@ def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) 
     return (cut(data[0], columns),)
 
 
-def check(
-    model: PCP,
-    *,
-    family: Any,
-    topics: Any,
-    inner_steps: Any,
-    learn: Any,
-    prune: Any,
-    learning_offset: Any,
-    learning_decay: Any,
-    num_devices: int,
-) -> None:
-    """Raise ValueError if an option does not suit the model; warn of the mean-field family."""
-    check_learning_rate(learning_offset, learning_decay)
-    check_choice("family", family, FAMILIES)
-    if family == "mean_field" and num_devices > 1:
+def check(model: PCP, settings: VB) -> None:
+    """Raise ValueError if the settings do not suit the model; warn of the mean-field family."""
+    is_mean_field = settings.family == "mean_field"
+    if is_mean_field and (settings.num_devices or 1) > 1:
         raise ValueError(
             f"family='mean_field' runs on one device, the structured one on several; got "
-            f"num_devices={num_devices}"
+            f"num_devices={settings.num_devices}"
         )
-    check_flag("prune", prune)
-    check_choice("topics", topics, ("posterior", "point"))
-    if topics == "point" and model.word_smoothing < 1:
+    if settings.topics == "point" and model.word_smoothing < 1:
         raise ValueError(
             "topics='point' maximises over topics under Dirichlet(word_smoothing), which has no maximum "
             f"below 1: give the additive constant plus one; got {model.word_smoothing}"
         )
-    check_topic_options(model, inner_steps, learn, LEARNABLE)
-    if family == "mean_field":
+    check_learnt_prior(model, settings)
+    if is_mean_field:
         warn(
             "family='mean_field' is the thesis's Algorithm 9.1, which from a random start collapses to one "
             "cluster; the default family='structured' does not, and is cheaper"
@@ -222,16 +201,7 @@ def check(
 
 
 METHOD = Ascent(
-    options={
-        "family": "structured",
-        "topics": "posterior",
-        "inner_steps": 5,
-        "learn": ("word_smoothing",),
-        "prune": True,
-        "learning_offset": LEARNING_OFFSET,
-        "learning_decay": LEARNING_DECAY,
-        "num_devices": None,
-    },
+    settings=VB,
     strategies=("auto", "annealed", "random", *PROJECTIONS),
     restarts=restarts,
     drops_starts=True,

@@ -174,7 +174,7 @@ def _projected(key: Array, model: PCP, documents: DocumentBlocks, strategy: str)
     fields = {"num_topics": model.num_topics, "num_words": documents.shape[1]}
     if strategy == "lda":
         projection = LDA(**fields)  # its priors are learnt
-        begin, once = lda.init, partial(lda.step, learn=lda.LEARNABLE)
+        begin, once = lda.init, partial(lda.step, learn=lda.VB.learnable)
     else:
         projection, begin, once = PLSI(**fields), plsi_em.init, plsi_em.step
 

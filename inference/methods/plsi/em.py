@@ -48,8 +48,8 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.documents.tokens import given_topics
+from inference.methods.plsi import EM
 from inference.numerics.documents import DocumentBlocks, cut, topic_pass
-from zoo.checks import check_number, check_share
 from zoo.plsi import PLSI
 from zoo.sparse import SparseCounts
 
@@ -279,25 +279,6 @@ def prepare(
     return tuple(cut(part, model.num_topics) for part in parts)
 
 
-def check(
-    model: PLSI,
-    *,
-    inverse_temperature: Any,
-    smoothing: Any,
-    heldout_share: Any,
-    inverse_temperature_decay: Any,
-) -> None:
-    """Raise TypeError or ValueError if an option does not suit."""
-    check_share("heldout_share", heldout_share, "the share of tokens that are held out", closed=True)
-    check_share("inverse_temperature_decay", inverse_temperature_decay, "a factor")
-    check_number("inverse_temperature", inverse_temperature)
-    check_number("smoothing", smoothing)
-    if not 0 < inverse_temperature <= 1:
-        raise ValueError(f"inverse_temperature must lie in (0, 1]; got {inverse_temperature}")
-    if not 0 <= smoothing < np.inf:
-        raise ValueError(f"smoothing must be a number of tokens of at least 0; got {smoothing}")
-
-
 def conclude(
     key: Array,
     state: PLSIEMState | AnnealedState,
@@ -334,12 +315,7 @@ def conclude(
 
 
 METHOD = Ascent(
-    options={
-        "inverse_temperature": 1.0,
-        "smoothing": 0.0,
-        "heldout_share": 0.0,
-        "inverse_temperature_decay": 0.9,
-    },
+    settings=EM,
     strategies=("random",),
     build=build,
     start=start,
@@ -348,5 +324,4 @@ METHOD = Ascent(
         {"topic_word_probs": stored["topic_word_probs"]}, counts
     ),
     prepare=prepare,
-    check=check,
 )

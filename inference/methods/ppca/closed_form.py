@@ -30,9 +30,10 @@ from jax import Array
 
 from inference.algorithm import Direct, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
+from inference.methods.ppca import ClosedForm
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
-from zoo.checks import check_number, column_of, warn
+from zoo.checks import column_of, warn
 from zoo.linear_gaussian import latents_covariance, latents_mean
 from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
@@ -40,7 +41,6 @@ from zoo.sparse import SparseMatrix
 
 __all__ = [
     "METHOD",
-    "check_noise_floor",
     "num_free_parameters",
     "point_outcome",
     "solve",
@@ -54,7 +54,7 @@ SMALL_GAIN = 1e-10  # of the largest eigenvalue: below it the products' round-of
 NEAR_ORIGIN = 100.0  # squared length of the mean over the smallest variance kept: no need to centre
 
 
-class ClosedForm(NamedTuple):
+class Maximum(NamedTuple):
     """The maximum of the likelihood.
 
     Attributes:
@@ -76,7 +76,7 @@ class ClosedForm(NamedTuple):
 
 def tipping_bishop(
     x: np.ndarray, num_latents: int, noise_floor: float = 1e-6, total_weight: float | None = None
-) -> ClosedForm:
+) -> Maximum:
     """The maximum of the likelihood of isotropic PPCA.
 
     Args:
@@ -113,7 +113,7 @@ def tipping_bishop(
         for first, rows in _centred_blocks(x, loc):
             np.matmul(gain.T, rows.T, out=latents[:, first : first + len(rows)])
     loadings = directions * (signs * lengths)
-    return ClosedForm(loadings, loc, np.asarray(noise), float(log_likelihood), at_floor, latents.T)
+    return Maximum(loadings, loc, np.asarray(noise), float(log_likelihood), at_floor, latents.T)
 
 
 def _centred_blocks(x: np.ndarray, loc: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -170,19 +170,16 @@ def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = 1e-6) ->
     return point_outcome(values, model, x, held=held, noise_floor=noise_floor, **known), found.log_likelihood
 
 
-def check(model: PPCA, *, noise_floor: Any) -> None:
+def check(model: PPCA, settings: Any) -> None:
     """Raise ValueError if the model's maximum has no closed form."""
     if model.noise != "isotropic" or model.loading_prior != "flat":
         raise ValueError(
             "closed_form is for noise='isotropic' with loading_prior='flat'; "
             f"got noise={model.noise!r}, loading_prior={model.loading_prior!r}: fit with method='em'"
         )
-    check_noise_floor(noise_floor)
 
 
-METHOD = Direct(
-    options={"noise_floor": 1e-6}, takes=frozenset({"batches", "moments"}), solve=solve, check=check
-)
+METHOD = Direct(settings=ClosedForm, takes=frozenset({"batches", "moments"}), solve=solve, check=check)
 
 
 def turned(values: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -199,15 +196,6 @@ def num_free_parameters(model: PPCA, num_features: int) -> int:
     k = model.num_latents
     noise = num_features if model.noise == "diagonal" else 1
     return num_features * k - k * (k - 1) // 2 + num_features + noise
-
-
-def check_noise_floor(noise_floor: Any) -> None:
-    """Raise TypeError or ValueError unless the floor is a share of the columns' variance."""
-    check_number("noise_floor", noise_floor)
-    if not 0 < noise_floor < 1:
-        raise ValueError(
-            f"noise_floor must be a share of the columns' variance, between 0 and 1; got {noise_floor}"
-        )
 
 
 def point_outcome(

@@ -29,10 +29,10 @@ from inference.methods.linear_gaussian import rows as linear_gaussian_rows
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
 from inference.methods.linear_gaussian.em import LinearGaussianInfo, LinearGaussianState, LoadingPrior
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
-from inference.methods.ppca.closed_form import check_noise_floor, point_outcome, turned
+from inference.methods.ppca import EM
+from inference.methods.ppca.closed_form import point_outcome, turned
 from inference.numerics.weighted_rows import Rows, unweighted
 from inference.precision import to_numpy
-from zoo.checks import check_choice
 from zoo.coordinates import Unit
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
@@ -124,12 +124,6 @@ def build(strategy: str, **options: Any) -> Algorithm:
     return ALGORITHM._replace(init=begin, step=once)
 
 
-def check(model: PPCA, *, acceleration: Any, noise_floor: Any) -> None:
-    """Raise ValueError or TypeError if an option is outside its domain."""
-    check_choice("acceleration", acceleration, linear_gaussian.ACCELERATIONS)
-    check_noise_floor(noise_floor)
-
-
 def conclude(
     key: Array,
     state: LinearGaussianState,
@@ -162,7 +156,7 @@ def conclude(
 
 
 METHOD = Ascent(
-    options={"acceleration": "px", "noise_floor": 1e-6},
+    settings=EM,
     strategies=("pca", "random"),
     takes=frozenset({"weights", "sparse", "batches", "moments"}),
     build=build,
@@ -170,6 +164,5 @@ METHOD = Ascent(
     conclude=conclude,
     trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
-    check=check,
     runs_on_host=linear_gaussian_rows.runs_on_host,
 )

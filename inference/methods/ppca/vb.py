@@ -27,17 +27,16 @@ from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
+from inference.methods.ppca import VB
 from inference.methods.ppca.em import compressed_rows, groups_of, prior_of
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, unweighted
-from zoo.checks import check_choice
 from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 
 __all__ = ["ALGORITHM", "METHOD", "guide", "init", "joint_covariance", "step"]
 
-ACCELERATIONS = ("px", "none")
 DIMS = {
     "loadings_mean": ("feature", "latent"),
     "loadings_covariance": ("feature", "latent", "latent_2"),
@@ -130,13 +129,12 @@ def build(strategy: str, **options: Any) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
-def check(model: PPCA, *, acceleration: Any) -> None:
-    """Raise ValueError if the prior is not proper or an option unknown."""
+def check(model: PPCA, settings: Any) -> None:
+    """Raise ValueError if the prior is not proper."""
     if model.loading_prior == "flat":
         raise ValueError(
             "vb needs a proper prior: give the model loading_prior='ard' or 'gaussian', not 'flat'"
         )
-    check_choice("acceleration", acceleration, ACCELERATIONS)
 
 
 # The posterior in a fit
@@ -278,7 +276,7 @@ def log_density(stored: Mapping[str, Array], model: PPCA, x: Array) -> Array:
 
 
 METHOD = Ascent(
-    options={"acceleration": "px"},
+    settings=VB,
     strategies=("pca", "random"),
     takes=frozenset({"weights", "batches", "moments"}),
     build=build,

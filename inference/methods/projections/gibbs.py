@@ -44,6 +44,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.methods.projections import Gibbs
 from inference.methods.projections.quadratic_cells import (
     QuadraticCells,
     columns_given,
@@ -55,7 +56,6 @@ from inference.methods.projections.quadratic_cells import (
 from inference.methods.projections.views import View, given_values, prior_variance, views_of
 from inference.numerics.programs import log_densities
 from inference.numerics.slice_sampling import PositiveSlice
-from zoo.checks import check_flag
 from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
@@ -364,9 +364,8 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     return algorithm_of(moves)
 
 
-def check(model: EPCA | Paired, *, moves: Any) -> None:
-    """Raise ValueError if a family has no conjugate sweep, TypeError if ``moves`` is not a boolean."""
-    check_flag("moves", moves)
+def check(model: EPCA | Paired, settings: Any) -> None:
+    """Raise ValueError if a family has no conjugate sweep."""
     for view in views_of(model):
         if not view.family.log_partition_forms <= {"quadratic", "logistic"}:
             raise ValueError(
@@ -389,7 +388,7 @@ def conclude(
 
 
 METHOD = Sampler(
-    options={"moves": True},
+    settings=Gibbs,
     strategies=("random",),
     build=build,
     start=start,

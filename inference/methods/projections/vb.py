@@ -24,6 +24,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_chain
 from inference.methods.linear_gaussian.em import bordered
+from inference.methods.projections import VB
 from inference.methods.projections.vb_factors import (
     ProjectionPosterior,
     bound,
@@ -155,7 +156,7 @@ def step(
 ALGORITHM = Algorithm(init, step)
 
 
-def check(model: EPCA | Paired) -> None:
+def check(model: EPCA | Paired, settings: Any) -> None:
     """Raise ValueError if a family has no bound in closed form."""
     for view in views_of(model):
         check_has_bound(view.family)
@@ -354,7 +355,7 @@ def predict(
 
 
 METHOD = Ascent(
-    options={},
+    settings=VB,
     strategies=("random",),
     units=units,
     build=lambda strategy: ALGORITHM,

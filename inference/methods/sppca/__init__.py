@@ -1,1 +1,128 @@
-"""Hand-written inference for supervised and semi-supervised probabilistic PCA."""
+"""Hand-written inference for supervised and semi-supervised probabilistic PCA, and its settings."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+
+from inference.settings import Climb, Once, Sampling
+from zoo.checks import check_choice, shown
+
+__all__ = ["EM", "EP", "MORP", "VB", "ClosedForm", "Gibbs", "KernelCCA"]
+
+OutputKernel = Literal["linear", "rbf", "polynomial"]
+
+
+def _check_ridge(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
+        raise ValueError(f"{name} must be a number of at least 0; got {shown(value)}")
+
+
+def _check_positive_ridge(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive number; got {shown(value)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EM(Climb):
+    """Expectation maximisation of `zoo.SPPCA`.
+
+    Attributes:
+        acceleration: ``"px"`` (parameter expansion), ``"none"``, or without a kernel ``"squarem"``.
+    """
+
+    name = "em"
+    acceleration: Literal["px", "none", "squarem"] = "px"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedForm(Climb):
+    """The maximum of the likelihood of `zoo.SPPCA` given the noise, and the noise by its own steps."""
+
+    name = "closed_form"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VB(Climb):
+    """Variational Bayes of `zoo.SPPCA`.
+
+    Attributes:
+        acceleration: ``"px"`` (parameter expansion) or ``"none"``.
+    """
+
+    name = "vb"
+    acceleration: Literal["px", "none"] = "px"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EP(Climb):
+    """Expectation maximisation of `zoo.SPPCA` with probit outputs, by expectation propagation.
+
+    Attributes:
+        acceleration: ``"px"`` (parameter expansion) or ``"none"``.
+    """
+
+    name = "ep"
+    acceleration: Literal["px", "none"] = "px"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gibbs(Sampling):
+    """The Gibbs sampler of `zoo.SPPCA` with probit outputs.
+
+    Attributes:
+        moves: whether latents and loadings are shifted and rescaled against each other in every sweep.
+    """
+
+    name = "gibbs"
+    moves: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class MORP(Once):
+    """Multi-output regularised projections of `zoo.SPPCA`: a point estimate.
+
+    Attributes:
+        weight: of the outputs against the inputs, in [0, 1]; or one for each output set.
+        ridge: relative to the mean eigenvalue.
+        form: ``"primal"`` has weights of columns, ``"dual"`` of rows, ``"simplified"`` no ridge.
+        output_kernel: a kernel, or one for each output set.
+        output_sets: columns of y by set; None: one set of all.
+        balance: whether every output matrix is scaled to the trace of that of the inputs.
+    """
+
+    name = "morp"
+    weight: float | tuple[float, ...] = 0.5
+    ridge: Annotated[float, _check_ridge] = 0.0
+    form: Literal["primal", "dual", "simplified"] = "primal"
+    output_kernel: OutputKernel | tuple[OutputKernel, ...] = "linear"
+    output_sets: tuple[tuple[int, ...], ...] | None = None
+    balance: bool = True
+
+    def validate(self) -> None:
+        """Raise TypeError or ValueError for weights or kernels outside their domain."""
+        weight, kernels = self.weight, self.output_kernel
+        for part in weight if isinstance(weight, tuple) and weight else (weight,):
+            if isinstance(part, bool) or not isinstance(part, int | float):
+                raise TypeError(f"weight must be a number, or one for each output set; got {shown(weight)}")
+        weights = np.atleast_1d(np.asarray(weight, np.float64))
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() <= 1):
+            raise ValueError(f"weight must lie in [0, 1], also in sum over output sets; got {shown(weight)}")
+        if self.form == "simplified" and self.ridge:
+            raise ValueError("form='simplified' has no ridge: use form='dual'")
+        for kernel in kernels if isinstance(kernels, tuple) and kernels else (kernels,):
+            check_choice("output_kernel", kernel, get_args(OutputKernel))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelCCA(Once):
+    """Kernel canonical correlations of `zoo.SPPCA`: a point estimate.
+
+    Attributes:
+        ridge: relative to the mean positive eigenvalue of each Gram matrix.
+        output_kernel: the kernel of the outputs.
+    """
+
+    name = "kernel_cca"
+    ridge: Annotated[float, _check_positive_ridge] = 0.1
+    output_kernel: OutputKernel = "linear"

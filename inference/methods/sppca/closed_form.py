@@ -54,6 +54,7 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
+from inference.methods.sppca import ClosedForm
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
 from zoo.checks import is_finite, warn
@@ -385,7 +386,7 @@ def _log_likelihood(state: SPPCAState, model: SPPCA, num_rows: int) -> Array:
 # The estimate in a fit
 
 
-def check(model: SPPCA, **options: Any) -> None:
+def check(model: SPPCA, settings: Any) -> None:
     """Raise ValueError unless the model is one that the theorem covers."""
     if model.kernel is not None:
         raise ValueError("closed_form is for the primal model: with a kernel use method='em'")
@@ -423,7 +424,7 @@ def _estimate(state: SPPCAState, model: SPPCA) -> dict[str, Array]:
 
 
 METHOD = Ascent(
-    options={},
+    settings=ClosedForm,
     strategies=("eigenvalues",),
     build=lambda strategy: ALGORITHM,
     start=start,

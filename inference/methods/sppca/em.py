@@ -46,10 +46,10 @@ from inference.methods.linear_gaussian.em import (
     Parameters,
 )
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
+from inference.methods.sppca import EM
 from inference.methods.sppca import kernel_em as kernel_sppca
 from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.precision import to_numpy
-from zoo.checks import check_choice
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.supervised import block_prior, joint
 from zoo.sparse import SparseMatrix
@@ -162,10 +162,9 @@ def build(strategy: str, **options: Any) -> Algorithm:
     return ALGORITHM._replace(init=begin, step=once)
 
 
-def check(model: SPPCA, *, acceleration: Any) -> None:
-    """Raise ValueError if an option is unknown, or does not go with the model."""
-    check_choice("acceleration", acceleration, linear_gaussian.ACCELERATIONS)
-    if model.kernel is not None and acceleration == "squarem":
+def check(model: SPPCA, settings: EM) -> None:
+    """Raise ValueError if the settings do not go with the model."""
+    if model.kernel is not None and settings.acceleration == "squarem":
         raise ValueError("with a kernel acceleration is 'px' or 'none'; got 'squarem'")
     if model.loading_prior != "flat" and model.center == "plugin":
         raise ValueError("center='plugin' is the mean of the observed cells and has no prior: use 'joint'")
@@ -223,7 +222,7 @@ def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **o
 
 
 METHOD = Ascent(
-    options={"acceleration": "px"},
+    settings=EM,
     strategies=("pca", "random"),
     takes=frozenset({"sparse"}),
     build=build,

@@ -61,11 +61,12 @@ from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
+from inference.methods.sppca import EP
 from inference.methods.sppca import kernel_em as kernel_sppca
 from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.methods.sppca.em import prior_about
 from inference.methods.sppca.kernel_em import FeatureData
-from zoo.checks import check_choice, warn
+from zoo.checks import warn
 from zoo.coordinates import Unit
 from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import feature_rows
@@ -77,7 +78,6 @@ from zoo.sppca import SPPCA
 __all__ = ["ALGORITHM", "METHOD", "init", "propagate", "step"]
 
 
-ACCELERATIONS = ("px", "none")
 MOST_TRIALS = 10
 BLOCK_ROWS = 256
 CERTAINTY = 0.5  # of every row's outputs: all on their side of the hyperplanes, see above
@@ -377,9 +377,8 @@ def build(strategy: str, **options: Any) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
-def check(model: SPPCA, *, acceleration: Any) -> None:
-    """Raise ValueError if an option is unknown, or does not go with the model."""
-    check_choice("acceleration", acceleration, ACCELERATIONS)
+def check(model: SPPCA, settings: Any) -> None:
+    """Raise ValueError if the model centres its columns before the fit."""
     if model.center == "plugin":
         raise ValueError("utilities have no observed mean to plug in: center='joint'")
 
@@ -416,7 +415,7 @@ def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any,
 
 
 METHOD = Ascent(
-    options={"acceleration": "px"},
+    settings=EP,
     strategies=("pca", "random"),
     build=build,
     start=start,

@@ -42,8 +42,8 @@ from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.projections.gibbs import GibbsInfo, common_shift, rescaling
 from inference.methods.projections.views import given_values
+from inference.methods.sppca import Gibbs
 from inference.numerics.programs import log_densities
-from zoo.checks import check_flag
 from zoo.linear_gaussian import LatentsGivenRows
 from zoo.linear_gaussian.supervised import block_prior, joint
 from zoo.model import in_current_precision
@@ -271,11 +271,6 @@ def algorithm_of(blocks_of: Callable = blocks_of) -> Algorithm:
 ALGORITHM = algorithm_of()
 
 
-def check(model: SPPCA, *, moves: Any) -> None:
-    """Raise TypeError unless ``moves`` is a boolean."""
-    check_flag("moves", moves)
-
-
 def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     """Build the sampler with or without moves; it does not adapt."""
     return algorithm_of(blocks_of if moves else plain_blocks_of)
@@ -292,13 +287,12 @@ def position_without_rows(state: SPPCAGibbsState, model: SPPCA) -> Values:
 
 
 METHOD = Sampler(
-    options={"moves": True},
+    settings=Gibbs,
     strategies=("random",),
     build=build,
     start=start,
     conclude=conclude_draws,
     position={True: position, False: position_without_rows}.get,
-    check=check,
 )
 
 

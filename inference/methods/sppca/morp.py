@@ -40,18 +40,16 @@ from typing import Any
 
 import numpy as np
 
-from inference.algorithm import Direct, Outcome
+from inference.algorithm import Direct, Outcome, accept
 from inference.methods.linear_gaussian.rows import check_complete
-from inference.methods.sppca import projections
-from zoo.checks import check_choice, check_flag, shown
+from inference.methods.sppca import MORP, KernelCCA, projections
+from zoo.checks import shown
 from zoo.sppca import SPPCA
 
 __all__ = ["METHODS", "check", "solve"]
 
 
-FORMS = ("primal", "dual", "simplified")
 REMEDY = "fit the labelled rows, or use method='em'"
-OUTPUT_KERNELS = ("linear", "rbf", "polynomial")
 
 
 def solve(
@@ -99,35 +97,12 @@ def solve(
     return projections.stored(found, model, x, own), float(found.eigenvalues.sum())
 
 
-def check(
-    model: SPPCA,
-    *,
-    weight: Any,
-    ridge: Any,
-    form: Any,
-    output_kernel: Any,
-    output_sets: Any,
-    balance: Any,
-) -> None:
-    """Raise ValueError or TypeError if an option is outside its domain, or does not go with the model."""
-    for part in weight if isinstance(weight, tuple) and weight else (weight,):
-        if isinstance(part, bool) or not isinstance(part, int | float):
-            raise TypeError(f"weight must be a number, or one for each output set; got {shown(weight)}")
-    weights = np.atleast_1d(np.asarray(weight, np.float64))
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() <= 1):
-        raise ValueError(f"weight must lie in [0, 1], also in sum over output sets; got {shown(weight)}")
-    if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 <= ridge < np.inf:
-        raise ValueError(f"ridge must be a number of at least 0; got {shown(ridge)}")
-    check_choice("form", form, FORMS)
-    if form == "primal" and model.kernel is not None:
+def check(model: SPPCA, settings: MORP) -> None:
+    """Raise ValueError if a setting does not go with the model."""
+    if settings.form == "primal" and model.kernel is not None:
         raise ValueError("form='primal' has weights of columns; with a kernel use form='dual'")
-    if form == "simplified" and ridge:
-        raise ValueError("form='simplified' has no ridge: use form='dual'")
-    for name in output_kernel if isinstance(output_kernel, tuple) and output_kernel else (output_kernel,):
-        check_choice("output_kernel", name, OUTPUT_KERNELS)
-    check_flag("balance", balance)
-    if output_sets is not None:
-        _sets(output_sets, model.num_outputs)
+    if settings.output_sets is not None:
+        _sets(settings.output_sets, model.num_outputs)
 
 
 def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
@@ -156,15 +131,8 @@ def _sets(output_sets: Any, num_outputs: int) -> tuple[tuple[int, ...], ...]:
     return sets
 
 
-MORP = Direct(
-    options={
-        "weight": 0.5,
-        "ridge": 0.0,
-        "form": "primal",
-        "output_kernel": "linear",
-        "output_sets": None,
-        "balance": True,
-    },
+_MORP = Direct(
+    settings=MORP,
     solve=solve,
     is_double=True,
     has_unit=True,
@@ -199,19 +167,7 @@ def solve_kernel_cca(
     return projections.stored(found, model, x, own), float(found.eigenvalues.sum())
 
 
-def check_kernel_cca(model: SPPCA, *, ridge: Any, output_kernel: Any) -> None:
-    """Raise ValueError if an option is outside its domain."""
-    if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 < ridge < np.inf:
-        raise ValueError(f"ridge must be a positive number; got {shown(ridge)}")
-    check_choice("output_kernel", output_kernel, OUTPUT_KERNELS)
-
-
-KERNEL_CCA = replace(
-    MORP,
-    options={"ridge": 0.1, "output_kernel": "linear"},
-    solve=solve_kernel_cca,
-    check=check_kernel_cca,
-)
-
-
-METHODS = {"morp": MORP, "kernel_cca": KERNEL_CCA}
+METHODS = {
+    "morp": _MORP,
+    "kernel_cca": replace(_MORP, settings=KernelCCA, solve=solve_kernel_cca, check=accept),
+}

@@ -28,16 +28,15 @@ from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import vb as ppca
+from inference.methods.sppca import VB
 from inference.methods.sppca.em import given_parameters, joint_matrix, noise_groups, prior_of
 from inference.numerics.compiled import compiled
-from zoo.checks import check_choice
 from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
 __all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
 
-ACCELERATIONS = ("px", "none")
 PARTS = {
     "loadings_{}_mean": ("{}", "latent"),
     "loadings_{}_covariance": ("{}", "latent", "latent_2"),
@@ -107,7 +106,7 @@ def build(strategy: str, **options: Any) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
-def check(model: SPPCA, *, acceleration: Any) -> None:
+def check(model: SPPCA, settings: Any) -> None:
     """Raise ValueError if the prior is improper or q does not suit the model."""
     if model.kernel is not None:
         raise ValueError("vb is for the primal model: with a kernel use method='em'")
@@ -117,7 +116,6 @@ def check(model: SPPCA, *, acceleration: Any) -> None:
         raise ValueError(
             "vb estimates means and noise with the loadings: center='joint', no noise_variance_x"
         )
-    check_choice("acceleration", acceleration, ACCELERATIONS)
 
 
 # The posterior in a fit
@@ -268,7 +266,7 @@ def log_density(stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | 
 
 
 METHOD = Ascent(
-    options={"acceleration": "px"},
+    settings=VB,
     strategies=("pca", "random"),
     build=build,
     start=start,

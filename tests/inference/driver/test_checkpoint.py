@@ -1,6 +1,7 @@
 """Checkpoints: whose run a file is of, what may be in it, and what becomes of a run that cannot write it."""
 
 import ast
+import copy
 import dataclasses
 import errno
 import inspect
@@ -26,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from fit_requests import request_of
 from interruptions import same
 from processes import LIMIT, started
 from relation_cases import CASES
@@ -37,12 +39,13 @@ from inference.driver import checkpoint as module
 from inference.driver import host
 from inference.driver.checkpoint import FORMAT, Checkpoint, Layout, _in_order, fingerprint, slots_of
 from inference.driver.progress import History, layout_of_ascent, new_progress, stored
-from inference.fitting.arguments import read_call
 from inference.fitting.in_memory import LIMITS, aspects_of
+from inference.methods import method_of
 from inference.methods.mixture import collapsed_gibbs
 from inference.methods.pcp.vb_posterior import SLOT_AXES, PCPVBState, shrink
 from inference.numerics import atomic_files
 from inference.numerics.atomic_files import held_alone
+from inference.settings import More
 from zoo.model import Assumptions
 
 ROOT = Path(__file__).parents[3]
@@ -107,13 +110,9 @@ CHANGES = {
 DECIDE_NOTHING = {"max_sweeps", "max_seconds", "progress", "checkpoint"}
 
 
-def request_of(model, *data, **call):
-    """The request of a call of `fit`."""
-    parameters = inspect.signature(fit).parameters
-    given = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
-    options = {name: value for name, value in call.items() if name not in given}
-    given |= {name: value for name, value in call.items() if name in given}
-    return read_call(model, data, options=options, **given)
+def options_of(model):
+    """Names of the options of all methods of a model."""
+    return {name for method in model.methods for name in method_of(model, method).options}
 
 
 def _call(call, table):
@@ -124,7 +123,9 @@ def _call(call, table):
 
 
 def test_every_argument_of_fit_decides_something_or_nothing():
-    assert CHANGES.keys() | DECIDE_NOTHING == inspect.signature(fit).parameters.keys()
+    parameters = {*inspect.signature(fit).parameters, *More.__annotations__} - {"more"}
+    options = {name for cls in map(zoo.model_class, zoo.MODELS) for name in options_of(cls())}
+    assert CHANGES.keys() | DECIDE_NOTHING == parameters - options | {"options"}
     assert not CHANGES.keys() & DECIDE_NOTHING and set(LIMITS) <= DECIDE_NOTHING
 
 
@@ -177,13 +178,12 @@ OTHERS = {
     "data": lambda request: (request.data[0] + 1,),
     "method": lambda request: request.method,
     "name": lambda request: "em",
-    "settings": lambda request: dataclasses.replace(request.settings, drops_starts=True),
-    "options": lambda request: {**request.options, "learn": ("concentration",)},
+    "settings": lambda request: dataclasses.replace(request.settings, learn=("concentration",)),
+    "drops_starts": lambda request: True,
     "strategy": lambda request: "random",
     "variables": lambda request: {"locs": np.ones((2, 3, 2))},
     "sample_weight": lambda request: np.ones(60),
     "batch_size": lambda request: 7,
-    "num_devices": lambda request: 2,
     "key": lambda request: jax.random.key(9),
     "seed": lambda request: 9,
     "dtype": lambda request: "float32",
@@ -245,7 +245,9 @@ def test_every_field_and_every_option_of_every_model_is_an_aspect(case):
         request = request_of(model, *data, method=method)
         before = aspects_of(request)
         for name, value in request.options.items():
-            after = aspects_of(dataclasses.replace(request, options={**request.options, name: _other(value)}))
+            settings = copy.copy(request.settings)
+            object.__setattr__(settings, name, _other(value))  # whatever its domain is
+            after = aspects_of(dataclasses.replace(request, settings=settings))
             assert {n for n in before if before[n] != after[n]} == {f"option {name}"}
 
 

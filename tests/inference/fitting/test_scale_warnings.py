@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from fit_requests import request_of
 
 import zoo
-from inference.fitting.arguments import read_call
 from zoo.conjugate import NormalGamma, SphericalNormalGamma
 from zoo.exponential_family import Gaussian
 
@@ -24,32 +24,7 @@ def messages(model, *data, method="auto"):
     """The warnings of reading a call: nothing is compiled."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        settings = dict(
-            num_chains=1, num_warmup=1, num_samples=1, thinning=1, max_iterations=1, tolerance=0.0
-        )
-        read_call(
-            model,
-            *[data],
-            method=method,
-            seed=0,
-            num_restarts=None,
-            init=None,
-            sample_weight=None,
-            batch_size=None,
-            dtype="float64",
-            keep=(),
-            progress=False,
-            checkpoint=None,
-            until=None,
-            max_sweeps=None,
-            max_seconds=None,
-            families=None,
-            levels=None,
-            id=None,
-            options={},
-            chain_method="vectorized",
-            **settings,
-        )
+        request_of(model, *data, method=method)
     return [str(warning.message) for warning in caught]
 
 

@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from fit_requests import request_of
 from interruptions import cut_short, same
 
 from inference import fit
 from inference.convergence import judge
 from inference.fitting import in_memory
-from inference.fitting.arguments import _settings
-from inference.methods import method_of
 from zoo import PPCA, Mixture
 from zoo.conjugate import BernoulliBeta
 
@@ -121,8 +120,7 @@ def test_calls_that_cannot_be(wrong, error, message):
 @pytest.mark.parametrize("thinning", [1, 3])
 def test_a_run_may_be_looked_at_twenty_times_where_no_limit_is_given(thinning):
     call = {"num_chains": 2, "num_warmup": 40, "num_samples": 60, "thinning": thinning}
-    call |= {"until": "converged", "max_sweeps": None, "max_seconds": None, "chain_method": "vectorized"}
-    found = _settings(method_of(mixture(), "gibbs"), **call)
+    found = request_of(mixture(), BITS, method="gibbs", until="converged", **call).settings
     assert found.max_sweeps == 40 + 20 * 60 * thinning
 
 

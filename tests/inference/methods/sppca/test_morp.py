@@ -8,7 +8,7 @@ import scipy.linalg
 from supervised_toys import angle, toy
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
-from inference.methods.sppca.morp import MORP
+from inference.methods.sppca.morp import METHODS
 from inference.methods.sppca.projections import (
     _singular,
     blended_gram,
@@ -60,8 +60,8 @@ def test_both_forms_solve_the_problem_with_the_ridge_that_was_asked_for(form):
     x, y = centred(num_rows=30, labelled=30)
     balanced = y @ y.T * np.sum(x**2) / np.sum(y**2)
     blend, ridge = 0.6 * x @ x.T + 0.4 * balanced, np.sum(x**2) / x.shape[1]
-    options = MORP.options | {"form": form, "ridge": ridge, "weight": 0.4}
-    outcome, total = MORP.solve(None, MODEL, (x + 2.0, y - 1.0), **options)
+    options = METHODS["morp"].options | {"form": form, "ridge": ridge, "weight": 0.4}
+    outcome, total = METHODS["morp"].solve(None, MODEL, (x + 2.0, y - 1.0), **options)
     values, vectors = scipy.linalg.eigh(x.T @ blend @ x, x.T @ x + ridge * np.eye(x.shape[1]))
     scores = x @ (vectors[:, ::-1][:, :3] * np.sqrt(values[::-1][:3]))
     assert total == pytest.approx(values[-3:].sum(), rel=1e-8)

@@ -119,9 +119,10 @@ def test_projections_take_the_data_as_they_are(monkeypatch):
         return fit(zoo.SPPCA(num_latents=1), x, y, method="morp", ridge=9e4)["variational"]["latents"].values
 
     first = scores()
-    solved = morp.solve(None, zoo.SPPCA(num_latents=1), (x, y), **dict(morp.MORP.options, ridge=9e4))
+    method = morp.METHODS["morp"]
+    solved = morp.solve(None, zoo.SPPCA(num_latents=1), (x, y), **(method.options | {"ridge": 9e4}))
     np.testing.assert_allclose(first, np.asarray(solved[0].variational["latents"]), rtol=1e-9)
-    blind = morp.replace(morp.MORP, has_unit=False)
+    blind = morp.replace(method, has_unit=False)
     monkeypatch.setattr(morp, "METHODS", {"morp": blind})
     assert not np.allclose(scores(), first, rtol=1e-2)
 
