@@ -13,13 +13,13 @@ import inference
 import zoo
 from inference import fit
 from inference.calibration import RELATIONS, Relation, relation_check
+from inference.cli import main
 from inference.component_subspaces import loading_products
 from inference.convergence.identifiable import invariants
 from inference.diagnostics import profiles
 from inference.precision import in_precision
 from inference.symmetry import components
 from zoo.cards import read_card
-from zoo.cli import main
 from zoo.exponential_family import Categorical, Gaussian
 
 UNKNOWN = Gaussian(noise_variance=None)

@@ -11,6 +11,7 @@ from planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 import inference
 import zoo
+from inference.cli import main
 from inference.diagnostics.comparison import (
     agreement,
     check_fits,
@@ -23,7 +24,6 @@ from inference.fitting.verdict import Judgement, convergence_judgements
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
 from inference.report.comparison import _agreed, _fitted, _held_out, _pair_verdict
-from zoo.cli import main
 
 
 def part(tree, **index):

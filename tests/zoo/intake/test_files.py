@@ -12,7 +12,6 @@ import pytest
 
 from inference import open_rows
 from inference.results.tables import table_file
-from zoo.cli.predicting import _writer
 from zoo.datasets import read_table, read_tables
 
 NAN = np.nan
@@ -222,14 +221,10 @@ def test_checksums_of_parquet_are_verified_where_there_are_any(in_batches, tmp_p
             assert np.count_nonzero(read() != table["a"].to_numpy()) == 1
 
 
-@pytest.mark.parametrize("write", [_writer, None], ids=["predictions", "in batches"])
-def test_tables_that_we_write_in_parquet_have_checksums(write, tmp_path):
+def test_tables_that_we_write_in_parquet_have_checksums(tmp_path):
     table, path = pd.DataFrame({"x": np.arange(5000.0)}), tmp_path / "rows.parquet"
-    if write is not None:
-        write(path)(table, path)
-    else:
-        with table_file(path) as add:
-            add(table)
+    with table_file(path) as add:
+        add(table)
     np.testing.assert_array_equal(read_table(path)["x"], table["x"])
     content = bytearray(path.read_bytes())
     content[len(content) // 3] ^= 1

@@ -1,0 +1,58 @@
+"""``zoo list`` and ``zoo show``, which read source files and need neither JAX nor NumPy."""
+
+from types import SimpleNamespace
+
+from inference.cli.paths import target
+from inference.cli.printing import line_width
+from inference.numerics.atomic_files import replacing
+from zoo import MODELS
+from zoo.cards import read_card
+from zoo.cards.page import card_as_markdown, card_as_text
+from zoo.datasets import catalogue
+
+__all__ = ["list_models", "show"]
+
+_HELD = {
+    "Data sets": ("shipped", "generated", "package"),
+    "Data sets that you must provide, in the folder that ZOO_DATA names (zoo fit MODEL NAME says how)": (
+        "user",
+    ),
+}
+
+
+def list_models(options: SimpleNamespace) -> int:
+    """Print the models with their methods and papers, and the data sets."""
+    print("Models")
+    for card in map(read_card, MODELS):
+        print(f"  {card.name:<12} {card.title}")
+        print(f"  {'':<12} methods: {', '.join(card.methods)}")
+        print(f"  {'':<12} paper:   {card.paper}")
+        print(f"  {'':<12} aliases: {', '.join(card.aliases)}")
+    entries = catalogue()
+    width = max(map(len, entries))
+    for title, kinds in _HELD.items():
+        print(f"\n{title}")
+        for name, entry in entries.items():
+            if entry["kind"] not in kinds:
+                continue
+            shapes = ", ".join(
+                f"{key} {' x '.join(map(str, spec['shape']))}" for key, spec in entry["arrays"].items()
+            )
+            package = f" (comes with {entry['package']})" if entry["kind"] == "package" else ""
+            print(f"  {name:<{width}} {shapes}{package}")
+    print("\nNext: zoo show MODEL, zoo fit MODEL DATASET")
+    return 0
+
+
+def show(options: SimpleNamespace) -> int:
+    """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""
+    card = read_card(options.model)
+    if options.out is None:
+        print(card_as_text(card, line_width()))
+        return 0
+    out = target("--out", options.out, f"{card.name}.md", force=options.force, endings=(".md",))
+    place = out.settled()
+    with replacing(place) as file:
+        file.write(card_as_markdown(card).encode("utf-8"))
+    print(f"saved to {place}")
+    return 0
