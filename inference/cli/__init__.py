@@ -20,8 +20,8 @@ __all__ = ["main"]
 INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C, or of a fit by SIGTERM
 _ERRORS = (ValueError, TypeError, KeyError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
 _RUNNERS = {  # the function that runs a command, in a module that is imported when it is asked for
-    "list": "cards.list_models",
-    "show": "cards.show",
+    "list": "listing.list_models",
+    "show": "showing.show",
     "completion": "options.completion",
     "fit": "fitting.fit",
     "predict": "predicting.predict_rows",
@@ -64,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _ERRORS as error:
         if options.traceback:
             raise
-        print(f"zoo: error: {one_line(error)}", file=sys.stderr)
+        bare = isinstance(error, ModuleNotFoundError) and error.name == "click"
+        remedy = "; without it there are zoo list and zoo show MODEL: pip install click" if bare else ""
+        print(f"zoo: error: {one_line(error)}{remedy}", file=sys.stderr)
         return 2
 
 

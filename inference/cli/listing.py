@@ -1,16 +1,12 @@
-"""``zoo list`` and ``zoo show``, which read source files and need neither JAX nor NumPy."""
+"""``zoo list``: the models with their methods and papers, and the data sets."""
 
 from types import SimpleNamespace
 
-from inference.cli.paths import target
-from inference.cli.printing import line_width
-from inference.numerics.atomic_files import replacing
 from zoo import MODELS
 from zoo.cards import read_card
-from zoo.cards.page import card_as_markdown, card_as_text
 from zoo.datasets import catalogue
 
-__all__ = ["list_models", "show"]
+__all__ = ["list_models"]
 
 _HELD = {
     "Data sets": ("shipped", "generated", "package"),
@@ -41,18 +37,4 @@ def list_models(options: SimpleNamespace) -> int:
             package = f" (comes with {entry['package']})" if entry["kind"] == "package" else ""
             print(f"  {name:<{width}} {shapes}{package}")
     print("\nNext: zoo show MODEL, zoo fit MODEL DATASET")
-    return 0
-
-
-def show(options: SimpleNamespace) -> int:
-    """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""
-    card = read_card(options.model)
-    if options.out is None:
-        print(card_as_text(card, line_width()))
-        return 0
-    out = target("--out", options.out, f"{card.name}.md", force=options.force, endings=(".md",))
-    place = out.settled()
-    with replacing(place) as file:
-        file.write(card_as_markdown(card).encode("utf-8"))
-    print(f"saved to {place}")
     return 0
