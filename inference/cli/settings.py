@@ -216,7 +216,10 @@ def _sizes(text: str, least: int) -> list[int]:
 
 def terms_of(option: str, text: str) -> list[str]:
     """The terms of an option such as ``--x a,b:d``, with commas in quotes; ValueError for an empty one."""
-    terms = [term.strip() for term in next(csv.reader([text], skipinitialspace=True), [])]
+    try:
+        terms = [term.strip() for term in next(csv.reader([text], skipinitialspace=True), [])]
+    except csv.Error:  # a line break outside quotes
+        terms = []
     if not all(terms) or not terms:
         raise ValueError(
             f"{option} has an empty name in {text!r}: write names of columns with one comma between, such as "

@@ -279,6 +279,7 @@ def test_wrong_choices_of_columns_are_refused(terms, message, tmp_path):
         ("a,a", "--x names 'a' twice"),
         (",", "--x has an empty name"),
         ("b,", "--x has an empty name"),
+        ("a\nb", "--x has an empty name"),
     ],
 )
 def test_wrong_names_of_columns_are_refused(text, message):
