@@ -40,14 +40,14 @@ def compare(options: SimpleNamespace) -> int:
     print(f"{name}: fitted to {len(train)} rows, scored on {num_held_out}; seed {options.seed}")
     print_notes(data, columns, notes)
     prepared, refused, scores = [], [], []
-    for card in options.cards:
+    for model_name in options.models_tried:
         try:
-            model = model_class(card.name)
+            model = model_class(model_name)
             fields, parts = suitable_tables(model, data, columns)
             rows = _rows(parts, train), _rows(parts, test)
-            prepared.append((card.name, model.from_data(*rows[0], **fields), *rows))
+            prepared.append((model_name, model.from_data(*rows[0], **fields), *rows))
         except (ValueError, TypeError) as error:
-            refused.append(comparison.Refusal(card.name, "", one_line(error)))
+            refused.append(comparison.Refusal(model_name, "", one_line(error)))
     keywords = {key: getattr(options, key) for key in _SETTINGS}
     methods = options.methods or None
     found = (

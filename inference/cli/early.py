@@ -21,8 +21,8 @@ from inference.cli.settings import (
     parse_sizes,
     terms_of,
 )
-from zoo import MODELS
-from zoo.cards import Card, read_card
+from zoo import MODELS, canonical_name
+from zoo.cards import Card, methods_of, read_card
 
 __all__ = ["check"]
 
@@ -105,8 +105,8 @@ def _report(options: SimpleNamespace) -> None:
 
 
 def _compare(options: SimpleNamespace) -> None:
-    cards = options.cards = [read_card(name) for name in options.models or MODELS]
-    methods = list(dict.fromkeys(method for card in cards for method in card.methods))
+    options.models_tried = [canonical_name(name) for name in options.models or MODELS]
+    methods = list(dict.fromkeys(method for name in options.models_tried for method in methods_of(name)))
     for method in options.methods:
         if method not in methods:
             whose = "none of these models" if options.models else "no model"

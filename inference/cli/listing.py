@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from zoo import MODELS
-from zoo.cards import read_card
+from zoo import ALIASES, MODELS
+from zoo.cards import methods_of
 from zoo.datasets import catalogue
 
 __all__ = ["list_models"]
@@ -19,11 +19,11 @@ _HELD = {
 def list_models(options: SimpleNamespace) -> int:
     """Print the models with their methods and papers, and the data sets."""
     print("Models")
-    for card in map(read_card, MODELS):
-        print(f"  {card.name:<12} {card.title}")
-        print(f"  {'':<12} methods: {', '.join(card.methods)}")
-        print(f"  {'':<12} paper:   {card.paper}")
-        print(f"  {'':<12} aliases: {', '.join(card.aliases)}")
+    for name, entry in MODELS.items():
+        print(f"  {name:<12} {entry['title']}")
+        print(f"  {'':<12} methods: {', '.join(methods_of(name))}")
+        print(f"  {'':<12} paper:   {entry['paper']}")
+        print(f"  {'':<12} aliases: {', '.join(alias for alias, of in ALIASES.items() if of == name)}")
     entries = catalogue()
     width = max(map(len, entries))
     for title, kinds in _HELD.items():
