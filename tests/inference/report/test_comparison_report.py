@@ -221,7 +221,7 @@ def test_the_command_compares_files(tmp_path, capsys):
     for wrong, words in (
         ([paths[0], paths[0]], "named twice"),
         ([paths[0], "--heldout", "faithful"], "name several"),
-        ([paths[0], str(tmp_path / "no.nc")], "no.nc is no saved fit"),
+        ([paths[0], str(tmp_path / "no.nc")], "no.nc cannot be read as netCDF"),
         ([paths[0], str(tmp_path / "absent.nc")], "there is no file"),
     ):
         assert main(["report", *wrong, "--out", str(tmp_path / "other.md")]) == 2
