@@ -52,7 +52,7 @@ def test_links_lead_to_files():
 
 
 def test_commands_are_words_of_the_command_line():
-    from zoo.cli.arguments import parse
+    from inference.cli.options import parse
 
     text = GUIDE.read_text(encoding="utf-8")
     (block,) = re.findall(r"<!-- commands: session -->\n```bash\n(.*?)```", text, re.DOTALL)

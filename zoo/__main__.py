@@ -2,7 +2,7 @@
 
 import sys
 
-from zoo.cli import main
+from inference.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

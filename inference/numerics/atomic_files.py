@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import stat
+import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -62,6 +63,11 @@ def check_writable(path: str | os.PathLike) -> None:
         raise ValueError(f"cannot write {path}: the folder {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise ValueError(f"cannot write {path}: no permission")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):  # permissions do not tell all
+            pass
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror}; choose another folder") from None
 
 
 def check_replaceable(path: str | os.PathLike) -> None:

@@ -1,4 +1,4 @@
-"""Answers for many rows as one file, written table by table: Parquet, CSV or NumPy.
+"""Answers for many rows as one file, written table by table: Parquet, CSV, Excel or NumPy.
 
 The file is whole or not there (`inference.numerics.atomic_files`), and no more than one table is held.
 """
@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from inference.numerics.atomic_files import check_replaceable, replacing
-from zoo.intake.files import require
+from zoo.intake.files import EXTRAS, require
 
 __all__ = ["WRITTEN", "check_table_file", "table_file"]
 
-WRITTEN = (".parquet", ".csv", ".tsv", ".npy")
+WRITTEN = (".parquet", ".csv", ".tsv", ".xlsx", ".npy")
 
 
 def check_table_file(path: str | Path) -> Path:
@@ -36,8 +36,8 @@ def check_table_file(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() not in WRITTEN:
         raise ValueError(f"{path} must end in one of {', '.join(WRITTEN)}, which are written in batches")
-    if path.suffix.lower() == ".parquet":
-        require(".parquet")
+    if path.suffix.lower() in EXTRAS:
+        require(path.suffix.lower())
     check_replaceable(path)
     return path
 
@@ -47,8 +47,8 @@ def table_file(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A file to write tables to, all with the columns of the first.
 
     Args:
-        path: of a ``.parquet``, ``.csv``, ``.tsv`` or ``.npy`` file; the last holds no names of rows and
-            columns.
+        path: of a ``.parquet``, ``.csv``, ``.tsv``, ``.xlsx`` or ``.npy`` file; the last holds no names of
+            rows and columns.
 
     Yields:
         A function that takes the next table.
@@ -57,7 +57,7 @@ def table_file(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         TypeError: a column that is not of numbers, in a ``.npy`` file.
     """
     path = check_table_file(path)
-    writer = {".parquet": _Parquet, ".npy": _Numbers}.get(path.suffix.lower(), _Text)
+    writer = {".parquet": _Parquet, ".xlsx": _Workbook, ".npy": _Numbers}.get(path.suffix.lower(), _Text)
     with replacing(path) as file:
         own = writer(file, path)
         yield own.write
@@ -77,6 +77,21 @@ class _Text:
 
     def close(self) -> None:
         """Nothing is left to be written."""
+
+
+class _Workbook:
+    """A table in a workbook, the rows of each part below those before."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self.writer, self.row = pd.ExcelWriter(file, engine="openpyxl"), 0
+
+    def write(self, table: pd.DataFrame) -> None:
+        is_first = self.row == 0
+        table.to_excel(self.writer, startrow=self.row, header=is_first)
+        self.row += len(table) + is_first
+
+    def close(self) -> None:
+        self.writer.close()
 
 
 class _Parquet:

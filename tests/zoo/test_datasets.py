@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import zoo
+from inference.cli.selection import select
 from zoo import datasets
-from zoo.cli.selection import select
 from zoo.datasets import catalogue, load
 
 USER_HELD = [name for name, entry in catalogue().items() if entry["kind"] == "user"]
@@ -62,7 +62,7 @@ def test_votes_repub_misses_217_numbers():
 def test_the_command_line_names_rows_too():
     name, (table,) = select("votes_repub")
     assert name == "votes_repub" and table.index[0] == "Alabama" and table.columns[0] == "1856"
-    _, (table,) = select("rock_art", x="Turtle,Boat:Hand")
+    _, (table,) = select("rock_art", x=["Turtle", "Boat:Hand"])
     assert table.shape == (103, 4) and table.index[3] == "7.1"
 
 

@@ -100,7 +100,7 @@ def test_kernel_parameters_are_read_off_the_rows_and_the_rest_stays():
 
 
 def test_the_command_line_fits_it_and_says_what_is_missing(tmp_path, capsys, monkeypatch):
-    from zoo.cli import main
+    from inference.cli import main
 
     monkeypatch.chdir(tmp_path)
     settings = ["--set", "kernel=RBF(5)", "--set", "noise_variance=0.001", "--set", "num_latents=3"]

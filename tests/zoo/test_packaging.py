@@ -150,31 +150,13 @@ def test_the_wheel_holds_the_notes_of_the_cards():
 
 def test_the_distribution_is_called_neither_zoo_nor_inference():
     assert PROJECT["name"] not in OURS
-    assert PROJECT["requires-python"] == ">=3.12" and PROJECT["scripts"] == {"zoo": "zoo.cli:main"}
+    assert PROJECT["requires-python"] == ">=3.12" and PROJECT["scripts"] == {"zoo": "inference.cli:main"}
 
 
 def test_one_version():
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     newest = next(heading for heading in headings if heading != "Unreleased")
     assert PROJECT["version"] == zoo.__version__ == newest
-
-
-def test_zoo_imports_inference_only_in_functions_of_the_command_line():
-    allowed = {
-        "zoo/cli/__init__.py": {"show", "fit", "_saved", "report", "compare"},
-        "zoo/cli/paths.py": {"target"},
-        "zoo/cli/printing.py": {"print_columns"},
-        "zoo/cli/elsewhere.py": {"opened"},
-        "zoo/cli/predicting.py": {"predict", "_predict_in_batches", "_answer", "_frame", "_writer"},
-        "zoo/cli/sweeping.py": {"sweep"},
-        "zoo/cli/validating.py": {"validated"},
-    }
-    for path, tree in sources("zoo"):
-        names = allowed.get(path.relative_to(ROOT).as_posix(), set())
-        places = [
-            node for node in tree.body if not isinstance(node, ast.FunctionDef) or node.name not in names
-        ]
-        assert not [path.name for place in places if "inference" in set(imports(place))]
 
 
 FACES = ("calibration", "convergence", "diagnostics", "plots", "report", "symmetry", "topics")

@@ -24,9 +24,9 @@ def imported_by(code):
     [
         "import zoo; zoo.MODELS; zoo.canonical_name('dma')",
         "from zoo.cards import read_card; read_card('mixture')",
-        "from zoo.cli import main; assert main(['list']) == 0",
-        "from zoo.cli import main; assert main(['show', 'mixture']) == 0",
-        "from zoo.cli import main; assert main(['show', 'nothing']) == 2",
+        "from inference.cli import main; assert main(['list']) == 0",
+        "from inference.cli import main; assert main(['show', 'mixture']) == 0",
+        "from inference.cli import main; assert main(['show', 'nothing']) == 2",
     ],
 )
 def test_metadata_needs_neither_jax_nor_numpy(code):

@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 from zoo import ALIASES, MODELS, canonical_name, model_class, registered_methods
 from zoo.cards.program import module_file, parsed, program_of, registered_file
 
-__all__ = ["Card", "Claim", "Correction", "MethodNote", "Notes", "Usage", "read_card", "read_notes"]
+__all__ = [
+    "Card",
+    "Claim",
+    "Correction",
+    "MethodNote",
+    "Notes",
+    "Usage",
+    "methods_of",
+    "read_card",
+    "read_notes",
+]
 
 _LITERALS = ("dims", "symmetries", "methods")
 _FOLDER = Path(__file__).parent
@@ -171,6 +181,23 @@ def read_card(name: str) -> Card:
         path=path,
         class_name=entry["class"],
     )
+
+
+def methods_of(name: str) -> tuple[str, ...]:
+    """The methods of a model, at a fraction of the time that its card takes.
+
+    Args:
+        name: key in `zoo.MODELS`.
+
+    Returns:
+        Their names, the default one first.
+    """
+    entry = MODELS[name]
+    path = module_file(entry["module"])
+    if path is None:
+        return tuple(model_class(name).methods)
+    (body,) = (node for node in parsed(path).body if getattr(node, "name", "") == entry["class"])
+    return tuple(_literals(body)["methods"])
 
 
 def read_notes(card: Card) -> Notes:

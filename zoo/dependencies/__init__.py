@@ -4,7 +4,7 @@ A version that is newer than those says nothing as long as it has what is used. 
 ``tested.toml`` beside this file, which `.ci/versions` writes when its tests have passed.
 """
 
-import importlib.metadata
+import importlib
 import importlib.util
 import platform
 import textwrap
@@ -43,7 +43,7 @@ def naming_versions() -> Iterator[None]:
         low, high = tested[package]
         dotted = f"{module}.{name}" if name else module
         raise ImportError(
-            f"{package} {importlib.metadata.version(package)} has no {dotted}, which this library uses; it "
+            f"{package} {_version(package)} has no {dotted}, which this library uses; it "
             f"was tested with {package} {low} to {high}: pip install '{package}>={low},<={high}'",
             name=module,
         ) from error
@@ -58,10 +58,16 @@ def show_versions() -> None:
     found = [f"Python {platform.python_version()}"]
     for package in (_LIBRARY, *tested):
         try:
-            found.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{package} {_version(package)}")
+        except ModuleNotFoundError:
             found.append(f"{package} (not installed)")
     print(textwrap.fill(", ".join(found), 110, break_on_hyphens=False))
+
+
+def _version(package: str) -> str:
+    """The version of an installed package; ModuleNotFoundError where it is not installed."""
+    metadata = importlib.import_module("importlib.metadata")  # takes half of the time of ``import zoo``
+    return metadata.version(package)
 
 
 def _lacking(error: ImportError | AttributeError) -> tuple[str, str]:

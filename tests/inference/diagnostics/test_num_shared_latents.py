@@ -11,11 +11,11 @@ from numpyro.infer.util import log_density as program_log_density
 import inference
 import zoo
 from inference.calibration import elbo_check
+from inference.cli import main
 from inference.diagnostics import model_size
 from inference.precision import in_precision
 from inference.report import report
 from inference.symmetry.identified import canonical_correlations
-from zoo.cli import main
 from zoo.exponential_family import Gaussian
 
 UNKNOWN = Gaussian(None)

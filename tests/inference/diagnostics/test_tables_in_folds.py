@@ -6,10 +6,10 @@ import pytest
 import xarray as xr
 
 import zoo
+from inference.cli import main
 from inference.diagnostics import model_size
 from inference.inputs import tables
 from inference.inputs.tables import read_tables
-from zoo.cli import main
 from zoo.intake.suitable_fields import suitable_tables
 
 

@@ -30,6 +30,7 @@ from scipy.stats import t
 import inference
 import zoo
 from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.cli import main
 from inference.diagnostics import compare, heldout, occupied, point_partition, summary
 from inference.plots import (
     plot_biplot,
@@ -43,7 +44,6 @@ from inference.plots import (
 from inference.report import report
 from inference.topics import token_shares, top_words, topic_shares
 from zoo.answers import Answers
-from zoo.cli import main
 from zoo.documents.answers import TopicAnswers
 from zoo.documents.bags import ClusteredBags
 from zoo.documents.topic_model import LENGTHS, TopicModel

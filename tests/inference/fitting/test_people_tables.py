@@ -10,7 +10,7 @@ from people_tables import PLANS, customers, sales, survey
 
 import inference
 import zoo
-from zoo.cli import main
+from inference.cli import main
 from zoo.conjugate import NormalGamma, PoissonGamma, Product
 
 

@@ -7,8 +7,8 @@ import sklearn.datasets
 
 import inference
 import zoo
+from inference.cli import main
 from inference.fitting import front_door
-from zoo.cli import main
 from zoo.intake import read_columns
 
 SCIKIT = ("iris", "wine", "breast_cancer", "diabetes", "digits")

@@ -14,6 +14,7 @@ import zoo
 from inference import fit
 from inference.calibration import RELATIONS, Relation, relation_check
 from inference.calibration.relations import sized
+from inference.cli import main
 from inference.component_subspaces import loading_products
 from inference.convergence.identifiable import invariants
 from inference.diagnostics import profiles
@@ -21,7 +22,6 @@ from inference.precision import in_precision
 from inference.symmetry import components
 from tests.relation_cases import relation_of
 from zoo.cards import read_card
-from zoo.cli import main
 from zoo.exponential_family import Categorical, Gaussian
 
 UNKNOWN = Gaussian(noise_variance=None)

@@ -11,6 +11,7 @@ from planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 import inference
 import zoo
+from inference.cli import main
 from inference.diagnostics.comparison import (
     agreement,
     check_fits,
@@ -23,7 +24,6 @@ from inference.fitting.verdict import Judgement, convergence_judgements
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
 from inference.report.comparison import _agreed, _fitted, _held_out, _pair_verdict
-from zoo.cli import main
 
 
 def part(tree, **index):
@@ -221,7 +221,7 @@ def test_the_command_compares_files(tmp_path, capsys):
     for wrong, words in (
         ([paths[0], paths[0]], "named twice"),
         ([paths[0], "--heldout", "faithful"], "name several"),
-        ([paths[0], str(tmp_path / "no.nc")], "no.nc is no saved fit"),
+        ([paths[0], str(tmp_path / "no.nc")], "no.nc cannot be read as netCDF"),
         ([paths[0], str(tmp_path / "absent.nc")], "there is no file"),
     ):
         assert main(["report", *wrong, "--out", str(tmp_path / "other.md")]) == 2

@@ -6,11 +6,11 @@ import xarray as xr
 
 import inference
 import zoo
+from inference.cli import main
 from inference.diagnostics import compare, summary
 from inference.plots import plot_objective
 from inference.report import report
 from inference.results.integrity import CHECKSUM
-from zoo.cli import main
 
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
 

@@ -15,12 +15,13 @@ import pytest
 
 import inference
 import zoo
+from inference.cli import main
+from inference.cli.options import parse
+from inference.cli.selection import select
+from inference.cli.settings import parse_settings, resolve, terms_of
 from zoo import MODELS
 from zoo.cards import markup, read_card, read_notes
 from zoo.cards.page import card_as_markdown, card_as_text, card_sections
-from zoo.cli import main
-from zoo.cli.arguments import parse, parse_settings, resolve
-from zoo.cli.selection import select
 from zoo.datasets import catalogue
 
 ROOT = Path(__file__).parents[3]
@@ -81,10 +82,11 @@ def test_both_lines_of_usage_make_the_same_model_of_the_same_data(name):
     program, *words = shlex.split(usage.command)
     line = parse(words)
     assert program == "zoo" and line.command == "fit" and line.model == name
-    assert catalogue()[line.dataset]["kind"] in ("shipped", "generated")  # nobody has to get anything
+    assert catalogue()[line.files[0]]["kind"] in ("shipped", "generated")  # nobody has to get anything
     assert options.pop("method", "auto") == line.method and not options
     assert line.method in ("auto", *card.methods)
-    _, selected = select(line.dataset, line.x, line.y, line.views)
+    x, y = (None if text is None else terms_of("--x", text) for text in (line.x, line.y))
+    _, selected = select(line.files[0], x, y, [terms_of("--views", view) for view in line.views])
     settings = parse_settings(line.set, tuple(card.fields), name)
     other = getattr(zoo, MODELS[name]["class"]).from_data(*selected, **resolve(settings))
     assert type(model) is type(other)
@@ -391,7 +393,7 @@ def test_the_card_is_as_wide_as_the_terminal_within_reason(monkeypatch, capsys):
 @pytest.mark.parametrize("arguments", [["list"], ["show", "paired"]])
 def test_cards_need_nothing_but_the_sources_and_the_standard_library(arguments, tmp_path):
     path = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
-    code = f"{path}; from zoo.cli import main; sys.exit(main({arguments}))"
+    code = f"{path}; from inference.cli import main; sys.exit(main({arguments}))"
     bare = [sys.executable, "-I", "-S", "-c", code]
     run = subprocess.run(bare, capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0 and "ecca" in run.stdout, run.stderr

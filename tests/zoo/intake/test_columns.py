@@ -9,7 +9,7 @@ from people_tables import customers, sales, survey
 
 import inference
 import zoo
-from zoo.cli import predicting
+from inference.cli import predicting
 from zoo.intake import Column, Columns, date_in_words, read_columns
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,6 @@ import pytest
 
 from inference import open_rows
 from inference.results.tables import table_file
-from zoo.cli.predicting import _writer
 from zoo.datasets import read_table, read_tables
 
 NAN = np.nan
@@ -222,14 +221,21 @@ def test_checksums_of_parquet_are_verified_where_there_are_any(in_batches, tmp_p
             assert np.count_nonzero(read() != table["a"].to_numpy()) == 1
 
 
-@pytest.mark.parametrize("write", [_writer, None], ids=["predictions", "in batches"])
-def test_tables_that_we_write_in_parquet_have_checksums(write, tmp_path):
+@pytest.mark.parametrize("ending", ["csv", "tsv", "xlsx", "parquet"])
+def test_a_table_that_is_written_in_parts_is_read_as_one(ending, tmp_path):
+    table = pd.DataFrame({"x": np.arange(5.0), "word": list("abcde")}, index=[f"r{i}" for i in range(5)])
+    with table_file(tmp_path / f"rows.{ending}") as add:
+        for part in (table[:2], table[2:3], table[3:]):
+            add(part)
+    found = read_table(tmp_path / f"rows.{ending}")
+    assert found["x"].tolist() == table["x"].tolist() and found["word"].tolist() == table["word"].tolist()
+    assert found.index.tolist() == table.index.tolist()
+
+
+def test_tables_that_we_write_in_parquet_have_checksums(tmp_path):
     table, path = pd.DataFrame({"x": np.arange(5000.0)}), tmp_path / "rows.parquet"
-    if write is not None:
-        write(path)(table, path)
-    else:
-        with table_file(path) as add:
-            add(table)
+    with table_file(path) as add:
+        add(table)
     np.testing.assert_array_equal(read_table(path)["x"], table["x"])
     content = bytearray(path.read_bytes())
     content[len(content) // 3] ^= 1

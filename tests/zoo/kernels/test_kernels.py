@@ -12,8 +12,8 @@ import pytest
 import scipy.sparse
 from scipy import stats
 
+from inference.cli.settings import parse_settings, resolve
 from inference.results.model_fields import _describe, _restore
-from zoo.cli.arguments import parse_settings, resolve
 from zoo.kernels import KERNELS, RBF, Linear, Polynomial, Precomputed, as_kernel
 from zoo.kernels import gram as gram_matrices
 from zoo.kernels.gram import (

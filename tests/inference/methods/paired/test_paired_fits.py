@@ -9,9 +9,9 @@ from scipy.stats import special_ortho_group
 import inference
 import zoo
 from inference import extend, fit, log_density, predict, transform
+from inference.cli import main
 from inference.symmetry import align_rotation, identify
 from inference.symmetry.identified import component_intervals, components
-from zoo.cli import main
 
 BINARY = ("bernoulli", "bernoulli")
 

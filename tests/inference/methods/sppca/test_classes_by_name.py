@@ -6,7 +6,7 @@ import pytest
 
 import inference
 import zoo
-from zoo.cli import main
+from inference.cli import main
 
 CLASSES, ROWS = np.array(["bolt", "nut", "washer"]), 1000
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from inference import load
+from inference.cli import main
 from inference.report.run import run_facts
-from zoo.cli import main
 
 
 @pytest.fixture

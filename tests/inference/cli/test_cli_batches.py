@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import inference
 from inference import load, log_density, open_rows, transform
-from zoo.cli import main, predicting
+from inference.cli import main, predicting
 
 X = np.random.default_rng(0).normal(size=(200, 2)) + 6 * np.random.default_rng(1).integers(0, 2, (200, 1))
 FIT = (
@@ -119,9 +118,9 @@ def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monke
     named = pd.DataFrame(X[:7], columns=["a", "b"], index=[f"r{row}" for row in range(7)])
     named.to_csv("named.csv")
     model = SimpleNamespace(takes_documents=False, data_names=("x",), variable_dims={"x": ("row", "column")})
-    monkeypatch.setattr(inference, "load", lambda path: SimpleNamespace(attrs={"model": "m", "method": "n"}))
-    monkeypatch.setattr(inference, "model_of", lambda tree: model)
-    monkeypatch.setattr(inference, "compile_cache", lambda: None)
+    monkeypatch.setattr(predicting, "load", lambda path: SimpleNamespace(attrs={"model": "m", "method": "n"}))
+    monkeypatch.setattr(predicting, "model_of", lambda tree: model)
+    monkeypatch.setattr(predicting, "compile_cache", lambda: None)
     monkeypatch.setattr(predicting, "_labels", lambda tree, dim: ["a", "b"])
 
     def first_column(tree, model, parts, options):

@@ -14,9 +14,9 @@ import pytest
 import xarray as xr
 from processes import LIMIT, started
 
-from zoo.cli import main
-from zoo.cli.arguments import parse_settings, resolve
-from zoo.cli.selection import reading_options, select
+from inference.cli import main
+from inference.cli.selection import select
+from inference.cli.settings import parse_reading, parse_settings, resolve, terms_of
 
 
 def run(*arguments, **options):
@@ -65,10 +65,10 @@ def test_list_names_models_methods_papers_and_data(capsys):
 
 
 def test_list_imports_nothing_that_takes_seconds():
-    code = "import sys; from zoo.cli import main; main(['list']); print(*sys.modules, sep='\\n')"
+    code = "import sys; from inference.cli import main; main(['list']); print(*sys.modules, sep='\\n')"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = set(answer.stdout.split())
-    assert "zoo.cli" in imported and not imported & {
+    assert "inference.cli" in imported and not imported & {
         "jax",
         "numpyro",
         "arviz",
@@ -94,9 +94,7 @@ def test_show_prints_the_model(name, capsys):
 
 def test_help_is_there_for_every_command(capsys):
     for command in ([], ["list"], ["show"], ["fit"], ["report"], ["compare"]):
-        with pytest.raises(SystemExit) as stop:
-            main([*command, "--help"])
-        assert stop.value.code == 0 and "usage: zoo" in capsys.readouterr().out
+        assert main([*command, "--help"]) == 0 and "Usage: zoo" in capsys.readouterr().out
 
 
 def test_a_reader_that_has_had_enough_is_no_error():
@@ -134,7 +132,7 @@ def test_a_reader_that_has_had_enough_is_no_error():
         ),
         (
             ["fit", "mixture", "faithful", "--set", "num_components=2", "--set", "num_components=3"],
-            "num_components is set twice",
+            "a setting gives 'num_components' twice",
         ),
         (
             ["fit", "mixture", "faithful", "--set", "concentration=Cauchy(1)"],
@@ -159,7 +157,7 @@ def test_a_reader_that_has_had_enough_is_no_error():
         (["fit", "mixture", "faithful", "--option", "magic=1"], "magic"),
         (
             ["fit", "mixture", "faithful", "--dtype", "float16"],
-            "dtype must be 'float64' or 'float32'; got 'float16'",
+            "'--dtype': 'float16' is not one of 'float64', 'float32'",
         ),
         (
             ["fit", "mixture", "faithful", "--x", "colour"],
@@ -167,20 +165,20 @@ def test_a_reader_that_has_had_enough_is_no_error():
         ),
         (
             ["fit", "ppca", "faithful", "--set", "num_latents=1", "--y", "waiting"],
-            "ppca takes one table, x, and no outputs or views: leave --y out, or fit sppca",
+            "PPCA takes 1 part of data, x; got 2: leave the others out; class labels and outputs go with",
         ),
         (
             ["fit", "sppca", "faithful", "--set", "num_latents=1"],
-            "sppca predicts outputs y from x, and y is missing: name their columns",
+            "y is missing: name its columns, such as --y COLUMN",
         ),
         (
             ["fit", "mixture", "faithful", "--seed", "x"],
-            r"argument --seed: must be a whole number in \[0, 2\*\*32\); got 'x'",
+            "Invalid value for '--seed': 'x' is not a valid integer",
         ),
         (["fit", "mixture", "faithful", "--checkpoint", "/proc/c"], "cannot write /proc/c"),
         (
             ["fit", "mixture", "faithful", "--out", "no/folder/f.nc"],
-            "cannot write no/folder/f.nc: there is no folder no/folder",
+            "cannot write no/folder/f.nc: the folder no/folder does not exist",
         ),
         (["fit", "mixture", "faithful", "--out", "."], "cannot write .: it is a folder"),
         (["fit", "mixture", "faithful", "--out", "/proc/f.nc"], "cannot write /proc/f.nc"),
@@ -190,8 +188,8 @@ def test_a_reader_that_has_had_enough_is_no_error():
             "no model has the method 'magic'; there are: vb, gibbs",
         ),
         (["compare", "faithful", "--models", "resnet"], "no model is called 'resnet'"),
-        (["dance"], "argument COMMAND: invalid choice: 'dance'|invalid choice"),
-        ([], "the following arguments are required"),
+        (["dance"], "No such command 'dance'; see zoo --help"),
+        ([], "Missing command; see zoo --help"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_no_file(arguments, message, tmp_path, monkeypatch, capsys):
@@ -247,27 +245,22 @@ def test_columns_are_chosen_by_name_run_and_array(tmp_path):
     table.to_csv(path, index=False)
     name, (x,) = select(str(path))
     assert name == "t" and x.equals(table)
-    assert list(select(str(path), x="b:d")[1][0].columns) == ["b", "c", "d"]
-    assert list(select(str(path), x="e, a")[1][0].columns) == ["e", "a"]
-    x, y = select(str(path), y="c")[1]
+    assert list(select(str(path), x=["b:d"])[1][0].columns) == ["b", "c", "d"]
+    assert list(select(str(path), x=["e", "a"])[1][0].columns) == ["e", "a"]
+    x, y = select(str(path), y=["c"])[1]
     assert list(x.columns) == ["a", "b", "d", "e"] and list(y.columns) == ["c"]
-    first, second = select(str(path), views=["a,b", "e"])[1]
+    first, second = select(str(path), views=[["a", "b"], ["e"]])[1]
     assert list(first.columns) == ["a", "b"] and list(second.columns) == ["e"]
     with pytest.raises(ValueError, match="--views goes without --x and --y"):
-        select(str(path), x="a", views=["b"])
+        select(str(path), x=["a"], views=[["b"]])
 
 
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        ({"x": ""}, "--x has an empty name in ''"),
-        ({"x": "a,,b"}, "--x has an empty name in 'a,,b': .* such as --x a,b$"),
-        ({"x": "a,a"}, "--x names 'a' twice"),
-        ({"x": "a,a:c"}, "the column 'a' is chosen twice"),
-        ({"y": ","}, "--y has an empty name"),
-        ({"views": ["a", "b,"]}, "--views has an empty name"),
-        ({"x": "", "views": ["a"]}, "--views goes without"),
-        ({"x": "incom"}, r"there is no column 'incom' \(did you mean 'income'\?\)"),
+        ({"x": ["a", "a:c"]}, "the column 'a' is chosen twice"),
+        ({"x": ["a"], "views": [["a"]]}, "--views goes without"),
+        ({"x": ["incom"]}, r"there is no column 'incom'; there are: .*; did you mean income\?"),
         ({"read": {"decimal": ";"}}, "decimal must be a point or a comma"),
     ],
 )
@@ -278,17 +271,37 @@ def test_wrong_choices_of_columns_are_refused(terms, message, tmp_path):
         select(str(path), **terms)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "--x has an empty name in ''"),
+        ("a,,b", "--x has an empty name in 'a,,b': .* such as --x a,b$"),
+        ("a,a", "--x names 'a' twice"),
+        (",", "--x has an empty name"),
+        ("b,", "--x has an empty name"),
+        ("a\nb", "--x has an empty name"),
+    ],
+)
+def test_wrong_names_of_columns_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        terms_of("--x", text)
+    assert terms_of("--x", "e, a") == ["e", "a"]
+
+
 def test_a_column_whose_name_holds_a_comma_is_quoted(tmp_path):
     path = tmp_path / "t.csv"
     pd.DataFrame(np.ones((3, 2)), columns=["rate, yearly", "b"]).to_csv(path, index=False)
-    assert list(select(str(path), x='"rate, yearly",b')[1][0].columns) == ["rate, yearly", "b"]
+    assert list(select(str(path), x=terms_of("--x", '"rate, yearly",b'))[1][0].columns) == [
+        "rate, yearly",
+        "b",
+    ]
 
 
 def test_options_of_reading_are_named_values():
-    assert reading_options(["decimal=,", "header=no"]) == {"decimal": ",", "header": False}
+    assert parse_reading(["decimal=,", "header=no"]) == {"decimal": ",", "header": False}
     for wrong in (["decimal"], ["speed=1"], ["header=perhaps"], ["header=no", "header=yes"]):
         with pytest.raises(ValueError, match="--read"):
-            reading_options(wrong)
+            parse_reading(wrong)
 
 
 def test_arrays_of_archives_are_tables(tmp_path):
@@ -296,7 +309,7 @@ def test_arrays_of_archives_are_tables(tmp_path):
     np.savez(path, x=np.ones((3, 2)), y=np.zeros((3, 1)), cube=np.ones((2, 2, 2)))
     (x,) = select(str(path))[1]
     assert isinstance(x, np.ndarray) and x.shape == (3, 2)
-    assert [a.shape for a in select(str(path), y="y")[1]] == [(3, 2), (3, 1)]
+    assert [a.shape for a in select(str(path), y=["y"])[1]] == [(3, 2), (3, 1)]
     np.savez(path, u=np.ones((3, 2)), v=np.zeros((3, 1)))
     with pytest.raises(ValueError, match="choose what to fit with --x; the file has: u, v"):
         select(str(path))

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 import inference.diagnostics.comparison as comparison
-from zoo.cli import main
+from inference.cli import main
 
 
 def test_no_row_is_both_fitted_and_scored(tmp_path, monkeypatch, capsys):

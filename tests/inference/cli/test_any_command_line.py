@@ -12,9 +12,9 @@ import pytest
 from report_cases import fitted
 
 import inference
+from inference.cli import main
+from inference.cli.options import COMMANDS
 from inference.fitting import front_door
-from zoo.cli import main
-from zoo.cli.arguments import COMMANDS
 
 STRANGE = [
     *(
@@ -98,13 +98,20 @@ def folder(saved, tmp_path, monkeypatch):
 def command_line(rng):
     """Words of a command: right ones at its places, of which one or two are exchanged or left out."""
     name = rng.choice([name for name in COMMANDS if name not in ("list",)])
-    options = COMMANDS[name][1]
-    right = {"model": "mixture", "dataset": "data.csv", "fit": "fit.nc", "fits": "fit.nc", "shell": "bash"}
-    words = [name, *(right[place] for place in options if not place.startswith("-"))]
-    flags = [flag for flag in options if flag.startswith("-")]
-    for flag in rng.sample(flags, k=min(len(flags), rng.randint(0, 3))):
-        words.append(flag)
-        if "action" not in options[flag] or options[flag]["action"] == "append":
+    params = COMMANDS[name].params
+    right = {
+        "model": "mixture",
+        "dataset": "data.csv",
+        "files": "data.csv",
+        "fit": "fit.nc",
+        "fits": "fit.nc",
+    }
+    right["shell"] = "bash"
+    words = [name, *(right[param.name] for param in params if param.param_type_name == "argument")]
+    flags = [param for param in params if param.param_type_name == "option"]
+    for param in rng.sample(flags, k=min(len(flags), rng.randint(0, 3))):
+        words.append(param.opts[0])
+        if not param.is_flag:
             words.append(rng.choice(STRANGE))
     for _ in range(rng.randint(1, 2)):
         place = rng.randrange(len(words))

@@ -1,9 +1,12 @@
 """The size of a model of class labels by rows whose labels are hidden, for ``zoo fit``."""
 
-import argparse
 import warnings
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
+
+from inference.cli.settings import resolve
+from inference.diagnostics.model_size import choose_num_latents_for_classes, read_rows
 
 __all__ = ["class_facts", "validated"]
 
@@ -17,7 +20,7 @@ def validated(
     model: type,
     settings: dict[str, Any],
     data: Sequence[Any],
-    options: argparse.Namespace,
+    options: SimpleNamespace,
     **reading: Any,
 ) -> Any:
     """Cross-validate a model of class labels; settle its size where the command does not name one.
@@ -33,9 +36,6 @@ def validated(
         The table of `inference.choose_num_latents_for_classes`; None where outputs are no class labels, rows
         are weighted, or the method has no class probabilities.
     """
-    from inference.diagnostics.model_size import choose_num_latents_for_classes, read_rows
-    from zoo.cli.arguments import resolve
-
     if not getattr(model, "label_parts", ()) or options.sample_weight is not None:
         return None
     if options.method in _WITHOUT_CLASSES or len(data) < 2:
@@ -60,14 +60,7 @@ def validated(
 
 
 def class_facts(table: Any) -> dict[str, str]:
-    """What a cross-validation says, as attributes of the fit.
-
-    Args:
-        table: of `validated`, or None.
-
-    Returns:
-        The accuracy by class (``classes``), and how the size was chosen (``size``); none without a table.
-    """
+    """The accuracy by class, and how the size was chosen, as attributes of the fit; none without a table."""
     if table is None:
         return {}
     right: Mapping[Any, int] = table.attrs["right"]

@@ -1,0 +1,87 @@
+"""``zoo compare``: every model by every method that accepts the data, scored by rows that were held out."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from inference.cli import INTERRUPTED
+from inference.cli.printing import collected_warnings, one_line, print_notes
+from inference.cli.selection import data_of
+from inference.diagnostics import comparison
+from inference.inputs.tables import read_tables
+from inference.numerics.atomic_files import replacing
+from inference.plots.comparison import plot_methods
+from inference.program_cache import compile_cache
+from zoo import model_class
+from zoo.intake.suitable_fields import suitable_tables
+
+__all__ = ["compare"]
+
+_COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB")
+_LAYOUT = "{:<12} {:<16} {:>10} {:>8} {:>8} {:>9} {:>8} {:>8}"
+_LEAST_ROWS = 5
+_SETTINGS = ("num_chains", "num_warmup", "num_samples", "num_restarts", "seed", "progress")
+
+
+def compare(options: SimpleNamespace) -> int:
+    """Fit every model by every method that accepts the data, and score held-out rows; ValueError for none."""
+    compile_cache()
+    name, data = data_of(options)
+    number = data[0].shape[0]
+    if number < _LEAST_ROWS:
+        raise ValueError(f"{options.dataset} has {number} rows; a comparison needs {_LEAST_ROWS} or more")
+    with collected_warnings() as notes:
+        columns = read_tables(data, options.families, options.levels, options.id)
+    order = np.random.default_rng(options.seed).permutation(number)
+    num_held_out = max(1, number // 5)
+    train, test = np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
+    print(f"{name}: fitted to {len(train)} rows, scored on {num_held_out}; seed {options.seed}")
+    print_notes(data, columns, notes)
+    prepared, refused, scores = [], [], []
+    for model_name in options.models_tried:
+        try:
+            model = model_class(model_name)
+            fields, parts = suitable_tables(model, data, columns)
+            rows = _rows(parts, train), _rows(parts, test)
+            prepared.append((model_name, model.from_data(*rows[0], **fields), *rows))
+        except (ValueError, TypeError) as error:
+            refused.append(comparison.Refusal(model_name, "", one_line(error)))
+    keywords = {key: getattr(options, key) for key in _SETTINGS}
+    methods = options.methods or None
+    found = (
+        score
+        for model_name, model, *rows in prepared
+        for score in comparison.score_methods({model_name: model}, *rows, methods=methods, **keywords)
+    )
+    print(f"\n{_LAYOUT.format(*_COMPARED)}")
+    for score in found:
+        if isinstance(score, comparison.Refusal):
+            refused.append(score)
+            continue
+        scores.append(score)
+        psrf = "-" if np.isnan(score.max_psrf) else f"{score.max_psrf:.3f}"
+        numbers = f"{score.nats_per_row:.4f}", f"{score.standard_error:.4f}", f"{score.seconds:.1f}"
+        converged = "yes" if score.converged else "NO"
+        line = (score.model, score.method, *numbers, converged, psrf, f"{score.mebibytes:.0f}")
+        print(_LAYOUT.format(*line), flush=True)
+        if score.interrupted:
+            print("interrupted: the last fit above stopped early, and no other was made")
+            return INTERRUPTED
+    print("\nnats/row: mean log density of the rows held out, higher is better; +-: its standard error")
+    print("seconds: of the fit, with compilation; extra MiB: memory added to this process")
+    for model, method, reason in refused:
+        print(f"not fitted: {model}{' by ' + method if method else ''}: {reason}")
+    if not scores:
+        raise ValueError("no model could be fitted: the lines above say why of each")
+    if options.out is not None:
+        place = options.out.settled()
+        with replacing(place) as file:
+            plot_methods(scores).savefig(file, format=place.suffix.lower()[1:], dpi=150)
+        print(f"saved to {place}")
+    return 0
+
+
+def _rows(data: Sequence[Any], index: np.ndarray) -> tuple[Any, ...]:
+    return tuple(table.iloc[index] if hasattr(table, "iloc") else table[index] for table in data)

@@ -1,0 +1,144 @@
+"""``zoo predict``: what a saved fit says of new rows, as a table."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import xarray as xr
+
+from inference.batched_answers import answers, frame_of
+from inference.cli.paths import reserved
+from inference.cli.printing import collected_warnings, print_notes
+from inference.cli.selection import data_of, in_words
+from inference.prediction import log_density, predict, transform
+from inference.program_cache import compile_cache
+from inference.results.files import load, model_of
+from inference.results.groups import stored_columns
+from inference.results.tables import check_table_file, table_file
+from zoo.model import Model
+
+__all__ = ["predict_rows"]
+
+_PREVIEW = 5  # rows that are printed
+
+
+def predict_rows(options: SimpleNamespace) -> int:
+    """Write what a fit says of new rows; ValueError for several parts in batches."""
+    compile_cache()
+    check_table_file(options.out.path)
+    tree = load(options.fit)
+    model = model_of(tree)
+    name, data = data_of(options, texts=model.takes_documents)
+    by_batch = options.in_batches or options.batch_size is not None
+    if by_batch and len(data) > 1:
+        raise ValueError("--batch-size goes with rows of one part: leave it out")
+    what, count, first = "", 0, None
+
+    def ask(rows: Any) -> tuple[str, pd.DataFrame]:
+        what, table = _answer(tree, model, _parts(tree, model, rows, options.what), options)
+        if not hasattr(rows, "iloc"):  # without labels: numbered
+            table.index = table.index + count
+        return what, table
+
+    with collected_warnings() as notes:
+        if by_batch:
+            found = answers(ask, tree, model, data, options.batch_size)
+        else:
+            found = [ask(data[0]) if len(data) == 1 else _answer(tree, model, data, options)]
+        with reserved(options.out) as place, table_file(place) as write:
+            for what, table in found:  # noqa: B007 - told below
+                write(table)
+                count, first = count + len(table), table if first is None else first
+    print(f"fit        {options.fit}: {tree.attrs['model']} by {tree.attrs['method']}")
+    print(f"data       {name}: {in_words(data, options.batch_size)}")
+    print_notes(data, ())
+    print(f"predicted  {what}")
+    print_notes((), (), notes)
+    _print_first(first, count)
+    print(f"\nsaved to {place}")
+    return 0
+
+
+def _print_first(table: pd.DataFrame, count: int) -> None:
+    """The first rows of an answer, or of its first batch, and how many of ``count`` are not shown."""
+    shown = table.head(_PREVIEW)
+    print(f"\n{shown.to_string()}")
+    if more := count - len(shown):
+        print(f"... and {more} more row{'s' if more > 1 else ''}")
+
+
+def _parts(tree: xr.DataTree, model: Model, table: Any, what: str | None) -> tuple[Any, ...]:
+    """The parts of a model's data that are among the columns of one table."""
+    dims = [model.variable_dims[name][-1] for name in model.data_names]
+    if not hasattr(table, "columns"):
+        return (table,)
+    names = [[str(name) for name in _labels(tree, dim)] for dim in dims]
+    held = set(map(str, table.columns))
+    if len(names) == 1:
+        unnamed = names[0] == [str(place) for place in range(len(names[0]))]
+        if unnamed and not held >= set(names[0]) and table.shape[1] == len(names[0]):
+            return (table.set_axis(range(len(names[0])), axis=1),)  # the fit knows no names: by position
+        return (table,)
+    found = [table if held >= set(wanted) else None for wanted in names]
+    if all(part is None for part in found):
+        return (table,)  # which says what is missing
+    if isinstance(type(model).data_names, tuple) and what != "log_density":
+        found[model.num_needed or len(found) :] = []  # outputs are to be predicted
+    if what in model.data_names and found[model.data_names.index(what)] is not None:
+        place = model.data_names.index(what)
+        if not table[names[place]].isna().any(axis=None):
+            found[place] = None  # a whole view is predicted from the others
+    while found and found[-1] is None:
+        found.pop()
+    return tuple(found)
+
+
+def _labels(tree: xr.DataTree, dim: str) -> Any:
+    return next(group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
+
+
+def _answer(
+    tree: xr.DataTree, model: Model, parts: Sequence[Any], options: SimpleNamespace
+) -> tuple[str, pd.DataFrame]:
+    """The answer in words, and as a table."""
+    asked = options.what
+    if asked == "log_density":
+        return "log density of each row, in nats", _frame(log_density(tree, *parts))
+    is_cluster = len(model.roles.predicted) == 1
+    if asked == "scores" or (asked is None and not is_cluster and not model.predicts_cells):
+        scores = transform(tree, *parts)
+        return f"scores, by {scores.dims[-1]}", _frame(scores, f"{scores.dims[-1]}_")
+    given = {} if asked in (None, "prediction") else {"what": asked}
+    predicted = predict(tree, *parts, **given)
+    if is_cluster:
+        shares = transform(tree, *parts)
+        table = _frame(predicted)
+        table["probability"] = shares.max(shares.dims[-1]).to_numpy()
+        return "cluster of each row, and its probability", table
+    if predicted.dims[-1] == "class":
+        table = _frame(predicted, "probability_")
+        names = predicted["class"].to_numpy()[predicted.argmax("class").to_numpy()]
+        table.insert(0, "class", names)
+        table.insert(1, "probability", predicted.max("class").to_numpy())
+        return "class of each row, and the probability of each class", table
+    table = _as_read(_frame(predicted), stored_columns(tree, model))
+    if options.deviations and "standard_deviation" in predicted.coords:
+        deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
+        table = table.join(deviations)
+    is_filled = predicted.dims == model.roles.predicted and model.takes_missing
+    missing = ", missing cells filled in" if is_filled else ""
+    return f"{asked or predicted.dims[-1] + 's'} of each row{missing}", table
+
+
+def _as_read(table: pd.DataFrame, columns: Sequence[Any]) -> pd.DataFrame:
+    """Predicted cells in the words of the table that was fitted: levels and dates."""
+    for read in columns:
+        for column in () if read is None else read.kept:
+            if column.name in table and (column.levels or column.origin is not None):
+                table[column.name] = [column.cell_in_words(number) for number in table[column.name]]
+    return table
+
+
+def _frame(values: xr.DataArray, prefix: str = "") -> pd.DataFrame:
+    return frame_of(values, prefix, deviations=False)
