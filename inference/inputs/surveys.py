@@ -3,9 +3,9 @@
 `zoo.intake` decides by cells. Of a table of up to `SURVEYED` rows it is shown all of them, of a larger one
 evenly spaced rows and, of every column, the rows that bear witness against a hasty decision: those of the
 smallest and the largest number, of the first that is not whole, of the first missing cell, of every
-different word (up to `MOST_WORDS`), of the first and the last date. So no later batch holds a word, a
-fraction or a negative number that the decision has not seen. Numbers in step through all rows are an id, and
-missing cells are counted in all rows.
+different word (up to `MOST_WORDS`) and of few different numbers, of the first and the last date. So no
+later batch holds a word, a fraction or a negative number that the decision has not seen. Numbers in step
+through all rows are an id, and missing cells are counted in all rows.
 """
 
 import warnings
@@ -18,7 +18,7 @@ import pandas as pd
 
 from inference.inputs.sources import Source, is_source
 from inference.inputs.tables import read_parts
-from zoo.intake import Columns
+from zoo.intake import MOST_FEW, Columns
 from zoo.model import Model
 
 __all__ = ["read_all_columns", "survey", "weight_and_rest"]
@@ -51,6 +51,8 @@ class _Witnesses:
             missing = np.isnan(numbers)
             self._extremes(numbers, missing, begin)
             self._fraction(numbers, begin)
+            if len(self.words) <= MOST_FEW:
+                self._different(numbers, begin)
             whole = pd.api.types.is_integer_dtype(cells.dtype)
             self.in_step = self.in_step and whole and not missing.any() and self._steps(numbers)
         else:
@@ -74,6 +76,13 @@ class _Witnesses:
             broken = np.isfinite(numbers) & (numbers != np.floor(numbers))
             if broken.any():
                 self.rows["fraction"] = begin + int(np.argmax(broken))
+
+    def _different(self, numbers: np.ndarray, begin: int) -> None:
+        """The first row of every different number, of columns that have few."""
+        for number in pd.unique(numbers[~np.isnan(numbers)])[: MOST_FEW + 1]:
+            if (word := str(number)) not in self.words:
+                self.words.add(word)
+                self.rows["word", word] = begin + int(np.argmax(numbers == number))
 
     def _steps(self, numbers: np.ndarray) -> bool:
         if self.last is not None:
