@@ -34,7 +34,7 @@ from inference.algorithm import (
 from inference.convergence.numbering import in_program_order
 from inference.fitting.agreement import check_agreement
 from inference.inputs.shared_streams import SharedDocuments, SharedRows
-from inference.inputs.sources import is_source, opened
+from inference.inputs.sources import as_passed, is_source, opened
 from inference.inputs.streams import CountStream, RowStream, check_complete_batch, is_chunked
 from inference.inputs.surveys import read_all_columns, weight_and_rest
 from inference.inputs.tables import (
@@ -42,6 +42,7 @@ from inference.inputs.tables import (
     check_parts,
     column_dims,
     encoded_parts,
+    joined_rows,
     label_parts,
     left_out_in_words,
     paired_rows,
@@ -134,12 +135,12 @@ def read_call(
         )
     name = model.methods[0] if method == "auto" else method
     chosen = method_of(model, name)
-    data = opened(model, data)
+    data = opened(model, data if batch_size is not None else tuple(as_passed(part, model) for part in data))
     if any(map(is_source, data)):
         _refuse_source(chosen, name, model, data, batch_size)
     check_parts(model, data, weighted=methods_with_weights)
     data, sample_weight = weight_and_rest(data, sample_weight)
-    data = paired_rows(data, model.data_names)
+    data = paired_rows(joined_rows(data, model.data_names, id), model.data_names)
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
     model, columns, data = read_all_columns(model, data, families, levels, id)

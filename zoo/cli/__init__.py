@@ -147,7 +147,7 @@ def fit(options: argparse.Namespace) -> int:
     settings = parse_settings(options.set, tuple(card.fields), f"the model {card.name}")
     check_fields(card, settings)
     check_options(card, options.method, [text.partition("=")[0].strip() for text in options.option])
-    check_parts(card, options.y, options.views)
+    check_parts(card, options.y, options.views or (options.files[1:] and options.files))
     if options.standardize:
         check_standardize(card, settings)
         settings["standardize"] = True
@@ -156,7 +156,7 @@ def fit(options: argparse.Namespace) -> int:
     if not all(options.keep):
         raise ValueError("--keep needs the name of a variable, such as --keep assignments")
     in_batches = is_read_in_batches(options)
-    files = files_read(options.files) if in_batches else files_of(options.dataset)
+    files = files_read(options.files) if in_batches else sum(map(files_of, options.files), ())
     start = options.init if Path(options.init or "").suffix == ".nc" else None
     inputs = (*files, *filter(None, (options.checkpoint, start)))
     default = f"{card.name}-{name_of(options.files) if in_batches else Path(options.dataset).stem}.nc"
@@ -175,6 +175,8 @@ def fit(options: argparse.Namespace) -> int:
         data = (opened(options, options.sample_weight, texts=of_texts),)
     else:
         name, data = select(options.dataset, _with_weight(options), options.y, options.views, read)
+        for other in options.files[1:]:  # of the same people: joined by --id
+            data += select(other, read=read)[1]
     keywords = {key: getattr(options, key) for key in FIT_OPTIONS if getattr(options, key) is not None}
 
     import inference

@@ -218,7 +218,7 @@ _COLUMNS = {
     "--read": _text(
         "NAME=VALUE",
         "how to read a text file, where it is not recognised: separator=semicolon, decimal=comma, header=no, "
-        "encoding=latin-1",
+        "encoding=latin-1, skip_rows=3",
         **_REPEATED,
     ),
 }
@@ -228,7 +228,7 @@ _BATCHES = {
     "dataset": _text(
         "DATASET",
         f"a name in zoo list, or {_FILES}; with --batch-size also several files, a folder, .npy and .zarr "
-        "arrays",
+        "arrays; with --id a file for each table of the same people",
         nargs="+",
     ),
     **_COLUMNS,

@@ -31,6 +31,8 @@ def is_read_in_batches(options: argparse.Namespace) -> bool:
             memory, or a fit without ``--batch-size``.
     """
     given, asked = options.files, getattr(options, "batch_size", None)
+    if len(given) > 1 and asked is None and getattr(options, "id", None):
+        return False  # tables of the same people, a part each
     many = len(given) > 1 or any(_stands_for_many(name) for name in given)
     if not many and not (asked is not None and Path(given[0]).suffix.lower() == ".parquet"):
         return False

@@ -15,6 +15,7 @@ _READ = {
     "decimal": {",": ",", ".": ".", "comma": ",", "point": "."},
     "header": {"yes": True, "no": False},
     "encoding": None,
+    "skip_rows": {str(number): number for number in range(100)},
 }
 
 
@@ -39,7 +40,8 @@ def reading_options(texts: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"--read {name} is given twice")
         words = _READ[name]
         if words is not None and value not in words:
-            raise ValueError(f"--read {name} takes {' or '.join(words)}; got {value!r}")
+            taken = " or ".join(words) if len(words) < 9 else f"{min(words)} to {list(words)[-1]}"
+            raise ValueError(f"--read {name} takes {taken}; got {value!r}")
         found[name] = value if words is None else words[value]
     return found
 

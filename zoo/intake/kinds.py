@@ -339,10 +339,7 @@ class Columns:
         """
         label, *columns = map(json.loads, entries)
         made = (
-            Column(
-                **fields
-                | {"levels": tuple(fields["levels"]), "numbers": tuple(fields["numbers"])}
-            )
+            Column(**fields | {"levels": tuple(fields["levels"]), "numbers": tuple(fields["numbers"])})
             for fields in columns
         )
         return cls(tuple(made), label)
