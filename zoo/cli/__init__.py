@@ -147,7 +147,7 @@ def fit(options: argparse.Namespace) -> int:
     settings = parse_settings(options.set, tuple(card.fields), f"the model {card.name}")
     check_fields(card, settings)
     check_options(card, options.method, [text.partition("=")[0].strip() for text in options.option])
-    check_parts(card, options.y, options.views or (options.files[1:] and options.files))
+    check_parts(card, options.y, options.files if options.id and options.files[1:] else options.views)
     if options.standardize:
         check_standardize(card, settings)
         settings["standardize"] = True
