@@ -4,6 +4,7 @@ Frames of polars, pyarrow, Modin, DuckDB and others are read by narwhals, and ca
 dict of columns, records of NumPy and a dataset of xarray need no library.
 """
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +36,8 @@ def as_frame(data: Any) -> Any:
         return pd.DataFrame.from_records(data)
     if library == "xarray" and hasattr(data, "data_vars") and len(data.sizes) == 1:
         return data.to_dataframe()
-    if isinstance(data, Mapping) and data and all(map(_is_column, data.values())):
+    is_dict = isinstance(data, Mapping) and not hasattr(data, "shape")  # which sparse matrices of keys have
+    if is_dict and data and all(map(_is_column, data.values())):
         lengths = {str(name): len(column) for name, column in data.items()}
         if len(set(lengths.values())) > 1:
             told = ", ".join(f"{name} has {length}" for name, length in list(lengths.items())[:3])
@@ -49,8 +51,7 @@ def _is_column(value: Any) -> bool:
 
 
 def _from_native(data: Any) -> Any:
-    import narwhals.stable.v2 as nw  # needed by such data alone
-
+    nw = importlib.import_module("narwhals.stable.v2")
     native = nw.from_native(data, pass_through=True, allow_series=True)
     if isinstance(native, nw.LazyFrame):
         native = native.collect()
@@ -66,8 +67,7 @@ def _from_native(data: Any) -> Any:
 
 def _cells(series: Any) -> Any:
     """The cells of a column, missing ones as pandas has them."""
-    import narwhals.stable.v2 as nw
-
+    nw = importlib.import_module("narwhals.stable.v2")
     if series.dtype in (nw.Categorical, nw.Enum):
         levels = series.cat.get_categories().to_list()
         return pd.Categorical(series.cast(nw.String).to_list(), categories=levels)

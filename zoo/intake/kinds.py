@@ -12,17 +12,17 @@ kind            which columns                                           as numbe
 ``yes/no``      0 and 1, booleans, yes and no and the like              0 and 1
 ``category``    words of at most 20 levels, two rows a level or more    0, 1, ...: levels in their order
 ``ordered``     words of a common scale, levels that were given, or     0, 1, ...: levels in rising order
-                few whole numbers
+                few numbers
 ``date``        dates and times                                         days since the first
 ``id``          words, or whole numbers in step or so named, all        left out; the first labels the rows
                 different; dates in even steps
 ``text``        other words, and columns with one value in every row    left out
 ==============  ======================================================  =====================================
 
-Few whole numbers are at most 12 different ones, of 5 rows or more each, such as years or answers from 1 to 7.
-They are counts if they have the range and spread of counts and thin out towards the largest, else ordered in
-even steps (some may be empty) and categories otherwise. Columns with the same smallest and largest number are
-judged together. A model that takes no levels has the numbers themselves.
+Few numbers are at most 12 different ones, of 5 rows or more each, such as years or answers from 1 to 7. They
+are counts if they are whole, have the range and spread of counts and thin out towards the largest; categories if
+they are whole and in no even steps (of which some may be empty); else ordered. Columns with the same smallest
+and largest number are judged together. A model that takes no levels has the numbers themselves.
 
 Every decision can be overruled by the column's name. New rows are encoded as the rows of the fit were.
 """
@@ -79,9 +79,9 @@ LOG_ERRORS = 3.0  # standard errors that the gain must be from zero
 SUGGESTED = 1.5  # standard errors, from which on they are suggested
 MOST_SCORED = 4000  # rows by which logarithms are judged
 MOSTLY = 0.5  # share of words that are numbers, above which the others are taken for mistakes
-MOST_FEW = 12  # different whole numbers of a column that may be levels
+MOST_FEW = 12  # different numbers of a column that may be levels
 ROWS_OF_EACH = 5  # rows that each of them has at least
-THINNED_OUT = 0.05  # share of rows with the largest number, up to which few whole numbers may be counts
+THINNED_OUT = 0.05  # share of rows with the largest number, up to which few numbers may be counts
 LEAST_RUN = 4  # neighbouring columns that hold the same, from which on they are told in one
 MOST_TOLD = 15  # entries of the line that tells of the columns one by one
 _LEFT_OUT = ("id", "text")
@@ -120,7 +120,7 @@ class Column:
         format: in which its dates are written; None: they are no words.
         doubt: what the cells leave open, and how to say otherwise; empty: nothing.
         is_given: whether the caller said what the column holds.
-        numbers: those that the levels of a column of few whole numbers stand for; empty: words.
+        numbers: those that the levels of a column of few numbers stand for; empty: words.
         first: number of the first level; None: words are numbered from 0, and numbers are themselves.
     """
 
@@ -161,7 +161,7 @@ class Column:
         """What the column holds, without its name."""
         few = f" ({self.levels[0]} to {self.levels[-1]}; as numbers: gaussian)" if self.numbers else ""
         if few and self.first is None:
-            return f"{len(self.levels)} whole numbers ({self.levels[0]} to {self.levels[-1]})"
+            return f"{len(self.levels)} numbers ({self.levels[0]} to {self.levels[-1]})"
         return {
             "category": f"{len(self.levels)} categories{few}",
             "ordered": f"{len(self.levels)} ordered levels{few}",
@@ -706,12 +706,18 @@ def _read_words(name: str, cells: pd.Series) -> Column:
         doubt = f"{words.iloc[0]}, or empty for no"
         return Column(name, "yes/no", "a tick, or empty", levels=(_EMPTY, words.iloc[0]), doubt=doubt)
     if num_levels < 2:
-        return _column(name, "text", f"one word in every row: {words.iloc[0]!r}", cells)
+        return _column(name, "text", f"one word in {_rows_in_words(cells)}: {words.iloc[0]!r}", cells)
     if num_levels > MOST_LEVELS:
         return _column(name, "text", f"{num_levels} different words, more than {MOST_LEVELS}", cells)
     if len(words) < ROWS_PER_LEVEL * num_levels:
         return _column(name, "text", f"{num_levels} different words in {len(words)} rows", cells)
     return _column(name, "category", f"{num_levels} different words", cells, levels=_sorted_words(cells))
+
+
+def _rows_in_words(cells: pd.Series) -> str:
+    """In which rows a column has its one value."""
+    held = int((~_is_missing(cells)).sum())
+    return "every row" if held == len(cells) else f"{held} of {len(cells)} rows, and no other"
 
 
 def _sorted_words(cells: pd.Series) -> tuple[str, ...]:
@@ -812,7 +818,7 @@ def _on_common_scales(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
 
 
 def _with_few_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
-    """Few whole numbers as counts or levels; columns that reach from the same number to the same alike."""
+    """Few numbers as counts or levels; columns that reach from the same number to the same alike."""
     ranges: dict[tuple[float, float], list[int]] = {}
     for place, column in enumerate(found):
         if column.kind not in ("real", "count") or column.is_given or not _is_numeric(frame.iloc[:, place]):
@@ -820,21 +826,23 @@ def _with_few_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
         distinct = frame.iloc[:, place].dropna().unique()  # no sort of all rows
         if 2 <= len(distinct) <= MOST_FEW:
             numbers = np.asarray(distinct, dtype=float)
-            if (numbers == np.floor(numbers)).all():
+            if np.isfinite(numbers).all():
                 ranges.setdefault((numbers.min(), numbers.max()), []).append(place)
     for (low, high), places in ranges.items():
         values = np.concatenate([frame.iloc[:, p].dropna().to_numpy(dtype=float) for p in places])
         numbers, counts = np.unique(values, return_counts=True)
         if len(numbers) > MOST_FEW or counts.min() < ROWS_OF_EACH:
             continue
-        why = f"whole numbers, {len(numbers)} of {ROWS_OF_EACH} rows or more each, {low:.0f} to {high:.0f}"
+        is_whole = bool((numbers == np.round(numbers)).all())
+        steps = np.gcd.reduce(np.diff(numbers).astype(np.int64)) if is_whole else 0.0
+        is_coded = is_whole and (high - low) / steps >= MOST_FEW
+        of = "whole numbers" if is_whole else "numbers"
+        why = f"{len(numbers)} {of} of {ROWS_OF_EACH} rows or more each, {_as_word(low)} to {_as_word(high)}"
         changes: dict[str, Any] = {"kind": "count", "why": f"{why}, that thin out as counts do"}
-        if counts[-1] > THINNED_OUT * len(values) or _not_counts(values) is not None:
-            steps = np.diff(numbers)
-            in_steps = (high - low) / np.gcd.reduce(steps.astype(np.int64)) < MOST_FEW
+        if not is_whole or counts[-1] > THINNED_OUT * len(values) or _not_counts(values) is not None:
             changes = {
-                "kind": "ordered" if in_steps else "category",
-                "why": why + (" in even steps" if in_steps else ", in no even steps"),
+                "kind": "category" if is_coded else "ordered",
+                "why": f"{why}, in no even steps" if is_coded else why,
                 "levels": tuple(map(_as_word, numbers)),
                 "numbers": tuple(numbers.tolist()),
             }
@@ -862,7 +870,8 @@ def _without_constants(frame: pd.DataFrame, found: list[Column]) -> list[Column]
         elif len(value) and others == {"count"} and value[0] >= 0 and value[0] == round(value[0]):
             changes = {"kind": "count", "why": f"{value[0]:g} in every row, among counts"}
         else:
-            why = f"{value[0]:g} in every row" if len(value) else "no cell has a value"
+            cells = frame.iloc[:, place]
+            why = f"{value[0]:g} in {_rows_in_words(cells)}" if len(value) else "no cell has a value"
             changes = {"kind": "text", "why": why}
         found[place] = replace(found[place], **changes)
     return found

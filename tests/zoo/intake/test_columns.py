@@ -118,7 +118,7 @@ def test_scales_of_several_columns_have_the_same_levels():
     assert (found.encoded(numbers) == numbers).all(axis=None)  # as they are, unless a model takes levels
     from_one = found.numbered_from([1] * 4, "a model").encoded(numbers - 1 + 1)
     assert (from_one == numbers).all(axis=None)
-    assert str(found) == "a to d (4 columns): 6 whole numbers (1 to 6)"
+    assert str(found) == "a to d (4 columns): 6 numbers (1 to 6)"
     named = found.numbered_from([0, 0, 0, -1], "a model")
     assert str(named).startswith("a: 6 ordered levels (1 to 6; as numbers: gaussian); b")
     assert (named.encoded(numbers)[["a", "d"]] == numbers[["a", "d"]] - [1, 0]).all(axis=None)
@@ -146,7 +146,8 @@ def few(column):
         ((0, 1, 2, 3, 4), (60, 50, 40, 50, 60), "ordered"),
         ((2007, 2008, 2009), (110, 114, 4), "real"),  # too few rows of one of them
         (tuple(range(30, 43)), (20,) * 13, "real"),  # thirteen of them
-        ((20.5, 21.5), (20, 20), "real"),
+        ((17.5, 22, 27, 32), (20, 20, 20, 20), "ordered"),  # middles of classes
+        ((20.5, 21.5), (20, 4), "real"),
     ],
 )
 def test_few_whole_numbers_are_counts_ordered_or_categories(numbers, rows, kind):
@@ -163,6 +164,19 @@ def test_columns_that_hold_the_same_few_numbers_are_read_alike():
     frame = pd.DataFrame(answers | {"real": RNG.normal(size=400)})
     columns = read_columns(frame).columns[:3]
     assert {(column.kind, column.levels) for column in columns} == {("ordered", tuple("1234567"))}
+
+
+def test_a_column_with_few_cells_says_in_how_many_rows_its_value_is():
+    frame = pd.DataFrame(
+        {"real": RNG.normal(size=20), "one": [2.5] + [np.nan] * 19, "all": 3.0, "none": np.nan}
+    )
+    frame["word"] = ["checked by me", *[None] * 19]
+    assert read_columns(frame).table()["why"].tolist()[1:] == [
+        "2.5 in 1 of 20 rows, and no other",
+        "3 in every row",
+        "no cell has a value",
+        "one word in 1 of 20 rows, and no other: 'checked by me'",
+    ]
 
 
 def test_an_array_is_taken_as_it_is():
