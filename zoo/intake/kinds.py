@@ -20,9 +20,9 @@ kind            which columns                                           as numbe
 ==============  ======================================================  =====================================
 
 Few numbers are at most 12 different ones, of 5 rows or more each, such as years or answers from 1 to 7. They
-are counts if they are whole, have the range and spread of counts and thin out towards the largest; categories if
-they are whole and in no even steps (of which some may be empty); else ordered. Columns with the same smallest
-and largest number are judged together. A model that takes no levels has the numbers themselves.
+are counts if they are whole, have the range and spread of counts and thin out towards the largest; categories
+if they are whole and in no even steps (of which some may be empty); else ordered. Columns with the same
+smallest and largest number are judged together. A model that takes no levels has the numbers themselves.
 
 Every decision can be overruled by the column's name. New rows are encoded as the rows of the fit were.
 """
