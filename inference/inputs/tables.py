@@ -77,6 +77,7 @@ def read_parts(
     families: Mapping[str, str] | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
     id: str | None = None,
+    is_held: bool = True,
 ) -> tuple[Model, tuple[Columns | None, ...]]:
     """What the columns of the tables among the data hold, and the model that suits them.
 
@@ -86,6 +87,7 @@ def read_parts(
         families: column to family or kind, as of `zoo.intake.read_columns`.
         levels: column to its levels.
         id: column that labels the rows.
+        is_held: whether all rows are held at once, and not read in batches.
 
     Returns:
         The model, and for each part its columns, None of one that is no table to be read.
@@ -114,7 +116,7 @@ def read_parts(
         if model.takes_documents:
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
-            found[place] = read_columns(data[place], name=name, **arguments)
+            found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
     model = model.suited_to(tuple(found))
     for place, starts in enumerate(model.takes_levels(tuple(found))):
         if found[place] is not None:

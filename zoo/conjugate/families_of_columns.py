@@ -33,7 +33,8 @@ def components_for(columns: Columns) -> ComponentPrior | None:
     """The family of components for columns of these kinds.
 
     Real columns and dates have one Gaussian with full covariance; beside other columns they are independent
-    where the table has fewer than 5 rows a real column.
+    where the table has fewer than 5 rows a real column, and where they miss cells and come in batches, whose
+    patterns are not known.
 
     Args:
         columns: of a table.
@@ -48,8 +49,10 @@ def components_for(columns: Columns) -> ComponentPrior | None:
     for place, column in enumerate(kept):
         kind = {"date": "real", "ordered": "category"}.get(column.kind, column.kind)
         groups.setdefault((kind, column.levels if kind == "category" else ()), []).append(place)
-    num_real = len(groups.get(("real", ()), ()))
-    is_joint = 1 < num_real and (columns.num_rows is None or columns.num_rows >= ROWS_PER_COLUMN * num_real)
+    real = groups.get(("real", ()), [])
+    suffices = columns.num_rows is None or columns.num_rows >= ROWS_PER_COLUMN * len(real)
+    are_known = columns.is_held or not any(kept[place].num_missing for place in real)
+    is_joint = len(real) > 1 and suffices and are_known
     own = FAMILIES | ({"real": GaussianWishart} if is_joint else {})
     families = tuple(
         CategoricalDirichlet(levels=levels) if kind == "category" else own[kind]() for kind, levels in groups

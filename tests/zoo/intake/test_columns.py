@@ -416,15 +416,19 @@ def test_each_kind_of_column_has_its_family_of_components():
 
 
 def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_rows_suffice():
-    def made(num_rows, **kinds):
-        columns = tuple(Column(name, kind, "") for name, kind in kinds.items())
-        return zoo.Mixture(num_components=2).suited_to((Columns(columns, None, num_rows),)).components
+    def made(num_rows, is_held=True, num_missing=0, **kinds):
+        columns = tuple(Column(name, kind, "", num_missing) for name, kind in kinds.items())
+        return (
+            zoo.Mixture(num_components=2).suited_to((Columns(columns, None, num_rows, is_held),)).components
+        )
 
     assert type(made(100, income="positive", debt="positive")).__name__ == "LogNormalGamma"
     kinds = {"age": "real", "height": "real", "visits": "count"}
     families = [[type(family).__name__ for family in made(n, **kinds).families] for n in (None, 10, 9)]
     assert families == [["GaussianWishart", "PoissonGamma"]] * 2 + [["NormalGamma", "PoissonGamma"]]
     assert made(9, age="real", height="date") is None
+    assert type(made(None, False, 0, **kinds).families[0]).__name__ == "GaussianWishart"
+    assert type(made(None, False, 1, **kinds).families[0]).__name__ == "NormalGamma"  # patterns are not known
 
 
 @pytest.mark.parametrize(("spread", "kind"), [(0.8, "positive"), (0.0, "real")])
