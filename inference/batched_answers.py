@@ -15,7 +15,7 @@ import pandas as pd
 import scipy.sparse
 import xarray as xr
 
-from inference.inputs.sources import as_source, is_source, opened
+from inference.inputs.sources import as_passed, as_source, is_source, opened
 from inference.inputs.streams import is_chunked, stacked
 from inference.inputs.text import WordCounts
 from inference.results.groups import stored_columns
@@ -49,6 +49,7 @@ def is_asked_in_batches(model: Model, data: tuple, out: Any, batch_size: int | N
 
 
 def _is_elsewhere(part: Any, model: Model) -> bool:
+    part = as_passed(part, model)
     texts = isinstance(part, list | tuple) and bool(part) and all(isinstance(one, str) for one in part)
     if texts and model.takes_documents:
         return False

@@ -44,6 +44,7 @@ from inference.settings import COMMON, Settings
 from inference.symmetry import align_rotation
 from zoo.checks import check_whole, warn
 from zoo.exponential_family import Gaussian
+from zoo.intake.frames import as_frame
 
 __all__ = [
     "DEPCAMEstimator",
@@ -218,6 +219,7 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
         """Rows as float64; those to be fitted (``reset``) decide the columns, others must have the same."""
         if not reset:
             check_is_fitted(self)
+        X = as_frame(X)
         if _is_mixed(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X if reset else X[list(self.feature_names_in_)]

@@ -15,10 +15,12 @@ import xarray as xr
 from inference.algorithm import Ascent, Direct, Method
 from inference.batched_answers import answered, is_asked_in_batches
 from inference.convergence.numbering import cluster_dim, in_program_order, in_shown_order
+from inference.inputs.sources import as_passed
 from inference.inputs.tables import (
     as_arrays,
     check_parts,
     encoded_parts,
+    joined_rows,
     label_parts,
     matching_columns,
     paired_rows,
@@ -318,8 +320,12 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     """
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
+    given = tuple(as_passed(part, model) for part in given)
     check_parts(model, given, least=model.num_needed)
-    given = encoded_parts(paired_rows(given, model.data_names), stored_columns(tree, model))
+    columns = stored_columns(tree, model)
+    label = next((own.label for own in columns if own is not None), None)
+    given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
+    given = encoded_parts(given, columns)
     given = label_parts(model, given, asks=False)
     model, given = model.encoded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]

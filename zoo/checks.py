@@ -494,6 +494,8 @@ def as_matrix(x: Any, name: str = "x") -> np.ndarray:
     if hasattr(x, "tocoo") or hasattr(x, "to_scipy"):
         raise TypeError(f"{name} must be dense: this model takes no sparse matrix; give {name}.toarray()")
     if hasattr(x, "columns"):
+        if not hasattr(x, "iloc"):
+            raise TypeError(f"{name} must be a table of pandas here: call {name}.to_pandas()")
         check_unique(x.columns, name)
         array = table_numbers(x, name)
     else:

@@ -52,6 +52,11 @@ def _no_count(where: str, value: float, how_many: int) -> str:
     remedy = _MISSING
     if value < 0:
         remedy = ": a count is not negative; other numbers are of zoo.EPCA(family='gaussian')"
+    elif value < 1:
+        remedy = (
+            ": weights such as tf-idf are no counts; pass how often each word occurs (CountVectorizer), or "
+            "take zoo.EPCA(family='gaussian')"
+        )
     elif np.isfinite(value):
         remedy = ": round counts, counts.round(); other numbers are of zoo.EPCA(family='gaussian')"
     return (

@@ -42,6 +42,8 @@ def files_of(source: str) -> tuple[Path, ...]:
 def is_read_in_batches(options: SimpleNamespace) -> bool:
     """Whether the data are read in batches, as they are or as told; ValueError for what goes with none."""
     given, asked = options.files, options.batch_size
+    if len(given) > 1 and asked is None and getattr(options, "id", None):
+        return False  # tables of the same people, a part each
     many = len(given) > 1 or any(_stands_for_many(name) for name in given)
     if not many and not (asked is not None and Path(given[0]).suffix.lower() == ".parquet"):
         return False

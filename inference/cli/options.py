@@ -128,7 +128,9 @@ _models = _words_of(lambda ctx: [*MODELS, *ALIASES])
 _methods = _words_of(lambda ctx: _of_model(ctx, "methods"))
 _fields = _words_of(lambda ctx: _of_model(ctx, "fields", "="))
 _datasets = _words_of(lambda ctx: list(catalogue()))
-_reading = _words_of(lambda ctx: ["separator=", "decimal=", "header=no", "header=yes", "encoding="])
+_reading = _words_of(
+    lambda ctx: ["separator=", "decimal=", "header=no", "header=yes", "encoding=", "skip_rows="]
+)
 _answers = _words_of(lambda ctx: ["prediction", "scores", "log_density", "classes", "cells", "outputs"])
 
 _FROM_0, _FROM_1, _FROM_2 = click.IntRange(0), click.IntRange(1), click.IntRange(2)
@@ -137,7 +139,7 @@ _PLACES = click.Choice(["vectorized", "parallel", "sequential"])
 
 _MODEL = [_argument("model", "MODEL", **_models)]
 _TABLE = [_argument("dataset", "DATASET", **_datasets)]
-_TABLES = [_argument("files", "DATASET...", nargs=-1, required=True, **_datasets)]
+_TABLES = [_argument("files", "DATASET...", nargs=-1, required=True, **_datasets)]  # see `naming`
 _COLUMNS = [
     _option("--x", "input columns: names with commas between, or FIRST:LAST for a range", metavar="COLUMNS"),
     _option("--y", "output columns, in the same form", metavar="COLUMNS"),
@@ -145,7 +147,7 @@ _COLUMNS = [
     _many(
         "--read",
         "how to read a text file, where it is not recognised: separator=semicolon, decimal=comma, header=no, "
-        "encoding=latin-1",
+        "encoding=latin-1, skip_rows=3",
         "NAME=VALUE",
         **_reading,
     ),

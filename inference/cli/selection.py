@@ -30,7 +30,9 @@ def data_of(options: SimpleNamespace, *, texts: bool = False) -> tuple[str, tupl
         ValueError: no such column.
     """
     if not getattr(options, "in_batches", False):
-        return select(options.files[0], options.x, options.y, options.views, options.read)
+        name, data = select(options.files[0], options.x, options.y, options.views, options.read)
+        others = (select(other, read=options.read)[1] for other in options.files[1:])  # joined by --id
+        return name, sum(others, data)
     source = as_source([Path(name) for name in options.files], texts=texts)
     if options.x is not None:
         source = source.taking(list(dict.fromkeys(_expanded(source.names or (), options.x))))

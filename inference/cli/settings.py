@@ -42,6 +42,7 @@ _READ = {
     "decimal": {",": ",", ".": ".", "comma": ",", "point": "."},
     "header": {"yes": True, "no": False},
     "encoding": None,
+    "skip_rows": {str(number): number for number in range(100)},
 }
 _MOST_SIZES = 100
 
@@ -187,7 +188,8 @@ def parse_reading(texts: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"--read takes NAME=VALUE with one of {', '.join(_READ)}; got {name!r}")
         words = _READ[name]
         if words is not None and value not in words:
-            raise ValueError(f"--read {name} takes {' or '.join(words)}; got {value!r}")
+            taken = " or ".join(words) if len(words) < 9 else f"{min(words)} to {list(words)[-1]}"
+            raise ValueError(f"--read {name} takes {taken}; got {value!r}")
         found[name] = value if words is None else words[value]
     return found
 

@@ -28,7 +28,7 @@ from inference.algorithm import (
 from inference.convergence.numbering import in_program_order
 from inference.fitting.agreement import check_agreement
 from inference.inputs.shared_streams import SharedDocuments, SharedRows
-from inference.inputs.sources import is_source, opened
+from inference.inputs.sources import as_passed, is_source, opened
 from inference.inputs.streams import CountStream, RowStream, check_complete_batch, is_chunked
 from inference.inputs.surveys import read_all_columns, weight_and_rest
 from inference.inputs.tables import (
@@ -36,6 +36,7 @@ from inference.inputs.tables import (
     check_parts,
     column_dims,
     encoded_parts,
+    joined_rows,
     label_parts,
     left_out_in_words,
     paired_rows,
@@ -199,16 +200,17 @@ def read_call(call: Call) -> FitRequest:
     name, chosen = call.method_for(model)
     if not is_auto:
         _settings(chosen, name, given)
-    data = opened(model, call.data)
+    families, levels, id = map(call.settings.get, READING)
+    passed = call.data if batch_size is not None else tuple(as_passed(part, model) for part in call.data)
+    data = opened(model, passed)
     if any(map(is_source, data)):
         _refuse_source(chosen, name, model, data, batch_size)
     check_parts(model, data, weighted=methods_with_weights)
     data, sample_weight = weight_and_rest(data, call.sample_weight)
-    data = paired_rows(data, model.data_names)
+    data = paired_rows(joined_rows(data, model.data_names, id), model.data_names)
     if sample_weight is not None:
         sample_weight = paired_rows((data[0], sample_weight), (model.data_names[0], "sample_weight"))[1]
-    families, *reading = map(call.settings.get, READING)
-    model, columns, data = read_all_columns(model, data, families, *reading)
+    model, columns, data = read_all_columns(model, data, families, levels, id, batch_size is None)
     data = label_parts(model, data, families)
     model, data = model.encoded(*encoded_parts(data, columns))
     is_summed = "moments" in chosen.takes

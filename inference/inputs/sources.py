@@ -44,11 +44,13 @@ import pandas as pd
 import scipy.sparse
 
 from inference.inputs.reading_ahead import read_ahead
+from inference.inputs.text import as_counted
 from zoo.checks import check_unique, shown
 from zoo.datasets import read_table
 from zoo.dependencies import naming_versions
 from zoo.intake import Columns
 from zoo.intake.files import ENDINGS, EXTRAS, require
+from zoo.intake.frames import as_frame
 
 __all__ = ["Source", "as_source", "is_source", "open_rows", "opened"]
 
@@ -389,9 +391,20 @@ def opened(model: Any, data: Sequence[Any]) -> tuple[Any, ...]:
     """
     names = (*model.data_names, *(f"part {place}" for place in range(len(model.data_names), len(data))))
     return tuple(
-        as_source(part, texts=model.takes_documents, name=name)
+        as_source(part if is_arrow(part) else as_passed(part, model), texts=model.takes_documents, name=name)
         for part, name in zip(data, names[: len(data)], strict=True)
     )
+
+
+def as_passed(part: Any, model: Any) -> Any:
+    """A part of the data in the types that the rest knows: frames of pandas, and counts of bags of words."""
+    part = as_frame(part)
+    return as_counted(part) if model.takes_documents else part
+
+
+def is_arrow(part: Any) -> bool:
+    """Whether a part of the data is of pyarrow, which can be read in batches where it lies."""
+    return type(part).__module__.partition(".")[0] == "pyarrow"
 
 
 def as_source(data: Any, *, texts: bool = False, name: str | None = None) -> Any:

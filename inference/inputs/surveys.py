@@ -3,9 +3,9 @@
 `zoo.intake` decides by cells. Of a table of up to `SURVEYED` rows it is shown all of them, of a larger one
 evenly spaced rows and, of every column, the rows that bear witness against a hasty decision: those of the
 smallest and the largest number, of the first that is not whole, of the first missing cell, of every
-different word (up to `MOST_WORDS`), of the first and the last date. So no later batch holds a word, a
-fraction or a negative number that the decision has not seen. Numbers in step through all rows are an id, and
-missing cells are counted in all rows.
+different word (up to `MOST_WORDS`) and of few different numbers, of the first and the last date. So no
+later batch holds a word, a fraction or a negative number that the decision has not seen. Numbers in step
+through all rows are an id, and missing cells are counted in all rows.
 """
 
 import warnings
@@ -18,7 +18,7 @@ import pandas as pd
 
 from inference.inputs.sources import Source, is_source
 from inference.inputs.tables import read_parts
-from zoo.intake import Columns
+from zoo.intake import MOST_FEW, Columns
 from zoo.model import Model
 
 __all__ = ["read_all_columns", "survey", "weight_and_rest"]
@@ -51,6 +51,8 @@ class _Witnesses:
             missing = np.isnan(numbers)
             self._extremes(numbers, missing, begin)
             self._fraction(numbers, begin)
+            if len(self.words) <= MOST_FEW:
+                self._different(numbers, begin)
             whole = pd.api.types.is_integer_dtype(cells.dtype)
             self.in_step = self.in_step and whole and not missing.any() and self._steps(numbers)
         else:
@@ -74,6 +76,13 @@ class _Witnesses:
             broken = np.isfinite(numbers) & (numbers != np.floor(numbers))
             if broken.any():
                 self.rows["fraction"] = begin + int(np.argmax(broken))
+
+    def _different(self, numbers: np.ndarray, begin: int) -> None:
+        """The first row of every different number, of columns that have few."""
+        for number in pd.unique(numbers[~np.isnan(numbers)])[: MOST_FEW + 1]:
+            if (word := str(number)) not in self.words:
+                self.words.add(word)
+                self.rows["word", word] = begin + int(np.argmax(numbers == number))
 
     def _steps(self, numbers: np.ndarray) -> bool:
         if self.last is not None:
@@ -161,6 +170,7 @@ def read_all_columns(
     families: Mapping[str, str] | None,
     levels: Mapping[str, Sequence[Any]] | None,
     id: str | None,
+    is_held: bool = True,
 ) -> tuple[Model, tuple[Columns | None, ...], tuple]:
     """What the columns of tables hold, in memory or elsewhere, the model that suits them, and the data.
 
@@ -170,6 +180,7 @@ def read_all_columns(
         families: as for `read_parts`.
         levels: as for `read_parts`.
         id: as for `read_parts`.
+        is_held: whether all rows are held at once, and not read in batches.
 
     Returns:
         The model, the columns of each part (None of one that is no table), and the parts, sources as numbers.
@@ -179,7 +190,7 @@ def read_all_columns(
         ValueError: as `read_parts`; a row that a message names is that of the table.
     """
     if not any(is_source(part) and part.kind == "table" for part in data):
-        return *read_parts(model, data, families, levels, id), data
+        return *read_parts(model, data, families, levels, id, is_held), data
     (source,) = data
     if source.holds_texts:
         return model, (None,), data
@@ -198,7 +209,7 @@ def read_all_columns(
     told = {**(families or {}), **dict.fromkeys(stepped, "id")} or None
     plain = frame.reset_index(drop=True)
     try:
-        model, (columns,) = read_parts(model, (plain,), told, levels, id)
+        model, (columns,) = read_parts(model, (plain,), told, levels, id, is_held)
     except (TypeError, ValueError):
         read_parts(model, (frame,), told, levels, id)  # names the row of the table
         raise

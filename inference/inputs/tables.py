@@ -24,6 +24,7 @@ __all__ = [
     "check_parts",
     "column_dims",
     "encoded_parts",
+    "joined_rows",
     "label_parts",
     "matching_columns",
     "paired_rows",
@@ -76,6 +77,7 @@ def read_parts(
     families: Mapping[str, str] | None = None,
     levels: Mapping[str, Sequence[Any]] | None = None,
     id: str | None = None,
+    is_held: bool = True,
 ) -> tuple[Model, tuple[Columns | None, ...]]:
     """What the columns of the tables among the data hold, and the model that suits them.
 
@@ -85,6 +87,7 @@ def read_parts(
         families: column to family or kind, as of `zoo.intake.read_columns`.
         levels: column to its levels.
         id: column that labels the rows.
+        is_held: whether all rows are held at once, and not read in batches.
 
     Returns:
         The model, and for each part its columns, None of one that is no table to be read.
@@ -113,7 +116,7 @@ def read_parts(
         if model.takes_documents:
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
-            found[place] = read_columns(data[place], name=name, **arguments)
+            found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
     model = model.suited_to(tuple(found))
     for place, starts in enumerate(model.takes_levels(tuple(found))):
         if found[place] is not None:
@@ -269,7 +272,7 @@ def _columns_of_counts(table: pd.DataFrame, arguments: Mapping[str, Any], name: 
             if kept or not column.is_kept:
                 return column
             return replace(column, kind="text", why=f"{column.kind}, and documents are counts of words")
-        return replace(column, kind="count", why="counts of a word")
+        return replace(column, kind="count", why="counts of a word", levels=(), numbers=())
 
     return replace(columns, columns=tuple(map(as_counts, range(table.shape[1]), columns.columns)))
 
@@ -396,6 +399,49 @@ def paired_rows(data: tuple, names: tuple[str, ...]) -> tuple:
     for place in given[1:]:
         if _has_index(part := data[place]):
             paired[place] = _in_order(part, names[place], data[first], names[first])
+    return tuple(paired)
+
+
+def joined_rows(data: tuple, names: tuple[str, ...], id: str | None) -> tuple:
+    """Tables of the same people: the rows whose id every table with that column has, in the first's order.
+
+    Args:
+        data: the parts.
+        names: of the parts, in messages.
+        id: column of ids; None: tables are paired by their index.
+
+    Returns:
+        The parts; those with the column have it as index, too. What is lost is warned of.
+
+    Raises:
+        ValueError: an id that a table has twice, or none in common.
+    """
+    places = [place for place, part in enumerate(data) if isinstance(part, pd.DataFrame)]
+    keys = {p: {str(name): name for name in data[p].columns}.get(str(id)) for p in places}
+    if id is None or len(places) < 2 or None in keys.values():
+        return data
+    found = {place: pd.Index(data[place][key].astype(str).str.strip()) for place, key in keys.items()}
+    for place, labels in found.items():
+        if labels.has_duplicates:
+            raise ValueError(
+                f"{names[place]} has the {id} {labels[labels.duplicated()][0]!r} twice, so that rows cannot "
+                "be joined: leave one of them out, or give each row an id of its own"
+            )
+    common = found[places[0]]
+    for labels in found.values():
+        common = common[common.isin(labels)]
+    if not len(common):
+        told = " and ".join(f"{names[p]} has {labels[0]!r}" for p, labels in found.items() if len(labels))
+        raise ValueError(f"no {id} is in all tables, so that no rows can be joined: {told}")
+    for place, labels in found.items():
+        lost = labels[~labels.isin(common)]
+        if len(lost):
+            more = ", ..." if len(lost) > 3 else ""
+            rows = f"{len(lost)} of {len(labels)} rows of {names[place]}"
+            warn(f"{rows} have no partner by {id} and are left out: {', '.join(lost[:3])}{more}")
+    paired = list(data)
+    for place, labels in found.items():
+        paired[place] = data[place].set_axis(labels.rename(None), axis=0).loc[common]
     return tuple(paired)
 
 

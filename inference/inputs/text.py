@@ -7,17 +7,21 @@ are dropped and counted, words they lack count zero.
 """
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
 
 from zoo.checks import check_choice, check_unique, warn
 from zoo.dependencies import naming_versions
 from zoo.documents.bags import as_counts
+from zoo.intake import read_columns
 from zoo.sparse import SparseCounts
 
-__all__ = ["TextChunks", "WordCounts", "matching_words", "read_documents", "to_vocabulary"]
+__all__ = ["TextChunks", "WordCounts", "as_counted", "matching_words", "read_documents", "to_vocabulary"]
 
 
 class WordCounts(NamedTuple):
@@ -61,6 +65,76 @@ def read_documents(*data: Any) -> tuple[tuple[SparseCounts], dict[str, Any]]:
     if named.documents is not None:
         coords["document"] = list(named.documents)
     return (named.counts,), coords
+
+
+def as_counted(documents: Any) -> Any:
+    """Bags of words, and the column of texts of a table, as counts with names; anything else as it is.
+
+    Args:
+        documents: a dict of words and their counts for each document, by the document's name or in a list;
+            bags of gensim, a list of pairs of a word's number and count for each document, whose words are
+            called by their numbers; or a table of pandas with one column of texts and none of counts.
+
+    Returns:
+        The counts.
+    """
+    names = None
+    if isinstance(documents, Mapping) and all(isinstance(bag, Mapping) for bag in documents.values()):
+        names, documents = list(map(str, documents)), list(documents.values())
+    if isinstance(documents, pd.DataFrame):
+        return _with_text_column(documents)
+    if not isinstance(documents, list | tuple) or not documents or not all(map(_is_bag, documents)):
+        return documents
+    bags = [list(bag.items() if isinstance(bag, Mapping) else bag) for bag in documents]
+    words = sorted({word for bag in bags for word, _ in bag}, key=lambda word: (isinstance(word, str), word))
+    place = {word: number for number, word in enumerate(words)}
+    rows = np.repeat(np.arange(len(bags)), list(map(len, bags)))
+    columns = np.array([place[word] for bag in bags for word, _ in bag], dtype=np.int64)
+    counts = np.array([count for bag in bags for _, count in bag], dtype=float)
+    matrix = csr_array((counts, (rows, columns)), shape=(len(bags), max(1, len(words))))
+    return WordCounts(as_counts(matrix), list(map(str, words)) or ["(none)"], names)
+
+
+def _is_bag(bag: Any) -> bool:
+    """Whether a document is a dict of counts, or pairs as gensim has them."""
+    if isinstance(bag, Mapping):
+        return all(isinstance(count, Real) for count in bag.values())
+    return isinstance(bag, list) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Integral) for pair in bag
+    )
+
+
+WORDS_OF_TEXT = 3.0  # words of a cell, on average, from which on a column holds texts
+
+
+def _with_text_column(table: pd.DataFrame) -> Any:
+    """The texts of a table that has no counts, labelled by its ids; other tables as they are."""
+    if table.columns.has_duplicates:
+        return table
+    words = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name].dtype)]
+    texts = [name for name in words if _holds_texts(table[name])]
+    if len(texts) != 1:
+        return table
+    others = table.drop(columns=texts)
+    columns = read_columns(others) if others.shape[1] else None
+    if columns is not None and any(column.kind in ("count", "yes/no") for column in columns.kept):
+        return table
+    (name,) = texts
+    cells = table[name].fillna("").astype(str).tolist()
+    left = [column.name for column in columns.columns if column.name != columns.label] if columns else []
+    if left:
+        warn(f"the documents are the texts of the column {name!r}; columns left out: {', '.join(left)}")
+    label = None if columns is None else columns.label
+    labels = table.index if label is None else table[next(c for c in table.columns if str(c) == label)]
+    found = _counted(cells)
+    return WordCounts(found.counts, found.words, list(map(str, labels)))
+
+
+def _holds_texts(cells: pd.Series) -> bool:
+    present = cells.dropna()
+    if not len(present) or not all(isinstance(cell, str) for cell in present):
+        return False
+    return present.str.split().str.len().mean() >= WORDS_OF_TEXT
 
 
 def matching_words(counts: Any, words: np.ndarray) -> Any:

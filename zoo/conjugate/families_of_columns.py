@@ -26,8 +26,15 @@ FAMILIES = {
 }
 
 
+ROWS_PER_COLUMN = 5  # of a covariance of real columns beside others
+
+
 def components_for(columns: Columns) -> ComponentPrior | None:
     """The family of components for columns of these kinds.
+
+    Real columns and dates have one Gaussian with full covariance; beside other columns they are independent
+    where the table has fewer than 5 rows a real column, and where they miss cells and come in batches, whose
+    patterns are not known.
 
     Args:
         columns: of a table.
@@ -36,16 +43,19 @@ def components_for(columns: Columns) -> ComponentPrior | None:
         The family, not filled; None: a Gaussian of all of them.
     """
     kept = columns.kept
-    asked = {column.kind for column in kept if column.is_given}
-    if {column.kind for column in kept} <= {"real", "date", "positive"} and "positive" not in asked:
+    if {column.kind for column in kept} <= {"real", "date"}:
         return None
     groups: dict[Any, list[int]] = {}
     for place, column in enumerate(kept):
         kind = {"date": "real", "ordered": "category"}.get(column.kind, column.kind)
         groups.setdefault((kind, column.levels if kind == "category" else ()), []).append(place)
+    real = groups.get(("real", ()), [])
+    suffices = columns.num_rows is None or columns.num_rows >= ROWS_PER_COLUMN * len(real)
+    are_known = columns.is_held or not any(kept[place].num_missing for place in real)
+    is_joint = len(real) > 1 and suffices and are_known
+    own = FAMILIES | ({"real": GaussianWishart} if is_joint else {})
     families = tuple(
-        CategoricalDirichlet(levels=levels) if kind == "category" else FAMILIES[kind]()
-        for kind, levels in groups
+        CategoricalDirichlet(levels=levels) if kind == "category" else own[kind]() for kind, levels in groups
     )
     return families[0] if len(groups) == 1 else Product(families, tuple(map(tuple, groups.values())))
 

@@ -83,10 +83,11 @@ def check_word_counts(counts: SparseCounts, num_words: int | None) -> None:
             f"num_words out "
             "to have it read off the data, or give the words that were fitted"
         )
-    if counts.shape[1] < 2:
-        raise ValueError("a vocabulary of one word has no topics: counts must have at least 2 columns")
     if counts.shape[0] < 1:
         raise ValueError("there are no documents")
+    if counts.shape[1] < 2:
+        words = "no word" if counts.shape[1] == 0 else "one word"
+        raise ValueError(f"a vocabulary of {words} has no topics: counts must have at least 2 columns")
 
 
 def warn_of_empty(lengths: np.ndarray, given: Any = None, names: Sequence[Any] | None = None) -> None:

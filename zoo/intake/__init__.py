@@ -9,6 +9,6 @@ dates, ids); an array is numbers and stays as it is.
 age: real, 1 missing; smoker: yes/no
 """
 
-from zoo.intake.kinds import KINDS, Column, Columns, date_in_words, plain_numbers, read_columns
+from zoo.intake.kinds import KINDS, MOST_FEW, Column, Columns, date_in_words, plain_numbers, read_columns
 
-__all__ = ["KINDS", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
+__all__ = ["KINDS", "MOST_FEW", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 __all__ = ["DAY_FIRST", "MONTH_FIRST", "Dates", "nearly_dates", "read_dates"]
@@ -118,13 +119,12 @@ def nearly_dates(words: pd.Series) -> str | None:
         The reason; None: most of the first ones are no dates.
     """
     distinct = pd.Series(words.unique()[:_SAMPLE])
-    ways = [*_with_times(_FIXED)] + [a + t for pair in _EITHER for a in pair for t in _TIMES]
-    way = [
-        next((own for own in ways if _parsed(distinct.iloc[[i]], own) is not None), None)
-        for i in range(len(distinct))
-    ]
-    own = [name for name in way if name is not None]
-    if 2 * len(own) <= len(distinct):
+    way: list[str | None] = [None] * len(distinct)
+    for own in [*_with_times(_FIXED)] + [a + t for pair in _EITHER for a in pair for t in _TIMES]:
+        unread = [place for place, name in enumerate(way) if name is None]
+        for place in np.array(unread, int)[_are_dates(distinct.iloc[unread], own)]:
+            way[place] = own
+    if 2 * sum(name is not None for name in way) <= len(distinct):
         return None
     if None in way:
         word = distinct.iloc[way.index(None)]
@@ -152,12 +152,21 @@ def _read(words: pd.Series, distinct: pd.Series, format: str, why: str) -> Dates
 
 
 def _parsed(words: pd.Series, format: str) -> pd.Series | None:
+    found = _coerced(words, format)
+    return None if found is None or found.isna().any() else found
+
+
+def _are_dates(words: pd.Series, format: str) -> np.ndarray:
+    """Whether each word is a date of a format, shape (num_words,)."""
+    found = _coerced(words, format)
+    return np.zeros(len(words), bool) if found is None else found.notna().to_numpy()
+
+
+def _coerced(words: pd.Series, format: str) -> pd.Series | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of time zones that differ
         try:
             found = pd.to_datetime(words, format=format, errors="coerce")
         except (ValueError, TypeError):
             return None
-    if not pd.api.types.is_datetime64_any_dtype(found.dtype) or found.isna().any():
-        return None
-    return found
+    return found if pd.api.types.is_datetime64_any_dtype(found.dtype) else None

@@ -9,8 +9,10 @@ Whether a file was damaged on its way is known where its format has checksums: `
 without checksums, may be read with another number in it.
 
 A text file is read in this order: encoding (a byte order mark, UTF-8, else Windows-1252), separator (that by
-which all lines have as many fields and most of these are numbers), header (a first row that is not a row of
-data), row labels (an unnamed first column), decimal mark (by columns).
+which all lines have as many fields and most of these are numbers), titles above the table and notes below it,
+header (a first row that is not a row of data), row labels (an unnamed first column), decimal mark (by
+columns). A last row that is the sum of the others is left out. A ``.txt`` file without columns has a text a
+line.
 """
 
 import csv
@@ -40,8 +42,11 @@ SEPARATORS = ("\t", ";", "|", ",")
 SPACES = r"\s+"
 NAMES = {"tab": "\t", "space": SPACES, "comma": ",", "semicolon": ";", "pipe": "|", " ": SPACES, "\\t": "\t"}
 SHOWN = {"\t": "tabs", SPACES: "spaces", ",": "commas", ";": "semicolons", "|": "bars"}
+MOSTLY = 0.8  # share of lines or words
+ROWS_OF_A_SUM = 5  # rows, from which on a last row that nothing names may be the sum of the others
 MISSING = ("?", ".", "-", "--")  # beside those of pandas: empty, NA, NaN, null, n/a, ...
 SAMPLE = 200  # records by which separator and header are told
+TOTALS = ("total", "totals", "grand", "sum", "sums", "summe", "gesamt", "gesamtsumme", "insgesamt", "somme")
 MAGIC = {  # beginnings of files of other kinds
     b"PK\x03\x04": "an Excel workbook or another zip archive: give it the ending .xlsx",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook: save it as .xlsx or as CSV",
@@ -68,6 +73,7 @@ def read_table(
     decimal: str | None = None,
     header: bool | None = None,
     encoding: str | None = None,
+    skip_rows: int | None = None,
 ) -> pd.DataFrame:
     r"""Read the one table of a file.
 
@@ -77,6 +83,7 @@ def read_table(
         decimal: ``"."`` or ``","``, of a text file; None: told from the file.
         header: whether the first row of a text file or sheet names the columns; None: told from the file.
         encoding: of a text file; None: told from the file.
+        skip_rows: rows above the table in a text file or sheet; None: titles are told from the file.
 
     Returns:
         The table; ``table.attrs["read_as"]`` says what was told from the file, a sentence each.
@@ -94,6 +101,7 @@ def read_table(
         [[1.75, 70.0], [1.62, 58.5]]
     """
     how = {"separator": separator, "decimal": decimal, "header": header, "encoding": encoding}
+    how["skip_rows"] = skip_rows
     tables = read_tables(path, **how)
     if len(tables) > 1:
         raise ValueError(f"{path} holds several tables, {', '.join(tables)}: use read_tables")
@@ -129,7 +137,7 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}" if not path.exists() else f"{path} is no file")
     how = {name: value for name, value in how.items() if value is not None}
-    allowed = ("separator", "decimal", "header", "encoding") if ending in TEXT else ("header", "decimal")
+    allowed = ("header", "decimal", "skip_rows", *(("separator", "encoding") if ending in TEXT else ()))
     for name in how:
         if name not in allowed or ending in (".parquet", ".npz", ".nc"):
             raise ValueError(f"{name} is of text files; {path} is {ending}")
@@ -170,7 +178,7 @@ class _Refusal(ValueError):
 def _say(option: str) -> str:
     """How to tell the reader something: as an option of the command line, and as an argument."""
     name, _, value = option.partition("=")
-    value = {"yes": True, "no": False}.get(value, value)
+    value = {"yes": True, "no": False, "0": 0}.get(value, value)
     return f"--read {option} (in Python {name}={value!r})"
 
 
@@ -232,22 +240,66 @@ def _read_netcdf(path: Path) -> dict[str, Any]:
     return {k: t.to_frame(k) if isinstance(t, pd.Series) else t for k, t in tables.items()}
 
 
-def _read_workbook(path: Path, header: bool | None = None, decimal: str | None = None) -> dict[str, Any]:
+def _read_workbook(
+    path: Path, header: bool | None = None, decimal: str | None = None, skip_rows: int | None = None
+) -> dict[str, Any]:
     """The sheets of a workbook by name, those without cells left out; a single one under the empty name."""
     require(".xlsx")
     check_workbook(path)
     sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="openpyxl")
     tables = {}
     for name, cells in sheets.items():
+        cells, margins = _without_margins(cells, skip_rows)
         cells = cells.dropna(axis=0, how="all").dropna(axis=1, how="all")
         if not len(cells):
             continue
         written = [["" if pd.isna(c) else str(c) for c in row] for row in cells.head(SAMPLE).to_numpy()]
         names, notes, num_taken = _header(written, header)
+        notes = margins + notes
         body = cells.iloc[num_taken:].replace(list(MISSING), np.nan).infer_objects()
         _read_text_numbers(path, body, decimal, names, notes)
         tables[str(name)] = _named(path, body, names, notes)
     return {"": next(iter(tables.values()))} if len(tables) == 1 else tables
+
+
+def _without_margins(cells: pd.DataFrame, skip_rows: int | None) -> tuple[pd.DataFrame, list[str]]:
+    """A sheet without titles above its table and notes below it, and what is said of them."""
+    if skip_rows is not None:
+        return cells.iloc[skip_rows:], []
+    rows = [["" if pd.isna(cell) else str(cell) for cell in row] for row in cells.to_numpy()]
+    top, bottom = _margins([_fullness(row, cells.shape[1]) for row in rows])
+    words = [cell for row in (*rows[:top], *rows[bottom:]) for cell in row if cell]
+    return cells.iloc[top:bottom], _told_of_margins(words)
+
+
+def _fullness(row: Sequence[str], width: int) -> int:
+    """0 of an empty row, 1 of one cell as titles and notes are, 2 of a row of a table."""
+    filled = [cell for cell in row if cell]
+    if len(filled) != 1 or width < 2:
+        return min(len(filled), 1) + 1 if filled else 0
+    is_name = len(row) == width == 2 and " " not in filled[0]  # the other column has none
+    return 2 if is_name else 1
+
+
+def _margins(fullness: Sequence[int]) -> tuple[int, int]:
+    """The first row of a table, and that after its last.
+
+    Titles are rows of one cell above the first full one, notes are rows of one cell below an empty one.
+    """
+    full = [row for row, own in enumerate(fullness) if own == 2]
+    if 2 * len(full) <= sum(own > 0 for own in fullness):
+        return 0, len(fullness)
+    last = full[-1] + 1
+    while last < len(fullness) and fullness[last] == 1:
+        last += 1
+    return full[0], last if any(fullness[last:]) else len(fullness)
+
+
+def _told_of_margins(words: Sequence[str]) -> list[str]:
+    if not words:
+        return []
+    shown = ", ".join(map(repr, words[:3])) + (", ..." if len(words) > 3 else "")
+    return [f"left out above and below the table: {shown}; if they belong to it, {_say('skip_rows=0')}"]
 
 
 def _read_text_numbers(
@@ -277,11 +329,19 @@ def _read_text(
     decimal: str | None = None,
     header: bool | None = None,
     encoding: str | None = None,
+    skip_rows: int | None = None,
 ) -> pd.DataFrame:
     if decimal not in (None, ".", ","):
         raise _Refusal(f"decimal must be a point or a comma; got {decimal!r}")
     text, notes = _decoded(path, encoding)
+    if skip_rows:
+        text = "".join(text.splitlines(keepends=True)[skip_rows:])
     text, first_line = _without_preamble(text, notes)
+    if path.suffix.lower() == ".txt" and separator is None and _is_prose(text):
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        table = pd.DataFrame({"text": lines})
+        table.attrs["read_as"] = [*notes, f"no columns: {len(lines)} texts, one a line"]
+        return table
     if not text.strip():
         raise _Refusal(f"{path} is empty: it has no columns and no rows")
     if separator is not None:
@@ -292,6 +352,10 @@ def _read_text(
         separator = _separator(text)
         if separator != ",":
             notes.append(f"{SHOWN[separator]} between the columns")
+    if skip_rows is None:
+        text, above = _without_notes(text, separator, notes)
+        first_line += above
+    first_line += skip_rows or 0
     sample = list(itertools.islice(_records(text, separator), SAMPLE + 1))
     width = _check_widths(path, text, separator, first_line)
     names, told, num_taken = _header(sample, header, width, path)
@@ -367,6 +431,42 @@ def _without_preamble(text: str, notes: list[str]) -> tuple[str, int]:
             lines[begin + remarks] = lines[begin + remarks].lstrip("# ")
     begin += remarks
     return "".join(lines[begin:]).rstrip("\r\n"), begin
+
+
+def _is_prose(text: str) -> bool:
+    """Whether lines are texts: of several words, few numbers, and no separator makes columns of them."""
+    lines = [line.split() for line in itertools.islice(text.splitlines(), SAMPLE) if line.strip()]
+    words = [word for line in lines for word in line]
+    if len(lines) < 2 or len(words) < 4 * len(lines) or len(set(map(len, lines))) == 1:
+        return False
+    if sum(any(map(str.isalpha, word)) for word in words) < MOSTLY * len(words):
+        return False
+    widths = (Counter(map(len, itertools.islice(_records(text, mark), SAMPLE))) for mark in SEPARATORS)
+    modes = (own.most_common(1)[0] for own in widths if own)
+    return not any(width > 1 and count > MOSTLY * len(lines) for width, count in modes)
+
+
+def _without_notes(text: str, separator: str, notes: list[str]) -> tuple[str, int]:
+    """The text without titles above the table and notes below it, and how many lines were above."""
+    lines = text.splitlines(keepends=True)
+    near = lines if len(lines) <= 2 * SAMPLE else lines[:SAMPLE] + lines[-SAMPLE:]
+    if separator == SPACES or any(line.count('"') % 2 for line in near):
+        return text, 0
+    rows = [[cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])] for line in near]
+    width = Counter(len(row) for row in rows if row).most_common(1)[0][0]
+    if width < 2 or max(map(len, rows)) > width:
+        return text, 0
+    top, bottom = _margins([_fullness(row, width) for row in rows])
+    if all(map(_is_number, filter(None, rows[top]))):
+        top = 0  # no header that a title is above
+    below = [place for place in range(top, len(rows)) if rows[place]][:3]
+    first, header, data = [rows[place] for place in below] if len(below) == 3 else ([], [], [])
+    if 1 < len(first) < width == len(header):
+        if not any(map(_is_number, header)) and any(map(_is_number, data)):
+            top = below[1]  # a title with a separator in it
+    told = [" ".join(" ".join(row).split()) for row in (*rows[:top], *rows[bottom:])]
+    notes += _told_of_margins(list(filter(None, told)))
+    return "".join(lines[top : len(lines) - len(rows) + bottom]).rstrip("\r\n"), top
 
 
 def _records(text: str, separator: str) -> Iterator[list[str]]:
@@ -628,7 +728,7 @@ def _named(path: Path, table: pd.DataFrame, names: list[str], notes: list[str]) 
         count = len(table) - last
         notes.append(f"{count} empty rows at the end left out" if count > 1 else "an empty last row left out")
         table = table.iloc[:last]
-    table = table.reset_index(drop=True)
+    table = _without_total(table.reset_index(drop=True), notes)
     if table.shape[1] > 1 and (not names[0] or names[0] == "Unnamed: 0") and _labels_rows(table[0]):
         notes.append("the first column, which has no name, labels the rows")
         index = pd.Index(table[0].to_numpy(), name=None)
@@ -654,6 +754,27 @@ def _named(path: Path, table: pd.DataFrame, names: list[str], notes: list[str]) 
     table.columns = given
     table.attrs["read_as"] = notes
     return table
+
+
+def _without_total(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """The table without a last row that is the sum of the others.
+
+    A row that a word such as total names is one if a column agrees, any other if two or more do and all.
+    """
+    if len(table) < 3:
+        return table
+    others, numbers = table.iloc[:-1], table.select_dtypes("number")
+    last = numbers.iloc[-1].to_numpy(dtype=float, na_value=np.nan)
+    sums = numbers.iloc[:-1].sum().to_numpy(dtype=float)
+    agrees = (np.isclose(last, sums, rtol=1e-9, atol=0.0) & (sums != 0))[~np.isnan(last)]
+    words = [cell.strip().lower() for cell in table.iloc[-1] if isinstance(cell, str)]
+    is_named = any(re.split(r"[\W_]+", word)[0] in TOTALS for word in words)
+    is_sum = len(agrees) > 1 and agrees.all() and len(others) >= ROWS_OF_A_SUM
+    if not (is_sum or (is_named and agrees.any())):
+        return table
+    called = f" ({words[0]!r})" if is_named else ""
+    notes.append(f"the last row{called}, which is the sum of the others, left out")
+    return others.infer_objects()
 
 
 def _labels_rows(column: pd.Series) -> bool:

@@ -4,17 +4,25 @@
 kind            which columns                                           as numbers
 ==============  ======================================================  =====================================
 ``real``        numbers                                                 themselves
-``positive``    positive numbers, so skewed that logarithms are less    themselves
+``positive``    positive numbers whose held-out rows are more likely    themselves
+                under log-normals than under Gaussians, by a wide
+                margin
 ``count``       whole numbers that reach down towards zero and spread   themselves
                 as counts do
 ``yes/no``      0 and 1, booleans, yes and no and the like              0 and 1
 ``category``    words of at most 20 levels, two rows a level or more    0, 1, ...: levels in their order
-``ordered``     words of a common scale, or levels that were given      0, 1, ...: levels in rising order
+``ordered``     words of a common scale, levels that were given, or     0, 1, ...: levels in rising order
+                few numbers
 ``date``        dates and times                                         days since the first
 ``id``          words, or whole numbers in step or so named, all        left out; the first labels the rows
-                different
+                different; dates in even steps
 ``text``        other words, and columns with one value in every row    left out
 ==============  ======================================================  =====================================
+
+Few numbers are at most 12 different ones, of 5 rows or more each, such as years or answers from 1 to 7. They
+are counts if they are whole, have the range and spread of counts and thin out towards the largest; categories
+if they are whole and in no even steps (of which some may be empty); else ordered. Columns with the same
+smallest and largest number are judged together. A model that takes no levels has the numbers themselves.
 
 Every decision can be overruled by the column's name. New rows are encoded as the rows of the fit were.
 """
@@ -23,7 +31,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import cache
 from numbers import Real
@@ -36,7 +44,7 @@ import pandas as pd
 from zoo.checks import as_numbers, check_unique, shown
 from zoo.intake.dates import DAY_FIRST, MONTH_FIRST, nearly_dates, read_dates
 
-__all__ = ["KINDS", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
+__all__ = ["KINDS", "MOST_FEW", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
 
 KINDS = {  # word of a family or of a kind -> kind
     "gaussian": "real",
@@ -65,10 +73,15 @@ LEAST_COUNTS = 8  # cells, from which on range and spread are looked at
 COUNT_DISPERSION = (0.5, 5.0)  # variance over mean of a column of counts
 COUNT_REACH = 4.0  # the smallest count is at most the mean over this
 LARGEST_MEAN_COUNT = 100.0
-SKEWED = 2.0  # skewness of a positive column, above which its logarithms are looked at
+SKEWED = 0.75  # skewness of a positive column, above which its logarithms are looked at
+LOG_GAIN = 0.01  # nats a held-out row, from which on logarithms are better
+LOG_ERRORS = 3.0  # standard errors that the gain must be from zero
+SUGGESTED = 1.5  # standard errors, from which on they are suggested
+MOST_SCORED = 4000  # rows by which logarithms are judged
 MOSTLY = 0.5  # share of words that are numbers, above which the others are taken for mistakes
-LEAST_SCALE, MOST_SCALE = 3, 10  # levels of a scale of whole numbers
-SHARED_SCALE = 3  # columns with the same levels, from which on whole numbers are levels
+MOST_FEW = 12  # different numbers of a column that may be levels
+ROWS_OF_EACH = 5  # rows that each of them has at least
+THINNED_OUT = 0.05  # share of rows with the largest number, up to which few numbers may be counts
 LEAST_RUN = 4  # neighbouring columns that hold the same, from which on they are told in one
 MOST_TOLD = 15  # entries of the line that tells of the columns one by one
 _LEFT_OUT = ("id", "text")
@@ -107,8 +120,8 @@ class Column:
         format: in which its dates are written; None: they are no words.
         doubt: what the cells leave open, and how to say otherwise; empty: nothing.
         is_given: whether the caller said what the column holds.
-        scale: smallest and largest of the whole numbers of a scale that several columns share.
-        first: number of the first level; None: words are numbered from 0, and a scale as it is.
+        numbers: those that the levels of a column of few numbers stand for; empty: words.
+        first: number of the first level; None: words are numbered from 0, and numbers are themselves.
     """
 
     name: str
@@ -120,7 +133,7 @@ class Column:
     format: str | None = None
     doubt: str = ""
     is_given: bool = False
-    scale: tuple[int, int] | None = None
+    numbers: tuple[float, ...] = ()
     first: int | None = None
 
     @property
@@ -136,15 +149,25 @@ class Column:
     @property
     def is_told(self) -> bool:
         """Whether words, or the caller, say what the column holds."""
-        return self.is_given or (bool(self.levels) and self.levels != _PLAIN_ANSWERS)
+        return self.is_given or (bool(self.levels) and self.levels != _PLAIN_ANSWERS and not self.numbers)
+
+    @property
+    def is_as_numbered(self) -> bool:
+        """Whether the cells are numbers that a model takes as they are."""
+        return self.kind in ("real", "positive", "count") or (bool(self.numbers) and self.first is None)
 
     @property
     def in_words(self) -> str:
         """What the column holds, without its name."""
+        few = f" ({self.levels[0]} to {self.levels[-1]}; as numbers: gaussian)" if self.numbers else ""
+        if few and self.first is None:
+            return f"{len(self.levels)} numbers ({self.levels[0]} to {self.levels[-1]})"
         return {
-            "category": f"{len(self.levels)} categories",
-            "ordered": f"{len(self.levels)} ordered levels",
+            "category": f"{len(self.levels)} categories{few}",
+            "ordered": f"{len(self.levels)} ordered levels{few}",
+            "positive": f"positive{'' if self.is_given else ', log-normal (else say gaussian)'}",
             "count": "counts",
+            "real": f"real{self.doubt and f' ({self.doubt})'}",
             "date": f"dates{self.doubt and f' ({self.doubt})'}",
             "text": "left out",
             "yes/no": f"yes/no{self.doubt and f' ({self.doubt})'}",
@@ -163,7 +186,7 @@ class Column:
             return None
         if self.origin is not None:
             return date_in_words(self.origin, number)
-        if not self.levels:
+        if not self.levels or self.is_as_numbered:
             return number
         return self.levels[int(np.clip(np.round(number - (self.first or 0)), 0, len(self.levels) - 1))]
 
@@ -179,10 +202,14 @@ class Columns:
     Attributes:
         columns: one for each column of the table, in its order.
         label: name of the column whose cells label the rows; None: the index of the table does.
+        num_rows: of the table that was read; None: not known.
+        is_held: whether all rows are held at once, and not read in batches.
     """
 
     columns: tuple[Column, ...]
     label: str | None = None
+    num_rows: int | None = field(default=None, compare=False)
+    is_held: bool = field(default=True, compare=False)
 
     @property
     def kept(self) -> tuple[Column, ...]:
@@ -210,7 +237,7 @@ class Columns:
         return {
             column.name: {level: number + (column.first or 0) for number, level in enumerate(column.levels)}
             for column in self.kept
-            if column.levels
+            if column.levels and not column.is_as_numbered
         }
 
     def encoded(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -314,10 +341,7 @@ class Columns:
         """
         label, *columns = map(json.loads, entries)
         made = (
-            Column(
-                **fields
-                | {"levels": tuple(fields["levels"]), "scale": fields["scale"] and tuple(fields["scale"])}
-            )
+            Column(**fields | {"levels": tuple(fields["levels"]), "numbers": tuple(fields["numbers"])})
             for fields in columns
         )
         return cls(tuple(made), label)
@@ -337,7 +361,7 @@ class Columns:
             ValueError: a column of categories where the model takes no levels.
         """
         pairs = list(zip(self.kept, starts, strict=True))
-        refused = [column for column, start in pairs if column.kind == "category" and start < 0]
+        refused = [c for c, start in pairs if c.kind == "category" and start < 0 and not c.numbers]
         if refused:
             named = ", ".join(column.name for column in refused)
             words = ", ".join(map(repr, refused[0].levels[:3]))
@@ -408,7 +432,7 @@ def read_columns(
         else:
             found.append(_read(column, cells, kind, families.get(column)))
     found = _on_common_scales(frame, found)
-    found = _with_scales_of_numbers(frame, found)
+    found = _with_few_numbers(frame, found)
     found = _without_constants(frame, found)
     return _labelled(frame, found, None if id is None else str(id))
 
@@ -571,14 +595,17 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
         is_integer = pd.api.types.is_integer_dtype(cells.dtype)
         if is_integer and len(values) >= LEAST_STEPS and len(steps) == 1:
             return _column(name, "id", f"all different whole numbers, in steps of {steps[0]:g}", cells)
-    if is_whole and len(distinct) > 1:
-        why = _not_counts(values)
-        if why is None:
-            return _column(name, "count", "whole numbers with the range and spread of counts", cells)
-        return _column(name, "real", f"whole numbers, {why}", cells)
-    if values.min() > 0 and len(distinct) > 2 and _is_log_normal(values):
-        return _column(name, "positive", "positive numbers, less skewed on a log scale", cells)
-    return _column(name, "real", "numbers", cells)
+    why = _not_counts(values) if is_whole and len(distinct) > 1 else ""
+    if why is None:
+        return _column(name, "count", "whole numbers with the range and spread of counts", cells)
+    if values.min() > 0 and len(distinct) > MOST_FEW:
+        gain, error = _gain_of_logs(values)
+        told = f"positive, a held-out row {gain:.2g} nats likelier under log-normals than under Gaussians"
+        if gain > max(LOG_GAIN, LOG_ERRORS * error):
+            return _column(name, "positive", told, cells)
+        if gain > SUGGESTED * error > 0:
+            return _column(name, "real", told, cells, doubt="skewed: lognormal may suit it better")
+    return _column(name, "real", f"whole numbers, {why}" if why else "numbers", cells)
 
 
 def _not_counts(values: np.ndarray) -> str | None:
@@ -598,10 +625,45 @@ def _not_counts(values: np.ndarray) -> str | None:
     return None
 
 
-def _is_log_normal(values: np.ndarray) -> bool:
-    """Whether logarithms are much less skewed than the numbers."""
-    skewness = _skewness(values)
-    return skewness > SKEWED and abs(_skewness(np.log(values))) < 0.5 * skewness
+def _gain_of_logs(values: np.ndarray) -> tuple[float, float]:
+    """Gain of log-normals over Gaussians in nats a held-out row, and its standard error."""
+    if _skewness(values) <= SKEWED or len(values) < 2 * LEAST_COUNTS:
+        return 0.0, 0.0
+    rows = np.random.default_rng(0).permutation(len(values))[:MOST_SCORED]
+    halves = np.array_split(values[rows], 2)
+    gains = np.concatenate(
+        [
+            _held_out_density(np.log(fitted), np.log(held)) - np.log(held) - _held_out_density(fitted, held)
+            for fitted, held in (halves, halves[::-1])
+        ]
+    )
+    gains = np.clip(gains, -1.0, 1.0)  # no row bears more witness than a nat
+    return float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
+
+
+def _held_out_density(fitted: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """Log density of held-out numbers in nats, under one to three Gaussians by EM, whichever are best."""
+    best = np.full(len(held), -np.inf)
+    for number in (1, 2, 3):
+        weights = np.full(number, 1 / number)
+        locs = np.quantile(fitted, (np.arange(number) + 0.5) / number)
+        variances = np.full(number, fitted.var())
+        for _ in range(30):
+            joint = _log_joint(fitted, weights, locs, variances)
+            shares = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True)) + 1e-12
+            sizes = shares.sum(axis=0)
+            weights, locs = sizes / len(fitted), fitted @ shares / sizes
+            squares = ((fitted[:, None] - locs) ** 2 * shares).sum(axis=0) / sizes
+            variances = np.maximum(squares, 1e-4 * fitted.var())
+        scores = np.logaddexp.reduce(_log_joint(held, weights, locs, variances), axis=1)
+        best = scores if scores.mean() > best.mean() else best
+    return best
+
+
+def _log_joint(x: np.ndarray, weights: np.ndarray, locs: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """Log density of numbers and components of a Gaussian mixture, shape (num_numbers, num_components)."""
+    squares = (x[:, None] - locs) ** 2 / variances
+    return np.log(weights) - 0.5 * (squares + np.log(2 * np.pi * variances))
 
 
 def _skewness(values: np.ndarray) -> float:
@@ -646,7 +708,7 @@ def _read_words(name: str, cells: pd.Series) -> Column:
         doubt = f"{words.iloc[0]}, or empty for no"
         return Column(name, "yes/no", "a tick, or empty", levels=(_EMPTY, words.iloc[0]), doubt=doubt)
     if num_levels < 2:
-        return _column(name, "text", f"one word in every row: {words.iloc[0]!r}", cells)
+        return _column(name, "text", f"one word in {_rows_in_words(cells)}: {words.iloc[0]!r}", cells)
     if num_levels > MOST_LEVELS:
         return _column(name, "text", f"{num_levels} different words, more than {MOST_LEVELS}", cells)
     if len(words) < ROWS_PER_LEVEL * num_levels:
@@ -654,11 +716,21 @@ def _read_words(name: str, cells: pd.Series) -> Column:
     return _column(name, "category", f"{num_levels} different words", cells, levels=_sorted_words(cells))
 
 
+def _rows_in_words(cells: pd.Series) -> str:
+    """In which rows a column has its one value."""
+    held = int((~_is_missing(cells)).sum())
+    return "every row" if held == len(cells) else f"{held} of {len(cells)} rows, and no other"
+
+
 def _sorted_words(cells: pd.Series) -> tuple[str, ...]:
     """The different words, or numbers as words, in their order."""
     if _is_numeric(cells):
-        return tuple(f"{value:g}" for value in np.unique(cells.dropna().to_numpy(dtype=float)))
+        return tuple(map(_as_word, np.unique(cells.dropna().to_numpy(dtype=float))))
     return tuple(sorted(set(_words(cells))))
+
+
+def _as_word(number: float) -> str:
+    return f"{number:.15g}"
 
 
 def _answers(words: pd.Series) -> tuple[str, str] | None:
@@ -701,6 +773,10 @@ def _as_dates(name: str, cells: pd.Series, order: str | None = None) -> Column:
             fields["doubt"] = f"day first; or say families={{{name!r}: {MONTH_FIRST!r}}}"
         dates = found.dates
     first = dates.min()
+    if order is None and len(dates) >= LEAST_STEPS and len(dates) == len(cells):
+        steps = np.diff(dates.to_numpy()).astype(np.int64)
+        if steps[0] != 0 and (steps == steps[0]).all():
+            return _column(name, "id", "dates in even steps, one a row", cells)
     return _column(name, "date", cells=cells, origin=None if pd.isna(first) else first.isoformat(), **fields)
 
 
@@ -743,22 +819,37 @@ def _on_common_scales(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
     return found
 
 
-def _with_scales_of_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
-    """Whole numbers that are levels of one scale in several columns, and no counts."""
-    ranges: dict[tuple[int, int], list[int]] = {}
+def _with_few_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
+    """Few numbers as counts or levels; columns that reach from the same number to the same alike."""
+    ranges: dict[tuple[float, float], list[int]] = {}
     for place, column in enumerate(found):
         if column.kind not in ("real", "count") or column.is_given or not _is_numeric(frame.iloc[:, place]):
             continue
-        distinct = np.unique(frame.iloc[:, place].dropna().to_numpy(dtype=float))
-        few = LEAST_SCALE <= len(distinct) <= MOST_SCALE
-        if few and distinct[0] in (0.0, 1.0) and (distinct == distinct[0] + np.arange(len(distinct))).all():
-            ranges.setdefault((int(distinct[0]), int(distinct[-1])), []).append(place)
-    numbers = sum(column.kind in ("real", "count") for column in found)
+        distinct = frame.iloc[:, place].dropna().unique()  # no sort of all rows
+        if 2 <= len(distinct) <= MOST_FEW:
+            numbers = np.asarray(distinct, dtype=float)
+            if np.isfinite(numbers).all():
+                ranges.setdefault((numbers.min(), numbers.max()), []).append(place)
     for (low, high), places in ranges.items():
-        if len(places) >= SHARED_SCALE and len(places) > MOSTLY * numbers:
-            why = f"whole numbers {low} to {high}, a scale of {len(places)} columns"
-            for place in places:
-                found[place] = replace(found[place], kind="real", why=why, scale=(low, high))
+        values = np.concatenate([frame.iloc[:, p].dropna().to_numpy(dtype=float) for p in places])
+        numbers, counts = np.unique(values, return_counts=True)
+        if len(numbers) > MOST_FEW or counts.min() < ROWS_OF_EACH:
+            continue
+        is_whole = bool((numbers == np.round(numbers)).all())
+        steps = np.gcd.reduce(np.diff(numbers).astype(np.int64)) if is_whole else 0.0
+        is_coded = is_whole and (high - low) / steps >= MOST_FEW
+        of = "whole numbers" if is_whole else "numbers"
+        why = f"{len(numbers)} {of} of {ROWS_OF_EACH} rows or more each, {_as_word(low)} to {_as_word(high)}"
+        changes: dict[str, Any] = {"kind": "count", "why": f"{why}, that thin out as counts do"}
+        if not is_whole or counts[-1] > THINNED_OUT * len(values) or _not_counts(values) is not None:
+            changes = {
+                "kind": "category" if is_coded else "ordered",
+                "why": f"{why}, in no even steps" if is_coded else why,
+                "levels": tuple(map(_as_word, numbers)),
+                "numbers": tuple(numbers.tolist()),
+            }
+        for place in places:
+            found[place] = replace(found[place], **changes)
     return found
 
 
@@ -781,8 +872,9 @@ def _without_constants(frame: pd.DataFrame, found: list[Column]) -> list[Column]
         elif len(value) and others == {"count"} and value[0] >= 0 and value[0] == round(value[0]):
             changes = {"kind": "count", "why": f"{value[0]:g} in every row, among counts"}
         else:
-            why = f"{value[0]:g} in every row" if len(value) else "no cell has a value"
-            changes = {"kind": "text", "why": why, "scale": None}
+            cells = frame.iloc[:, place]
+            why = f"{value[0]:g} in {_rows_in_words(cells)}" if len(value) else "no cell has a value"
+            changes = {"kind": "text", "why": why}
         found[place] = replace(found[place], **changes)
     return found
 
@@ -801,7 +893,7 @@ def _labelled(frame: pd.DataFrame, found: list[Column], given: str | None) -> Co
             for place in numbers:
                 found[place] = replace(found[place], kind="real", why="whole numbers in step, and no others")
             label = None if label in {found[place].name for place in numbers} else label
-    return Columns(tuple(found), label)
+    return Columns(tuple(found), label, len(frame))
 
 
 def _is_plain(index: pd.Index) -> bool:
@@ -816,14 +908,13 @@ def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
     """The cells of a column that is part of the data as float64, NaN where one is missing."""
     _check_cells(column.name, cells)
     cells = plain_numbers(cells)
-    if column.kind in _WORDS_OF_KIND or (column.kind == "yes/no" and not _is_plain_answer(cells)):
+    is_answer = column.kind == "yes/no" and not _is_plain_answer(cells)
+    if is_answer or (column.kind in _WORDS_OF_KIND and not column.is_as_numbered):
         return _codes(cells, column)
     if column.kind == "date":
         return _days(cells, column)
-    shift = 0 if column.scale is None or column.first is None else column.first - column.scale[0]
     if _is_numeric(cells):
-        numbers = cells.to_numpy(dtype=float, na_value=np.nan)
-        return numbers + shift if shift else numbers
+        return cells.to_numpy(dtype=float, na_value=np.nan)
     numbers = pd.to_numeric(cells.where(~_is_missing(cells)), errors="coerce")
     strange = numbers.isna() & ~_is_missing(cells)
     if strange.any():
@@ -831,13 +922,12 @@ def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
             f"column {column.name!r} is not numeric: row {cells.index[strange][0]!r} has "
             f"{shown(cells[strange].iloc[0])}; write missing cells as NaN, or leave the column out"
         )
-    return numbers.to_numpy(dtype=float, na_value=np.nan) + shift
+    return numbers.to_numpy(dtype=float, na_value=np.nan)
 
 
 def _is_as_it_is(kind: Any, column: Column) -> bool:
     """Whether the cells of a column of this type are its numbers."""
-    is_number = column.kind in ("real", "positive", "count") and column.scale is None
-    return is_number and isinstance(kind, np.dtype) and kind.kind in "fiu"
+    return column.is_as_numbered and isinstance(kind, np.dtype) and kind.kind in "fiu"
 
 
 def _is_plain_answer(cells: pd.Series) -> bool:
@@ -848,7 +938,7 @@ def _codes(cells: pd.Series, column: Column) -> np.ndarray:
     """Levels as their numbers, NaN where one is missing."""
     missing = _is_missing(cells)
     if _is_numeric(cells):
-        words = cells[~missing].map(lambda value: f"{value:g}")
+        words = cells[~missing].map({value: _as_word(value) for value in cells[~missing].unique()})
     else:
         words = _as_text(cells[~missing])
     place = {level.lower(): number for number, level in enumerate(column.levels)}
@@ -859,6 +949,7 @@ def _codes(cells: pd.Series, column: Column) -> np.ndarray:
         raise ValueError(
             f"column {column.name!r} has {words[strange].iloc[0]!r} in row {words.index[strange][0]!r}, "
             f"which is none of its levels {', '.join(column.levels)}: correct it, or write NaN where missing"
+            + (f"; or fit it as numbers, families={{{column.name!r}: 'gaussian'}}" if column.numbers else "")
         )
     numbers = np.full(len(cells), 0.0 if column.levels[0] == _EMPTY else np.nan)
     numbers[~missing.to_numpy()] = codes.to_numpy(dtype=float) + (column.first or 0)

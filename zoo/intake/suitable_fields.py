@@ -207,7 +207,7 @@ def no_densities(name: str, columns: Sequence[Columns | None]) -> None:
         for own in columns
         if own is not None
         for column in own.kept
-        if column.kind not in ("real", "positive", "date") or column.scale is not None
+        if column.kind not in ("real", "positive", "date")
     ]
     if discrete:
         raise ValueError(
@@ -267,16 +267,9 @@ def _families(columns: Columns) -> Any:
 def _family_of(column: Column) -> Any:
     if column.kind in ("yes/no", "count"):
         return {"yes/no": "bernoulli", "count": "poisson"}[column.kind]
-    num_levels = _num_levels(column)
-    if num_levels == 0:
+    if column.kind not in ("category", "ordered"):
         return Gaussian(noise_variance=None)
-    return Categorical(num_levels) if column.kind == "category" else Ordinal(num_levels)
-
-
-def _num_levels(column: Column) -> int:
-    if column.kind in ("category", "ordered"):
-        return len(column.levels)
-    return 0 if column.scale is None else column.scale[1] - column.scale[0] + 1
+    return (Categorical if column.kind == "category" else Ordinal)(len(column.levels))
 
 
 def tables_of_parts(

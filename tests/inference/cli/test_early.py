@@ -404,3 +404,22 @@ def test_the_next_command_of_a_sweep_says_all_that_the_sweep_said_of_the_data(st
     assert found.files == ["a table.csv"] and found.standardize is standardize
     assert found.set == ("repulsion=2", "num_components=2", "num_latents=1")
     assert "auto" not in sweeping._next(parse(shlex.split("sweep ppca t.csv --sizes 1:2")), {})
+
+
+def test_files_of_the_same_people_are_parts_that_their_id_joins(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, column in (("a", "height"), ("b", "weight")):
+        rows = "".join(f"p{i},{i * i % 7}.5\n" for i in range(9))
+        (tmp_path / f"{name}.csv").write_text(f"person,{column}\n{rows}")
+    asked = {}
+
+    def fit(model, *data, **keywords):
+        asked.update(columns=[list(part.columns) for part in data], id=keywords["id"])
+        raise ValueError("enough")
+
+    monkeypatch.setattr("inference.fitting.front_door.fit", fit)
+    assert main(["fit", "paired", "a.csv", "b.csv", "--id", "person"]) == 2
+    assert "enough" in capsys.readouterr().err
+    assert asked == {"columns": [["person", "height"], ["person", "weight"]], "id": "person"}
+    assert main(["fit", "ppca", "a.csv", "b.csv"]) == 2
+    assert "is read in batches" in capsys.readouterr().err

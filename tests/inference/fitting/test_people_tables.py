@@ -35,7 +35,7 @@ def test_customers_are_clustered(fitted_customers, tmp_path):
     assert 3 <= int(tree["variational"]["num_occupied"]) <= 4
     components = inference.model_of(tree).components
     names = [type(family).__name__ for family in components.families]
-    assert names == ["NormalGamma", "PoissonGamma", "BernoulliBeta", *["CategoricalDirichlet"] * 3]
+    assert names == ["GaussianWishart", "PoissonGamma", "BernoulliBeta", *["CategoricalDirichlet"] * 3]
     posterior = tree["posterior"]
     place = names.index("CategoricalDirichlet") + 1
     assert posterior[f"feature_{place}"].values.tolist() == ["plan"]

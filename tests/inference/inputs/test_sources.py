@@ -120,8 +120,10 @@ def mixed(num_rows):
             "flag": rng.integers(0, 2, num_rows),
             "seen": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, num_rows), unit="D"),
             "weight": rng.integers(0, 3, num_rows).astype(float),
+            "year": rng.choice([2001, 2002, 2004], num_rows),
         }
     )
+    table.loc[num_rows - 4, "year"] = 2003  # which makes them no levels
     table.loc[num_rows - 3, "colour"] = "blue"
     table.loc[num_rows - 2, "flag"] = 2
     return table

@@ -21,8 +21,9 @@ import zoo
 from inference.numerics import atomic_files
 from inference.numerics.atomic_files import check_writable, replacing
 from inference.results import files
-from inference.results.integrity import CHECKSUM
+from inference.results.integrity import CHECKSUM, contradiction
 from inference.results.model_fields import restore
+from zoo.conjugate import NormalGamma, Product
 from zoo.intake import bounds
 
 ROWS = np.random.default_rng(0).normal(size=(30, 2))
@@ -353,6 +354,22 @@ def test_a_file_that_contradicts_its_model_is_refused(saved, change, message):
 def test_a_tree_that_contradicts_its_model_is_not_saved(trees, tmp_path):
     with pytest.raises(ValueError, match="this tree is not a whole fit: .* save the tree that inference.fit"):
         inference.save(trees[0].isel(component=[0]), tmp_path / "fit.nc")
+
+
+def test_the_third_group_of_columns_is_no_second_axis():
+    """A table of three kinds of columns was refused by `save`; a second axis of another length still is."""
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    families, groups = (NormalGamma(),) * 3, ((0, 1), (2,), (3,))
+    components = Product.from_data(x, families=families, columns=groups)
+    model = zoo.Mixture(num_components=2, components=components)
+
+    def tree(**dims):
+        locs = np.zeros(tuple(dims.values()))
+        return xr.DataTree.from_dict({"posterior": xr.Dataset({"locs_2": (tuple(dims), locs)})})
+
+    assert model.num_features == 4
+    assert contradiction(tree(chain=1, draw=1, component=2, feature_2=1), model) == ""
+    assert "4 of the dim 'feature_2'" in contradiction(tree(feature=4, feature_2=1), model)
 
 
 @pytest.mark.parametrize(

@@ -49,15 +49,17 @@ def kind_of(cells, name="x"):
         (pd.Categorical(RNG.choice(["a", "b"], N), categories=["b", "a"], ordered=True), "ordered"),
         (np.exp(RNG.normal(9.0, 1.3, 400)), "positive"),
         (RNG.gamma(9.0, size=N), "real"),  # positive, and hardly skewed
-        (pd.date_range("2024-01-31", periods=N, freq="5D"), "date"),
-        (pd.date_range("2024-01-31", periods=N).strftime("%Y-%m-%d"), "date"),
+        (RNG.permutation(pd.date_range("2024-01-31", periods=N, freq="5D")), "date"),
+        (RNG.permutation(pd.date_range("2024-01-31", periods=N).strftime("%Y-%m-%d")), "date"),
+        (pd.date_range("2024-01-31", periods=N, freq="5D"), "id"),
+        (pd.date_range("2024-01-31", periods=N).strftime("%d.%m.%Y"), "id"),
         ([f"C{i:03d}" for i in range(N)], "id"),
         (np.arange(100, 100 + N), "id"),
         (np.arange(0, 5 * N, 5), "id"),
         (RNG.permutation(N), "real"),  # all different, but neither in step nor named like an id
         (["word"] * N, "text"),
         ([None] * N, "text"),
-        (pd.array([1, 2, None, 4] * 15, dtype="Int64"), "count"),
+        (pd.array([1, 2, None, 4] * 15, dtype="Int64"), "ordered"),
         (["1.5", "2.25", "3.5"] * 20, "real"),
     ],
 )
@@ -112,10 +114,75 @@ def test_scales_of_several_columns_have_the_same_levels():
     }
     numbers = pd.DataFrame(RNG.integers(1, 7, (200, 4)), columns=list("abcd"))
     found = read_columns(numbers)
-    assert {(column.kind, column.scale) for column in found.columns} == {("real", (1, 6))}
+    assert {(column.kind, column.numbers) for column in found.columns} == {("ordered", (1, 2, 3, 4, 5, 6))}
     assert (found.encoded(numbers) == numbers).all(axis=None)  # as they are, unless a model takes levels
     from_one = found.numbered_from([1] * 4, "a model").encoded(numbers - 1 + 1)
     assert (from_one == numbers).all(axis=None)
+    assert str(found) == "a to d (4 columns): 6 numbers (1 to 6)"
+    named = found.numbered_from([0, 0, 0, -1], "a model")
+    assert str(named).startswith("a: 6 ordered levels (1 to 6; as numbers: gaussian); b")
+    assert (named.encoded(numbers)[["a", "d"]] == numbers[["a", "d"]] - [1, 0]).all(axis=None)
+    assert Columns.from_text(named.as_text()) == named
+    assert set(named.level_numbers) == set("abc") and named.kept[3].cell_in_words(2.0) == 2.0
+    with pytest.raises(ValueError, match=r"has '7' .* none of its levels .* families=\{'a': 'gaussian'\}"):
+        named.encoded(numbers + 1)
+
+
+def few(column):
+    """A column of whole numbers as it is read beside one of real numbers."""
+    frame = pd.DataFrame({"few": column, "real": RNG.normal(size=len(column))})
+    return read_columns(frame).columns[0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "rows", "kind"),
+    [
+        ((2007, 2008, 2009), (110, 114, 120), "ordered"),  # a year
+        ((1, 2, 3, 4, 5), (40, 50, 60, 50, 40), "ordered"),  # a scale
+        ((4, 6, 8), (11, 7, 14), "ordered"),  # some between do not occur
+        ((-2, -1, 0, 1, 2), (20, 20, 20, 20, 20), "ordered"),
+        ((10, 35, 47, 120), (30, 30, 30, 30), "category"),  # codes
+        ((0, 1, 2, 3, 4), (608, 209, 128, 16, 6), "count"),  # which thins out
+        ((0, 1, 2, 3, 4), (60, 50, 40, 50, 60), "ordered"),
+        ((2007, 2008, 2009), (110, 114, 4), "real"),  # too few rows of one of them
+        (tuple(range(30, 43)), (20,) * 13, "real"),  # thirteen of them
+        ((17.5, 22, 27, 32), (20, 20, 20, 20), "ordered"),  # middles of classes
+        ((20.5, 21.5), (20, 4), "real"),
+    ],
+)
+def test_few_whole_numbers_are_counts_ordered_or_categories(numbers, rows, kind):
+    assert few(np.repeat(numbers, rows)).kind == kind
+    assert few(np.repeat(np.array(numbers, float), rows)).kind == kind
+
+
+def test_columns_that_hold_the_same_few_numbers_are_read_alike():
+    """Answers from 1 to 7, of which some alone look like counts and some have no 6."""
+    shares = np.array([[1, 2, 3, 4, 3, 2, 1], [8, 9, 5, 3, 2, 1, 0.6], [1, 2, 3, 4, 3, 0, 1]])
+    answers = {f"q{i}": RNG.choice(np.arange(1, 8), 400, p=p / p.sum()) for i, p in enumerate(shares)}
+    alone = [few(column).kind for column in answers.values()]
+    assert alone == ["ordered", "count", "ordered"]
+    frame = pd.DataFrame(answers | {"real": RNG.normal(size=400)})
+    columns = read_columns(frame).columns[:3]
+    assert {(column.kind, column.levels) for column in columns} == {("ordered", tuple("1234567"))}
+
+
+def test_a_column_with_few_cells_says_in_how_many_rows_its_value_is():
+    frame = pd.DataFrame(
+        {"real": RNG.normal(size=20), "one": [2.5] + [np.nan] * 19, "all": 3.0, "none": np.nan}
+    )
+    frame["word"] = ["checked by me", *[None] * 19]
+    assert read_columns(frame).table()["why"].tolist()[1:] == [
+        "2.5 in 1 of 20 rows, and no other",
+        "3 in every row",
+        "no cell has a value",
+        "one word in 1 of 20 rows, and no other: 'checked by me'",
+    ]
+
+
+def test_an_array_is_taken_as_it_is():
+    x = np.column_stack([np.repeat([1.0, 2.0, 3.0], 30), RNG.normal(size=90)])
+    assert zoo.Mixture.from_data(x, num_components=2).components.num_features == 2
+    assert type(zoo.Mixture.from_data(x, num_components=2).components).__name__ == "GaussianWishart"
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -339,7 +406,7 @@ def test_each_kind_of_column_has_its_family_of_components():
         columns: (type(family).__name__, getattr(family, "levels", None))
         for family, columns in zip(made.families, made.columns, strict=True)
     } == {
-        (0, 4): ("NormalGamma", None),
+        (0, 4): ("GaussianWishart", None),
         (1, 7): ("CategoricalDirichlet", ("Kiel", "Ulm")),
         (2, 8): ("LogNormalGamma", None),
         (3,): ("PoissonGamma", None),
@@ -348,11 +415,34 @@ def test_each_kind_of_column_has_its_family_of_components():
     }
 
 
-@pytest.mark.parametrize(("is_given", "expected"), [(False, "NoneType"), (True, "LogNormalGamma")])
-def test_positive_numbers_alone_are_a_gaussian_unless_the_caller_says_so(is_given, expected):
-    columns = tuple(Column(name, "positive", "", is_given=is_given) for name in ("income", "debt"))
-    made = zoo.Mixture(num_components=2).suited_to((Columns(columns),)).components
-    assert type(made).__name__ == expected
+def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_rows_suffice():
+    def made(num_rows, is_held=True, num_missing=0, **kinds):
+        columns = tuple(Column(name, kind, "", num_missing) for name, kind in kinds.items())
+        return (
+            zoo.Mixture(num_components=2).suited_to((Columns(columns, None, num_rows, is_held),)).components
+        )
+
+    assert type(made(100, income="positive", debt="positive")).__name__ == "LogNormalGamma"
+    kinds = {"age": "real", "height": "real", "visits": "count"}
+    families = [[type(family).__name__ for family in made(n, **kinds).families] for n in (None, 10, 9)]
+    assert families == [["GaussianWishart", "PoissonGamma"]] * 2 + [["NormalGamma", "PoissonGamma"]]
+    assert made(9, age="real", height="date") is None
+    assert type(made(None, False, 0, **kinds).families[0]).__name__ == "GaussianWishart"
+    assert type(made(None, False, 1, **kinds).families[0]).__name__ == "NormalGamma"  # patterns are not known
+
+
+@pytest.mark.parametrize(("spread", "kind"), [(0.8, "positive"), (0.0, "real")])
+def test_a_positive_column_is_log_normal_where_held_out_rows_say_so(spread, kind):
+    """Clusters of Gaussians leave a column skewed, and are no log-normals.
+
+    Of 60 draws; where neither is better, a gain of 3 standard errors comes once in 700.
+    """
+    rng, kinds = np.random.default_rng(3), []
+    for _ in range(60):
+        clusters = rng.normal(np.array([3.0, 5.0, 12.0])[rng.choice(3, 600, p=[0.6, 0.3, 0.1])], 0.6)
+        x = np.exp(rng.normal(scale=spread, size=600)) if spread else np.abs(clusters)
+        kinds.append(read_columns(pd.DataFrame({"x": x})).columns[0].kind)
+    assert kinds.count(kind) >= 50
 
 
 DAYS = pd.to_datetime(["2022-03-25", "2022-08-04", "2022-12-01", "2022-02-11"])

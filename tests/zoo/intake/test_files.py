@@ -7,6 +7,7 @@ import sys
 import tomllib
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 
@@ -288,3 +289,78 @@ def test_a_last_row_without_a_tick_is_a_row(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a,b\nx,\n,x\n,\n", encoding="utf-8")
     assert len(read_table(path)) == 3
+
+
+# Around the table
+
+BRANCHES = [[f"b{i:02d}", 1.5 * i, 2.25 * i] for i in range(1, 9)]
+ROWS = "".join(f"{name},{a},{b}\n" for name, a, b in BRANCHES)
+HEADER = "branch,first,second\n"
+TOTAL = "Total,54,81\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"Sales\n{HEADER}{ROWS}", "'Sales'"),
+        (f"Sales,,\n,,\n{HEADER}{ROWS}", "'Sales'"),  # as a spreadsheet writes it
+        (f"Sales by branch, 2024\n\n{HEADER}{ROWS}", "'Sales by branch 2024'"),
+        (f"{HEADER}{ROWS}\nSource: own count\nIn thousands\n", "'Source: own count', 'In thousands'"),
+        (f"{HEADER}{ROWS},,\nSource,,\n", "'Source'"),
+        (f"{HEADER}{ROWS}{TOTAL}", "the last row ('total'), which is the sum of the others, left out"),
+        (f"{HEADER}{ROWS}all,54,81\n", "the last row, which is the sum"),
+        (f"{HEADER}{ROWS}Total,54,9\n", "the last row ('total')"),  # of the other column the mean
+        (f"Sales\n\n{HEADER}{ROWS}{TOTAL}\nSource\n", "'Sales', 'Source'"),
+    ],
+)
+def test_titles_notes_and_totals_are_left_out_and_said(tmp_path, text, told):
+    table = read_table(written(tmp_path, text))
+    assert table.columns.tolist() == ["branch", "first", "second"]
+    assert table.to_numpy().tolist() == BRANCHES and told in " ".join(table.attrs["read_as"])
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("x,\n1,2\n3,4\n5,6\n", (3, 2)),  # a second column without a name
+        ("a,b\n1,2\n2,3\n3,5\n6,10\n", (4, 2)),  # sums of few rows, which nothing calls a total
+        (f"{HEADER}{ROWS}total,54.5,82\n", (9, 3)),  # no sums
+        ("id,tick\n1,\n2,x\n3,\n4,\n", (4, 2)),  # rows of one cell are rows where most are
+        (f"{HEADER}{ROWS}b09,,\n", (9, 3)),
+    ],
+)
+def test_rows_that_are_data_stay(tmp_path, text, shape):
+    assert read_table(written(tmp_path, text)).shape == shape
+
+
+def test_rows_above_the_table_can_be_told(tmp_path):
+    path = written(tmp_path, f"2,4,6\n{HEADER}{ROWS}")
+    assert read_table(path, skip_rows=1).to_numpy().tolist() == BRANCHES
+    kept = read_table(written(tmp_path, f"Sales,,\n{HEADER}{ROWS}"), skip_rows=0)
+    assert len(kept) == len(BRANCHES) + 1
+
+
+def test_a_sheet_with_a_title_a_total_and_a_note(tmp_path):
+    book = openpyxl.Workbook()
+    rows = [["Sales"], [], ["branch", "first", "second"], *BRANCHES, ["Summe", 54.0, 81.0], [], ["Source"]]
+    for row in rows:
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    table = read_table(tmp_path / "t.xlsx")
+    assert table.to_numpy().tolist() == BRANCHES
+    assert "'Sales', 'Source'" in table.attrs["read_as"][0] and "'summe'" in table.attrs["read_as"][1]
+    assert len(read_table(tmp_path / "t.xlsx", skip_rows=2)) == len(BRANCHES) + 2
+
+
+def test_a_text_file_without_columns_has_a_text_a_line(tmp_path):
+    lines = [
+        "Late parcel, damaged at the door.",
+        "Money back for the parcel",
+        "The app, again, has an error",
+    ]
+    (tmp_path / "t.txt").write_text("\n\n".join(lines))
+    table = read_table(tmp_path / "t.txt")
+    assert table.columns.tolist() == ["text"] and table["text"].tolist() == lines
+    assert table.attrs["read_as"] == ["no columns: 3 texts, one a line"]
+    (tmp_path / "t.txt").write_text("name\tnote\n" + "".join(f"a\t{line}\n" for line in lines))
+    assert read_table(tmp_path / "t.txt").columns.tolist() == ["name", "note"]
