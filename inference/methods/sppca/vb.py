@@ -25,7 +25,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
-from inference.methods.linear_gaussian.rows import CompressedRows, compress
+from inference.methods.linear_gaussian.rows import CompressedRows, compress, rows_alone
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import vb as ppca
 from inference.methods.sppca.em import given_parameters, joint_matrix, noise_groups, prior_of
@@ -225,7 +225,7 @@ def conclude(
     return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, False, *sizes)
 
 
-@compiled
+@partial(compiled, once=True)
 def _concluded(
     state: LinearGaussianPosterior, model: SPPCA, x: Array, y: Array, rows: CompressedRows
 ) -> tuple[dict[str, Array], tuple[Array, Array]]:
@@ -281,5 +281,6 @@ METHOD = Ascent(
     units=units,
     trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
+    for_steps=rows_alone,
     check=check,
 )
