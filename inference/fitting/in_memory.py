@@ -43,9 +43,9 @@ from inference.numerics.devices import deal_out, on_all_devices, on_one_device
 from inference.numerics.host_keys import run_keys
 from inference.numerics.programs import latent_sites
 from inference.numerics.weighted_rows import (
+    FEWEST_ROWS,
     Rows,
     draws_of_rows_limit,
-    optimised_for,
     row_limit,
     unweighted,
     weight_of,
@@ -271,8 +271,9 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, AscentSettings]):
             placed = self._over_devices()
         elif exact and exact.for_steps and not on_host and self.algorithm.improve is None:  # which draws rows
             placed = {"data": in_current_precision(exact.for_steps(self.data)), "start_data": self.data}
-            count = self.data[0].shape[0]
-            work = work[0], work[1] * optimised_for(count) / count
+            share = 0.5 if self.data[0].shape[0] <= FEWEST_ROWS else 1.0  # the rest may be padding
+            cells = share * sum(map(np.size, jax.tree.leaves(placed["data"])))
+            work = work[0], cells * settings.num_steps * method.passes_per_step
         with for_work(*work):
             run = ascend(
                 self.algorithm.step,

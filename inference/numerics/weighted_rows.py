@@ -20,11 +20,11 @@ __all__ = [
     "FEWEST_ROWS",
     "RowShards",
     "Rows",
+    "beside_copies",
     "bucket",
     "checked_weight",
     "map_rows",
     "draws_of_rows_limit",
-    "optimised_for",
     "padded",
     "row_limit",
     "sum_over_rows",
@@ -139,17 +139,18 @@ def draws_of_rows_limit(
 FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
 
 
-def bucket(num_rows: int) -> int:
-    """The number of rows that a table is padded to: at most an eighth more, or `FEWEST_ROWS`."""
+def bucket(num_rows: int, fewest: int = FEWEST_ROWS) -> int:
+    """The number of rows that a table is padded to: at most an eighth more, or the fewest of a bucket."""
     if num_rows > MOST_ROWS:
         return num_rows
-    step = max(2 ** ((num_rows - 1).bit_length() - 4), FEWEST_ROWS // 8)
-    return max(-(-num_rows // step) * step, FEWEST_ROWS)
+    step = max(2 ** ((num_rows - 1).bit_length() - 4), fewest // 8)
+    return max(-(-num_rows // step) * step, fewest)
 
 
-def optimised_for(num_rows: int) -> int:
-    """The number of rows for which the programs of a bucket are optimised."""
-    return bucket(num_rows) if num_rows > FEWEST_ROWS else FEWEST_ROWS // 2
+def beside_copies(part: Any, num_rows: int) -> np.ndarray:
+    """Rows with copies of the first beside them, which are finite in every formula that the rows are."""
+    more = num_rows - part.shape[0]
+    return np.concatenate([part, np.broadcast_to(part[:1], (more, *part.shape[1:]))])
 
 
 def padded(data: tuple[Any]) -> tuple[Any]:
@@ -160,10 +161,9 @@ def padded(data: tuple[Any]) -> tuple[Any]:
     x = unweighted(data[0])
     if isinstance(x, SparseCounts):
         return data
-    more = bucket(x.shape[0]) - x.shape[0]
+    size = bucket(x.shape[0])
     weight = data[0].weight if isinstance(data[0], Rows) else np.ones(x.shape[0])
-    rows = np.concatenate([x, np.broadcast_to(x[:1], (more, *x.shape[1:]))])
-    return (Rows(rows, np.pad(weight, (0, more))),)
+    return (Rows(beside_copies(x, size), np.pad(weight, (0, size - x.shape[0]))),)
 
 
 def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: int = BLOCK_ROWS) -> Any:
