@@ -308,6 +308,9 @@ class Ascent(Iterative):
             tell the gains to come, as those of EM do and those of quasi-Newton steps do not.
         runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host
             instead of compiled.
+        for_steps: ``for_steps(data)``, the (prepared) data as steps take them, in shapes that tables of about
+            as many rows share, so that one program serves them all; starts and ``conclude`` take the data
+            themselves. None: as they are.
         in_batches: ``in_batches(**options) -> Memoised | NaturalGradient``, the step for rows that pass in
             batches; it raises ValueError for an option that needs all rows at once.
     """
@@ -318,6 +321,7 @@ class Ascent(Iterative):
     restarts: Callable = one_start
     drops_starts: bool = False
     runs_on_host: Callable = never
+    for_steps: Callable | None = None
     in_batches: Callable | None = None
 
 

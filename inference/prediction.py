@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ from inference.inputs.tables import (
 from inference.inputs.text import matching_words
 from inference.methods import method_of
 from inference.numerics.compiled import compiled
+from inference.numerics.weighted_rows import beside_copies, bucket
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data, stored_columns
@@ -196,7 +197,7 @@ def predict(
     predicted_dims = model.roles.predicted if what is None else model.completions()[what]
     completed = model.completed_part(what)
     rows = None if completed is None else _incomplete_rows(arrays, model.data_names.index(completed))
-    parts = arrays if rows is None else jax.tree.map(lambda part: part[rows], arrays)
+    parts = arrays if rows is None else tuple(np.asarray(part)[rows] for part in arrays)
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
         variables = stored_variables(tree, model)
@@ -217,7 +218,8 @@ def predict(
             variance = jnp.where(is_class, top * (1.0 - top), variance)
     if rows is not None:
         whole = arrays[model.data_names.index(completed)]
-        mean, variance = whole.at[rows].set(mean), jnp.zeros(whole.shape).at[rows].set(variance)
+        of_rows, mean, variance = (mean, variance), np.array(whole), np.zeros(whole.shape)
+        mean[rows], variance[rows] = of_rows
     _warn_of_lost_rows(mean, coords, predicted_dims[0])
     dim = predicted_dims[-1]
     columns = list(model.classes) if dim == "class" else _columns(tree, dim)
@@ -457,6 +459,33 @@ def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
 _SCORES = ("latent", "orthonormal")
 
 
+FEWEST_NEW = 64  # rows of a bucket of new ones
+
+
+def _in_a_bucket(answer: Callable, place: int) -> Callable:
+    """An answer for each row of dense parts, asked beside copies of the first, which are cut off again.
+
+    So that few programs answer for all numbers of rows. Documents, whose counts are sparse, are not padded.
+
+    Args:
+        answer: its results have a leading axis over rows.
+        place: of its argument that holds the parts.
+    """
+
+    @wraps(answer)
+    def asked(*args: Any) -> Any:
+        data, num_rows = args[place], args[place][0].shape[0]
+        size = bucket(num_rows, FEWEST_NEW)
+        if size == num_rows or not all(isinstance(part, jax.Array | np.ndarray) for part in data):
+            return answer(*args)
+        padded = tuple(jnp.asarray(beside_copies(part, size)) for part in data)
+        found = answer(*args[:place], padded, *args[place + 1 :])
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_rows], found)
+
+    return asked
+
+
+@partial(_in_a_bucket, place=3)
 @partial(compiled, once=True, static_argnums=(0, 4))
 def _apply(
     function: Callable, variables: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
@@ -499,6 +528,7 @@ def _covariance_about(
     return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
 
 
+@partial(_in_a_bucket, place=3)
 @partial(compiled, once=True, static_argnums=(0, 4))
 def _mean_over_draws(
     function: Callable, draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
@@ -516,6 +546,7 @@ def _mean_over_draws(
     return jax.lax.scan(add, jnp.zeros(total.shape, total.dtype), draws)[0]
 
 
+@partial(_in_a_bucket, place=2)
 @partial(compiled, once=True, static_argnums=3)
 def _moments_over_draws(
     draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple = ()
@@ -540,6 +571,7 @@ def _moments_over_draws(
     return jax.lax.scan(add, (mean, variance, jnp.ones((), mean.dtype)), draws)[0][:2]
 
 
+@partial(_in_a_bucket, place=2)
 @partial(compiled, once=True)
 def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) -> jax.Array:
     """Log of the mean density of each row over draws."""

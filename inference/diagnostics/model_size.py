@@ -47,6 +47,7 @@ import pandas as pd
 import xarray as xr
 from jax import Array
 
+from inference.algorithm import Ascent
 from inference.fitting.front_door import fit
 from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
 from inference.methods import method_of
@@ -146,14 +147,15 @@ def cross_validate(
     table, scores = {}, {}
     for name, (model, rows) in read.items():
         begin = time.perf_counter()
-        scores[name] = np.empty(num_rows)
-        missed = 0
-        for fold in range(folds):
-            tree = _fit(model, rows.take(part != fold), method, seed, settings)
-            scores[name][part == fold] = log_density(tree, *rows.take(part == fold)).to_numpy()
-            missed += not tree.attrs["converged"]
         every = rows.take(np.full(num_rows, True))
         whole = _fit(model, every, method, seed, settings)
+        scores[name] = np.empty(num_rows)
+        missed = 0
+        of_folds = {"num_samples": 1} if _scores_without_draws(whole, model) else {}
+        for fold in range(folds):
+            tree = _fit(model, rows.take(part != fold), method, seed, of_folds | settings)
+            scores[name][part == fold] = log_density(tree, *rows.take(part == fold)).to_numpy()
+            missed += not tree.attrs["converged"]
         table[name] = {
             "heldout": scores[name].mean(),
             "standard_error": scores[name].std(ddof=1) / np.sqrt(num_rows),
@@ -256,6 +258,14 @@ def _fit(model: Model, data: tuple, method: str, seed: int, settings: Mapping[st
         warnings.filterwarnings("ignore", message=".*has not converged")
         warnings.filterwarnings("ignore", message=".*different whole numbers")  # asked of all rows before
         return fit(model, *data, method=method, seed=seed, **settings)
+
+
+def _scores_without_draws(tree: xr.DataTree, model: Model) -> bool:
+    """Whether densities of new rows are read off what the fit has stored of an ascent."""
+    if "method" not in tree.attrs:
+        return False
+    method = method_of(model, tree.attrs["method"])
+    return isinstance(method, Ascent) and method.log_density is not None
 
 
 @naming_versions()

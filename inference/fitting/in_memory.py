@@ -34,10 +34,18 @@ from inference.driver.progress import Progress
 from inference.fitting.agreement import combined
 from inference.fitting.memory import affordable_matrices, check_memory
 from inference.fitting.verdict import five_small_gains
+from inference.numerics.compiled import for_work
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
 from inference.numerics.host_keys import run_keys
 from inference.numerics.programs import latent_sites
-from inference.numerics.weighted_rows import Rows, draws_of_rows_limit, row_limit, unweighted, weight_of
+from inference.numerics.weighted_rows import (
+    FEWEST_ROWS,
+    Rows,
+    draws_of_rows_limit,
+    row_limit,
+    unweighted,
+    weight_of,
+)
 from inference.precision import to_numpy
 from inference.processes import exchanged, over_processes, place_of
 from inference.results.build import build_tree
@@ -253,29 +261,39 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
             sizes=partial(self._sizes, num_samples if draws_parameters else 0),
         )
         keys, conclude_key = run_keys(request.key, settings.num_starts)
-        placed = self._over_devices() if request.num_devices > 1 else {"data": self.data}
-        run = ascend(
-            self.algorithm.step,
-            self.start,
-            self.model,
-            keys=keys,
-            num_rows=over_processes(num_rows) if request.spreads_rows else num_rows,
-            num_restarts=settings.num_starts,
-            max_iterations=settings.max_iterations,
-            tolerance=settings.tolerance if exact else 0.0,
-            must_rise=exact is not None and not exact.may_fall,
-            may_drop=request.drops_starts,
-            rule=five_small_gains,
-            variables=self.given,
-            **loop_arguments(request),
-            propose=self.algorithm.propose,
-            improve=self.algorithm.improve,
-            shrink=self.algorithm.shrink,
-            slot_axes=self.algorithm.slot_axes,
-            settling_steps=self.algorithm.settling_steps,
-            on_host=exact is not None and exact.runs_on_host(self.data),
-            **placed,
-        )
+        on_host = exact is not None and exact.runs_on_host(self.data)
+        placed: dict[str, Any] = {"data": self.data}
+        work = request.work
+        if request.num_devices > 1:
+            placed = self._over_devices()
+        elif exact and exact.for_steps and not on_host and self.algorithm.improve is None:  # which draws rows
+            placed = {"data": in_current_precision(exact.for_steps(self.data)), "start_data": self.data}
+            share = 0.5 if self.data[0].shape[0] <= FEWEST_ROWS else 1.0  # the rest may be padding
+            cells = share * sum(map(np.size, jax.tree.leaves(placed["data"])))
+            work = work[0], cells * settings.num_steps * method.passes_per_step
+        with for_work(*work):
+            run = ascend(
+                self.algorithm.step,
+                self.start,
+                self.model,
+                keys=keys,
+                num_rows=over_processes(num_rows) if request.spreads_rows else num_rows,
+                num_restarts=settings.num_starts,
+                max_iterations=settings.max_iterations,
+                tolerance=settings.tolerance if exact else 0.0,
+                must_rise=exact is not None and not exact.may_fall,
+                may_drop=request.drops_starts,
+                rule=five_small_gains,
+                variables=self.given,
+                **loop_arguments(request),
+                propose=self.algorithm.propose,
+                improve=self.algorithm.improve,
+                shrink=self.algorithm.shrink,
+                slot_axes=self.algorithm.slot_axes,
+                settling_steps=self.algorithm.settling_steps,
+                on_host=on_host,
+                **placed,
+            )
         state = on_one_device(run.state) if request.num_devices > 1 else run.state
         if request.spreads_rows and exact:
             state = exact.own_rows(state, place_of(self.data[0].shape[0]))

@@ -112,7 +112,7 @@ def conclude(
     )
 
 
-@compiled
+@partial(compiled, once=True)
 def _concluded(
     unconstrained: dict[str, Array], model: Any, data: tuple
 ) -> tuple[dict[str, Array], Array | None, dict[str, Array]]:

@@ -181,7 +181,7 @@ def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_ro
     )
 
 
-@compiled
+@partial(compiled, once=True)
 def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:
     return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
 

@@ -6,7 +6,8 @@ that runs once is traced as before, and its operations (the equations of the jax
 The results are those of the compiled program but for rounding.
 
 Whether that pays is told from the sizes in the jaxpr, never timed: the same call always runs the same way.
-A program with an operation that is not listed here, or with a loop of unknown length, is compiled.
+A loop of unknown length counts as `ITERATIONS` of its body. A program with an operation that is not listed
+here is compiled.
 """
 
 import math
@@ -19,7 +20,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 from jax.lax import GatherScatterMode
-from scipy import special
+from scipy import linalg, special
 
 from inference.numerics.threefry import enciphered
 
@@ -27,6 +28,7 @@ __all__ = ["evaluate", "worth_compiling"]
 
 GENERATOR, KEYS = "threefry2x32", "key<fry>"  # JAX's default generator, and the type of its keys
 COMPILED = 1.5e-3  # seconds that an operation may take here on average: half of its compilation, or less
+ITERATIONS = 100  # of a loop of unknown length: a search for a mode takes fewer
 CALL, PRODUCT = 4e-6, 4e-10  # seconds of an operation on nothing, and of a product of two numbers
 CELL, SLOW_CELL, SPECIAL_CELL = (
     1e-9,
@@ -122,12 +124,13 @@ def _cost(jaxpr: Jaxpr) -> tuple[int, float]:
     equations, seconds = 0, 0.0
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        if name not in _DONE or equation.effects:
+        if name not in _DONE or equation.effects or any(equation.params.get(p) for p in _NOT_DONE):
             raise NotImplementedError(name)
         _check_kinds(place.aval for place in equation.outvars)
         inner = [_cost(_needed(part)) for part in _parts(equation)]
         equations += 1 + sum(count for count, _ in inner)
-        seconds += CALL + equation.params.get("length", 1) * sum(spent for _, spent in inner)
+        repeats = ITERATIONS if name == "while" else equation.params.get("length", 1)
+        seconds += CALL + repeats * sum(spent for _, spent in inner)
         if not inner:
             seconds += _seconds(equation)
     return equations, seconds
@@ -158,7 +161,7 @@ def _seconds(equation: JaxprEqn) -> float:
         (left, _), _ = equation.params["dimension_numbers"]
         summed = math.prod(equation.invars[0].aval.shape[dim] for dim in left)
         return PRODUCT * summed * math.prod(equation.outvars[0].aval.shape) + CELL * cells
-    if name in ("cholesky", "triangular_solve"):
+    if name in ("cholesky", "triangular_solve", "eigh", "svd", "qr", "lu"):
         return CELL * cells * equation.invars[0].aval.shape[-1]
     return cells * (
         CELL if name in _QUICK else SPECIAL_CELL if name in _SPECIAL or name in _RANDOM else SLOW_CELL
@@ -375,6 +378,67 @@ def _solved(params: dict, a: Any, b: Any) -> Any:
     return np.swapaxes(_matrices(np.linalg.solve, a, np.swapaxes(b, -1, -2)), -1, -2)
 
 
+def _factors(function: Callable, x: Any) -> list[Any]:
+    """The factors of matrices, NaN for those that have none."""
+    try:
+        return list(function(x))
+    except np.linalg.LinAlgError:
+        if x.ndim == 2:
+            return [np.full_like(factor, np.nan) for factor in function(np.zeros_like(x))]
+        return list(map(np.stack, zip(*(_factors(function, one) for one in x), strict=True)))
+
+
+def _eigh(params: dict, x: Any) -> list[Any]:
+    return _factors(lambda x: np.linalg.eigh(x, "L" if params["lower"] else "U")[::-1], x)
+
+
+def _svd(params: dict, x: Any) -> list[Any]:
+    def factors(x: Any) -> tuple:
+        if not params["compute_uv"]:
+            return (np.linalg.svd(x, compute_uv=False),)
+        left, lengths, right = np.linalg.svd(x, params["full_matrices"])
+        return lengths, left, right
+
+    return _factors(factors, x)
+
+
+def _qr(params: dict, x: Any) -> list[Any]:
+    return list(np.linalg.qr(x, "complete" if params["full_matrices"] else "reduced"))
+
+
+def _lu(params: dict, x: Any) -> list[Any]:
+    if x.ndim > 2:
+        return list(map(np.stack, zip(*(_lu(params, one) for one in x), strict=True)))
+    factors, pivots = linalg.lu_factor(x, check_finite=False)
+    order = np.arange(len(x))
+    for row, pivot in enumerate(pivots):
+        order[[row, pivot]] = order[[pivot, row]]
+    return [factors, pivots, order]
+
+
+def _linear_solve(params: dict, *operands: Any) -> list[Any]:
+    lengths = params["const_lengths"]
+    begin, known = lengths.matvec + lengths.vecmat, sum(lengths)
+    return _run(params["jaxprs"].solve, [*operands[begin : begin + lengths.solve], *operands[known:]])
+
+
+def _platform(params: dict) -> Any:
+    return next(n for n, names in enumerate(params["platforms"]) if names is None or "cpu" in names)
+
+
+def _while(params: dict, *operands: Any) -> list[Any]:
+    of_test, of_body = params["cond_nconsts"], params["body_nconsts"]
+    for_test, for_body = operands[:of_test], operands[of_test : of_test + of_body]
+    state = list(operands[of_test + of_body :])
+    while (runs := _run(params["cond_jaxpr"], [*for_test, *state])[0]).any():
+        after = _run(params["body_jaxpr"], [*for_body, *state])
+        state = [  # under `jax.vmap` each of many stops by itself
+            np.where(runs.reshape(runs.shape + (1,) * (old.ndim - runs.ndim)), new, old) if runs.ndim else new
+            for old, new in zip(state, after, strict=True)
+        ]
+    return state
+
+
 def _cond(params: dict, which: Any, *operands: Any) -> list[Any]:
     branches = params["branches"]
     return _run(branches[int(np.clip(which, 0, len(branches) - 1))], operands)
@@ -438,6 +502,11 @@ def _split(params: dict, keys: Any) -> Any:
     return _key_of(np.stack(_drawn(keys, tuple(params["shape"])), axis=-1))
 
 
+def _seeded(params: dict, seed: Any) -> Any:
+    wide = seed.astype(f"u{seed.dtype.itemsize}").astype(np.uint64)
+    return _key_of(np.stack([wide >> np.uint64(32), wide], axis=-1).astype(np.uint32))
+
+
 def _folded_in(params: dict, keys: Any, number: Any) -> Any:
     words, low = _words_of(keys), number.astype(np.uint32)
     return _key_of(np.stack(enciphered((words[..., 0], words[..., 1]), np.zeros_like(low), low), axis=-1))
@@ -450,6 +519,7 @@ def _plain(function: Callable) -> Callable:
 #: Operations that do one thing to each cell, and need no more than their operands.
 _OF_CELLS = {
     "add": np.add,
+    "add_any": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
     "neg": np.negative,
@@ -506,6 +576,7 @@ _SPECIAL = {
 _MOVED: dict[str, Callable] = {
     "broadcast_in_dim": _broadcast,
     "reshape": lambda params, x: x.reshape(params["new_sizes"]),
+    "tile": lambda params, x: np.tile(x, params["reps"]),
     "squeeze": lambda params, x: x.squeeze(tuple(params["dimensions"])),
     "transpose": lambda params, x: x.transpose(params["permutation"]),
     "rev": lambda params, x: np.flip(x, params["dimensions"]),
@@ -555,19 +626,29 @@ _OTHERS: dict[str, Callable] = {
     "dot_general": _product,
     "cholesky": lambda params, x: _matrices(np.linalg.cholesky, x),
     "triangular_solve": _solved,
+    "eigh": _eigh,
+    "svd": _svd,
+    "qr": _qr,
+    "lu": _lu,
+    "custom_linear_solve": _linear_solve,
+    "platform_index": _platform,
     "jit": lambda params, *operands: _run(params["jaxpr"], operands),
     "custom_jvp_call": lambda params, *operands: _run(params["call_jaxpr"], operands),
     "custom_vjp_call": lambda params, *operands: _run(params["call_jaxpr"], operands),
+    "custom_vmap_call": lambda params, *operands: _run(params["call"], operands),
     "cond": _cond,
     "scan": _scan,
+    "while": _while,
 }
 _RANDOM: dict[str, Callable] = {
     "random_bits": _bits,
     "random_split": _split,
     "random_fold_in": _folded_in,
+    "random_seed": _seeded,
     "random_wrap": lambda params, words: _key_of(words),
     "random_unwrap": lambda params, keys: _words_of(keys),
 }
+_NOT_DONE = ("pivoting", "subset_by_index")  # ways to factor a matrix
 _QUICK = {*_OF_CELLS, *_MOVED}
 _DONE: dict[str, Callable] = {
     name: _plain(function) for name, function in (_OF_CELLS | _OF_CELLS_SLOWLY | _SPECIAL).items()

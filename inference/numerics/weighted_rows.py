@@ -17,11 +17,15 @@ from zoo.checks import as_numbers
 from zoo.sparse import SparseCounts
 
 __all__ = [
+    "FEWEST_ROWS",
     "RowShards",
     "Rows",
+    "beside_copies",
+    "bucket",
     "checked_weight",
     "map_rows",
     "draws_of_rows_limit",
+    "padded",
     "row_limit",
     "sum_over_rows",
     "unweighted",
@@ -130,6 +134,36 @@ def draws_of_rows_limit(
     """
     is_cheap = num_draws <= num_iterations or num_draws * num_rows * width <= ROW_OPERATIONS
     return is_cheap or name in keep
+
+
+FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
+
+
+def bucket(num_rows: int, fewest: int = FEWEST_ROWS) -> int:
+    """The number of rows that a table is padded to: at most an eighth more, or the fewest of a bucket."""
+    if num_rows > MOST_ROWS:
+        return num_rows
+    step = max(2 ** ((num_rows - 1).bit_length() - 4), fewest // 8)
+    return max(-(-num_rows // step) * step, fewest)
+
+
+def beside_copies(part: Any, num_rows: int) -> np.ndarray:
+    """Rows with copies of the first beside them, which are finite in every formula that the rows are."""
+    more = num_rows - part.shape[0]
+    return np.concatenate([part, np.broadcast_to(part[:1], (more, *part.shape[1:]))])
+
+
+def padded(data: tuple[Any]) -> tuple[Any]:
+    """One part of weighted rows with copies of the first beside them that have weight zero, to a `bucket`.
+
+    A step that sums over the rows has the same sums, but for rounding, and one program for many tables.
+    """
+    x = unweighted(data[0])
+    if isinstance(x, SparseCounts):
+        return data
+    size = bucket(x.shape[0])
+    weight = data[0].weight if isinstance(data[0], Rows) else np.ones(x.shape[0])
+    return (Rows(beside_copies(x, size), np.pad(weight, (0, size - x.shape[0]))),)
 
 
 def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: int = BLOCK_ROWS) -> Any:

@@ -356,7 +356,7 @@ def is_improper(prior: dist.Distribution) -> bool:
     return isinstance(prior, dist.ImproperUniform) or getattr(prior, "is_flat", False)
 
 
-def free_log_scales(support: dist.constraints.Constraint, scale: Any, shape: tuple[int, ...]) -> Array:
+def free_log_scales(support: dist.constraints.Constraint, scale: Any, shape: tuple[int, ...]) -> Any:
     """Log scales of the entries of a value that vary freely.
 
     Args:
@@ -368,9 +368,10 @@ def free_log_scales(support: dist.constraints.Constraint, scale: Any, shape: tup
         The shape of the value, zero where an entry follows from others (the second half of a symmetric
         matrix); of a value with fixed zeros the free places of the last axis alone.
     """
-    each = jnp.broadcast_to(jnp.log(scale), shape)
+    numbers = jnp if isinstance(scale, Array) else np  # on the host nothing is compiled
+    each = numbers.broadcast_to(numbers.log(scale), shape)
     while hasattr(support, "base_constraint") and not hasattr(support, "places"):
         support = support.base_constraint
     if hasattr(support, "places"):  # real there, zero elsewhere
-        return each[..., jnp.array(support.places, int)]
-    return jnp.tril(each) if isinstance(support, type(dist.constraints.positive_definite)) else each
+        return each[..., np.array(support.places, int)]
+    return numbers.tril(each) if isinstance(support, type(dist.constraints.positive_definite)) else each

@@ -411,7 +411,7 @@ def conclude(
     )
 
 
-@compiled
+@partial(compiled, once=True)
 def _labels(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, dict[str, Array]]:
     """Responsibilities, and the most probable labels with what follows from them."""
     r = evaluate(values, model, x, jnp.zeros((1, 1))).responsibilities

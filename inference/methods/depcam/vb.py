@@ -98,7 +98,7 @@ def conclude(
     )
 
 
-@compiled
+@partial(compiled, once=True)
 def _rows(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, Array, Array]:
     rows = rows_of(values, model, x)
     return evaluate(values, model, x, jnp.zeros((1, 1))).responsibilities, rows.mean, rows.covariance

@@ -42,6 +42,7 @@ __all__ = [
     "compress",
     "expanded",
     "one_by_one",
+    "rows_alone",
     "runs_on_host",
     "sparse_rows",
 ]
@@ -114,6 +115,11 @@ class CompressedRows(NamedTuple):
     def num_groups(self) -> int:
         """The number of noise variances G."""
         return self.silent_cells.shape[0]
+
+
+def rows_alone(data: tuple) -> tuple:
+    """The compressed rows without the table itself, of which a step sees nothing but the number of rows."""
+    return (*(None for _ in data[:-1]), data[-1]) if isinstance(data[-1], CompressedRows) else data
 
 
 def compress(

@@ -471,7 +471,7 @@ def concluded(
     if row_limit(8 * means.size, "latents", ()):
         stored["latents"] = means
     if shared:
-        stored["latents_covariance"] = covariances[0]
+        stored["latents_covariance"] = np.asarray(covariances)[0]
         dims = dict(dims) | {"latents_covariance": ("latent", "latent_2")}
     elif row_limit(8 * covariances.size, "latents_covariance", ()):
         stored["latents_covariance"] = covariances

@@ -381,7 +381,7 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
     )
 
 
-@compiled
+@partial(compiled, once=True)
 def _posteriors(draws: dict[str, Array], model: Mixture, x: Array) -> dict[str, Any]:
     """What every draw, a leading axis over them, says of weights and parameters."""
     return jax.lax.map(lambda own: posterior_given(own, model, x), draws)

@@ -36,7 +36,7 @@ from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.mixture import EM
 from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_named, statistics_given
 from inference.numerics.compiled import compiled
-from inference.numerics.weighted_rows import map_rows, sum_over_rows
+from inference.numerics.weighted_rows import map_rows, padded, sum_over_rows
 from inference.precision import to_numpy
 from zoo.checks import warn
 from zoo.mixture import Mixture
@@ -232,7 +232,7 @@ def conclude(
     )
 
 
-@compiled
+@partial(compiled, once=True)
 def _concluded(
     state: MixtureEMState, model: Mixture, x: Array
 ) -> tuple[dict[str, Array], dict[str, Array], Array]:
@@ -256,6 +256,7 @@ METHOD = Ascent(
     restarts=restarts,
     drops_starts=True,
     takes=frozenset({"weights"}),
+    for_steps=padded,
     build=build,
     start=start,
     conclude=conclude,

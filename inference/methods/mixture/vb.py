@@ -97,7 +97,14 @@ from inference.methods.mixture.vb_posterior import (
     units,
 )
 from inference.numerics.compiled import compiled
-from inference.numerics.weighted_rows import Rows, RowShards, sum_over_rows, unweighted, weight_of
+from inference.numerics.weighted_rows import (
+    Rows,
+    RowShards,
+    padded,
+    sum_over_rows,
+    unweighted,
+    weight_of,
+)
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
@@ -339,6 +346,7 @@ METHOD = Ascent(
     strategies=STRATEGIES,
     restarts=restarts,
     takes=frozenset({"weights", "batches", "devices"}),
+    for_steps=padded,
     build=build,
     start=start,
     conclude=conclude,

@@ -266,4 +266,4 @@ def point_outcome(
     )
 
 
-_means, _covariances = compiled(latents_mean), compiled(latents_covariance)
+_means, _covariances = (compiled(moment, once=True) for moment in (latents_mean, latents_covariance))

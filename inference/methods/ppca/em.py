@@ -164,5 +164,6 @@ METHOD = Ascent(
     conclude=conclude,
     trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
+    for_steps=linear_gaussian_rows.rows_alone,
     runs_on_host=linear_gaussian_rows.runs_on_host,
 )

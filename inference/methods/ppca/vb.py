@@ -25,7 +25,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
-from inference.methods.linear_gaussian.rows import CompressedRows, compress
+from inference.methods.linear_gaussian.rows import CompressedRows, compress, rows_alone
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import VB
 from inference.methods.ppca.em import compressed_rows, groups_of, prior_of
@@ -140,7 +140,7 @@ def check(model: PPCA, settings: Any) -> None:
 # The posterior in a fit
 
 
-@compiled
+@partial(compiled, once=True)
 def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -> dict[str, Array]:
     """The parameters of q in their stored form, the mean in the units of the data."""
     covariance = state.covariance[rows.column_class]
@@ -232,7 +232,7 @@ def conclude(
     return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, bool(shared), *sizes)
 
 
-_latents = compiled(latents)
+_latents = compiled(latents, once=True)
 
 
 # New rows
@@ -290,5 +290,6 @@ METHOD = Ascent(
     units=units,
     trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
+    for_steps=rows_alone,
     check=check,
 )

@@ -90,7 +90,7 @@ def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array],
     return dict(values) | {name: values[name] @ turn for name in ("loadings_x", "loadings_y")}, turn
 
 
-_turned = compiled(turned)
+_turned = compiled(turned, once=True)
 
 
 def by_site(loadings: Array, loc: Array, model: SPPCA) -> dict[str, Array]:
@@ -412,7 +412,7 @@ def conclude(
     return concluded(_estimate(state, model), model, data)
 
 
-@compiled
+@partial(compiled, once=True)
 def _estimate(state: SPPCAState, model: SPPCA) -> dict[str, Array]:
     """The parameters of a state, named by site."""
     loadings, _ = _fitted(state, model)

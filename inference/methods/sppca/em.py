@@ -232,5 +232,6 @@ METHOD = Ascent(
     trace_units={"noise_variance": Unit(2)},
     check=check,
     prepare=prepare,
+    for_steps=linear_gaussian_rows.rows_alone,
     runs_on_host=linear_gaussian_rows.runs_on_host,
 )

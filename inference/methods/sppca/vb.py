@@ -25,7 +25,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
-from inference.methods.linear_gaussian.rows import CompressedRows, compress
+from inference.methods.linear_gaussian.rows import CompressedRows, compress, rows_alone
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import vb as ppca
 from inference.methods.sppca import VB
@@ -223,7 +223,7 @@ def conclude(
     return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, False, *sizes)
 
 
-@compiled
+@partial(compiled, once=True)
 def _concluded(
     state: LinearGaussianPosterior, model: SPPCA, x: Array, y: Array, rows: CompressedRows
 ) -> tuple[dict[str, Array], tuple[Array, Array]]:
@@ -279,5 +279,6 @@ METHOD = Ascent(
     units=units,
     trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
+    for_steps=rows_alone,
     check=check,
 )

@@ -60,7 +60,7 @@ def test_columns_are_read_once_from_all_rows(fits):
         assert isinstance(x, np.ndarray) and x.shape[1] == 3
         assert model.components.families[2].levels == ("island", "north", "south")
     assert {len(x) for _, (x,) in seen} == {30, 40}
-    np.testing.assert_array_equal(seen[-1][1][0][:, 0], table["size"])
+    np.testing.assert_array_equal(seen[0][1][0][:, 0], table["size"])
     part = table.drop(index=[3, 7]).reset_index(drop=True)  # planted: a fold that is read by itself
     model, rows = model_size.read_rows(zoo.Mixture(num_components=2), (part,))
     assert model.components.families[2].levels == ("north", "south")

@@ -35,6 +35,18 @@ def doubled(x):
 
 
 doubled.defvjp(lambda x: (2 * x, None), lambda rest, g: (g,))
+
+
+@jax.custom_batching.custom_vmap
+def trebled(x):
+    return 3 * x
+
+
+@trebled.def_vmap
+def _(size, batched, x):
+    return 3 * x, True
+
+
 scattered = {
     "set": lambda x: (
         x.at[1, 2].set(9.0),
@@ -220,6 +232,27 @@ CASES = (
             lax.linalg.triangular_solve(jnp.array(SQUARE), x.T, lower=True, transpose_a=turned)
             for turned in (True, False)
         ],
+        "factors": lambda x: (
+            jnp.linalg.eigh(jnp.stack([SQUARE, 2 * SQUARE]) + 0 * x[0, 0]),
+            lax.linalg.eigh(SQUARE + jnp.tril(x[:, :3]), lower=False, symmetrize_input=False),
+            jnp.linalg.svd(x, full_matrices=False),
+            jnp.linalg.svd(x.T, compute_uv=False),
+            jnp.linalg.qr(x.T),
+            jnp.linalg.qr(x.T, mode="complete")[1],
+        ),
+        "solutions": lambda x: (
+            jnp.linalg.solve(SQUARE[::-1] + 0 * x[0, 0], x),
+            jnp.linalg.inv(jnp.stack([SQUARE, SQUARE[::-1]]) + 0 * x[0, 0]),
+            jnp.linalg.slogdet(jnp.stack([SQUARE, SQUARE[::-1]]) + 0 * x[0, 0]),
+        ),
+        "derivatives": lambda x: jax.grad(lambda x: jnp.sum(x * jnp.exp(x) + x))(x),
+        "platforms": lambda x: lax.platform_dependent(x, cuda=jnp.exp, cpu=lambda x: -x, default=jnp.sin),
+        "repeated": lambda x: jnp.tile(x, (2, 3)),
+        "searches": lambda x: (
+            lax.while_loop(lambda c: c[0].sum() < 90 + x[0, 0], lambda c: (c[0] + abs(x), c[1] + 1), (x, 0)),
+            jax.vmap(lambda a: lax.while_loop(lambda y: y < 9, lambda y: y + a**2 + 1, a))(x[0]),
+            jax.vmap(lambda a: lax.while_loop(lambda y: y[1] < 9, lambda y: y + a**2 + 1, a))(x),
+        ),
         "loops": carried,
         "branches": of_halves,
         "rules": lambda x: (
@@ -230,12 +263,17 @@ CASES = (
             lax.optimization_barrier(x),
             jnp.copy(x),
         ),
+        "rule of a batch": lambda x: (trebled(x), jax.vmap(trebled)(x)),
         "bits": lambda x: [
             jax.random.bits(jax.random.wrap_key_data(WORDS[0]), (3, 5), f"uint{n}") for n in (8, 32, 64)
         ],
         "draws": lambda x: jax.vmap(lambda key, line: jax.random.normal(key) + line)(keys_of(x), x),
         "choices of keys": lambda x: [
             jax.random.key_data(key) for key in (keys_of(x)[::-1], jax.random.split(keys_of(x)[1], (2, 2)))
+        ],
+        "seeds": lambda x: [
+            jax.random.key_data(jax.random.key(seed + (x[0, 0] > 9).astype(seed.dtype)))
+            for seed in (jnp.array(2**40 + 3), jnp.array(-5), jnp.array(-5, jnp.int32))
         ],
         "folded keys": lambda x: jax.random.uniform(jax.random.fold_in(keys_of(x)[0], jnp.argmax(x)), (4,)),
         "categories": lambda x: jax.random.categorical(keys_of(x)[0], x, shape=(9, 3)),
@@ -284,10 +322,21 @@ def test_large_or_unknown_programs_are_compiled(is_little):
     rows = 10 if is_little else 10**7
     traced = jax.jit(lambda x: jnp.log(x).sum()).trace(jnp.ones(rows))
     assert worth_compiling(traced.jaxpr) != is_little
-    looped = jax.jit(lambda x: lax.while_loop(lambda x: x < 9, lambda x: x + 1, x)).trace(1.0)
+    looped = jax.jit(lambda x: lax.while_loop(lambda x: x.sum() < 9, jnp.log, x)).trace(jnp.ones(rows // 10))
+    assert worth_compiling(looped.jaxpr) != is_little
     drawn = jax.jit(jax.random.normal).trace(jax.random.key(0, impl="rbg"))
-    assert worth_compiling(looped.jaxpr)
     assert worth_compiling(drawn.jaxpr)
+
+
+def test_matrices_without_factors_give_nan():
+    squares = np.stack([SQUARE, np.full((3, 3), np.nan), 2 * SQUARE])
+    for factored in (jnp.linalg.eigh, jnp.linalg.svd):
+        with jax.enable_x64(True):
+            _, found, expected = both(factored, squares)
+        for mine, its in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, its, rtol=1e-9, atol=1e-11)
+        assert np.isnan(found[0][1]).all()
+        assert np.isfinite(found[0][[0, 2]]).all()
 
 
 def test_keys_go_in_and_come_out():

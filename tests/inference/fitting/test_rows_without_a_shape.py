@@ -1,0 +1,107 @@
+"""Ascents have the same numbers, but for rounding, with rows of weight zero beside those of the data."""
+
+import jax
+import numpy as np
+import pytest
+
+import zoo
+from inference import fit
+from inference.driver import ascent
+from inference.methods import method_of
+from inference.numerics import weighted_rows
+from inference.numerics.weighted_rows import FEWEST_ROWS, MOST_ROWS, Rows, bucket, padded
+from zoo.conjugate import NormalGamma
+
+SETTINGS = {"num_restarts": 2, "max_iterations": 12, "tolerance": 0.0, "num_samples": 3, "progress": False}
+
+
+def rows(num_rows=40, *, holes=False):
+    rng = np.random.default_rng(num_rows)
+    x = np.concatenate([rng.normal(size=(num_rows // 2, 2)), rng.normal(5.0, 1.0, (num_rows // 2, 2))])
+    x[3, 0] = np.nan if holes else 0.3
+    return x
+
+
+CASES = {
+    "vb": (lambda x: zoo.Mixture.from_data(x, num_components=3), "vb", {}),
+    "vb holes": (
+        lambda x: zoo.Mixture.from_data(x, num_components=2, components=NormalGamma()),
+        "vb",
+        {"holes": True},
+    ),
+    "vb sticks": (
+        lambda x: zoo.Mixture.from_data(x, num_components=8, weight_prior="stick_breaking"),
+        "vb",
+        {},
+    ),
+    "em": (lambda x: zoo.Mixture.from_data(x, num_components=2), "em", {}),
+    "em holes": (lambda x: zoo.Mixture.from_data(x, num_components=2), "em", {"holes": True}),
+}
+
+
+def numbers(case, **settings):
+    model, method, which = CASES[case]
+    x = rows(**which)
+    return fit(model(x), x, method=method, seed=1, **SETTINGS, **settings)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_padding_changes_nothing_but_rounding(case, monkeypatch):
+    tree = numbers(case)
+    monkeypatch.setattr(weighted_rows, "bucket", lambda num_rows: num_rows)
+    alone = numbers(case)
+    for group in ("trace", "variational", "posterior"):
+        for name, value in alone[group].data_vars.items():
+            np.testing.assert_allclose(tree[group][name], value, rtol=1e-8, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.filterwarnings("ignore:em. a guard holds")  # a component of copies
+@pytest.mark.parametrize("case", ["vb", "em"])
+def test_a_padding_that_counts_is_seen(case, monkeypatch):
+    tree = numbers(case)
+
+    def heavy(data):  # planted: the padding has weight
+        return (Rows(padded(data)[0].x, np.ones(bucket(len(data[0])))),)
+
+    monkeypatch.setitem(vars(method_of(zoo.Mixture(), case)), "for_steps", heavy)
+    other = numbers(case)
+    assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 1.0
+
+
+def test_weights_stay_those_of_their_rows(monkeypatch):
+    weight = np.arange(40) % 3.0
+    tree = numbers("vb", sample_weight=weight)
+    monkeypatch.setattr(weighted_rows, "bucket", lambda num_rows: num_rows)
+    np.testing.assert_allclose(
+        tree["trace"]["objective"], numbers("vb", sample_weight=weight)["trace"]["objective"], rtol=1e-10
+    )
+
+
+def test_tables_of_about_as_many_rows_share_a_program(monkeypatch):
+    seen = set()
+    real = ascent._ascend_chunk
+
+    def chunk(functions, restarts, keys, bounds, model, data):
+        seen.add(
+            (functions, jax.tree.structure(data), tuple(np.shape(leaf) for leaf in jax.tree.leaves(data)))
+        )
+        return real(functions, restarts, keys, bounds, model, data)
+
+    monkeypatch.setattr(ascent, "_ascend_chunk", chunk)
+    for num_rows in (40, 52):
+        x = rows(num_rows)
+        fit(zoo.Mixture(num_components=3), x, method="vb", seed=0, **SETTINGS)
+    assert len(seen) == 1
+    seen.clear()
+    for num_rows in (40, 52):
+        fit(zoo.PPCA(num_latents=1, loading_prior="ard"), rows(num_rows), method="vb", **SETTINGS)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("num_rows", [1, 511, 512, 513, 1025, 2047, 2049, 9999, MOST_ROWS])
+def test_a_bucket_wastes_an_eighth_at_most(num_rows):
+    size = bucket(num_rows)
+    assert num_rows <= size <= max(FEWEST_ROWS, num_rows * 9 / 8)
+    assert bucket(size) == size
+    assert (size <= 2048) == (num_rows <= 2048)  # one block of a sum over rows stays one
+    assert bucket(MOST_ROWS + num_rows) == MOST_ROWS + num_rows

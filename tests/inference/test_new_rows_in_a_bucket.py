@@ -1,0 +1,62 @@
+"""New rows are answered beside copies of the first, so that few programs serve all numbers of rows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import zoo
+from inference import fit, log_density, predict, prediction, transform
+from inference.numerics.weighted_rows import bucket
+
+X = np.random.default_rng(0).normal(size=(30, 3)) + np.repeat([0.0, 4.0], 15)[:, None]
+GAPS = np.where(np.arange(30)[:, None] % 4 == np.arange(3), np.nan, X)
+BITS = np.where(np.isnan(GAPS), np.nan, GAPS > 2.0)
+FEW = {"max_iterations": 3, "tolerance": 0.0, "num_samples": 4, "progress": False}
+CASES = {
+    "mixture": (zoo.Mixture(num_components=2), X, "vb", FEW | {"num_restarts": 1}),
+    "ppca": (zoo.PPCA(num_latents=1), GAPS, "em", FEW),
+    "ppca vb": (zoo.PPCA(num_latents=1, loading_prior="ard"), GAPS, "vb", FEW),
+    "epca": (zoo.EPCA(family="bernoulli", num_latents=1), BITS, "map", FEW | {"num_restarts": 1}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_copies_beside_them_change_no_row(case, monkeypatch):
+    model, data, method, settings = CASES[case]
+    tree = fit(model, data, method=method, seed=0, **settings)
+    questions = (transform, predict, log_density)
+    beside = [ask(tree, data[:7]) for ask in questions]
+    monkeypatch.setattr(prediction, "bucket", lambda num_rows, fewest: num_rows)
+    for ask, found in zip(questions, beside, strict=True):
+        alone = ask(tree, data[:7])
+        assert found.sizes == alone.sizes
+        np.testing.assert_allclose(found, alone, rtol=1e-9, atol=1e-9)
+        if "standard_deviation" in alone.coords:
+            own = (value.coords["standard_deviation"] for value in (found, alone))
+            np.testing.assert_allclose(*own, rtol=1e-9, atol=1e-9)
+
+
+def test_all_small_numbers_of_rows_ask_one_program():
+    shapes = []
+
+    def answer(values, model, data):
+        shapes.append(data[0].shape)
+        return {"sums": data[0].sum(axis=1) + values, "none": None}
+
+    asked = prediction._in_a_bucket(answer, place=2)
+    for num_rows in (1, 5, 7, 64):
+        with jax.enable_x64(True):
+            found = asked(1.0, None, (X[np.arange(num_rows) % 30],))
+        np.testing.assert_allclose(found["sums"], X[np.arange(num_rows) % 30].sum(axis=1) + 1.0)
+    assert set(shapes) == {(64, 3)}
+    assert bucket(65, prediction.FEWEST_NEW) == 72
+
+
+def test_an_answer_that_sees_other_rows_would_be_told():
+    def answer(values, data):  # planted
+        return data[0] - jnp.mean(data[0], axis=0)
+
+    asked = prediction._in_a_bucket(answer, place=1)
+    with jax.enable_x64(True):
+        assert np.abs(asked(None, (X[:7],)) - answer(None, (X[:7],))).max() > 0.1
