@@ -773,7 +773,7 @@ def _former_model(tree: xr.DataTree, model: Model) -> Model:
             f"init must be a fit of the same model; it is one of {model_name(former)}, and the model is "
             f"{model_name(model)}"
         )
-    for name in MODEL_SIZES:
+    for name in {*MODEL_SIZES} & {*model.static_names()}:
         ours, theirs = getattr(model, name, None), getattr(former, name, None)
         if None not in (ours, theirs) and ours != theirs:
             raise ValueError(
