@@ -43,6 +43,7 @@ SPACES = r"\s+"
 NAMES = {"tab": "\t", "space": SPACES, "comma": ",", "semicolon": ";", "pipe": "|", " ": SPACES, "\\t": "\t"}
 SHOWN = {"\t": "tabs", SPACES: "spaces", ",": "commas", ";": "semicolons", "|": "bars"}
 MOSTLY = 0.8  # share of lines or words
+SHORTEST_TITLE = 5  # letters of a title or a note; fewer are a tick
 ROWS_OF_A_SUM = 5  # rows, from which on a last row that nothing names may be the sum of the others
 MISSING = ("?", ".", "-", "--")  # beside those of pandas: empty, NA, NaN, null, n/a, ...
 SAMPLE = 200  # records by which separator and header are told
@@ -278,7 +279,7 @@ def _fullness(row: Sequence[str], width: int) -> int:
     if len(filled) != 1 or width < 2:
         return min(len(filled), 1) + 1 if filled else 0
     is_name = len(row) == width == 2 and " " not in filled[0]  # the other column has none
-    return 2 if is_name else 1
+    return 2 if is_name or len(filled[0]) < SHORTEST_TITLE else 1
 
 
 def _margins(fullness: Sequence[int]) -> tuple[int, int]:

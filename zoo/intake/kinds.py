@@ -774,7 +774,7 @@ def _as_dates(name: str, cells: pd.Series, order: str | None = None) -> Column:
         dates = found.dates
     first = dates.min()
     if order is None and len(dates) >= LEAST_STEPS and len(dates) == len(cells):
-        steps = np.diff(dates.to_numpy()).astype(np.int64)
+        steps = np.diff(pd.DatetimeIndex(dates).asi8)
         if steps[0] != 0 and (steps == steps[0]).all():
             return _column(name, "id", "dates in even steps, one a row", cells)
     return _column(name, "date", cells=cells, origin=None if pd.isna(first) else first.isoformat(), **fields)

@@ -53,6 +53,8 @@ def kind_of(cells, name="x"):
         (RNG.permutation(pd.date_range("2024-01-31", periods=N).strftime("%Y-%m-%d")), "date"),
         (pd.date_range("2024-01-31", periods=N, freq="5D"), "id"),
         (pd.date_range("2024-01-31", periods=N).strftime("%d.%m.%Y"), "id"),
+        (pd.date_range("2024-01-31", periods=N, tz="UTC"), "id"),
+        (RNG.permutation(pd.date_range("2024-01-31", periods=N).strftime("%Y-%m-%dT%H:%M:%SZ")), "date"),
         ([f"C{i:03d}" for i in range(N)], "id"),
         (np.arange(100, 100 + N), "id"),
         (np.arange(0, 5 * N, 5), "id"),

@@ -327,6 +327,7 @@ def test_titles_notes_and_totals_are_left_out_and_said(tmp_path, text, told):
         (f"{HEADER}{ROWS}total,54.5,82\n", (9, 3)),  # no sums
         ("id,tick\n1,\n2,x\n3,\n4,\n", (4, 2)),  # rows of one cell are rows where most are
         (f"{HEADER}{ROWS}b09,,\n", (9, 3)),
+        ("a,b,c\n" + "x,x,\n" * 5 + ",,\nx,,\n", (7, 3)),  # ticks
     ],
 )
 def test_rows_that_are_data_stay(tmp_path, text, shape):
