@@ -127,9 +127,10 @@ def main():
         commit = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=there, capture_output=True, text=True, check=True
         ).stdout.strip()
+        command = f"python -m tests.benchmarks.shapes FOLDER --rounds {arguments.rounds} --record"
         write_record(
             "benchmark_shapes",
-            "python -m tests.benchmarks.shapes FOLDER --record",
+            command,
             against=commit,
             shapes=table,
         )
