@@ -5,8 +5,7 @@
 here; those of one model are in the package of its methods, such as ``inference.methods.mixture.VB``.
 """
 
-import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from types import NoneType, UnionType
@@ -23,6 +22,7 @@ from zoo.checks import (
     check_whole,
     shown,
 )
+from zoo.naming import did_you_mean
 
 __all__ = [
     "COMMON",
@@ -38,7 +38,6 @@ __all__ = [
     "Positive",
     "Sampling",
     "Settings",
-    "did_you_mean",
     "plain",
 ]
 
@@ -405,9 +404,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))
     return value.item() if isinstance(value, np.generic) else value
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The end of a message about a name that is not known: the nearest that is, or nothing."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""

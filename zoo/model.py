@@ -14,7 +14,6 @@ missing.
 
 import copy
 import dataclasses
-import difflib
 import html
 import sys
 import typing
@@ -32,6 +31,7 @@ from zoo.checks import as_matrix, check_num_parts, check_single_concentration, s
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
 from zoo.fields import Part, facts_of, read_off
 from zoo.intake import Columns
+from zoo.naming import did_you_mean
 from zoo.programs import log_rows, run
 from zoo.roles import Roles
 from zoo.sparse import is_sparse
@@ -102,9 +102,8 @@ class Assumptions:
         known = [field.name for field in dataclasses.fields(cls) if field.init]
         for name in fields:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                meant = f"; did you mean {near[0]}?" if near else ""
-                raise TypeError(f"{cls.__name__} has no field {name!r}; it has: {', '.join(known)}{meant}")
+                has = f"it has: {', '.join(known)}{did_you_mean(name, known)}"
+                raise TypeError(f"{cls.__name__} has no field {name!r}; {has}")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from inference.cli.naming import check_source, files_of, files_read, is_read_in_batches, name_of
 from inference.cli.paths import check_checkpoint, target
 from inference.cli.settings import (
-    did_you_mean,
     parse_families,
     parse_levels,
     parse_reading,
@@ -23,6 +22,7 @@ from inference.cli.settings import (
 )
 from zoo import MODELS, canonical_name
 from zoo.cards import Card, methods_of, read_card
+from zoo.naming import did_you_mean
 
 __all__ = ["check"]
 

@@ -9,12 +9,12 @@ import pandas as pd
 
 from inference.cli.naming import name_of
 from inference.cli.printing import shape, size
-from inference.cli.settings import did_you_mean
 from inference.inputs.sources import as_source
 from inference.inputs.tables import check_parts
 from zoo.datasets.loading import load
 from zoo.intake.files import as_table, read_tables
 from zoo.model import Model
+from zoo.naming import did_you_mean
 
 __all__ = ["data_of", "in_words", "select", "settle_parts"]
 

@@ -7,14 +7,14 @@ of these (``(bernoulli, Ordinal(6))``), or else the text itself (``stick_breakin
 
 import ast
 import csv
-import difflib
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from zoo.naming import did_you_mean
+
 __all__ = [
     "Call",
-    "did_you_mean",
     "parse_families",
     "parse_levels",
     "parse_reading",
@@ -59,12 +59,6 @@ class Call(NamedTuple):
     name: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A name that is near to one that is not known, as the end of a message; empty where none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _pairs(

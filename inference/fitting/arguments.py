@@ -51,7 +51,7 @@ from inference.precision import check_count_sizes, check_scales, in_precision
 from inference.processes import any_process, exchanged, refuse_unjoined
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
-from inference.settings import COMMON, Climb, Sampling, Settings, did_you_mean, plain
+from inference.settings import COMMON, Climb, Sampling, Settings, plain
 from zoo.checks import (
     as_plain,
     check_flag,
@@ -63,6 +63,7 @@ from zoo.checks import (
     warn,
 )
 from zoo.model import Model
+from zoo.naming import did_you_mean
 from zoo.sparse import SparseCounts, SparseMatrix
 
 __all__ = ["Call", "key_of", "read_call", "read_init", "unsaid"]

@@ -7,8 +7,8 @@ from importlib import import_module
 import zoo
 from inference.algorithm import Method, Stochastic, model_name
 from inference.methods.units import asked_in_data_units
-from inference.settings import did_you_mean
 from zoo.model import Model
+from zoo.naming import did_you_mean
 
 __all__ = ["method_of", "methods_with_weights"]
 
