@@ -76,7 +76,7 @@ from zoo.exponential_family.local_pca import ComponentRows, SparseScales, compon
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
 from zoo.intake.suitable_fields import ChoosesFamily
 from zoo.linear_gaussian.rows import standard_normal
-from zoo.model import Model, static
+from zoo.model import NUMBERS, Model, Table, static
 from zoo.programs import local
 from zoo.shapes import Rows
 
@@ -162,6 +162,7 @@ class DEPCAM(ChoosesFamily, Model):
             y = local("latents", standard_normal(*self.latents_shape), sums_out=self.integrates_latents)
             return sample("x", ComponentRows(components_of(self, values), log_weights, c, y), obs=x)
 
+    data = (Table("x", (*NUMBERS, "count", "yes/no"), one_family=True),)
     dims = {
         "bases": ("component", "feature", "latent"),
         "carriers": ("component", "feature", "latent"),

@@ -79,7 +79,7 @@ from zoo.exponential_family.conjugate_loadings import ConjugateLoadings
 from zoo.exponential_family.joint_prior import joint_prior_factor
 from zoo.exponential_family.natural_params import LowRank
 from zoo.exponential_family.one_table import OneTable
-from zoo.model import static
+from zoo.model import ANY, Table, static
 from zoo.programs import local
 from zoo.shapes import Rows, Theta
 
@@ -160,6 +160,7 @@ class EPCA(OneTable):
                 joint_prior_factor(self.family, self.low_rank(values), self.beta, self.conjugate)
             return sample("x", self.cells(values), obs=x)
 
+    data = (Table("x", ANY),)
     dims = {
         "loadings": ("feature", "latent"),
         "loc": ("feature",),

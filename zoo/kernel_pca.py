@@ -60,7 +60,7 @@ from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.answers import KernelPCAAnswers
 from zoo.kernels.gram import announce_cost, centred_matrix, check_gram, gram_score
 from zoo.linear_gaussian.rows import flat
-from zoo.model import Model, static
+from zoo.model import Model, Table, static
 from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import is_sparse
@@ -156,6 +156,7 @@ class KernelPCA(Model):
             return float(num_observations)
         return 1.0 * self.kernel.feature_dimension(num_features)
 
+    data = (Table("x", missing=False),)
     dims = {
         "latents": ("observation", "latent"),
         "noise_variance": (),
@@ -269,11 +270,6 @@ class KernelPCA(Model):
         if name in ("rescaled", "other_units") and self.kernel.has_unit and is_given:
             return "no: a variance is given in the unit of the kernel"
         return super().relation_of(name, method)
-
-    @property
-    def takes_missing(self) -> bool:
-        """No: a kernel is of whole rows."""
-        return False
 
     def validate(self) -> None:
         """Raise ValueError if a field is outside its domain."""

@@ -57,12 +57,13 @@ from numpyro import factor, sample
 from zoo import checks
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.families_of_columns import components_for, read_off, suitable_components
+from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
 from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, weight_prior
 from zoo.intake import Columns
-from zoo.model import Assumptions, Model, TypicalCells, static
+from zoo.model import ANY, Assumptions, Model, Table, TypicalCells, static
 from zoo.programs import local
 from zoo.shapes import Rows, RowsByComponent
 from zoo.sparse import SparseCounts
@@ -116,6 +117,7 @@ class Mixture(Model):
             c = local("assignments", dist.Categorical(logits=log_weights), enumerate="parallel")
             return sample("x", MixtureRows(family, theta, log_weights, c, rows.size), obs=x)
 
+    data = (Table("x", ANY, sparse="counts"),)
     dims = {
         "concentration": (),
         "stick_decays": ("stick",),
@@ -142,7 +144,6 @@ class Mixture(Model):
     score_dims = ("observation", "component")
     cluster_site = "assignments"
     weight_site = "weights"
-    takes_sparse = True
     weighs_rows = True
     proper_with = "free_last_stick=False"
     answers = MixtureAnswers
@@ -379,17 +380,6 @@ class Mixture(Model):
         hyper = {site: self.components.field_dims[name] for name, site in sites}
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
 
-    def count_sizes(self, x: Any) -> tuple[np.ndarray | None]:
-        """The largest counts, or numbers of trials, that the components take.
-
-        Args:
-            x: rows, shape (num_observations, num_features), or sparse counts.
-
-        Returns:
-            Shape (num_features,), or None where the components have no counts.
-        """
-        return (self.components.count_sizes(x),)
-
     def check_precision(self, dtype: str, x: Any) -> None:
         """Raise ValueError if a concentration or the distance to the prior location exceeds the precision."""
         super().check_precision(dtype, x)
@@ -404,14 +394,9 @@ class Mixture(Model):
         check_resolved(self.components, values, *of_rows, num_rows, dtype, x)
 
     @property
-    def takes_missing(self) -> bool:
-        """Whether cells may be missing: with all components but those of counts that share a total."""
-        return self.components is None or self.components.takes_missing
-
-    @property
-    def takes_sparse_counts(self) -> bool:
-        """Whether rows may be `zoo.SparseCounts`."""
-        return self.components is not None and self.components.takes_sparse
+    @override
+    def part_families(self) -> tuple[ComponentPrior]:
+        return (GaussianWishart() if self.components is None else self.components,)
 
     def relation_of(self, name: str, method: str) -> str:
         """What happens to a fit under a change of the data; see `zoo.model.Model.relation_of`."""

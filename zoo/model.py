@@ -37,12 +37,15 @@ from zoo.checks import (
     shown,
 )
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
-from zoo.intake import Columns
+from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
 from zoo.programs import log_rows, run
 
 __all__ = [
+    "ANY",
+    "NUMBERS",
     "Assumptions",
     "Model",
+    "Table",
     "TypicalCells",
     "as_hyperparameter",
     "attach_submodules",
@@ -238,7 +241,8 @@ class Model(Assumptions):
     empty: no such role.
 
     Attributes:
-        data_names: names of the data sites, in the order of the call.
+        data: the parts of the data, in the order of the call, and what each takes.
+        data_names: names of the data sites, as the other facts about data read off `data`.
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
@@ -256,7 +260,7 @@ class Model(Assumptions):
         weighs_rows: whether its program, called with data, is a product over rows given the parameters, with
             all that belongs to a row summed out, so that a power of a row's density weighs the row.
         estimates_density: whether `inference.log_density` estimates by draws that depend on a row's place.
-        num_needed: how many parts of data new rows must bring; None: all.
+        num_needed: how many parts of data new rows must bring.
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
             `log_likelihood` has them integrated out.
         field_dims: fields that are arrays by the columns of the data, to their dims.
@@ -286,7 +290,12 @@ class Model(Assumptions):
         cluster_topic_site: topic shares of clusters of documents.
     """
 
-    data_names: ClassVar[tuple[str, ...]] = ("x",)
+    data: ClassVar[tuple[Table, ...]] = (Table("x"),)
+    data_names = OfTables(lambda tables: tuple(table.name for table in tables))
+    num_needed = OfTables(lambda tables: max(1, sum(not table.optional for table in tables)))
+    takes_documents = OfTables(lambda tables: any("documents" in table.cells for table in tables))
+    takes_sparse = OfTables(lambda tables: any(table.sparse is not None for table in tables))
+    label_parts = OfTables(lambda tables: tuple(t.name for t in tables if "class_labels" in t.cells))
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
     relations: ClassVar[Mapping[str, str]] = {
@@ -323,7 +332,6 @@ class Model(Assumptions):
     predicted_dims: ClassVar[tuple[str, ...]] = ("observation", "feature")
     sums_out_locals: ClassVar[bool] = True
     weighs_rows: ClassVar[bool] = False
-    num_needed: ClassVar[int | None] = None
     estimates_density: ClassVar[bool] = False
     needs_fitted_rows: ClassVar[bool] = False
     field_dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -331,9 +339,6 @@ class Model(Assumptions):
 
     kept_locals: ClassVar[tuple[str, ...]] = ()
     local_sites: ClassVar[tuple[str, ...]] = ()
-    takes_documents: ClassVar[bool] = False
-    takes_sparse: ClassVar[bool] = False
-    label_parts: ClassVar[tuple[str, ...]] = ()
 
     cluster_site: ClassVar[str | None] = None
     weight_site: ClassVar[str | None] = None
@@ -446,8 +451,7 @@ class Model(Assumptions):
             For each part the largest count, or number of trials, of each column, shape (its columns,), 0
                 where cells are no counts; None: the part has no counts.
         """
-        families = self.cell_families or (None,) * len(data)
-        pairs = zip(families, data, strict=True)
+        pairs = zip(self.part_families, data, strict=False)
         return tuple(None if family is None else family.count_sizes(x) for family, x in pairs)
 
     def check_precision(self, dtype: str, *data: Any) -> None:
@@ -483,6 +487,11 @@ class Model(Assumptions):
     def cell_families(self) -> tuple[Any, ...]:
         """The exponential family of the cells of each part of the data; empty: no such families."""
         return ()
+
+    @property
+    def part_families(self) -> tuple[Any, ...]:
+        """What says which cells each part of the data may have: a family, or None."""
+        return self.cell_families or (None,) * len(self.data)
 
     @classmethod
     def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
@@ -753,14 +762,24 @@ class Model(Assumptions):
         return tuple(kinds[unit and unit.is_location] for unit in units)
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """The parts of the data by their names: as declared, a starred one once for each family."""
+        (first, *others), stars = self.data, range(len(self.part_families))
+        if "*" not in first.name:
+            return self.data
+        return (*(first._replace(name=first.name.replace("*", str(v))) for v in stars), *others)
+
+    @property
     def takes_missing(self) -> bool:
-        """Whether cells of the (first part of the) data may be missing."""
-        return not self.takes_documents
+        """Whether cells of the (first part of the) data may be missing; kernels are of whole rows."""
+        (family, *_), (table, *_) = self.part_families, self.data
+        return table.missing and not self.needs_fitted_rows and (family is None or family.takes_missing)
 
     @property
     def takes_sparse_counts(self) -> bool:
         """Whether rows may be `zoo.SparseCounts`."""
-        return self.takes_documents
+        (family, *_), (table, *_) = self.part_families, self.data
+        return table.sparse == "counts" and (family is None or family.takes_sparse)
 
     @property
     def predicts_cells(self) -> bool:

@@ -83,7 +83,7 @@ from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.exponential_family.paired_answers import PairedAnswers
 from zoo.exponential_family.several_tables import SeveralTables
 from zoo.linear_gaussian.rows import DenseRows
-from zoo.model import static
+from zoo.model import ANY, Table, static
 from zoo.programs import local
 from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, View
 
@@ -170,6 +170,7 @@ class Paired(SeveralTables):
                     found.append(sample(f"y_{v}", self.rows_of(v, values), obs=y))
         return tuple(found)
 
+    data = (Table("y_*", ANY, optional=True),)
     dims = {
         "loadings_*": ("feature_*", "latent"),
         "loc_*": ("feature_*",),
@@ -192,7 +193,6 @@ class Paired(SeveralTables):
         "float32": "same where it ends, to the root of single precision",
     }
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form")
-    num_needed = 1
     size_fields = ("num_features",)
     coordinate_fields = {"unit": None, "loc_mean": None, "standardize": False}
     proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
@@ -204,11 +204,6 @@ class Paired(SeveralTables):
     def num_latents(self) -> int:
         """The number K of latents, shared and specific."""
         return self.num_shared + sum(self.num_specific)
-
-    @property
-    def data_names(self) -> tuple[str, ...]:
-        """Names of the views: y_0, y_1, ..."""
-        return tuple(f"y_{v}" for v in range(len(self.families)))
 
     @property
     def loading_sites(self) -> Mapping[str, str]:

@@ -55,7 +55,7 @@ from zoo.intake.suitable_fields import density_fields
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
 from zoo.linear_gaussian.units import taken_over
-from zoo.model import Model, static
+from zoo.model import Model, Table, static
 from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import SparseMatrix, as_rows, is_sparse
@@ -133,6 +133,7 @@ class PPCA(Model):
             z = local("latents", standard_normal(k))
             return sample("x", linear_gaussian(loadings, loc, noise, z), obs=x)
 
+    data = (Table("x", sparse="reals"),)
     dims = {
         "loadings": ("feature", "latent"),
         "loc": ("feature",),
@@ -147,7 +148,6 @@ class PPCA(Model):
     latent_site = "latents"
     weighs_rows = True
     loading_sites = {"loadings": ""}
-    takes_sparse = True
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
     coordinate_fields = {"standardize": False, "column_scale": None}

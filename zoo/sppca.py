@@ -83,7 +83,7 @@ from zoo.linear_gaussian.rows import flat, standard_normal
 from zoo.linear_gaussian.supervised import Block, FeatureSpace, Primal, Probit, Real, block_prior
 from zoo.linear_gaussian.supervised_answers import ProbitAnswers, RealAnswers
 from zoo.linear_gaussian.supervised_intake import SupervisedIntake
-from zoo.model import static
+from zoo.model import NUMBERS, Table, static
 from zoo.programs import local
 from zoo.shapes import Outputs, Rows
 
@@ -185,8 +185,10 @@ class SPPCA(SupervisedIntake):
         """Real numbers, or zeros and ones that utilities decide."""
         return Real(self) if self.output_likelihood == "gaussian" else Probit(self)
 
-    data_names = ("x", "y")
-    label_parts = ("y",)
+    data = (
+        Table("x", sparse="reals"),
+        Table("y", (*NUMBERS, "yes/no", "class_labels"), optional=True),
+    )
     dims = {
         "loadings_x": ("feature", "latent"),
         "loadings_y": ("output", "latent"),
@@ -207,10 +209,8 @@ class SPPCA(SupervisedIntake):
     relations = {
         "classes_reordered": "same, outputs in the new order",
     }
-    takes_sparse = True
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
     predicted_dims = ("observation", "output")
-    num_needed = 1
     latent_site = "latents"
     loading_sites = {"loadings_x": "_x", "loadings_y": "_y"}
     scale_fields = ("column_scale_x", "column_scale_y")

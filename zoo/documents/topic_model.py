@@ -18,7 +18,7 @@ from zoo.checks import (
     shown,
 )
 from zoo.documents.bags import as_counts, check_word_counts
-from zoo.model import Model
+from zoo.model import Model, Table
 from zoo.sparse import SparseCounts
 
 __all__ = ["TopicModel", "dirichlet_of"]
@@ -48,9 +48,8 @@ class TopicModel(Model):
             shares of the fitted ones, for want of a prior of shares.
     """
 
-    data_names: ClassVar[tuple[str, ...]] = ("counts",)
+    data = (Table("counts", ("documents",), missing=False, sparse="counts"),)
     score_dims: ClassVar[tuple[str, ...]] = ("document", "topic")
-    takes_documents: ClassVar[bool] = True
     topic_site: ClassVar[str | None] = "topic_word_probs"
     scored_over_fitted: ClassVar[bool] = False
 

@@ -30,6 +30,7 @@ class Family(Assumptions):
         theta_is_negative: whether natural parameters are negative instead of real.
         cell_units: as in `zoo.model.Model.cell_units`.
         has_kernel: whether there is a conjugate kernel, which the joint prior needs.
+        takes_missing: whether cells may be NaN.
         is_mixed: whether columns have different families.
         log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
             which inference has closed forms; ``"other"``.
@@ -41,6 +42,7 @@ class Family(Assumptions):
     theta_is_negative: ClassVar[bool] = False
     cell_units: ClassVar[str] = "none"
     has_kernel: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = True
     is_mixed: ClassVar[bool] = False
     log_partition_form: ClassVar[str] = "other"
     first_level: ClassVar[int] = -1

@@ -10,5 +10,17 @@ age: real, 1 missing; smoker: yes/no
 """
 
 from zoo.intake.kinds import KINDS, Column, Columns, date_in_words, plain_numbers, read_columns
+from zoo.intake.tables import ANY, NUMBERS, OfTables, Table
 
-__all__ = ["KINDS", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
+__all__ = [
+    "ANY",
+    "KINDS",
+    "NUMBERS",
+    "Column",
+    "Columns",
+    "OfTables",
+    "Table",
+    "date_in_words",
+    "plain_numbers",
+    "read_columns",
+]

@@ -102,7 +102,8 @@ def suitable_tables(
     names = model.data_names if isinstance(model.data_names, tuple) else ()
     known = (*names, *[""] * len(data))
     own = tuple(
-        None if name in model.label_parts else found for name, found in zip(known, columns, strict=False)
+        None if name in (model.label_parts or ()) else found
+        for name, found in zip(known, columns, strict=False)
     )
     fields = None
     if any(found is not None and found.needs_families for found in own):

@@ -350,11 +350,6 @@ class SupervisedIntake(Model):
             )
 
     @property
-    def takes_missing(self) -> bool:
-        """Whether cells of x may be missing: where it has no kernel."""
-        return self.kernel is None
-
-    @property
     def scale_remedy(self) -> str:
         """With a kernel the columns are standardised by hand."""
         if self.kernel is None:
