@@ -59,7 +59,7 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -74,7 +74,7 @@ from zoo.dpp import SIMILARITIES, repulsion_factor
 from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_fields
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
-from zoo.intake.suitable_fields import ChoosesFamily
+from zoo.intake.families import ChoosesFamily
 from zoo.linear_gaussian.rows import standard_normal
 from zoo.model import NUMBERS, Model, Table, static
 from zoo.programs import local
@@ -195,7 +195,6 @@ class DEPCAM(ChoosesFamily, Model):
     subspace_sites = ("bases", "scales")
     proper_with = "repulsion=0 and sparsity > 0; inference.extend(tree, 'prior') samples with repulsion"
     answers = LocalPCAAnswers
-    families_for = staticmethod(local_pca_fields.families_for)
     coordinate_fields = {"standardize": False, "column_scale": None}
 
     @property
@@ -379,11 +378,6 @@ class DEPCAM(ChoosesFamily, Model):
         return cls.from_data(
             x, num_latents=num_latents, **local_pca_fields.fields_of_simple_epca(cls, x, fields)
         )
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Family and number of latents."""
-        return local_pca_fields.suitable_fields_of(cls.__name__, data)
 
     def __post_init__(self) -> None:
         """Replace a family's name by the family, and defaults that no data decide by their values."""

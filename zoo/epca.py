@@ -93,7 +93,7 @@ class EPCA(OneTable):
     Attributes:
         family: one of `zoo.exponential_family`, its name, or a tuple with one for each column; ``"gaussian"``
             has noise of known variance 1, `Gaussian(noise_variance=None)` unknown noise. ``"auto"``:
-            bernoulli for an array; what the columns of a DataFrame hold (`zoo.intake.suitable_fields`).
+            bernoulli for an array; what the columns of a DataFrame hold (`zoo.intake.families`).
         num_latents: K.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
         latent_variance: sigma_U^2 > 0.

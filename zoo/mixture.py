@@ -42,7 +42,7 @@ reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, override
 
@@ -56,13 +56,12 @@ from numpyro import factor, sample
 
 from zoo import checks
 from zoo.conjugate.component_prior import ComponentPrior
-from zoo.conjugate.families_of_columns import components_for, read_off, suitable_components
 from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
 from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WEIGHT_PRIORS, WeightPrior, weight_prior
-from zoo.intake import Columns
+from zoo.intake.families import read_off
 from zoo.model import ANY, Assumptions, Model, Table, TypicalCells, static
 from zoo.programs import local
 from zoo.shapes import Rows, RowsByComponent
@@ -118,6 +117,7 @@ class Mixture(Model):
             return sample("x", MixtureRows(family, theta, log_weights, c, rows.size), obs=x)
 
     data = (Table("x", ANY, sparse="counts"),)
+    family_field = "components"
     dims = {
         "concentration": (),
         "stick_decays": ("stick",),
@@ -263,54 +263,14 @@ class Mixture(Model):
 
     @override
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
-        components = read_off(data[0], self.components, sample_weight)
-        if isinstance(data[0], np.ndarray):
-            components = components.centred(data[0])
-        return self if components is self.components else self.replaced(components=components)
+        return self._with(read_off(data[0], self.components, sample_weight, centre=True))
 
     def for_data(self, *data: Any) -> Self:
         """The model whose components know which cells of these rows are missing."""
-        (x,) = data
-        if self.components is None or isinstance(x, SparseCounts):
-            return self
-        components = self.components.with_patterns(np.asarray(x, float))
+        return self if self.components is None else self._with(self.components.with_patterns(*data))
+
+    def _with(self, components: ComponentPrior) -> Self:
         return self if components is self.components else self.replaced(components=components)
-
-    def suited_to(self, columns: Sequence[Columns | None]) -> Self:
-        """The model with the components for the columns of a table, where none were given."""
-        (own,) = columns
-        if own is None:
-            return self
-        if self.components is None:
-            return self.replaced(components=components_for(own))
-        names = [column.name for column in own.kept]
-        return self.replaced(components=self.components.with_column_names(names))
-
-    def takes_levels(self, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
-        """Columns of categorical families, whose levels are numbered from 0."""
-        (own,) = columns
-        if own is None or self.components is None:
-            return super().takes_levels(columns)
-        return (np.where(self.components.takes_levels(len(own.kept)), 0, -1),)
-
-    def dim_labels(
-        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
-    ) -> dict[str, Sequence[Any]]:
-        """Levels of categories, and the columns of each group of a `Product`."""
-        return self.components.labels_of(coords.get("feature"))
-
-    @classmethod
-    @override
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        checks.check_num_parts(cls.__name__, len(data), 1)
-        found = suitable_components(data[0])
-        return {} if found is None else {"components": found}
-
-    @classmethod
-    @override
-    def suitable_for_columns(cls, columns: Sequence[Columns | None]) -> dict[str, Any]:
-        checks.check_num_parts(cls.__name__, len(columns), 1)
-        return {"components": components_for(columns[0])}
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

@@ -19,6 +19,7 @@ import html
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -31,7 +32,6 @@ from zoo.answers import Answers, asked, started
 from zoo.checks import (
     check_choice,
     check_flag,
-    check_num_parts,
     check_single_concentration,
     check_size,
     shown,
@@ -243,6 +243,8 @@ class Model(Assumptions):
     Attributes:
         data: the parts of the data, in the order of the call, and what each takes.
         data_names: names of the data sites, as the other facts about data read off `data`.
+        family_field: the field that holds families of cells or of components, which the columns of a table
+            may choose; None: there is none.
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
@@ -296,6 +298,7 @@ class Model(Assumptions):
     takes_documents = OfTables(lambda tables: any("documents" in table.cells for table in tables))
     takes_sparse = OfTables(lambda tables: any(table.sparse is not None for table in tables))
     label_parts = OfTables(lambda tables: tuple(t.name for t in tables if "class_labels" in t.cells))
+    family_field: ClassVar[str | None] = None
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
     relations: ClassVar[Mapping[str, str]] = {
@@ -488,48 +491,24 @@ class Model(Assumptions):
         """The exponential family of the cells of each part of the data; empty: no such families."""
         return ()
 
+    @classmethod
+    def sizes_for(cls, num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
+        """Numbers of latents for a comparison: two, or one where rows or columns are too few.
+
+        Args:
+            num_rows: of the data.
+            widths: numbers of columns of the parts of the data.
+
+        Returns:
+            Field name to value.
+        """
+        has_latents = "num_latents" in cls.static_names()
+        return {"num_latents": max(1, min(2, widths[0] - 1, num_rows - 1))} if has_latents else {}
+
     @property
     def part_families(self) -> tuple[Any, ...]:
         """What says which cells each part of the data may have: a family, or None."""
         return self.cell_families or (None,) * len(self.data)
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Fields with which the model suits given data, besides those of `from_data`.
-
-        Args:
-            data: parts of the data, tables of two axes; a sparse one holds documents.
-
-        Returns:
-            Field name to value.
-
-        Raises:
-            TypeError: another number of parts.
-            ValueError: what the model scores does not compare with other models' scores of such data.
-        """
-        check_num_parts(cls.__name__, len(data), len(cls.data_names))
-        return {}
-
-    @classmethod
-    def suitable_for_columns(cls, columns: Sequence[Columns | None]) -> dict[str, Any]:
-        """Fields with which the model suits tables whose columns are of several kinds, for a comparison.
-
-        Args:
-            columns: of each part of the data; None of an array.
-
-        Returns:
-            Field name to value.
-
-        Raises:
-            TypeError: another number of parts.
-            ValueError: the model does not take such columns, or scores them otherwise than other models.
-        """
-        check_num_parts(cls.__name__, len(columns), len(cls.data_names))
-        named = ", ".join(column.name for own in columns if own is not None for column in own.with_families)
-        raise ValueError(
-            f"{cls.__name__} takes numbers alone, and these columns have families of their own: {named}; "
-            f"leave them out to compare it, such as --families {named.partition(', ')[0]}=leave_out"
-        )
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
@@ -585,27 +564,36 @@ class Model(Assumptions):
         """
         return by_part(getattr(self, name), self.units_of_fields[name], self.part_sizes)
 
-    @property
-    def size_fields(self) -> tuple[str, ...]:
-        """The fields with the numbers of columns of the parts of the data: one for each."""
-        return tuple(f"num_{self.variable_dims[name][-1]}s" for name in self.data_names)
+    @classmethod
+    def size_fields(cls) -> tuple[str, ...]:
+        """The fields with the numbers of columns of the parts of the data: one for each, or for all views.
+
+        Returns:
+            Their names.
+        """
+        return tuple(f"num_{cls.dims[table.name][-1].removesuffix('_*')}s" for table in cls.data)
 
     @property
     def part_sizes(self) -> tuple[int | None, ...]:
         """For each part of the data the number of its columns; None: it is not known."""
-        return tuple(getattr(self, name, None) for name in self.size_fields)
+        sizes = tuple(getattr(self, name, None) for name in self.size_fields())
+        return sizes if self.tables is self.data else sizes[0] or (None,) * len(self.tables)
 
-    def sizes_of(self, parts: Sequence[Any]) -> dict[str, Any]:
+    @classmethod
+    def sizes_of(cls, parts: Sequence[Any]) -> dict[str, Any]:
         """The fields with sizes that parts of the data tell.
 
         Args:
-            parts: of the data, None where one is not given.
+            parts: of the data, None where one is not given; of several with one name all must be.
 
         Returns:
             Field name to value.
         """
-        pairs = zip(self.size_fields, parts, strict=True)
-        return {name: part.shape[-1] for name, part in pairs if part is not None}
+        if "*" in cls.data[0].name:
+            is_whole = all(part is not None for part in parts)
+            return {cls.size_fields()[0]: tuple(np.shape(part)[-1] for part in parts)} if is_whole else {}
+        pairs, known = zip(cls.size_fields(), parts, strict=False), cls.static_names()
+        return {n: np.shape(part)[-1] for n, part in pairs if part is not None and n in known}
 
     @property
     def has_own_coordinates(self) -> bool:
@@ -861,28 +849,6 @@ class Model(Assumptions):
         """
         return self
 
-    def suited_to(self, columns: Sequence[Columns | None]) -> Self:
-        """The model with what it was not given chosen by what the columns of tables hold.
-
-        Args:
-            columns: of each part of the data; None of a part that is an array.
-
-        Returns:
-            The model; by default itself.
-        """
-        return self
-
-    def takes_levels(self, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
-        """Columns whose cells are numbers of levels, and the number of the first level.
-
-        Args:
-            columns: of each part of the data; None of a part that is an array.
-
-        Returns:
-            For each part -1 where cells are no levels, else the number of the first, shape (its columns,).
-        """
-        return tuple(np.full(0 if own is None else len(own.kept), -1) for own in columns)
-
     def dim_labels(
         self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
     ) -> dict[str, Sequence[Any]]:
@@ -893,9 +859,17 @@ class Model(Assumptions):
             columns: of each part of the data; None of a part that is an array.
 
         Returns:
-            Dim to labels; none by default.
+            Dim to labels, of the families that add any.
         """
-        return {}
+        labels: dict[str, Sequence[Any]] = {}
+        for name, family, own in zip_longest(self.data_names, self.part_families, columns):
+            if family is None:
+                continue
+            dim = self.variable_dims[name][-1]
+            levels = {} if own is None else {column.name: column.levels for column in own.kept}
+            of_family = family.labels_of(coords.get(dim), levels)
+            labels |= {key + dim.removeprefix("feature"): held for key, held in of_family.items()}
+        return labels
 
     @classmethod
     def from_data(cls, *data: Any, **overrides: Any) -> Self:
@@ -908,10 +882,7 @@ class Model(Assumptions):
         Returns:
             The model, none of its fields None but those that may stay so.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
-        parts = zip(cls.data_names, data, strict=False)
-        read = {f"num_{cls.dims[name][-1]}s": int(np.shape(part)[-1]) for name, part in parts}
-        return cls(**({name: size for name, size in read.items() if name in known} | overrides))
+        return cls(**(cls.sizes_of(data) | overrides))
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with the fields that are None read off the data by `from_data`; itself where none is.

@@ -64,7 +64,7 @@ References: Virtanen (2010), chapters 4 and 6; Guo (2009), SEPCA; Rish et al. (2
 Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,7 +193,6 @@ class Paired(SeveralTables):
         "float32": "same where it ends, to the root of single precision",
     }
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form")
-    size_fields = ("num_features",)
     coordinate_fields = {"unit": None, "loc_mean": None, "standardize": False}
     proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
     answers = PairedAnswers
@@ -418,20 +417,3 @@ class Paired(SeveralTables):
             "unit": tuple(Unit(power, axes, part=v) for v, power in enumerate(powers)),
             "loc_mean": tuple(Unit(power, (-1,), power == 1, v) for v, power in enumerate(powers)),
         }
-
-    @property
-    def part_sizes(self) -> tuple[int | None, ...]:
-        """The columns of each view."""
-        return self.num_features or (None,) * len(self.families)
-
-    def sizes_of(self, parts: Sequence[Any]) -> dict[str, Any]:
-        """Field ``num_features`` where all views are given.
-
-        Args:
-            parts: the views, None where one is drawn.
-
-        Returns:
-            Field name to sizes.
-        """
-        is_whole = all(part is not None for part in parts)
-        return {"num_features": tuple(part.shape[-1] for part in parts)} if is_whole else {}

@@ -38,7 +38,7 @@ References: Tipping and Bishop (1999), "Probabilistic principal component analys
 "Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -51,7 +51,6 @@ from numpyro import sample
 
 from zoo import checks
 from zoo.coordinates import Unit
-from zoo.intake.suitable_fields import density_fields
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
 from zoo.linear_gaussian.units import taken_over
@@ -197,7 +196,7 @@ class PPCA(Model):
             x, weight = checks.rows_with_weight(x, sample_weight)
         given = {name: value for name, value in overrides.items() if value is not None}
         model = cls(**given)  # checks the fields that numbers follow from
-        read: dict[str, Any] = {"num_features": x.shape[1]}
+        read = cls.sizes_of((x,))
         if model.standardize:
             scale = checks.column_scale(x, overrides.get("column_scale"), weight=weight)
             read["column_scale"], x = scale, x / scale
@@ -220,12 +219,6 @@ class PPCA(Model):
         if self.loading_prior == "flat" or former.loading_prior != self.loading_prior:
             return self
         return self.replaced(**taken_over(self, former, PRIOR_FIELDS))
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """The number of latents; the data must have densities."""
-        checks.check_num_parts(cls.__name__, len(data), 1)
-        return density_fields(cls.__name__, data[0])
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

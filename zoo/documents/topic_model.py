@@ -1,6 +1,6 @@
 """The base class of topic models: their data, sizes and checks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
@@ -11,7 +11,6 @@ from scipy.special import softmax
 from zoo.checks import (
     check_concentration,
     check_lengths,
-    check_num_parts,
     check_size,
     check_unique,
     largest_in_columns,
@@ -68,25 +67,8 @@ class TopicModel(Model):
         counts = as_counts(counts)
         check_word_counts(counts, None)
         lengths = np.bincount(counts.document, counts.count, counts.shape[0])
-        read = {"num_words": counts.shape[1], "num_tokens": tuple(int(length) for length in lengths)}
+        read = cls.sizes_of((counts,)) | {"num_tokens": tuple(int(length) for length in lengths)}
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """An empty dictionary; the data must be a sparse matrix of counts.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        check_num_parts(cls.__name__, len(data), 1)
-        if not hasattr(data[0], "tocsr"):
-            raise ValueError(
-                f"{cls.__name__} scores documents given their lengths: give their counts as a sparse matrix"
-            )
-        return {}
 
     def check(self, counts: SparseCounts) -> None:
         """Raise ValueError if the documents do not suit the model, or all of them are empty."""

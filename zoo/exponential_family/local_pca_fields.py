@@ -1,6 +1,6 @@
 """Fields of a mixture of local PCAs: what they may be, what the data decide, which rows and methods suit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,11 +9,10 @@ import numpy as np
 from zoo import checks
 from zoo.dirichlet_process import WEIGHT_PRIORS
 from zoo.dpp import SIMILARITIES
-from zoo.exponential_family import Family, as_family
+from zoo.exponential_family import Family
 from zoo.exponential_family.cells import units_of, without_units
 from zoo.exponential_family.expectations import are_steep
-from zoo.intake import Columns, suitable_fields
-from zoo.intake.suitable_fields import one_family_of_columns
+from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = [
     "check_cells",
@@ -23,11 +22,9 @@ __all__ = [
     "default_priors",
     "defaults_of",
     "fields_of_simple_epca",
-    "families_for",
     "has_steep_cells",
     "kind_of_prior",
     "read_off",
-    "suitable_fields_of",
 ]
 
 CHOICES = {
@@ -83,20 +80,6 @@ def defaults_of(model: Any) -> dict[str, Any]:
     return {name: value for name, value in known.items() if getattr(model, name) is None}
 
 
-def suitable_fields_of(name: str, data: Sequence[Any]) -> dict[str, Any]:
-    """Family and number of latents that suit a table.
-
-    Args:
-        name: of the model.
-        data: parts of the data.
-
-    Returns:
-        Field name to value.
-    """
-    checks.check_num_parts(name, len(data), 1)
-    return suitable_fields.family_fields(name, data[0])
-
-
 def read_off(model: Any, x: Any, overrides: dict[str, Any]) -> dict[str, Any]:
     """The fields of a model of given rows: its size, and with unknown noise its priors.
 
@@ -109,11 +92,9 @@ def read_off(model: Any, x: Any, overrides: dict[str, Any]) -> dict[str, Any]:
         Field name to value.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
-    family = given.get("family", suitable_fields.AUTO)
-    (x,), (family,) = suitable_fields.tables_of_parts((x,), (family,), model.families_for, model.__name__)
-    given["family"] = family = as_family(family)
-    x = checks.as_matrix(x)
-    read: dict[str, Any] = {"num_features": x.shape[1]}
+    (x,), (family,) = numbers_and_families(model, (x,), (given.get("family", AUTO),))
+    given["family"] = family
+    read = model.sizes_of((x,))
     if given.get("standardize", False):
         model(**given)  # what cannot be standardised is refused
         scale = checks.column_scale(x, given.get("column_scale"))
@@ -135,25 +116,11 @@ def fields_of_simple_epca(model: Any, x: Any, fields: dict[str, Any]) -> dict[st
     Returns:
         Field name to value.
     """
-    family = fields.get("family", suitable_fields.AUTO)
-    (x,), (family,) = suitable_fields.tables_of_parts((x,), (family,), model.families_for, model.__name__)
-    x = checks.as_matrix(x)
-    has_unit = as_family(family).learns_noise and not fields.get("standardize", False)
+    (x,), (family,) = numbers_and_families(model, (x,), (fields.get("family", AUTO),))
+    has_unit = family.learns_noise and not fields.get("standardize", False)
     rate = LEAST_ARD_RATE * (units_of(x)[1] if has_unit else 1.0)
     prior = {"ard_concentration": (x.shape[1] + 1) / 2, "ard_rate": rate, "repulsion": 0.0}
     return {"num_components": 1, "scale_prior": "ard"} | prior | fields | {"family": family}
-
-
-def families_for(columns: Sequence[Columns | None]) -> tuple[Any, ...]:
-    """One family for all columns of the table.
-
-    Args:
-        columns: of each part of the data; None of an array.
-
-    Returns:
-        One for each part.
-    """
-    return tuple("bernoulli" if own is None else one_family_of_columns(own) for own in columns)
 
 
 def kind_of_prior(model: Any) -> str:

@@ -11,7 +11,7 @@ from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units, units_of, units_of_columns
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
 from zoo.exponential_family.projections import KERNEL_STRENGTH, WEAK_VARIANCE, JointPriorModel
-from zoo.intake import suitable_fields
+from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = ["OneTable"]
 
@@ -22,11 +22,9 @@ class OneTable(JointPriorModel):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
-        given = overrides.get("family") or suitable_fields.AUTO
-        (x,), (family,) = suitable_fields.tables_of_parts((x,), (given,), cls.families_for, cls.__name__)
-        overrides["family"] = family = as_family(family)
-        x = checks.as_matrix(x)
-        read: dict[str, Any] = {"num_features": x.shape[1]}
+        (x,), (family,) = numbers_and_families(cls, (x,), (overrides.get("family") or AUTO,))
+        overrides["family"] = family
+        read = cls.sizes_of((x,))
         if family.theta_is_negative:
             family.check(x)
             read["natural_unit"] = family.natural_units(x)
@@ -47,19 +45,6 @@ class OneTable(JointPriorModel):
         self._remember_auto()
         object.__setattr__(self, "family", as_family(self.family))
         super().__post_init__()
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Family and number of latents.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        checks.check_num_parts(cls.__name__, len(data), 1)
-        return suitable_fields.family_fields(cls.__name__, data[0])
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

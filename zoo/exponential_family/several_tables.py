@@ -11,7 +11,7 @@ from zoo.coordinates import Freedom
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units, units_of, units_of_columns
 from zoo.exponential_family.projections import KERNEL_STRENGTH, JointPriorModel
-from zoo.intake import suitable_fields
+from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = ["SeveralTables"]
 
@@ -28,16 +28,14 @@ class SeveralTables(JointPriorModel):
         Raises:
             ValueError: another number of views than of families.
         """
-        families = overrides.get("families", (suitable_fields.AUTO,) * len(views))
+        families = overrides.get("families", (AUTO,) * len(views))
         if len(views) != len(families):
             raise ValueError(
                 f"there are {len(families)} families and {len(views)} views: give one for each view"
             )
-        views, families = suitable_fields.tables_of_parts(views, families, cls.families_for, cls.__name__)
-        overrides["families"] = families
-        arrays = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
-        read: dict[str, Any] = {"num_features": tuple(array.shape[1] for array in arrays)}
-        kinds = [as_family(family) for family in families]
+        arrays, kinds = numbers_and_families(cls, views, families)
+        overrides["families"] = kinds
+        read = cls.sizes_of(arrays)
         if any(kind.theta_is_negative for kind in kinds):
             for v, (kind, array) in enumerate(zip(kinds, arrays, strict=True)):
                 checks.check_columns(array, None, f"y_{v}", "model")
@@ -66,41 +64,17 @@ class SeveralTables(JointPriorModel):
         return cls(**(read | {name: value for name, value in overrides.items() if value is not None}))
 
     @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Families, one shared latent and one of each view's.
+    def sizes_for(cls, num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
+        """One shared latent, and one of each wide view's."""
+        return {"num_shared": 1, "num_specific": tuple(int(width > 1) for width in widths)}
 
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        checks.check_num_parts(cls.__name__, len(data), 2)
-        suitable_fields.check_not_sparse(cls.__name__, data[0])
-        kinds = [suitable_fields.kind_of_cells(part) for part in data]
-        return {
-            "families": tuple(map(suitable_fields.family_of, kinds)),
-            "num_shared": 1,
-            "num_specific": tuple(int(part.shape[1] > 1) for part in data),
-        }
-
-    @classmethod
-    def fields_of_families(cls, families: Sequence[Any], sizes: Sequence[int]) -> dict[str, Any]:
-        """The families, one shared latent and one of each view's."""
-        checks.check_num_parts(cls.__name__, len(sizes), 2)
-        return {
-            "families": tuple(families),
-            "num_shared": 1,
-            "num_specific": tuple(int(d > 1) for d in sizes),
-        }
-
-    def suited_to(self, columns: Sequence[Any]) -> Self:
+    def with_families(self, columns: Sequence[Any]) -> Self:
         """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
-        given, settled = self._given, super().suited_to(columns)
+        given, settled = self._given, super().with_families(columns)
         if settled is self or given["num_specific"] is not None or self.specific == "full_covariance":
             return settled
         widths = [1 if own is None else len(own.kept) for own in columns]
-        specific = tuple(int(width > 1) for width in widths)
+        specific = self.sizes_for(0, widths)["num_specific"]
         if len(widths) != len(self.families) or self.num_shared + sum(specific) > sum(widths):
             return settled
         return replace(settled, num_specific=specific)

@@ -1,13 +1,11 @@
 """How SPPCA takes its data and its fields: sizes, classes, priors and kernels, and what does not suit."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from zoo import checks
-from zoo.intake.suitable_fields import density_fields
 from zoo.kernels import as_kernel
 from zoo.kernels.gram import check_gram, scored_dimension
 from zoo.linear_gaussian.class_labels import CODINGS, are_labels, class_names, code_labels
@@ -49,7 +47,7 @@ class SupervisedIntake(Model):
             raise ValueError("SPPCA takes inputs x and outputs y: give both (on the command line: --y)")
         model, (x, y) = cls(**overrides).encoded(x, y)
         x, y = as_rows(x), checks.as_matrix(y, "y")
-        read = {"num_features": x.shape[1], "num_outputs": y.shape[1], "classes": model.classes}
+        read = cls.sizes_of((x, y)) | {"classes": model.classes}
         if model.standardize:
             scaled = {"x": x} | ({"y": y} if model.has_numbers else {})
             for name, part in scaled.items():
@@ -92,19 +90,6 @@ class SupervisedIntake(Model):
         if self.loading_prior == "flat" or former.loading_prior != self.loading_prior:
             return self
         return self.replaced(**taken_over(self, former, PRIOR_FIELDS))
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """The number of latents; the data must have densities.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        checks.check_num_parts(cls.__name__, len(data), 2)
-        return density_fields(cls.__name__, data[0])
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model with its classes, and the data with labels as 0/1 columns and sparse x as `SparseMatrix`.
