@@ -162,7 +162,15 @@ class DEPCAM(ChoosesFamily, Model):
             y = local("latents", standard_normal(*self.latents_shape), sums_out=self.integrates_latents)
             return sample("x", ComponentRows(components_of(self, values), log_weights, c, y), obs=x)
 
-    data = (Table("x", (*NUMBERS, "count", "yes/no"), one_family=True),)
+    data = (
+        Table(
+            "x",
+            (*NUMBERS, "count", "yes/no"),
+            one_family=True,
+            needs=2,
+            most_latents=("columns",),
+        ),
+    )
     dims = {
         "bases": ("component", "feature", "latent"),
         "carriers": ("component", "feature", "latent"),
@@ -393,12 +401,8 @@ class DEPCAM(ChoosesFamily, Model):
 
     def check(self, x: Any) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
-        self.check_new(x)
+        super().check(x)
         local_pca_fields.check_rows_of_components(self, x)
-
-    def check_new(self, x: Any) -> None:
-        """Raise ValueError if new rows do not suit the fitted model."""
-        local_pca_fields.check_cells(self, x)
 
     def check_method(self, method: str) -> None:
         """Refuse samplers of an improper posterior; warn of point estimates without an optimum."""

@@ -160,7 +160,7 @@ class EPCA(OneTable):
                 joint_prior_factor(self.family, self.low_rank(values), self.beta, self.conjugate)
             return sample("x", self.cells(values), obs=x)
 
-    data = (Table("x", ANY),)
+    data = (Table("x", ANY, needs=2, most_latents=("columns", "rows")),)
     dims = {
         "loadings": ("feature", "latent"),
         "loc": ("feature",),

@@ -65,10 +65,11 @@ from zoo.intake.families import read_off
 from zoo.model import ANY, Assumptions, Model, Table, TypicalCells, static
 from zoo.programs import local
 from zoo.shapes import Rows, RowsByComponent
-from zoo.sparse import SparseCounts
 
 __all__ = ["Mixture"]
 
+DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
+ONE_ROW = "a mixture of one row has nothing to cluster"
 RARE = 0.05  # chance below which the prior does not expect all components to hold rows
 
 
@@ -116,7 +117,7 @@ class Mixture(Model):
             c = local("assignments", dist.Categorical(logits=log_weights), enumerate="parallel")
             return sample("x", MixtureRows(family, theta, log_weights, c, rows.size), obs=x)
 
-    data = (Table("x", ANY, sparse="counts"),)
+    data = (Table("x", ANY, missing="rows", sparse="counts", dense=DENSE, needs=2, why=ONE_ROW),)
     family_field = "components"
     dims = {
         "concentration": (),
@@ -298,21 +299,6 @@ class Mixture(Model):
             )
         else:
             checks.check_concentration("concentration", self.concentration)
-
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model."""
-        self.check_new(x)
-        checks.check_rows(x, 2, "a mixture of one row has nothing to cluster")
-
-    def check_new(self, x: np.ndarray) -> None:
-        """Raise ValueError if new rows do not suit the fitted model; a single one is allowed."""
-        if isinstance(x, SparseCounts) and not self.components.takes_sparse:
-            raise ValueError(
-                "sparse rows are taken by MultinomialDirichlet components only; "
-                f"{type(self.components).__name__} needs them dense: x.toarray()"
-            )
-        x = x if isinstance(x, SparseCounts) else checks.as_matrix(x)
-        self.components.check(x)
 
     def check_method(self, method: str) -> None:
         """Warn if the truncation is too short for the concentration, except for the collapsed sampler."""

@@ -38,7 +38,9 @@ from zoo.checks import (
 )
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
 from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
+from zoo.intake.tables import as_cells, check_fit, check_rows_of
 from zoo.programs import log_rows, run
+from zoo.sparse import is_sparse
 
 __all__ = [
     "ANY",
@@ -576,7 +578,8 @@ class Model(Assumptions):
     @property
     def part_sizes(self) -> tuple[int | None, ...]:
         """For each part of the data the number of its columns; None: it is not known."""
-        sizes = tuple(getattr(self, name, None) for name in self.size_fields())
+        known = self.static_names()
+        sizes = tuple(getattr(self, name) if name in known else None for name in self.size_fields())
         return sizes if self.tables is self.data else sizes[0] or (None,) * len(self.tables)
 
     @classmethod
@@ -761,7 +764,7 @@ class Model(Assumptions):
     def takes_missing(self) -> bool:
         """Whether cells of the (first part of the) data may be missing; kernels are of whole rows."""
         (family, *_), (table, *_) = self.part_families, self.data
-        return table.missing and not self.needs_fitted_rows and (family is None or family.takes_missing)
+        return bool(table.missing) and not self.needs_fitted_rows and (family is None or family.takes_missing)
 
     @property
     def takes_sparse_counts(self) -> bool:
@@ -828,15 +831,21 @@ class Model(Assumptions):
         )
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model and its data as tables of numbers, in which class labels are encoded.
+        """The model and its data, sparse ones and class labels as the model takes them.
 
         Args:
             *data: parts of the data as they were passed.
 
         Returns:
             The model that knows its labels, and the parts as tables of numbers.
+
+        Raises:
+            TypeError: a sparse matrix that the model does not take.
         """
-        return self, data
+        return self, tuple(
+            as_cells(table, part, takes_counts=self.takes_sparse_counts) if is_sparse(part) else part
+            for table, part in zip(self.tables, data, strict=False)
+        )
 
     def for_data(self, *data: Any) -> Self:
         """The model that knows what its program must know of data before it is traced; by default itself.
@@ -1173,12 +1182,12 @@ class Model(Assumptions):
         return None
 
     def check_new(self, *data: Any) -> None:
-        """Raise ValueError if new rows do not suit the (fitted) model.
+        """Raise ValueError if new rows do not suit the (fitted) model; a single one does, and one of NaN.
 
         Args:
             *data: parts of the rows, in the model's order.
         """
-        self.check(*data)
+        check_rows_of(self, data)
 
     def check(self, *data: Any) -> None:
         """Raise ValueError if the (numeric) data do not suit the model, before anything is compiled.
@@ -1186,6 +1195,8 @@ class Model(Assumptions):
         Args:
             *data: parts of the data, in the model's order.
         """
+        self.check_new(*data)
+        check_fit(self, data)
 
     def auto_method(self, *data: Any) -> str:
         """The method for ``method="auto"``: the first of `methods` that suits the model and the data.

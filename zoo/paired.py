@@ -170,7 +170,7 @@ class Paired(SeveralTables):
                     found.append(sample(f"y_{v}", self.rows_of(v, values), obs=y))
         return tuple(found)
 
-    data = (Table("y_*", ANY, optional=True),)
+    data = (Table("y_*", ANY, optional=True, needs=2, why="one row has no correlation"),)
     dims = {
         "loadings_*": ("feature_*", "latent"),
         "loc_*": ("feature_*",),

@@ -57,7 +57,7 @@ from zoo.linear_gaussian.units import taken_over
 from zoo.model import Model, Table, static
 from zoo.programs import local
 from zoo.shapes import Rows
-from zoo.sparse import SparseMatrix, as_rows, is_sparse
+from zoo.sparse import SparseMatrix, as_rows
 
 __all__ = ["PPCA"]
 
@@ -132,7 +132,7 @@ class PPCA(Model):
             z = local("latents", standard_normal(k))
             return sample("x", linear_gaussian(loadings, loc, noise, z), obs=x)
 
-    data = (Table("x", sparse="reals"),)
+    data = (Table("x", sparse="reals", varies=True, needs=2, latents=("columns", "rows")),)
     dims = {
         "loadings": ("feature", "latent"),
         "loc": ("feature",),
@@ -177,10 +177,6 @@ class PPCA(Model):
         return self._variance._replace(axes=(-1,) if self.noise == "diagonal" else ())
 
     # Sizes and checks
-
-    def encoded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model, and the data with scipy's sparse matrices as `zoo.sparse.SparseMatrix`."""
-        return self, tuple(as_rows(part) if is_sparse(part) else part for part in data)
 
     @classmethod
     def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
@@ -240,20 +236,10 @@ class PPCA(Model):
         if mean is not None and not np.isfinite(mean).all():
             raise ValueError(f"loc_mean must be finite; got {checks.shown(mean)}")
 
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model."""
-        x = as_rows(x)
-        checks.check_columns(x, self.num_features, owner="model")
-        if not isinstance(x, SparseMatrix):
-            checks.check_table(x)
-        num_rows, num_features = x.shape
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        checks.check_num_latents(self.num_latents, {"columns": num_features, "rows": num_rows}, below=True)
-        checks.check_not_constant(x)
-        self._warn_of_too_many_factors(num_features)
-
-    def _warn_of_too_many_factors(self, num_features: int) -> None:
+    def check(self, x: Rows) -> None:
         """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann)."""
+        super().check(x)
+        num_features = np.shape(x)[1]
         most = int((2 * num_features + 1 - np.sqrt(8 * num_features + 1)) / 2)
         if self.noise == "diagonal" and self.loading_prior == "flat" and self.num_latents > most:
             checks.warn(
@@ -263,13 +249,6 @@ class PPCA(Model):
                 + (f"use num_latents={most} or less, " if most else "")
                 + "use noise='isotropic' or loading_prior='gaussian'"
             )
-
-    def check_new(self, x: np.ndarray) -> None:
-        """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        x = as_rows(x)
-        if not isinstance(x, SparseMatrix):
-            checks.check_infinite(x)
-        checks.check_columns(x, self.num_features, owner="model")
 
     def auto_method(self, x: np.ndarray) -> str:
         """The method ``"closed_form"`` where it exists, else ``"em"``."""

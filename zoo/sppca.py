@@ -186,8 +186,14 @@ class SPPCA(SupervisedIntake):
         return Real(self) if self.output_likelihood == "gaussian" else Probit(self)
 
     data = (
-        Table("x", sparse="reals"),
-        Table("y", (*NUMBERS, "yes/no", "class_labels"), optional=True),
+        Table("x", sparse="reals", needs=2, latents=("rows", "columns")),
+        Table(
+            "y",
+            (*NUMBERS, "class_labels"),
+            dense="missing outputs are NaN, and cells that are not stored are zeros",
+            optional=True,
+            varies=True,
+        ),
     )
     dims = {
         "loadings_x": ("feature", "latent"),

@@ -15,7 +15,6 @@ from zoo.exponential_family.expectations import are_steep
 from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = [
-    "check_cells",
     "check_field_values",
     "check_for_method",
     "check_rows_of_components",
@@ -216,18 +215,6 @@ def _check_offset_mean(mean: Any, num_features: int | None) -> None:
         )
 
 
-def check_cells(model: Any, x: Any) -> None:
-    """Raise ValueError if cells are outside the domain of the family, or columns are missing.
-
-    Args:
-        model: the model.
-        x: rows.
-    """
-    x = checks.as_matrix(x)
-    checks.check_columns(x, model.num_features, owner="model")
-    model.family.check(x)
-
-
 def check_rows_of_components(model: Any, x: np.ndarray) -> None:
     """Raise ValueError if there are too few rows for the components, or nothing to cluster.
 
@@ -238,9 +225,6 @@ def check_rows_of_components(model: Any, x: np.ndarray) -> None:
     Raises:
         ValueError: the rows do not suit.
     """
-    checks.check_rows(x, 2, "the projection of one row is the row itself")
-    checks.check_some_cells(x)
-    checks.check_num_latents(model.num_latents, {"columns": x.shape[1]})
     if x.shape[0] < model.num_components:
         raise ValueError(
             f"num_components must be at most the number of rows, {x.shape[0]}; got "

@@ -96,18 +96,6 @@ class OneTable(JointPriorModel):
         for family, lam, nu in pairs:
             joint_prior.check_joint_prior(family, float(self.beta), lam, nu)
 
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model."""
-        self.check_new(x)
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        checks.check_some_cells(x)
-        checks.check_num_latents(self.num_latents, {"columns": x.shape[1], "rows": x.shape[0]})
-
-    def check_new(self, x: np.ndarray) -> None:
-        """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        checks.check_columns(x, self.num_features, owner="model")
-        self.family.check(x)
-
     @property
     def cell_families(self) -> tuple[Family]:
         """The family of the cells."""

@@ -225,33 +225,18 @@ class SeveralTables(JointPriorModel):
 
     def check(self, *views: np.ndarray) -> None:
         """Raise ValueError if the views do not suit the model."""
-        self.check_new(*views)
-        checks.check_rows(views[0], 2, "one row has no correlation", "y_0")
-        lengths = [view.shape[0] for view in views]
-        size = sum(view.shape[1] for view in views)
         for v, view in enumerate(views):
-            missing = np.isnan(view)
-            if missing.all():
+            if len(view) and np.isnan(view).all():
                 raise ValueError(f"y_{v} is missing as a whole: leave the view out of the model")
-            if missing.all(axis=0).any():
-                empty = np.flatnonzero(missing.all(axis=0))
-                raise ValueError(
-                    f"{checks.column_of(view, empty[0])} of y_{v} is missing in all rows: leave it out, "
-                    f"{checks.without_columns(view, empty, f'y_{v}')}"
-                )
+        super().check(*views)
+        for v, view in enumerate(views):
             if self.num_specific[v] > view.shape[1]:
                 raise ValueError(
                     f"num_specific of view {v} must be at most its number of columns, {view.shape[1]}; "
                     f"got {self.num_specific[v]}: lower it, or leave num_specific out"
                 )
-        empty = np.all([np.isnan(view).all(axis=1) for view in views], axis=0)
-        if empty.any():
-            rows = np.flatnonzero(empty)
-            raise ValueError(
-                f"{checks.row_of(views[0], rows[0])} is missing in all views: leave it out, "
-                f"{checks.without_rows(views[0], rows, 'y_0')}, and likewise of the other views"
-            )
-        for what, most in (("the columns of all views", size), ("the rows", lengths[0])):
+        size = sum(view.shape[1] for view in views)
+        for what, most in (("the columns of all views", size), ("the rows", len(views[0]))):
             if self.num_latents > most:
                 raise ValueError(
                     f"there can be at most as many latents as {what}, {most}; got {self.num_latents} "
@@ -259,35 +244,6 @@ class SeveralTables(JointPriorModel):
                     f"num_specific"
                 )
         self._warn_of_weak_views(views)
-
-    def check_new(self, *views: np.ndarray) -> None:
-        """Refuse new rows that do not suit the fitted model; rows without any cell are allowed.
-
-        Args:
-            *views: as in `log_likelihood`.
-
-        Raises:
-            ValueError: a number of views or columns that the model does not have, rows that differ in number
-                between views, or cells outside a family's domain.
-        """
-        if len(views) != len(self.families):
-            raise ValueError(
-                f"the model has {len(self.families)} views, one for each of its families; got "
-                f"{len(views)}: give "
-                "families as many"
-            )
-        views = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
-        lengths = [view.shape[0] for view in views]
-        if len(set(lengths)) > 1:
-            found = ", ".join(map(str, lengths))
-            raise ValueError(
-                f"the views must have the same rows; they have {found} rows: a row that a view lacks is "
-                f"NaN in it"
-            )
-        for v, (family, view) in enumerate(zip(self.families, views, strict=True)):
-            size = None if self.num_features is None else self.num_features[v]
-            checks.check_columns(view, size, f"y_{v}", "model")
-            family.check(view, f"y_{v}")
 
     def _warn_of_weak_views(self, views: Sequence[np.ndarray]) -> None:
         """Warn of a view weight so small that the prior alone decides on the view's latents."""

@@ -12,7 +12,7 @@ from zoo.linear_gaussian.class_labels import CODINGS, are_labels, class_names, c
 from zoo.linear_gaussian.probit import check_probit_outputs
 from zoo.linear_gaussian.units import taken_over
 from zoo.model import Model
-from zoo.sparse import SparseMatrix, as_rows, is_sparse
+from zoo.sparse import as_rows, is_sparse
 
 __all__ = ["SupervisedIntake"]
 
@@ -69,9 +69,7 @@ class SupervisedIntake(Model):
 
     def _prior_from(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         """The numbers of the proper prior that are read off the data."""
-        self.check_new(x, y)
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        self._check_observed(x, y)
+        self.check(x, y)
         variances, means = np.nanvar(x, axis=0), np.nanmean(x, axis=0)
         of_y, y_means = np.ones(y.shape[1]), np.zeros(y.shape[1])
         if self.output_likelihood == "gaussian":
@@ -99,12 +97,9 @@ class SupervisedIntake(Model):
         Raises:
             TypeError: sparse outputs.
         """
-        if data and is_sparse(data[0]):
-            data = (self._sparse_inputs(data[0]), *data[1:])
-        if any(map(is_sparse, data[1:])):
-            raise TypeError(
-                "y must be dense: missing outputs are NaN, and cells that are not stored are zeros"
-            )
+        if is_sparse(data[0]):
+            self._check_sparse()
+        _, data = super().encoded(*data)
         if len(data) < 2 or data[1] is None:
             return self, data
         if not are_labels(data[1]):
@@ -113,8 +108,8 @@ class SupervisedIntake(Model):
         y = code_labels(data[1], classes, self.label_coding)
         return self.replaced(classes=classes), (data[0], y, *data[2:])
 
-    def _sparse_inputs(self, x: Any) -> SparseMatrix:
-        """Convert sparse inputs, or raise ValueError where the model does not take them."""
+    def _check_sparse(self) -> None:
+        """Raise ValueError where the model does not take sparse inputs."""
         if self.kernel is not None:
             raise ValueError(
                 "a kernel takes dense x: zoo.kernels.gram.gram_matrix makes the Gram matrix of sparse x, to "
@@ -123,7 +118,6 @@ class SupervisedIntake(Model):
         for name, needed in (("loading_prior", "flat"), ("output_likelihood", "gaussian")):
             if getattr(self, name) != needed:
                 raise ValueError(f"sparse x goes with {name}={needed!r}; got {getattr(self, name)!r}")
-        return as_rows(x)
 
     def __post_init__(self) -> None:
         """Replace a kernel's name by the kernel, then store and validate the fields."""
@@ -194,66 +188,26 @@ class SupervisedIntake(Model):
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError if the data do not suit the model."""
-        x, y = as_rows(x), checks.as_matrix(y, "y")
-        self.check_new(x, y)
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        self._check_observed(x, y)
-        if self.kernel is not None and self.kernel.is_precomputed:
-            check_gram(x)
-        limits = {"rows": x.shape[0]} | ({"columns of x": x.shape[1]} if self.kernel is None else {})
-        checks.check_num_latents(self.num_latents, limits, below=True)
-
-    def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""
-        if np.isnan(y).all():
+        y = checks.as_matrix(y, "y")
+        if len(y) and np.isnan(y).all():
             raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
-        for name, part in (("x", x), ("y", y)):
-            if isinstance(part, SparseMatrix):
-                checks.check_not_constant(part, name)
-                continue
-            empty = np.flatnonzero(np.isnan(part).all(axis=0))
-            if empty.size:
-                leave = checks.without_columns(part, empty, name)
-                raise ValueError(
-                    f"{checks.column_of(part, empty[0])} of {name} has no observed cell; leave it out, "
-                    f"{leave}"
-                )
-            if name == "y" or self.kernel is None or not self.kernel.is_precomputed:
-                checks.check_not_constant(part, name)
-        if isinstance(x, SparseMatrix):
-            return
-        empty = np.flatnonzero(np.isnan(x).all(axis=1) & np.isnan(y).all(axis=1))
-        if empty.size:
-            raise ValueError(
-                f"{checks.row_of(x, empty[0])} has no observed cell in x or y; leave it out, "
-                f"{checks.without_rows(x, empty)}, and likewise of y"
-            )
+        super().check(x, y)
+        if self.kernel is not None and self.kernel.is_precomputed:
+            check_gram(checks.as_matrix(x))
+        else:
+            checks.check_not_constant(as_rows(x))
 
-    def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
+    def check_new(self, *data: Any) -> None:
         """Raise ValueError if rows, new or fitted, do not suit the model."""
-        for name, part, size in (("x", x, self.num_features), ("y", y, self.num_outputs)):
-            if part is None:
-                continue
-            if size is not None and part.shape[1] != size:
-                raise ValueError(
-                    f"{name} must have {size} columns, as the model has; got {part.shape[1]}: give the "
-                    "columns that it was made for, or leave the size out to have it read off the data"
-                )
-            if not isinstance(part, SparseMatrix):  # which is finite
-                checks.check_infinite(part, name)
-        if y is not None and y.shape[0] != x.shape[0]:
-            raise ValueError(
-                f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}: an output "
-                "that is not known is NaN"
-            )
-        if self.output_likelihood == "probit" and y is not None:
-            check_probit_outputs(y, self.is_classes)
-        if self.kernel is not None and np.isnan(x).any():
+        if self.kernel is not None and np.isnan(x := checks.as_matrix(data[0])).any():
             row, column = np.argwhere(np.isnan(x))[0]
             raise ValueError(
                 f"a kernel needs every cell of x; {checks.row_of(x, row)}, {checks.column_of(x, column)} is "
                 f"missing: fill missing cells, or use kernel=None, which takes them"
             )
+        super().check_new(*data)
+        if self.output_likelihood == "probit" and data[1:] and data[1] is not None:
+            check_probit_outputs(data[1], self.is_classes)
 
     def check_method(self, method: str) -> None:
         """Refuse a method that does not go with the kernel, the outputs or the prior.
