@@ -223,7 +223,7 @@ class KernelPCA(Model):
         Raises:
             TypeError: sparse rows.
         """
-        rows, read = as_cells(self.data[0], x), {}
+        rows, read = as_cells(self, 0, x), {}
         if self.standardize:
             if self.column_scale is None:
                 checks.check_finite(rows)

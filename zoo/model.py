@@ -38,7 +38,7 @@ from zoo.checks import (
 )
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
 from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
-from zoo.intake.tables import as_cells, check_fit, check_rows_of
+from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of
 from zoo.programs import log_rows, run
 from zoo.sparse import is_sparse
 
@@ -843,8 +843,8 @@ class Model(Assumptions):
             TypeError: a sparse matrix that the model does not take.
         """
         return self, tuple(
-            as_cells(table, part, takes_counts=self.takes_sparse_counts) if is_sparse(part) else part
-            for table, part in zip(self.tables, data, strict=False)
+            as_cells(self, place, part) if is_sparse(part) and table.sparse != "counts" else part
+            for place, (table, part) in enumerate(zip(self.tables, data, strict=False))
         )
 
     def for_data(self, *data: Any) -> Self:
@@ -891,7 +891,9 @@ class Model(Assumptions):
         Returns:
             The model, none of its fields None but those that may stay so.
         """
-        return cls(**(cls.sizes_of(data) | overrides))
+        model = cls(**overrides)
+        parts = [as_cells(model, place, part) for place, part in enumerate(data)]
+        return cls(**(cls.sizes_of(parts) | overrides))
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with the fields that are None read off the data by `from_data`; itself where none is.
@@ -1197,6 +1199,7 @@ class Model(Assumptions):
         """
         self.check_new(*data)
         check_fit(self, data)
+        check_latents(self, data)
 
     def auto_method(self, *data: Any) -> str:
         """The method for ``method="auto"``: the first of `methods` that suits the model and the data.

@@ -51,13 +51,14 @@ from numpyro import sample
 
 from zoo import checks
 from zoo.coordinates import Unit
+from zoo.intake.tables import as_cells
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
 from zoo.linear_gaussian.units import taken_over
 from zoo.model import Model, Table, static
 from zoo.programs import local
 from zoo.shapes import Rows
-from zoo.sparse import SparseMatrix, as_rows
+from zoo.sparse import SparseMatrix
 
 __all__ = ["PPCA"]
 
@@ -187,11 +188,11 @@ class PPCA(Model):
         Raises:
             ValueError: sparse rows, and a prior of the loadings.
         """
-        x, weight = as_rows(x), None
-        if not isinstance(x, SparseMatrix):  # of which nothing is read
-            x, weight = checks.rows_with_weight(x, sample_weight)
         given = {name: value for name, value in overrides.items() if value is not None}
         model = cls(**given)  # checks the fields that numbers follow from
+        x, weight = as_cells(model, 0, x), None
+        if not isinstance(x, SparseMatrix):  # of which nothing is read
+            x, weight = checks.rows_with_weight(x, sample_weight)
         read = cls.sizes_of((x,))
         if model.standardize:
             scale = checks.column_scale(x, overrides.get("column_scale"), weight=weight)

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from zoo import checks
+from zoo.intake.kinds import read_columns
 from zoo.sparse import as_rows, is_sparse
 
-__all__ = ["ANY", "NUMBERS", "OfTables", "Table", "as_cells", "check_fit", "check_rows_of"]
+__all__ = ["ANY", "NUMBERS", "OfTables", "Table", "as_cells", "check_fit", "check_latents", "check_rows_of"]
 
 NUMBERS = ("real", "positive", "date")  # kinds of columns, as of `zoo.intake.KINDS`
 ANY = (*NUMBERS, "count", "yes/no", "category", "ordered")
@@ -66,28 +68,34 @@ class OfTables:
         return None if any("*" in table.name for table in owner.data) else self.fact(owner.data)
 
 
-def as_cells(table: Table, part: Any, *, takes_counts: bool = False) -> Any:
-    """A part of the data as numbers.
+def as_cells(model: Any, place: int, part: Any) -> Any:
+    """A part of the data as numbers; a table of pandas is read by what its columns hold.
 
     Args:
-        table: as it is declared.
+        model: with its tables and families.
+        place: of the part.
         part: a table, an array or a sparse matrix.
-        takes_counts: whether sparse counts are taken, and stay as they are.
 
     Returns:
-        An array, a `SparseMatrix`, or the counts; shape (num_observations, num_features).
+        An array, a `SparseMatrix`, or sparse counts; shape (num_observations, num_features).
 
     Raises:
         TypeError: cells that are no numbers, or a sparse matrix that the model does not take.
-        ValueError: not two-dimensional.
+        ValueError: not two-dimensional, or columns that the model does not take.
     """
-    if not is_sparse(part):
-        return checks.as_matrix(part, table.name)
-    if table.sparse == "reals":
-        return as_rows(part, table.name)
-    if not takes_counts:
-        raise TypeError(f"{table.name} must be dense: {table.dense.format(name=table.name)}")
-    return part
+    table, family = model.tables[place], model.part_families[place]
+    if is_sparse(part):
+        if table.sparse == "reals":
+            return as_rows(part, table.name)
+        if not model.takes_sparse_counts:
+            raise TypeError(f"{table.name} must be dense: {table.dense.format(name=table.name)}")
+        return part
+    if isinstance(part, pd.DataFrame) and "class_labels" not in table.cells:
+        columns = read_columns(part, name=table.name)
+        size = len(columns.kept)
+        starts = np.full(size, -1) if family is None else family.level_starts(size)
+        part = columns.numbered_from(starts, type(model).__name__).encoded(part)
+    return checks.as_matrix(part, table.name)
 
 
 def check_rows_of(model: Any, data: Sequence[Any]) -> None:
@@ -103,7 +111,7 @@ def check_rows_of(model: Any, data: Sequence[Any]) -> None:
     for place, (table, size, family, part) in enumerate(described):
         if part is None:
             continue
-        x = as_cells(table, part, takes_counts=model.takes_sparse_counts)
+        x = as_cells(model, place, part)
         checks.check_columns(x, size, table.name, "model", fields[place % len(fields)])
         if family is not None:
             family.check(x, *(table.name,) * (len(model.tables) > 1))
@@ -124,8 +132,7 @@ def check_fit(model: Any, data: Sequence[Any]) -> None:
         model: with its tables and sizes.
         data: parts of the data.
     """
-    counts = model.takes_sparse_counts
-    parts = [as_cells(t, x, takes_counts=counts) for t, x in zip(model.tables, data, strict=False)]
+    parts = [as_cells(model, place, part) for place, part in enumerate(data)]
     first, x = model.tables[0], parts[0]
     checks.check_rows(x, first.needs, first.why, first.name)
     if first.missing != "rows":
@@ -133,8 +140,18 @@ def check_fit(model: Any, data: Sequence[Any]) -> None:
     for table, part in zip(model.tables, parts, strict=False):
         if table.varies:
             checks.check_not_constant(part, table.name)
+
+
+def check_latents(model: Any, data: Sequence[Any]) -> None:
+    """Raise ValueError if a model has more latents than rows or columns allow.
+
+    Args:
+        model: with its tables and sizes.
+        data: parts of the data.
+    """
+    first, x = model.tables[0], data[0]
     of = f" of {first.name}" if len(model.tables) > 1 else ""
-    sizes = {"rows": ("rows", x.shape[0]), "columns": (f"columns{of}", x.shape[1])}
+    sizes = {"rows": ("rows", np.shape(x)[0]), "columns": (f"columns{of}", np.shape(x)[1])}
     for limits, below in ((first.latents, True), (first.most_latents, False)):
         known = (sizes[limit] for limit in limits if limit == "rows" or not model.needs_fitted_rows)
         checks.check_num_latents(getattr(model, "num_latents", 0), dict(known), below=below)

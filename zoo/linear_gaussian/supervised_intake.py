@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from zoo import checks
+from zoo.intake.tables import as_cells, check_fit, check_latents
 from zoo.kernels import as_kernel
 from zoo.kernels.gram import check_gram, scored_dimension
 from zoo.linear_gaussian.class_labels import CODINGS, are_labels, class_names, code_labels
@@ -46,7 +47,7 @@ class SupervisedIntake(Model):
         if y is None:
             raise ValueError("SPPCA takes inputs x and outputs y: give both (on the command line: --y)")
         model, (x, y) = cls(**overrides).encoded(x, y)
-        x, y = as_rows(x), checks.as_matrix(y, "y")
+        x, y = as_cells(model, 0, x), as_cells(model, 1, y)
         read = cls.sizes_of((x, y)) | {"classes": model.classes}
         if model.standardize:
             scaled = {"x": x} | ({"y": y} if model.has_numbers else {})
@@ -69,7 +70,8 @@ class SupervisedIntake(Model):
 
     def _prior_from(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         """The numbers of the proper prior that are read off the data."""
-        self.check(x, y)
+        self.check_new(x, y)
+        self._check_observed(x, y)
         variances, means = np.nanvar(x, axis=0), np.nanmean(x, axis=0)
         of_y, y_means = np.ones(y.shape[1]), np.zeros(y.shape[1])
         if self.output_likelihood == "gaussian":
@@ -188,14 +190,20 @@ class SupervisedIntake(Model):
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError if the data do not suit the model."""
-        y = checks.as_matrix(y, "y")
+        x, y = as_rows(x), checks.as_matrix(y, "y")
+        self.check_new(x, y)
+        self._check_observed(x, y)
+        check_latents(self, (x, y))
+
+    def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""
         if len(y) and np.isnan(y).all():
             raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
-        super().check(x, y)
+        check_fit(self, (x, y))
         if self.kernel is not None and self.kernel.is_precomputed:
-            check_gram(checks.as_matrix(x))
+            check_gram(x)
         else:
-            checks.check_not_constant(as_rows(x))
+            checks.check_not_constant(x)
 
     def check_new(self, *data: Any) -> None:
         """Raise ValueError if rows, new or fitted, do not suit the model."""
