@@ -162,15 +162,7 @@ class DEPCAM(ChoosesFamily, Model):
             y = local("latents", standard_normal(*self.latents_shape), sums_out=self.integrates_latents)
             return sample("x", ComponentRows(components_of(self, values), log_weights, c, y), obs=x)
 
-    data = (
-        Table(
-            "x",
-            (*NUMBERS, "count", "yes/no"),
-            one_family=True,
-            needs=2,
-            most_latents=("columns",),
-        ),
-    )
+    data = (Table("x", (*NUMBERS, "count", "yes/no"), one_family=True, needs=2, most_latents=("columns",)),)
     dims = {
         "bases": ("component", "feature", "latent"),
         "carriers": ("component", "feature", "latent"),
@@ -280,11 +272,6 @@ class DEPCAM(ChoosesFamily, Model):
         """The dims of all variables."""
         own = {} if self.latents == "component" else {"latents": ("observation", "latent")}
         return dict(self.dims) | own
-
-    @property
-    def cell_families(self) -> tuple[Family]:
-        """The family of the cells."""
-        return (self.family,)
 
     @property
     def sums_out_locals(self) -> bool:

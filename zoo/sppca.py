@@ -82,7 +82,7 @@ from zoo.kernels import Kernel
 from zoo.linear_gaussian.rows import flat, standard_normal
 from zoo.linear_gaussian.supervised import Block, FeatureSpace, Primal, Probit, Real, block_prior
 from zoo.linear_gaussian.supervised_answers import ProbitAnswers, RealAnswers
-from zoo.linear_gaussian.supervised_intake import SupervisedIntake
+from zoo.linear_gaussian.supervised_intake import DENSE, SupervisedIntake
 from zoo.model import NUMBERS, Table, static
 from zoo.programs import local
 from zoo.shapes import Outputs, Rows
@@ -187,13 +187,7 @@ class SPPCA(SupervisedIntake):
 
     data = (
         Table("x", sparse="reals", needs=2, latents=("rows", "columns")),
-        Table(
-            "y",
-            (*NUMBERS, "class_labels"),
-            dense="missing outputs are NaN, and cells that are not stored are zeros",
-            optional=True,
-            varies=True,
-        ),
+        Table("y", (*NUMBERS, "class_labels"), dense=DENSE, optional=True, varies=True),
     )
     dims = {
         "loadings_x": ("feature", "latent"),

@@ -7,7 +7,7 @@ import numpy as np
 
 from zoo import checks
 from zoo.coordinates import Freedom
-from zoo.exponential_family import Family, as_family, joint_prior
+from zoo.exponential_family import as_family, joint_prior
 from zoo.exponential_family.cells import has_units, units_of, units_of_columns
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
 from zoo.exponential_family.projections import KERNEL_STRENGTH, WEAK_VARIANCE, JointPriorModel
@@ -95,11 +95,6 @@ class OneTable(JointPriorModel):
             return
         for family, lam, nu in pairs:
             joint_prior.check_joint_prior(family, float(self.beta), lam, nu)
-
-    @property
-    def cell_families(self) -> tuple[Family]:
-        """The family of the cells."""
-        return (self.family,)
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:

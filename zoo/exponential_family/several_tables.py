@@ -360,11 +360,6 @@ class SeveralTables(JointPriorModel):
     # Facts of the views
 
     @property
-    def cell_families(self) -> tuple[Family, ...]:
-        """The family of the cells of each view."""
-        return self.families
-
-    @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """For each view whether all its cells are Gaussian with one noise variance, in one unit."""
         pairs = enumerate(super().isotropic_parts)

@@ -205,6 +205,12 @@ class ChoosesFamily:
     family_field: ClassVar[str] = "family"
     _given: ClassVar[Mapping[str, Any] | None] = None
 
+    @property
+    def cell_families(self) -> tuple[Family, ...]:
+        """The family of the cells of each part of the data."""
+        held = getattr(self, self.family_field)
+        return held if isinstance(held, tuple) else (held,)
+
     def _remember_auto(self) -> None:
         """Keep the fields as they were given, before a family and what follows from it take the place."""
         held = getattr(self, self.family_field)

@@ -15,7 +15,9 @@ from zoo.linear_gaussian.units import taken_over
 from zoo.model import Model
 from zoo.sparse import as_rows, is_sparse
 
-__all__ = ["SupervisedIntake"]
+__all__ = ["DENSE", "SupervisedIntake"]
+
+DENSE = "missing outputs are NaN, and cells that are not stored are zeros"
 
 CHOICES = {
     "output_likelihood": ("gaussian", "probit"),
