@@ -58,7 +58,7 @@ from zoo.linear_gaussian.units import taken_over
 from zoo.model import Model, Table, static
 from zoo.programs import local
 from zoo.shapes import Rows
-from zoo.sparse import SparseMatrix
+from zoo.sparse import is_sparse
 
 __all__ = ["PPCA"]
 
@@ -191,14 +191,14 @@ class PPCA(Model):
         given = {name: value for name, value in overrides.items() if value is not None}
         model = cls(**given)  # checks the fields that numbers follow from
         x, weight = as_cells(model, 0, x), None
-        if not isinstance(x, SparseMatrix):  # of which nothing is read
+        if not is_sparse(x):  # of which nothing is read
             x, weight = checks.rows_with_weight(x, sample_weight)
         read = cls.sizes_of((x,))
         if model.standardize:
             scale = checks.column_scale(x, overrides.get("column_scale"), weight=weight)
             read["column_scale"], x = scale, x / scale
         if model.loading_prior != "flat":
-            if isinstance(x, SparseMatrix):
+            if is_sparse(x):
                 raise ValueError("sparse x goes with loading_prior='flat', the default")
             checks.check_some_cells(x)
             checks.check_scale(x)
@@ -253,7 +253,7 @@ class PPCA(Model):
 
     def auto_method(self, x: np.ndarray) -> str:
         """The method ``"closed_form"`` where it exists, else ``"em"``."""
-        if isinstance(x, SparseMatrix):
+        if is_sparse(x):
             return "em"
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
         return "closed_form" if has_form else "em"

@@ -1,7 +1,7 @@
 """From what a person passes, or a file holds, to arrays, labels and kinds of columns.
 
 A table of pandas, or of a file, is read by what its columns hold (real numbers, counts, yes/no, categories,
-dates, ids); an array is numbers and stays as it is.
+dates, ids); an array is numbers and stays as it is. What a model takes it declares as a `Table`.
 
 >>> import pandas as pd
 >>> from zoo.intake import read_columns
