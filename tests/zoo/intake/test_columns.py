@@ -11,6 +11,7 @@ import inference
 import zoo
 from zoo.cli import predicting
 from zoo.intake import Column, Columns, date_in_words, read_columns
+from zoo.intake.families import suited_to
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -307,7 +308,7 @@ def test_natural_parameters_of_classes_are_named_by_column_and_level():
     town, age = pd.Series(["Ulm", "Bonn", "Kiel"] * 4), pd.Series(RNG.normal(size=12))
     frame = pd.DataFrame({"age": age, "town": town, "smoker": ["yes", "no"] * 6})
     read = read_columns(frame)
-    model = zoo.EPCA(family=zoo.EPCA(num_latents=1).suited_to((read,)).family, num_latents=1, num_features=3)
+    model = zoo.EPCA(family=suited_to(zoo.EPCA(num_latents=1), (read,)).family, num_latents=1, num_features=3)
     labels = model.dim_labels({"feature": ["age", "town", "smoker"]}, (read,))
     assert labels["feature_class"] == ["age", "town: Kiel", "town: Ulm", "smoker"]
     unread = model.dim_labels({"feature": ["age", "town", "smoker"]})
@@ -334,7 +335,7 @@ def test_each_kind_of_column_has_its_family_of_components():
     kinds |= {"grade": "ordered", "smoker": "yes/no", "answer": "category", "note": "text"}
     kinds["debt"] = "positive"
     read = Columns(tuple(Column(name, kind, "", levels=words.get(name, ())) for name, kind in kinds.items()))
-    made = zoo.Mixture(num_components=2).suited_to((read,)).components
+    made = suited_to(zoo.Mixture(num_components=2), (read,)).components
     assert {
         columns: (type(family).__name__, getattr(family, "levels", None))
         for family, columns in zip(made.families, made.columns, strict=True)
@@ -351,7 +352,7 @@ def test_each_kind_of_column_has_its_family_of_components():
 @pytest.mark.parametrize(("is_given", "expected"), [(False, "NoneType"), (True, "LogNormalGamma")])
 def test_positive_numbers_alone_are_a_gaussian_unless_the_caller_says_so(is_given, expected):
     columns = tuple(Column(name, "positive", "", is_given=is_given) for name in ("income", "debt"))
-    made = zoo.Mixture(num_components=2).suited_to((Columns(columns),)).components
+    made = suited_to(zoo.Mixture(num_components=2), (Columns(columns),)).components
     assert type(made).__name__ == expected
 
 
