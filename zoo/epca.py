@@ -97,8 +97,7 @@ class EPCA(OneTable):
             bernoulli for an array; what the columns of a DataFrame hold (`zoo.intake.families`).
         num_latents: K.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
-        latent_variance: sigma_U^2 > 0.
-        loading_variance: sigma_V^2 > 0.
+        latent_variance, loading_variance: sigma_U^2 > 0 and sigma_V^2 > 0.
         loc_variance: prior variance of the mean of natural parameters.
         loc_mean: origin of the cells, a number or shape (num_features,); given with `unit`.
         unit: u > 0 of Gaussian cells of unknown noise (see "Units"), with ``standardize`` shape

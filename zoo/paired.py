@@ -103,8 +103,7 @@ class Paired(SeveralTables):
         specific: ``"low_rank"``: the latents above; ``"full_covariance"``: a covariance for each view.
         view_weights: alpha_v > 0 of each view, or one number for all.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
-        latent_variance, loading_variance: sigma_U^2 > 0 and sigma_V^2 > 0.
-        loc_variance: prior variance of the means of natural parameters.
+        latent_variance, loading_variance, loc_variance: sigma_U^2, sigma_V^2, and that of the means of theta.
         loc_mean: origin of the cells, shape (columns of all views,); given with `unit`.
         unit: u (see "Units"), shape (views,), with ``standardize`` (columns of all views,); 1 for others.
         conjugate: (lam, nu) of the kernels, one pair or one for each column of all views; None: lam = 0.1 and

@@ -114,8 +114,7 @@ class SPPCA(SupervisedIntake):
         column_scale_y: s of y, shape (num_outputs,), likewise; ones where y holds labels or is probit.
         label_coding: of class labels: ``"one_of_c"``, or ``"reduced"``: without the last class's column.
         classes: the classes in the order of their columns; read off labels.
-        num_features: M; read off the data.
-        num_outputs: L; read off the data.
+        num_features, num_outputs: M and L; read off the data.
         feature_dimension: that the density counts with a kernel: 0 infinitely many, N - 1 unknown.
 
     Example:
