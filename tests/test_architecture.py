@@ -401,6 +401,18 @@ def tables_and_precision_in_models(trees):
     return found
 
 
+def questions_of_data_in_models(trees):
+    """15. The file of such a model asks of no data what they are: its tables say what it takes."""
+    data = {"x", "y", "data", "part", "parts", "view", "views", "counts", "columns"}
+    return [
+        f"{path}:{node.lineno} {ast.unparse(node)}"
+        for path, tree, _ in _programs(trees)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "hasattr", "type")
+        if data & {getattr(part, "id", "") for part in ast.walk(node.args[0])}
+    ]
+
+
 RULES = (
     upward_imports,
     imports_between_methods,
@@ -416,6 +428,7 @@ RULES = (
     programs_with_units_or_precision,
     second_mechanisms,
     tables_and_precision_in_models,
+    questions_of_data_in_models,
 )
 
 
@@ -519,6 +532,16 @@ PLANTED = [
         tables_and_precision_in_models,
         {"zoo/ppca.py": "from zoo.supports.in_units import InUnits"},
         "imports zoo.supports.in_units",
+    ),
+    (
+        questions_of_data_in_models,
+        {"zoo/ppca.py": "def check(self, *views):\n    return isinstance(views[0], pd.DataFrame)"},
+        "zoo/ppca.py:2 isinstance(views[0]",
+    ),
+    (
+        questions_of_data_in_models,
+        {"zoo/ppca.py": "def read(x):\n    return hasattr(x, 'columns')"},
+        "hasattr(x",
     ),
 ]
 

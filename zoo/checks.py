@@ -810,7 +810,11 @@ def check_positive_columns(name: str, value: np.ndarray, num_columns: int | None
 
 
 def check_columns(
-    x: np.ndarray, num_features: int | None, name: str = "x", owner: str = "component prior"
+    x: np.ndarray,
+    num_features: int | None,
+    name: str = "x",
+    owner: str = "component prior",
+    field: str = "num_features",
 ) -> None:
     """Raise ValueError if the number of columns is not the expected one.
 
@@ -819,12 +823,13 @@ def check_columns(
         num_features: expected number; None: any.
         name: of the data in messages.
         owner: object that has the expected number of columns, for the message.
+        field: of the owner, that has it.
     """
     if num_features is not None and x.shape[1] != num_features:
         raise ValueError(
             f"{name} must have {num_features} columns, as the {owner} has; got {x.shape[1]}: give the "
             f"columns "
-            f"that it was made for, or leave num_features out to have it read off the data"
+            f"that it was made for, or leave {field} out to have it read off the data"
         )
 
 

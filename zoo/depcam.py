@@ -59,7 +59,7 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -75,9 +75,9 @@ from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
 from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
-from zoo.intake.suitable_fields import AUTO, ChoosesFamily, tables_of_parts
+from zoo.intake.families import AUTO, ChoosesFamily, numbers_and_families
 from zoo.linear_gaussian.rows import standard_normal
-from zoo.model import Model, Roles
+from zoo.model import NUMBERS, Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 
@@ -162,6 +162,7 @@ class DEPCAM(ChoosesFamily, Model):
             y = local("latents", standard_normal(*self.latents_shape), sums_out=self.integrates_latents)
             return sample("x", ComponentRows(components_of(self, values), log_weights, c, y), obs=x)
 
+    data = (Table("x", (*NUMBERS, "count", "yes/no"), one_family=True, needs=2, most_latents=("columns",)),)
     dims = {
         "bases": ("component", "feature", "latent"),
         "carriers": ("component", "feature", "latent"),
@@ -189,7 +190,6 @@ class DEPCAM(ChoosesFamily, Model):
     )
     proper_with = "repulsion=0 and sparsity > 0; inference.extend(tree, 'prior') samples with repulsion"
     answers = LocalPCAAnswers
-    families_for = staticmethod(local_pca_fields.families_for)
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
@@ -272,11 +272,6 @@ class DEPCAM(ChoosesFamily, Model):
         return dict(self.dims) | own
 
     @property
-    def cell_families(self) -> tuple[Family]:
-        """The family of the cells."""
-        return (self.family,)
-
-    @property
     def sums_out_locals(self) -> bool:
         """Whether the density of a row has its latents integrated out exactly."""
         return self.integrates_latents
@@ -320,8 +315,7 @@ class DEPCAM(ChoosesFamily, Model):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and with unknown noise its priors, read off the data, or as given."""
-        given = (overrides.get("family") or AUTO,)
-        (x,), (family,) = tables_of_parts((x,), given, cls.families_for, cls.__name__)
+        (x,), (family,) = numbers_and_families(cls, (x,), (overrides.get("family") or AUTO,))
         return super().from_data(x, **overrides | {"family": family})
 
     @classmethod
@@ -366,11 +360,6 @@ class DEPCAM(ChoosesFamily, Model):
             x, num_latents=num_latents, **local_pca_fields.fields_of_simple_epca(cls, x, fields)
         )
 
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Family and number of latents."""
-        return local_pca_fields.suitable_fields_of(cls.__name__, data)
-
     def __post_init__(self) -> None:
         """Remember that the family is open, then settle the fields."""
         self._remember_auto()
@@ -382,12 +371,8 @@ class DEPCAM(ChoosesFamily, Model):
 
     def check(self, x: Any) -> None:
         """Raise ValueError if ``x`` does not suit the model."""
-        self.check_new(x)
+        super().check(x)
         local_pca_fields.check_rows_of_components(self, x)
-
-    def check_new(self, x: Any) -> None:
-        """Raise ValueError if new rows do not suit the fitted model."""
-        local_pca_fields.check_cells(self, x)
 
     def check_method(self, method: str) -> None:
         """Refuse samplers of an improper posterior; warn of point estimates without an optimum."""

@@ -80,7 +80,7 @@ from zoo.exponential_family.natural_params import LowRank
 from zoo.exponential_family.one_table import OneTable
 from zoo.exponential_family.projections import FACTS
 from zoo.fields import flag, numbers, part, positive, size, size_of
-from zoo.model import Roles
+from zoo.model import ANY, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows, Theta
 
@@ -94,11 +94,10 @@ class EPCA(OneTable):
     Attributes:
         family: one of `zoo.exponential_family`, its name, or a tuple with one for each column; ``"gaussian"``
             has noise of known variance 1, `Gaussian(noise_variance=None)` unknown noise. ``"auto"``:
-            bernoulli for an array; what the columns of a DataFrame hold (`zoo.intake.suitable_fields`).
+            bernoulli for an array; what the columns of a DataFrame hold (`zoo.intake.families`).
         num_latents: K.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
-        latent_variance: sigma_U^2 > 0.
-        loading_variance: sigma_V^2 > 0.
+        latent_variance, loading_variance: sigma_U^2 > 0 and sigma_V^2 > 0.
         loc_variance: prior variance of the mean of natural parameters.
         loc_mean: origin of the cells, a number or shape (num_features,); given with `unit`.
         unit: u > 0 of Gaussian cells of unknown noise (see "Units"), with ``standardize`` shape
@@ -161,6 +160,7 @@ class EPCA(OneTable):
                 joint_prior_factor(self.family, self.low_rank(values), self.beta, self.conjugate)
             return sample("x", self.cells(values), obs=x)
 
+    data = (Table("x", ANY, needs=2, most_latents=("columns", "rows")),)
     dims = {
         "loadings": ("feature", "latent"),
         "loc": ("feature",),

@@ -57,18 +57,19 @@ from numpyro import sample
 from zoo import checks
 from zoo.coordinates import Freedom, Unit
 from zoo.fields import flag, part, positive, scale_of, whole
+from zoo.intake.tables import as_cells
 from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.answers import KernelPCAAnswers
 from zoo.kernels.gram import announce_cost, centred_matrix, check_gram, gram_score
 from zoo.linear_gaussian.rows import flat
-from zoo.model import Model, Roles
+from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
-from zoo.sparse import is_sparse
 
 __all__ = ["KernelPCA"]
 
 SAMPLERS = ("nuts", "hmc", "svi")
+GRAM = 'of sparse rows give the Gram matrix, ({name} @ {name}.T).toarray(), with kernel="precomputed"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +158,7 @@ class KernelPCA(Model):
             return float(num_observations)
         return 1.0 * self.kernel.feature_dimension(num_features)
 
+    data = (Table("x", missing=False, dense=GRAM, needs=2, latents=("rows",)),)
     dims = {
         "latents": ("observation", "latent"),
         "noise_variance": (),
@@ -211,20 +213,10 @@ class KernelPCA(Model):
         Raises:
             TypeError: sparse rows.
         """
-        _refuse_sparse(x)
+        x = as_cells(self, 0, x)
         if self.standardize and self.column_scale is None:
-            checks.check_finite(checks.as_matrix(x))
+            checks.check_finite(x)
         return super().with_sizes_from(x)
-
-    def encoded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model and its rows.
-
-        Raises:
-            TypeError: sparse rows.
-        """
-        for x in data:
-            _refuse_sparse(x)
-        return self, data
 
     def continuing(self, former: Self) -> Self:
         """The model with the former fit's length scale and column scales, where they are not given."""
@@ -232,11 +224,6 @@ class KernelPCA(Model):
         model = self if kernel is self.kernel else self.replaced(kernel=kernel)
         is_open = self.standardize and former.standardize and self.column_scale is None
         return model.replaced(column_scale=former.column_scale) if is_open else model
-
-    @property
-    def takes_missing(self) -> bool:
-        """No: a kernel is of whole rows."""
-        return False
 
     def validate(self) -> None:
         """Raise ValueError if the kernel does not go with other fields."""
@@ -257,25 +244,19 @@ class KernelPCA(Model):
                 "noise_variance=0.01"
             )
 
-    def check(self, x: np.ndarray) -> None:
+    def check(self, x: Rows) -> None:
         """Raise ValueError if ``x`` does not suit the model; announce the cost of a large Gram matrix."""
-        x = checks.as_matrix(x)
+        super().check(x)
+        num_rows, num_features = np.shape(x)
         if self.kernel.is_precomputed:
-            check_gram(x)
-        checks.check_finite(x)
-        # the centred Gram matrix of N rows has N - 1 components
-        checks.check_num_latents(self.num_latents, {"rows": len(x)}, below=True)
-        if self.noise_variance is None and self.num_latents >= self.kernel.feature_dimension(x.shape[1]):
+            check_gram(checks.as_matrix(x))
+        if self.noise_variance is None and self.num_latents >= self.kernel.feature_dimension(num_features):
             raise ValueError(
                 f"num_latents must be below the dimension of the feature space, "
-                f"{self.kernel.feature_dimension(x.shape[1])}, or no noise is left to estimate; "
+                f"{self.kernel.feature_dimension(num_features)}, or no noise is left to estimate; "
                 f"got {self.num_latents}: lower it, or give noise_variance"
             )
-        announce_cost(x.shape[0])
-
-    def check_new(self, x: np.ndarray) -> None:
-        """Raise ValueError if new rows have cells that are not finite."""
-        checks.check_finite(checks.as_matrix(x))
+        announce_cost(num_rows)
 
     def check_method(self, method: str) -> None:
         """Refuse samplers where the posterior is improper.
@@ -288,12 +269,3 @@ class KernelPCA(Model):
                 f"{method} needs a prior of the latents: with a flat one the posterior of N rows has no "
                 "finite mass; give latent_variance (about the largest eigenvalue of the Gram matrix over N)"
             )
-
-
-def _refuse_sparse(x: Any) -> None:
-    """Raise TypeError for sparse rows."""
-    if is_sparse(x):
-        raise TypeError(
-            "KernelPCA takes dense rows; of sparse ones give the Gram matrix, (x @ x.T).toarray(), with "
-            'kernel="precomputed"'
-        )

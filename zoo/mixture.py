@@ -42,7 +42,7 @@ reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, override
 
@@ -56,20 +56,21 @@ from numpyro import factor, sample
 
 from zoo import checks
 from zoo.conjugate.component_prior import ComponentPrior
-from zoo.conjugate.families_of_columns import components_for, read_off, suitable_components
+from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
 from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.fields import choice, flag, part, pseudo_counts, whole
-from zoo.intake import Columns
-from zoo.model import Assumptions, Model, Roles, TypicalCells
+from zoo.intake.families import read_off
+from zoo.model import ANY, Assumptions, Model, Roles, Table, TypicalCells
 from zoo.programs import local
 from zoo.shapes import Rows, RowsByComponent
-from zoo.sparse import SparseCounts
 
 __all__ = ["Mixture"]
 
+DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
+ONE_ROW = "a mixture of one row has nothing to cluster"
 RARE = 0.05  # chance below which the prior does not expect all components to hold rows
 
 
@@ -117,6 +118,8 @@ class Mixture(Model):
             c = local("assignments", dist.Categorical(logits=log_weights), enumerate="parallel")
             return sample("x", MixtureRows(family, theta, log_weights, c, rows.size), obs=x)
 
+    data = (Table("x", ANY, missing="rows", sparse="counts", dense=DENSE, needs=2, why=ONE_ROW),)
+    family_field = "components"
     dims = {
         "concentration": (),
         "stick_decays": ("stick",),
@@ -134,14 +137,12 @@ class Mixture(Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels",)
-    size_fields = ("num_features",)
     roles = Roles(
         cluster="assignments",
         weight="weights",
         scores=("observation", "component"),
         predicted=("observation",),
     )
-    takes_sparse = True
     weighs_rows = True
     proper_with = "free_last_stick=False"
     answers = MixtureAnswers
@@ -261,74 +262,19 @@ class Mixture(Model):
 
     @override
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
-        components = read_off(data[0], self.components, sample_weight)
-        if isinstance(data[0], np.ndarray):
-            components = components.centred(data[0])
-        return self if components is self.components else self.replaced(components=components)
+        return self._with(read_off(data[0], self.components, sample_weight, centre=True))
 
     def for_data(self, *data: Any) -> Self:
         """The model whose components know which cells of these rows are missing."""
-        (x,) = data
-        if self.components is None or isinstance(x, SparseCounts):
-            return self
-        components = self.components.with_patterns(np.asarray(x, float))
+        return self if self.components is None else self._with(self.components.with_patterns(*data))
+
+    def _with(self, components: ComponentPrior) -> Self:
         return self if components is self.components else self.replaced(components=components)
-
-    def suited_to(self, columns: Sequence[Columns | None]) -> Self:
-        """The model with the components for the columns of a table, where none were given."""
-        (own,) = columns
-        if own is None:
-            return self
-        if self.components is None:
-            return self.replaced(components=components_for(own))
-        names = [column.name for column in own.kept]
-        return self.replaced(components=self.components.with_column_names(names))
-
-    def takes_levels(self, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
-        """Columns of categorical families, whose levels are numbered from 0."""
-        (own,) = columns
-        if own is None or self.components is None:
-            return super().takes_levels(columns)
-        return (np.where(self.components.takes_levels(len(own.kept)), 0, -1),)
-
-    def dim_labels(
-        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
-    ) -> dict[str, Sequence[Any]]:
-        """Levels of categories, and the columns of each group of a `Product`."""
-        return self.components.labels_of(coords.get("feature"))
-
-    @classmethod
-    @override
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        checks.check_num_parts(cls.__name__, len(data), 1)
-        found = suitable_components(data[0])
-        return {} if found is None else {"components": found}
-
-    @classmethod
-    @override
-    def suitable_for_columns(cls, columns: Sequence[Columns | None]) -> dict[str, Any]:
-        checks.check_num_parts(cls.__name__, len(columns), 1)
-        return {"components": components_for(columns[0])}
 
     def validate(self) -> None:
         """Raise ValueError if a free last stick has no sticks."""
         if self.free_last_stick and self.weight_prior != "stick_breaking":
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
-
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model."""
-        self.check_new(x)
-        checks.check_rows(x, 2, "a mixture of one row has nothing to cluster")
-
-    def check_new(self, x: np.ndarray) -> None:
-        """Raise ValueError if new rows do not suit the fitted model; a single one is allowed."""
-        if isinstance(x, SparseCounts) and not self.components.takes_sparse:
-            raise ValueError(
-                "sparse rows are taken by MultinomialDirichlet components only; "
-                f"{type(self.components).__name__} needs them dense: x.toarray()"
-            )
-        x = x if isinstance(x, SparseCounts) else checks.as_matrix(x)
-        self.components.check(x)
 
     def check_method(self, method: str) -> None:
         """Warn if the truncation is too short for the concentration, except for the collapsed sampler."""
@@ -356,17 +302,6 @@ class Mixture(Model):
         hyper = {site: self.components.field_dims[name] for name, site in sites}
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
 
-    def count_sizes(self, x: Any) -> tuple[np.ndarray | None]:
-        """The largest counts, or numbers of trials, that the components take.
-
-        Args:
-            x: rows, shape (num_observations, num_features), or sparse counts.
-
-        Returns:
-            Shape (num_features,), or None where the components have no counts.
-        """
-        return (self.components.count_sizes(x),)
-
     def check_precision(self, dtype: str, x: Any) -> None:
         """Raise ValueError if a concentration or the distance to the prior location exceeds the precision."""
         super().check_precision(dtype, x)
@@ -381,14 +316,9 @@ class Mixture(Model):
         check_resolved(self.components, values, *of_rows, num_rows, dtype, x)
 
     @property
-    def takes_missing(self) -> bool:
-        """Whether cells may be missing: with all components but those of counts that share a total."""
-        return self.components is None or self.components.takes_missing
-
-    @property
-    def takes_sparse_counts(self) -> bool:
-        """Whether rows may be `zoo.SparseCounts`."""
-        return self.components is not None and self.components.takes_sparse
+    @override
+    def part_families(self) -> tuple[ComponentPrior]:
+        return (GaussianWishart() if self.components is None else self.components,)
 
     @property
     def gaussian_sites(self) -> tuple[str, ...]:

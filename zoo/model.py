@@ -18,6 +18,7 @@ import html
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -27,19 +28,23 @@ import numpyro
 from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, asked, started
-from zoo.checks import as_matrix, check_num_parts, check_single_concentration, shown
+from zoo.checks import check_single_concentration, shown
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
 from zoo.fields import Part, facts_of, read_off
-from zoo.intake import Columns
+from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
+from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of
 from zoo.naming import did_you_mean
 from zoo.programs import log_rows, run
 from zoo.roles import Roles
 from zoo.sparse import is_sparse
 
 __all__ = [
+    "ANY",
+    "NUMBERS",
     "Assumptions",
     "Model",
     "Roles",
+    "Table",
     "TypicalCells",
     "as_hyperparameter",
     "attach_submodules",
@@ -254,7 +259,10 @@ class Model(Assumptions):
     Class attributes are plain literals, so that the command line can read them without importing anything.
 
     Attributes:
-        data_names: names of the data sites, in the order of the call.
+        data: the parts of the data, in the order of the call, and what each takes.
+        data_names: names of the data sites, as the other facts about data read off `data`.
+        family_field: the field that holds families of cells or of components, which the columns of a table
+            may choose; None: there is none.
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
@@ -266,7 +274,7 @@ class Model(Assumptions):
         weighs_rows: whether its program, called with data, is a product over rows given the parameters, with
             all that belongs to a row summed out, so that a power of a row's density weighs the row.
         estimates_density: whether `inference.log_density` estimates by draws that depend on a row's place.
-        num_needed: how many parts of data new rows must bring; None: all.
+        num_needed: how many parts of data new rows must bring.
         kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
             `log_likelihood` has them integrated out.
         needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
@@ -279,7 +287,13 @@ class Model(Assumptions):
         answers: its closed forms.
     """
 
-    data_names: ClassVar[tuple[str, ...]] = ("x",)
+    data: ClassVar[tuple[Table, ...]] = (Table("x"),)
+    data_names = OfTables(lambda tables: tuple(table.name for table in tables))
+    num_needed = OfTables(lambda tables: max(1, sum(not table.optional for table in tables)))
+    takes_documents = OfTables(lambda tables: any("documents" in table.cells for table in tables))
+    takes_sparse = OfTables(lambda tables: any(table.sparse is not None for table in tables))
+    label_parts = OfTables(lambda tables: tuple(t.name for t in tables if "class_labels" in t.cells))
+    family_field: ClassVar[str | None] = None
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Roles] = Roles()
@@ -288,15 +302,11 @@ class Model(Assumptions):
     projects_by_draws: ClassVar[bool] = True
     sums_out_locals: ClassVar[bool] = True
     weighs_rows: ClassVar[bool] = False
-    num_needed: ClassVar[int | None] = None
     estimates_density: ClassVar[bool] = False
     needs_fitted_rows: ClassVar[bool] = False
 
     kept_locals: ClassVar[tuple[str, ...]] = ()
     local_sites: ClassVar[tuple[str, ...]] = ()
-    takes_documents: ClassVar[bool] = False
-    takes_sparse: ClassVar[bool] = False
-    label_parts: ClassVar[tuple[str, ...]] = ()
 
     proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers]] = Answers
@@ -396,8 +406,7 @@ class Model(Assumptions):
             For each part the largest count, or number of trials, of each column, shape (its columns,), 0
                 where cells are no counts; None: the part has no counts.
         """
-        families = self.cell_families or (None,) * len(data)
-        pairs = zip(families, data, strict=True)
+        pairs = zip(self.part_families, data, strict=False)
         return tuple(None if family is None else family.count_sizes(x) for family, x in pairs)
 
     def check_precision(self, dtype: str, *data: Any) -> None:
@@ -435,42 +444,23 @@ class Model(Assumptions):
         return ()
 
     @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Fields with which the model suits given data, besides those of `from_data`.
+    def sizes_for(cls, num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
+        """Numbers of latents for a comparison: two, or one where rows or columns are too few.
 
         Args:
-            data: parts of the data, tables of two axes; a sparse one holds documents.
+            num_rows: of the data.
+            widths: numbers of columns of the parts of the data.
 
         Returns:
             Field name to value.
-
-        Raises:
-            TypeError: another number of parts.
-            ValueError: what the model scores does not compare with other models' scores of such data.
         """
-        check_num_parts(cls.__name__, len(data), len(cls.data_names))
-        return {}
+        has_latents = "num_latents" in cls.static_names()
+        return {"num_latents": max(1, min(2, widths[0] - 1, num_rows - 1))} if has_latents else {}
 
-    @classmethod
-    def suitable_for_columns(cls, columns: Sequence[Columns | None]) -> dict[str, Any]:
-        """Fields with which the model suits tables whose columns are of several kinds, for a comparison.
-
-        Args:
-            columns: of each part of the data; None of an array.
-
-        Returns:
-            Field name to value.
-
-        Raises:
-            TypeError: another number of parts.
-            ValueError: the model does not take such columns, or scores them otherwise than other models.
-        """
-        check_num_parts(cls.__name__, len(columns), len(cls.data_names))
-        named = ", ".join(column.name for own in columns if own is not None for column in own.with_families)
-        raise ValueError(
-            f"{cls.__name__} takes numbers alone, and these columns have families of their own: {named}; "
-            f"leave them out to compare it, such as --families {named.partition(', ')[0]}=leave_out"
-        )
+    @property
+    def part_families(self) -> tuple[Any, ...]:
+        """What says which cells each part of the data may have: a family, or None."""
+        return self.cell_families or (None,) * len(self.data)
 
     @property
     def units_of_sites(self) -> Mapping[str, Unit]:
@@ -519,10 +509,14 @@ class Model(Assumptions):
         """
         return by_part(getattr(self, name), self.units_of_fields[name], self.part_sizes)
 
-    @property
-    def size_fields(self) -> tuple[str, ...]:
-        """The fields with the numbers of columns of the parts of the data: one for each."""
-        return tuple(facts_of(self, "size_of"))
+    @classmethod
+    def size_fields(cls) -> tuple[str, ...]:
+        """The fields with the numbers of columns of the parts of the data: one for each, or for all views.
+
+        Returns:
+            Their names.
+        """
+        return tuple(f"num_{cls.dims[table.name][-1].removesuffix('_*')}s" for table in cls.data)
 
     @property
     def scale_fields(self) -> tuple[str, ...]:
@@ -539,19 +533,25 @@ class Model(Assumptions):
     @property
     def part_sizes(self) -> tuple[int | None, ...]:
         """For each part of the data the number of its columns; None: it is not known."""
-        return tuple(getattr(self, name, None) for name in self.size_fields)
+        known = self.static_names()
+        sizes = tuple(getattr(self, name) if name in known else None for name in self.size_fields())
+        return sizes if self.tables is self.data else sizes[0] or (None,) * len(self.tables)
 
-    def sizes_of(self, parts: Sequence[Any]) -> dict[str, Any]:
+    @classmethod
+    def sizes_of(cls, parts: Sequence[Any]) -> dict[str, Any]:
         """The fields with sizes that parts of the data tell.
 
         Args:
-            parts: of the data, None where one is not given.
+            parts: of the data, None where one is not given; of several with one name all must be.
 
         Returns:
             Field name to value.
         """
-        pairs = zip(self.size_fields, parts, strict=False)
-        return {name: part.shape[-1] for name, part in pairs if part is not None}
+        if "*" in cls.data[0].name:
+            is_whole = all(part is not None for part in parts)
+            return {cls.size_fields()[0]: tuple(np.shape(part)[-1] for part in parts)} if is_whole else {}
+        pairs, known = zip(cls.size_fields(), parts, strict=False), cls.static_names()
+        return {n: np.shape(part)[-1] for n, part in pairs if part is not None and n in known}
 
     @property
     def has_own_coordinates(self) -> bool:
@@ -708,14 +708,24 @@ class Model(Assumptions):
         return tuple(kinds[unit and unit.is_location] for unit in units)
 
     @property
+    def tables(self) -> tuple[Table, ...]:
+        """The parts of the data by their names: as declared, a starred one once for each family."""
+        (first, *others), stars = self.data, range(len(self.part_families))
+        if "*" not in first.name:
+            return self.data
+        return (*(first._replace(name=first.name.replace("*", str(v))) for v in stars), *others)
+
+    @property
     def takes_missing(self) -> bool:
-        """Whether cells of the (first part of the) data may be missing."""
-        return not self.takes_documents
+        """Whether cells of the (first part of the) data may be missing; kernels are of whole rows."""
+        (family, *_), (table, *_) = self.part_families, self.data
+        return bool(table.missing) and not self.needs_fitted_rows and (family is None or family.takes_missing)
 
     @property
     def takes_sparse_counts(self) -> bool:
         """Whether rows may be `zoo.SparseCounts`."""
-        return self.takes_documents
+        (family, *_), (table, *_) = self.part_families, self.data
+        return table.sparse == "counts" and (family is None or family.takes_sparse)
 
     @property
     def predicts_cells(self) -> bool:
@@ -745,15 +755,21 @@ class Model(Assumptions):
         )
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model and its data as tables of numbers, in which class labels are encoded.
+        """The model and its data, sparse ones and class labels as the model takes them.
 
         Args:
             *data: parts of the data as they were passed.
 
         Returns:
             The model that knows its labels, and the parts as tables of numbers.
+
+        Raises:
+            TypeError: a sparse matrix that the model does not take.
         """
-        return self, data
+        return self, tuple(
+            as_cells(self, place, part) if is_sparse(part) and table.sparse != "counts" else part
+            for place, (table, part) in enumerate(zip(self.tables, data, strict=False))
+        )
 
     def for_data(self, *data: Any) -> Self:
         """The model that knows what its program must know of data before it is traced; by default itself.
@@ -766,28 +782,6 @@ class Model(Assumptions):
         """
         return self
 
-    def suited_to(self, columns: Sequence[Columns | None]) -> Self:
-        """The model with what it was not given chosen by what the columns of tables hold.
-
-        Args:
-            columns: of each part of the data; None of a part that is an array.
-
-        Returns:
-            The model; by default itself.
-        """
-        return self
-
-    def takes_levels(self, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
-        """Columns whose cells are numbers of levels, and the number of the first level.
-
-        Args:
-            columns: of each part of the data; None of a part that is an array.
-
-        Returns:
-            For each part -1 where cells are no levels, else the number of the first, shape (its columns,).
-        """
-        return tuple(np.full(0 if own is None else len(own.kept), -1) for own in columns)
-
     def dim_labels(
         self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
     ) -> dict[str, Sequence[Any]]:
@@ -798,9 +792,17 @@ class Model(Assumptions):
             columns: of each part of the data; None of a part that is an array.
 
         Returns:
-            Dim to labels; none by default.
+            Dim to labels, of the families that add any.
         """
-        return {}
+        labels: dict[str, Sequence[Any]] = {}
+        for name, family, own in zip_longest(self.data_names, self.part_families, columns):
+            if family is None:
+                continue
+            dim = self.variable_dims[name][-1]
+            levels = {} if own is None else {column.name: column.levels for column in own.kept}
+            of_family = family.labels_of(coords.get(dim), levels)
+            labels |= {key + dim.removeprefix("feature"): held for key, held in of_family.items()}
+        return labels
 
     @classmethod
     def from_data(cls, *data: Any, **overrides: Any) -> Self:
@@ -828,8 +830,8 @@ class Model(Assumptions):
         Returns:
             The model with its sizes.
         """
-        named = zip(self.data_names, data, strict=False)
-        parts = [Part(x if is_sparse(x) else as_matrix(x, n), n, sample_weight) for n, x in named]
+        places = enumerate(zip(self.data_names, data, strict=False))
+        parts = [Part(as_cells(self, place, x), name, sample_weight) for place, (name, x) in places]
         sizes = self.sizes_of([part.rows for part in parts])
         read = {name: size for name, size in sizes.items() if getattr(self, name) is None}
         read |= read_off(self.replaced(**read), parts)
@@ -1112,12 +1114,12 @@ class Model(Assumptions):
         return None
 
     def check_new(self, *data: Any) -> None:
-        """Raise ValueError if new rows do not suit the (fitted) model.
+        """Raise ValueError if new rows do not suit the (fitted) model; a single one does, and one of NaN.
 
         Args:
             *data: parts of the rows, in the model's order.
         """
-        self.check(*data)
+        check_rows_of(self, data)
 
     def check(self, *data: Any) -> None:
         """Raise ValueError if the (numeric) data do not suit the model, before anything is compiled.
@@ -1125,6 +1127,9 @@ class Model(Assumptions):
         Args:
             *data: parts of the data, in the model's order.
         """
+        self.check_new(*data)
+        check_fit(self, data)
+        check_latents(self, data)
 
     def auto_method(self, *data: Any) -> str:
         """The method for ``method="auto"``: the first of `methods` that suits the model and the data.

@@ -64,7 +64,7 @@ References: Virtanen (2010), chapters 4 and 6; Guo (2009), SEPCA; Rish et al. (2
 Jordan (2005), probabilistic CCA; Klami and Kaski (2007), Bayesian CCA.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ from zoo.exponential_family.projections import FACTS
 from zoo.exponential_family.several_tables import VIEW_FACTS, SeveralTables
 from zoo.fields import choice, flag, numbers, part, positive, size, static
 from zoo.linear_gaussian.rows import DenseRows
-from zoo.model import Roles
+from zoo.model import ANY, Roles, Table
 from zoo.programs import local
 from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, View
 
@@ -103,8 +103,7 @@ class Paired(SeveralTables):
         specific: ``"low_rank"``: the latents above; ``"full_covariance"``: a covariance for each view.
         view_weights: alpha_v > 0 of each view, or one number for all.
         beta: share of the conjugate kernel in the prior, in [0, 1); 1 for a point estimate only.
-        latent_variance, loading_variance: sigma_U^2 > 0 and sigma_V^2 > 0.
-        loc_variance: prior variance of the means of natural parameters.
+        latent_variance, loading_variance, loc_variance: sigma_U^2, sigma_V^2, and that of the means of theta.
         loc_mean: origin of the cells, shape (columns of all views,); given with `unit`.
         unit: u (see "Units"), shape (views,), with ``standardize`` (columns of all views,); 1 for others.
         conjugate: (lam, nu) of the kernels, one pair or one for each column of all views; None: lam = 0.1 and
@@ -172,6 +171,7 @@ class Paired(SeveralTables):
                     found.append(sample(f"y_{v}", self.rows_of(v, values), obs=y))
         return tuple(found)
 
+    data = (Table("y_*", ANY, optional=True, needs=2, why="one row has no correlation"),)
     dims = {
         "loadings_*": ("feature_*", "latent"),
         "loc_*": ("feature_*",),
@@ -186,8 +186,6 @@ class Paired(SeveralTables):
     family_field = "families"
     symmetries = ("rotation", "sign")
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form")
-    num_needed = 1
-    size_fields = ("num_features",)
     proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
     answers = PairedAnswers
 
@@ -197,11 +195,6 @@ class Paired(SeveralTables):
     def num_latents(self) -> int:
         """The number K of latents, shared and specific."""
         return self.num_shared + sum(self.num_specific)
-
-    @property
-    def data_names(self) -> tuple[str, ...]:
-        """Names of the views: y_0, y_1, ..."""
-        return tuple(f"y_{v}" for v in range(len(self.families)))
 
     @property
     def roles(self) -> Roles:
@@ -423,20 +416,3 @@ class Paired(SeveralTables):
         return self.own_unit and tuple(
             own._replace(axes=(-1,), is_location=own.power == 1) for own in self.own_unit
         )
-
-    @property
-    def part_sizes(self) -> tuple[int | None, ...]:
-        """The columns of each view."""
-        return self.num_features or (None,) * len(self.families)
-
-    def sizes_of(self, parts: Sequence[Any]) -> dict[str, Any]:
-        """Field ``num_features`` where all views are given.
-
-        Args:
-            parts: the views, None where one is drawn.
-
-        Returns:
-            Field name to sizes.
-        """
-        is_whole = all(part is not None for part in parts)
-        return {"num_features": tuple(part.shape[-1] for part in parts)} if is_whole else {}

@@ -38,9 +38,8 @@ References: Tipping and Bishop (1999), "Probabilistic principal component analys
 "Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -52,14 +51,13 @@ from numpyro import sample
 from zoo import checks
 from zoo.coordinates import Unit
 from zoo.fields import choice, flag, numbers, positive, scale_of, size, size_of
-from zoo.intake.suitable_fields import density_fields
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
 from zoo.linear_gaussian.units import BROAD, NOISE_RATE, of_prior, with_prior_of
-from zoo.model import Model, Roles
+from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
-from zoo.sparse import SparseMatrix, as_rows, is_sparse
+from zoo.sparse import is_sparse
 
 __all__ = ["PPCA"]
 
@@ -131,6 +129,7 @@ class PPCA(Model):
             z = local("latents", standard_normal(k))
             return sample("x", linear_gaussian(loadings, loc, noise, z), obs=x)
 
+    data = (Table("x", sparse="reals", varies=True, needs=2, latents=("columns", "rows")),)
     dims = {
         "loadings": ("feature", "latent"),
         "loc": ("feature",),
@@ -143,7 +142,6 @@ class PPCA(Model):
     symmetries = ("rotation",)
     roles = Roles(latent="latents", loadings={"loadings": ""})
     weighs_rows = True
-    takes_sparse = True
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
@@ -171,32 +169,12 @@ class PPCA(Model):
 
     # Sizes and checks
 
-    def encoded(self, *data: Any) -> tuple[Self, tuple]:
-        """The model, and the data with scipy's sparse matrices as `zoo.sparse.SparseMatrix`."""
-        return self, tuple(as_rows(part) if is_sparse(part) else part for part in data)
-
     continuing = with_prior_of
 
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """The number of latents; the data must have densities."""
-        checks.check_num_parts(cls.__name__, len(data), 1)
-        return density_fields(cls.__name__, data[0])
-
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model."""
-        x = as_rows(x)
-        checks.check_columns(x, self.num_features, owner="model")
-        if not isinstance(x, SparseMatrix):
-            checks.check_table(x)
-        num_rows, num_features = x.shape
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        checks.check_num_latents(self.num_latents, {"columns": num_features, "rows": num_rows}, below=True)
-        checks.check_not_constant(x)
-        self._warn_of_too_many_factors(num_features)
-
-    def _warn_of_too_many_factors(self, num_features: int) -> None:
+    def check(self, x: Rows) -> None:
         """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann)."""
+        super().check(x)
+        num_features = np.shape(x)[1]
         most = int((2 * num_features + 1 - np.sqrt(8 * num_features + 1)) / 2)
         if self.noise == "diagonal" and self.loading_prior == "flat" and self.num_latents > most:
             checks.warn(
@@ -207,16 +185,9 @@ class PPCA(Model):
                 + "use noise='isotropic' or loading_prior='gaussian'"
             )
 
-    def check_new(self, x: np.ndarray) -> None:
-        """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        x = as_rows(x)
-        if not isinstance(x, SparseMatrix):
-            checks.check_infinite(x)
-        checks.check_columns(x, self.num_features, owner="model")
-
     def auto_method(self, x: np.ndarray) -> str:
         """The method ``"closed_form"`` where it exists, else ``"em"``."""
-        if isinstance(x, SparseMatrix):
+        if is_sparse(x):
             return "em"
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
         return "closed_form" if has_form else "em"

@@ -73,7 +73,7 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
         raise TypeError(f"the program takes {', '.join(names)}; got {len(data)} parts of data")
     parts = (*data, *(None for _ in names[len(data) :]))
     is_given = parts[0] is not None
-    sizes = model.size_fields
+    sizes = model.size_fields()
     if is_given:
         num_observations = parts[0].shape[0]
         read = model.sizes_of(parts)

@@ -83,8 +83,8 @@ from zoo.kernels import Kernel
 from zoo.linear_gaussian.rows import flat, standard_normal
 from zoo.linear_gaussian.supervised import Block, FeatureSpace, Primal, Probit, Real, block_prior
 from zoo.linear_gaussian.supervised_answers import ProbitAnswers, RealAnswers
-from zoo.linear_gaussian.supervised_intake import FACTS, SupervisedIntake
-from zoo.model import Roles
+from zoo.linear_gaussian.supervised_intake import DENSE, FACTS, SupervisedIntake
+from zoo.model import NUMBERS, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Outputs, Rows
 
@@ -114,8 +114,7 @@ class SPPCA(SupervisedIntake):
         column_scale_y: s of y, shape (num_outputs,), likewise; ones where y holds labels or is probit.
         label_coding: of class labels: ``"one_of_c"``, or ``"reduced"``: without the last class's column.
         classes: the classes in the order of their columns; read off labels.
-        num_features: M; read off the data.
-        num_outputs: L; read off the data.
+        num_features, num_outputs: M and L; read off the data.
         feature_dimension: that the density counts with a kernel: 0 infinitely many, N - 1 unknown.
 
     Example:
@@ -186,8 +185,10 @@ class SPPCA(SupervisedIntake):
         """Real numbers, or zeros and ones that utilities decide."""
         return Real(self) if self.output_likelihood == "gaussian" else Probit(self)
 
-    data_names = ("x", "y")
-    label_parts = ("y",)
+    data = (
+        Table("x", sparse="reals", needs=2, latents=("rows", "columns")),
+        Table("y", (*NUMBERS, "class_labels"), dense=DENSE, optional=True, varies=True),
+    )
     dims = {
         "loadings_x": ("feature", "latent"),
         "loadings_y": ("output", "latent"),
@@ -205,9 +206,7 @@ class SPPCA(SupervisedIntake):
         "y": ("observation", "output"),
     }
     symmetries = ("rotation",)
-    takes_sparse = True
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
-    num_needed = 1
     roles = Roles(
         latent="latents",
         loadings={"loadings_x": "_x", "loadings_y": "_y"},

@@ -16,6 +16,7 @@ from inference.inputs.text import read_documents
 from zoo.checks import as_matrix, check_unique, warn
 from zoo.documents.bags import warn_of_empty
 from zoo.intake import KINDS, Columns, plain_numbers, read_columns
+from zoo.intake.families import level_starts, suited_to
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -117,8 +118,8 @@ def read_parts(
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
             found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
-    model = model.suited_to(tuple(found))
-    for place, starts in enumerate(model.takes_levels(tuple(found))):
+    model = suited_to(model, found)
+    for place, starts in enumerate(level_starts(model, found)):
         if found[place] is not None:
             found[place] = found[place].numbered_from(starts, type(model).__name__)
     for name, columns in zip(model.data_names, found, strict=False):

@@ -13,6 +13,7 @@ from numpyro.infer.util import log_density
 from inference.numerics.programs import latent_names, log_prior
 from zoo.conjugate import GaussianWishart
 from zoo.conjugate.resolution import rows_held
+from zoo.intake.suitable_fields import suitable_fields
 from zoo.mixture import Mixture
 
 COMPONENTS = GaussianWishart(
@@ -253,7 +254,7 @@ def test_rows_of_components_are_counted_draw_by_draw():
 
 def test_rates_of_counts_have_the_columns_means_and_half_an_event_where_there_is_none():
     x = np.array([[1.0, 0.0], [3.0, 0.0], [5.0, 0.0], [7.0, 0.0]])
-    components = Mixture.suitable_fields([x])["components"]
+    components = suitable_fields(Mixture, [x])["components"]
     np.testing.assert_allclose(np.ravel(components.rate), [1 / 4, 1 / 0.125])
 
 

@@ -252,7 +252,7 @@ def test_fields_outside_their_domain_are_errors(fields, error, message):
     ("change", "message"),
     [
         (lambda a, b: (a + 2, b), "y_0 must hold 0 or 1; row 0, column 0 is"),
-        (lambda a, b: (a, b[:5]), "the views must have the same rows; they have 7, 5 rows"),
+        (lambda a, b: (a, b[:5]), "y_0 and y_1 must have the same rows; y_0 has 7 and y_1 has 5"),
         (lambda a, b: (a, np.full_like(b, np.nan)), "y_1 is missing as a whole"),
         (lambda a, b: (a, None), "y_1 is missing as a whole"),
         (lambda a, b: (a,), "takes 2 parts of data, .*; got 1: y_1 is missing"),
@@ -261,8 +261,11 @@ def test_fields_outside_their_domain_are_errors(fields, error, message):
             "num_specific of view 1 must be at most its number of columns, 1; got 2",
         ),
         (lambda a, b: (a[:3], b[:3]), "at most as many latents as the rows, 3; got 4"),
-        (lambda a, b: (np.where(np.arange(7)[:, None] == 6, np.nan, a), b), "row 6 is missing in all views"),
-        (lambda a, b: (np.where(np.arange(4) == 2, np.nan, a), b), "column 2 of y_0 is missing in all rows"),
+        (
+            lambda a, b: (np.where(np.arange(7)[:, None] == 6, np.nan, a), b),
+            "row 6 has no observed cell in y_0 or y_1",
+        ),
+        (lambda a, b: (np.where(np.arange(4) == 2, np.nan, a), b), "column 2 of y_0 has no observed cell"),
     ],
 )
 def test_views_that_do_not_suit_are_errors(change, message):

@@ -93,11 +93,13 @@ class CategoricalDirichlet(ComponentPrior):
         """Number of levels of every column."""
         return np.shape(self.concentration)[-1] if np.ndim(self.concentration) > 1 else 0
 
-    def takes_levels(self, num_features: int) -> np.ndarray:
-        """All columns, shape (num_features,)."""
-        return np.ones(num_features, bool)
+    def level_starts(self, num_features: int) -> np.ndarray:
+        """0 in all columns, shape (num_features,)."""
+        return np.zeros(num_features, int)
 
-    def labels_of(self, names: Sequence[Any] | None) -> dict[str, tuple[Any, ...]]:
+    def labels_of(
+        self, names: Sequence[Any] | None, levels: Mapping[str, Sequence[Any]]
+    ) -> dict[str, Sequence[Any]]:
         """Names of the levels, where they have names."""
         return {} if self.levels is None else {"level": self.levels}
 

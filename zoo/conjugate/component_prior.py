@@ -188,16 +188,16 @@ class ComponentPrior(Assumptions):
         """
         return by_row @ features
 
-    def takes_levels(self, num_features: int) -> np.ndarray:
-        """Columns whose cells are numbers of levels without an order.
+    def level_starts(self, num_features: int) -> np.ndarray:
+        """The number of the first level of each column.
 
         Args:
             num_features: number of columns of the data.
 
         Returns:
-            Booleans, shape (num_features,); none by default.
+            Shape (num_features,), -1 where cells are no levels, as by default.
         """
-        return np.zeros(num_features, bool)
+        return np.full(num_features, -1)
 
     def with_column_names(self, names: Sequence[str]) -> Self:
         """The prior with columns that were given by name as numbers; itself by default.
@@ -210,11 +210,14 @@ class ComponentPrior(Assumptions):
         """
         return self
 
-    def labels_of(self, names: Sequence[Any] | None) -> dict[str, tuple[Any, ...]]:
+    def labels_of(
+        self, names: Sequence[Any] | None, levels: Mapping[str, Sequence[Any]]
+    ) -> dict[str, Sequence[Any]]:
         """Labels of the dims that this family adds to those of the model.
 
         Args:
             names: of the columns of the data, or None.
+            levels: of columns, by name; components have their own.
 
         Returns:
             Dim to labels; none by default.

@@ -184,7 +184,7 @@ class _FullGaussian(ComponentPrior):
 
     def with_patterns(self, x: Any) -> Self:
         """The family that knows which cells of the rows are missing."""
-        patterns = patterns_of(np.asarray(x))
+        patterns = patterns_of(x)
         return self if patterns is None and self.patterns is None else self.replaced(patterns=patterns)
 
     def complete(self) -> Self:

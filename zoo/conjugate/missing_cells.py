@@ -59,7 +59,7 @@ def patterns_of(x: np.ndarray) -> np.ndarray | None:
     Returns:
         Ones where cells are missing, shape (num_patterns, num_features); None: no cell is missing.
     """
-    missing = np.isnan(x)
+    missing = np.isnan(np.asarray(x, float))
     return np.unique(missing, axis=0).astype(np.float64) if missing.any() else None
 
 

@@ -191,20 +191,22 @@ class Product(ComponentPrior):
         ]
         return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
 
-    def takes_levels(self, num_features: int) -> np.ndarray:
+    def level_starts(self, num_features: int) -> np.ndarray:
         """Those of the groups, shape (num_features,)."""
-        found = np.zeros(num_features, bool)
+        found = np.full(num_features, -1)
         for family, group in zip(self.families, self.columns, strict=True):
             inside = [column for column in group if isinstance(column, int) and column < num_features]
-            found[inside] = family.takes_levels(len(inside))
+            found[inside] = family.level_starts(len(inside))
         return found
 
-    def labels_of(self, names: Sequence[Any] | None) -> dict[str, tuple[Any, ...]]:
+    def labels_of(
+        self, names: Sequence[Any] | None, levels: Mapping[str, Sequence[Any]]
+    ) -> dict[str, Sequence[Any]]:
         """Names of the groups' columns and levels, by the dims of the groups."""
-        found: dict[str, tuple[Any, ...]] = {}
+        found: dict[str, Sequence[Any]] = {}
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             own = None if names is None else tuple(names[column] for column in group)
-            labels = ({} if own is None else {"feature": own}) | family.labels_of(own)
+            labels = ({} if own is None else {"feature": own}) | family.labels_of(own, levels)
             found |= {f"{dim}_{number}": value for dim, value in labels.items()}
             if own is not None:
                 found[f"feature_{number}_2"] = own

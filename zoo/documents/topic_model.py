@@ -1,6 +1,6 @@
 """The base class of topic models: their data, sizes and checks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
@@ -8,10 +8,10 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from zoo.checks import check_lengths, check_num_parts, check_unique, largest_in_columns
+from zoo.checks import check_lengths, check_unique, largest_in_columns
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.fields import Part
-from zoo.model import Model, Roles
+from zoo.model import Model, Roles, Table
 from zoo.sparse import SparseCounts
 
 __all__ = ["LENGTHS", "SHARES", "TopicModel", "dirichlet_of"]
@@ -56,8 +56,7 @@ class TopicModel(Model):
             shares of the fitted ones, for want of a prior of shares.
     """
 
-    data_names: ClassVar[tuple[str, ...]] = ("counts",)
-    takes_documents: ClassVar[bool] = True
+    data = (Table("counts", ("documents",), missing=False, sparse="counts"),)
     roles: ClassVar[Roles] = Roles(topic="topic_word_probs", scores=("document", "topic"))
     scored_over_fitted: ClassVar[bool] = False
 
@@ -68,23 +67,6 @@ class TopicModel(Model):
         counts = as_counts(counts)
         check_word_counts(counts, None)
         return super().with_sizes_from(counts)
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """An empty dictionary; the data must be a sparse matrix of counts.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        check_num_parts(cls.__name__, len(data), 1)
-        if not hasattr(data[0], "tocsr"):
-            raise ValueError(
-                f"{cls.__name__} scores documents given their lengths: give their counts as a sparse matrix"
-            )
-        return {}
 
     def check(self, counts: SparseCounts) -> None:
         """Raise ValueError if the documents do not suit the model, or all of them are empty."""

@@ -1,7 +1,9 @@
 """The interface of the families of `zoo.exponential_family`, and tables with a family for each column."""
 
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +33,7 @@ class Family(Assumptions):
         theta_is_negative: whether natural parameters are negative instead of real.
         cell_units: as in `zoo.model.Model.cell_units`.
         has_kernel: whether there is a conjugate kernel, which the joint prior needs.
+        takes_missing: whether cells may be NaN.
         is_mixed: whether columns have different families.
         log_partition_form: ``"quadratic"``, ``"logistic"`` (n log(1 + e^theta)) or ``"exponential"``, for
             which inference has closed forms; ``"other"``.
@@ -42,6 +45,7 @@ class Family(Assumptions):
     theta_is_negative: ClassVar[bool] = False
     cell_units: ClassVar[str] = "none"
     has_kernel: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = True
     is_mixed: ClassVar[bool] = False
     log_partition_form: ClassVar[str] = "other"
     first_level: ClassVar[int] = -1
@@ -185,6 +189,48 @@ class Family(Assumptions):
             Numbers of columns, none in most families.
         """
         return tuple(range(num_features)) if self.num_cut_points else ()
+
+    def labels_of(
+        self, names: Sequence[Any] | None, levels: Mapping[str, Sequence[Any]]
+    ) -> dict[str, Sequence[Any]]:
+        """Names of natural parameters of classes, ``COLUMN: LEVEL``, of ordinal columns and of cut points.
+
+        The first class of a column has none: the others are measured against it. Cut points are named
+        ``COLUMN: LEVEL|NEXT LEVEL``, by number where levels have no names.
+
+        Args:
+            names: of the columns of the data, or None.
+            levels: of columns, by name.
+
+        Returns:
+            Dim to labels; none where there are no classes or all columns have cut points.
+        """
+        if names is None:
+            return {}
+        columns, with_levels = list(map(str, names)), self.level_columns(len(names))
+        found: dict[str, Sequence[Any]] = {}
+        if len(self.cut_sizes) > 1:
+            counts = zip(with_levels, self.cut_counts(len(names)), strict=True)
+            found["level_cut"] = [
+                f"{columns[place]}: {low}|{high}"
+                for place, count in counts
+                for low, high in itertools.pairwise(_words(levels.get(columns[place], ()), count + 1))
+            ]
+        elif 0 < len(with_levels) < len(names):
+            found["level_feature"] = [columns[place] for place in with_levels]
+        if self.num_params(len(names)) == len(names):
+            return found
+        of_column: dict[int, list[str]] = {}
+        for place in self.param_columns(len(names)):
+            own, words = of_column.setdefault(place, []), levels.get(columns[place], ())
+            number = len(own) + 1
+            own.append(str(words[number] if number < len(words) else number))
+        found["feature_class"] = [
+            f"{columns[place]}: {level}" if len(own) > 1 else columns[place]
+            for place, own in of_column.items()
+            for level in own
+        ]
+        return found
 
     def shaped(self, theta: Array) -> Array:
         """Flat natural parameters of rows in the shape that `log_density` takes.
@@ -980,3 +1026,8 @@ def _key(family: Family) -> tuple:
     leaves = [getattr(family, name) for name in family.leaf_names()]
     fixed = tuple(getattr(family, name) for name in family.static_names())
     return type(family).__name__, tuple(None if leaf is None else float(leaf) for leaf in leaves), fixed
+
+
+def _words(levels: Sequence[Any], count: int) -> Sequence[Any]:
+    """The names of so many levels; their numbers where they have none."""
+    return levels if len(levels) == count else range(1, count + 1)

@@ -1,30 +1,26 @@
 """Fields of a mixture of local PCAs: what they may be, what the data decide, which rows and methods suit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from zoo import checks
-from zoo.exponential_family import Family, as_family
+from zoo.exponential_family import Family
 from zoo.exponential_family.cells import units_of, without_units
 from zoo.exponential_family.expectations import are_steep
 from zoo.fields import Part
-from zoo.intake import Columns, suitable_fields
-from zoo.intake.suitable_fields import one_family_of_columns
+from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = [
     "FACTS",
-    "check_cells",
     "check_for_method",
     "check_rows_of_components",
     "check_together",
     "fields_of_simple_epca",
-    "families_for",
     "has_steep_cells",
     "kind_of_prior",
-    "suitable_fields_of",
 ]
 
 SCALE_RATE = 0.1  # default sparsity, over standard deviations
@@ -58,20 +54,6 @@ FACTS: dict[str, Any] = {
 }
 
 
-def suitable_fields_of(name: str, data: Sequence[Any]) -> dict[str, Any]:
-    """Family and number of latents that suit a table.
-
-    Args:
-        name: of the model.
-        data: parts of the data.
-
-    Returns:
-        Field name to value.
-    """
-    checks.check_num_parts(name, len(data), 1)
-    return suitable_fields.family_fields(name, data[0])
-
-
 def fields_of_simple_epca(model: Any, x: Any, fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of one PCA whose columns are normal with precisions by type-II maximum likelihood.
 
@@ -83,25 +65,11 @@ def fields_of_simple_epca(model: Any, x: Any, fields: dict[str, Any]) -> dict[st
     Returns:
         Field name to value.
     """
-    family = fields.get("family", suitable_fields.AUTO)
-    (x,), (family,) = suitable_fields.tables_of_parts((x,), (family,), model.families_for, model.__name__)
-    x = checks.as_matrix(x)
-    has_unit = as_family(family).learns_noise and not fields.get("standardize", False)
+    (x,), (family,) = numbers_and_families(model, (x,), (fields.get("family", AUTO),))
+    has_unit = family.learns_noise and not fields.get("standardize", False)
     rate = LEAST_ARD_RATE * (units_of(x)[1] if has_unit else 1.0)
     prior = {"ard_concentration": (x.shape[1] + 1) / 2, "ard_rate": rate, "repulsion": 0.0}
     return {"num_components": 1, "scale_prior": "ard"} | prior | fields | {"family": family}
-
-
-def families_for(columns: Sequence[Columns | None]) -> tuple[Any, ...]:
-    """One family for all columns of the table.
-
-    Args:
-        columns: of each part of the data; None of an array.
-
-    Returns:
-        One for each part.
-    """
-    return tuple("bernoulli" if own is None else one_family_of_columns(own) for own in columns)
 
 
 def kind_of_prior(model: Any) -> str:
@@ -167,18 +135,6 @@ def check_together(model: Any, *, is_open: bool) -> None:
         checks.check_num_latents(model.num_latents, {"columns": model.num_features})
 
 
-def check_cells(model: Any, x: Any) -> None:
-    """Raise ValueError if cells are outside the domain of the family, or columns are missing.
-
-    Args:
-        model: the model.
-        x: rows.
-    """
-    x = checks.as_matrix(x)
-    checks.check_columns(x, model.num_features, owner="model")
-    model.family.check(x)
-
-
 def check_rows_of_components(model: Any, x: np.ndarray) -> None:
     """Raise ValueError if there are too few rows for the components, or nothing to cluster.
 
@@ -189,9 +145,6 @@ def check_rows_of_components(model: Any, x: np.ndarray) -> None:
     Raises:
         ValueError: the rows do not suit.
     """
-    checks.check_rows(x, 2, "the projection of one row is the row itself")
-    checks.check_some_cells(x)
-    checks.check_num_latents(model.num_latents, {"columns": x.shape[1]})
     if x.shape[0] < model.num_components:
         raise ValueError(
             f"num_components must be at most the number of rows, {x.shape[0]}; got "

@@ -7,11 +7,11 @@ import numpy as np
 
 from zoo import checks
 from zoo.coordinates import Freedom
-from zoo.exponential_family import Family, joint_prior
+from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
 from zoo.exponential_family.projections import WEAK_VARIANCE, JointPriorModel
-from zoo.intake import suitable_fields
+from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = ["OneTable"]
 
@@ -22,27 +22,13 @@ class OneTable(JointPriorModel):
     @classmethod
     def from_data(cls, x: Any, **overrides: Any) -> Self:
         """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
-        given = (overrides.get("family") or suitable_fields.AUTO,)
-        (x,), (family,) = suitable_fields.tables_of_parts((x,), given, cls.families_for, cls.__name__)
+        (x,), (family,) = numbers_and_families(cls, (x,), (overrides.get("family") or AUTO,))
         return super().from_data(x, **overrides | {"family": family})
 
     def __post_init__(self) -> None:
         """Remember that the family is open, then settle the fields."""
         self._remember_auto()
         super().__post_init__()
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Family and number of latents.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        checks.check_num_parts(cls.__name__, len(data), 1)
-        return suitable_fields.family_fields(cls.__name__, data[0])
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
@@ -92,23 +78,6 @@ class OneTable(JointPriorModel):
             return
         for family, lam, nu in pairs:
             joint_prior.check_joint_prior(family, float(self.beta), lam, nu)
-
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if ``x`` does not suit the model."""
-        self.check_new(x)
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
-        checks.check_some_cells(x)
-        checks.check_num_latents(self.num_latents, {"columns": x.shape[1], "rows": x.shape[0]})
-
-    def check_new(self, x: np.ndarray) -> None:
-        """Raise ValueError if new rows do not suit the fitted model; rows without any cell are allowed."""
-        checks.check_columns(x, self.num_features, owner="model")
-        self.family.check(x)
-
-    @property
-    def cell_families(self) -> tuple[Family]:
-        """The family of the cells."""
-        return (self.family,)
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:

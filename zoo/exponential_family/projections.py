@@ -1,6 +1,5 @@
 """What `zoo.EPCA` and `zoo.Paired` have in common: facts of their families and priors, and checks."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -21,8 +20,7 @@ from zoo.exponential_family.cells import (
 from zoo.exponential_family.expectations import are_steep, rests_on_tail
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.fields import Part
-from zoo.intake import Columns
-from zoo.intake.suitable_fields import ChoosesFamily
+from zoo.intake.families import ChoosesFamily
 from zoo.model import Model
 
 __all__ = ["FACTS", "WEAK_VARIANCE", "JointPriorModel"]
@@ -121,46 +119,6 @@ class JointPriorModel(ChoosesFamily, Model):
     def has_several_modes(self) -> bool:
         """Where ``latent_variance`` times ``loading_variance`` exceeds 10, as was measured."""
         return float(np.max(self.latent_variance * self.loading_variance)) > WEAK_VARIANCE
-
-    def dim_labels(
-        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
-    ) -> dict[str, Sequence[Any]]:
-        """Names of natural parameters of classes, ``COLUMN: LEVEL``, of ordinal columns and of cut points.
-
-        The first class of a column has none: the others are measured against it.
-        """
-        labels: dict[str, Sequence[Any]] = {}
-        for place, (part, family) in enumerate(zip(self.data_names, self.cell_families, strict=True)):
-            dim = self.variable_dims[part][1]
-            names = coords.get(dim)
-            if names is None:
-                continue
-            read = columns[place] if place < len(columns) else None
-            held = {} if read is None else {column.name: column.levels for column in read.kept}
-            with_levels = family.level_columns(len(names))
-            if len(family.cut_sizes) > 1:
-                counts = zip(with_levels, family.cut_counts(len(names)), strict=True)
-                labels[dim.replace("feature", "level_cut")] = [
-                    label
-                    for column, count in counts
-                    for label in _cut_labels(str(names[column]), held.get(str(names[column]), ()), count)
-                ]
-            elif 0 < len(with_levels) < len(names):
-                labels[f"level_{dim}"] = [str(names[column]) for column in with_levels]
-            if family.num_params(len(names)) == len(names):
-                continue
-            of_column: dict[int, list[str]] = {}
-            for column in family.param_columns(len(names)):
-                own = of_column.setdefault(column, [])
-                levels = held.get(str(names[column]), ())
-                number = len(own) + 1
-                own.append(str(levels[number] if number < len(levels) else number))
-            labels[dim.replace("feature", "feature_class")] = [
-                f"{names[column]}: {level}" if len(own) > 1 else str(names[column])
-                for column, own in of_column.items()
-                for level in own
-            ]
-        return labels
 
     @property
     def has_kernel(self) -> bool:
@@ -361,9 +319,3 @@ class JointPriorModel(ChoosesFamily, Model):
     def cell_units(self) -> tuple[str, ...]:
         """Those of the cells of each part."""
         return tuple(family.cell_units for family in self.cell_families)
-
-
-def _cut_labels(name: str, levels: Sequence[Any], count: int) -> list[str]:
-    """Names of the cut points of a column, ``COLUMN: LEVEL|NEXT LEVEL``; by number where levels have none."""
-    words = levels if len(levels) == count + 1 else range(1, count + 2)
-    return [f"{name}: {low}|{high}" for low, high in itertools.pairwise(words)]

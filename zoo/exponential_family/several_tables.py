@@ -12,7 +12,7 @@ from zoo.coordinates import Freedom
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.projections import JointPriorModel
-from zoo.intake import suitable_fields
+from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = ["VIEW_FACTS", "SeveralTables"]
 
@@ -64,50 +64,26 @@ class SeveralTables(JointPriorModel):
         Raises:
             ValueError: another number of views than of families.
         """
-        families = overrides.get("families", (suitable_fields.AUTO,) * len(views))
+        families = overrides.get("families", (AUTO,) * len(views))
         if len(views) != len(families):
             raise ValueError(
                 f"there are {len(families)} families and {len(views)} views: give one for each view"
             )
-        views, families = suitable_fields.tables_of_parts(views, families, cls.families_for, cls.__name__)
+        views, families = numbers_and_families(cls, views, families)
         return super().from_data(*views, **overrides | {"families": families})
 
     @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """Families, one shared latent and one of each view's.
+    def sizes_for(cls, num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
+        """One shared latent, and one of each wide view's."""
+        return {"num_shared": 1, "num_specific": tuple(int(width > 1) for width in widths)}
 
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        checks.check_num_parts(cls.__name__, len(data), 2)
-        suitable_fields.check_not_sparse(cls.__name__, data[0])
-        kinds = [suitable_fields.kind_of_cells(part) for part in data]
-        return {
-            "families": tuple(map(suitable_fields.family_of, kinds)),
-            "num_shared": 1,
-            "num_specific": tuple(int(part.shape[1] > 1) for part in data),
-        }
-
-    @classmethod
-    def fields_of_families(cls, families: Sequence[Any], sizes: Sequence[int]) -> dict[str, Any]:
-        """The families, one shared latent and one of each view's."""
-        checks.check_num_parts(cls.__name__, len(sizes), 2)
-        return {
-            "families": tuple(families),
-            "num_shared": 1,
-            "num_specific": tuple(int(d > 1) for d in sizes),
-        }
-
-    def suited_to(self, columns: Sequence[Any]) -> Self:
+    def with_families(self, columns: Sequence[Any]) -> Self:
         """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
-        given, settled = self._given, super().suited_to(columns)
+        given, settled = self._given, super().with_families(columns)
         if settled is self or given["num_specific"] is not None or self.specific == "full_covariance":
             return settled
         widths = [1 if own is None else len(own.kept) for own in columns]
-        specific = tuple(int(width > 1) for width in widths)
+        specific = self.sizes_for(0, widths)["num_specific"]
         if len(widths) != len(self.families) or self.num_shared + sum(specific) > sum(widths):
             return settled
         return replace(settled, num_specific=specific)
@@ -234,33 +210,18 @@ class SeveralTables(JointPriorModel):
 
     def check(self, *views: np.ndarray) -> None:
         """Raise ValueError if the views do not suit the model."""
-        self.check_new(*views)
-        checks.check_rows(views[0], 2, "one row has no correlation", "y_0")
-        lengths = [view.shape[0] for view in views]
-        size = sum(view.shape[1] for view in views)
         for v, view in enumerate(views):
-            missing = np.isnan(view)
-            if missing.all():
+            if len(view) and np.isnan(view).all():
                 raise ValueError(f"y_{v} is missing as a whole: leave the view out of the model")
-            if missing.all(axis=0).any():
-                empty = np.flatnonzero(missing.all(axis=0))
-                raise ValueError(
-                    f"{checks.column_of(view, empty[0])} of y_{v} is missing in all rows: leave it out, "
-                    f"{checks.without_columns(view, empty, f'y_{v}')}"
-                )
+        super().check(*views)
+        for v, view in enumerate(views):
             if self.num_specific[v] > view.shape[1]:
                 raise ValueError(
                     f"num_specific of view {v} must be at most its number of columns, {view.shape[1]}; "
                     f"got {self.num_specific[v]}: lower it, or leave num_specific out"
                 )
-        empty = np.all([np.isnan(view).all(axis=1) for view in views], axis=0)
-        if empty.any():
-            rows = np.flatnonzero(empty)
-            raise ValueError(
-                f"{checks.row_of(views[0], rows[0])} is missing in all views: leave it out, "
-                f"{checks.without_rows(views[0], rows, 'y_0')}, and likewise of the other views"
-            )
-        for what, most in (("the columns of all views", size), ("the rows", lengths[0])):
+        size = sum(view.shape[1] for view in views)
+        for what, most in (("the columns of all views", size), ("the rows", len(views[0]))):
             if self.num_latents > most:
                 raise ValueError(
                     f"there can be at most as many latents as {what}, {most}; got {self.num_latents} "
@@ -268,35 +229,6 @@ class SeveralTables(JointPriorModel):
                     f"num_specific"
                 )
         self._warn_of_weak_views(views)
-
-    def check_new(self, *views: np.ndarray) -> None:
-        """Refuse new rows that do not suit the fitted model; rows without any cell are allowed.
-
-        Args:
-            *views: as in `log_likelihood`.
-
-        Raises:
-            ValueError: a number of views or columns that the model does not have, rows that differ in number
-                between views, or cells outside a family's domain.
-        """
-        if len(views) != len(self.families):
-            raise ValueError(
-                f"the model has {len(self.families)} views, one for each of its families; got "
-                f"{len(views)}: give "
-                "families as many"
-            )
-        views = [checks.as_matrix(view, f"y_{v}") for v, view in enumerate(views)]
-        lengths = [view.shape[0] for view in views]
-        if len(set(lengths)) > 1:
-            found = ", ".join(map(str, lengths))
-            raise ValueError(
-                f"the views must have the same rows; they have {found} rows: a row that a view lacks is "
-                f"NaN in it"
-            )
-        for v, (family, view) in enumerate(zip(self.families, views, strict=True)):
-            size = None if self.num_features is None else self.num_features[v]
-            checks.check_columns(view, size, f"y_{v}", "model")
-            family.check(view, f"y_{v}")
 
     def _warn_of_weak_views(self, views: Sequence[np.ndarray]) -> None:
         """Warn of a view weight so small that the prior alone decides on the view's latents."""
@@ -388,11 +320,6 @@ class SeveralTables(JointPriorModel):
         raise ValueError(f"say which view to predict: what= one of {names}")
 
     # Facts of the views
-
-    @property
-    def cell_families(self) -> tuple[Family, ...]:
-        """The family of the cells of each view."""
-        return self.families
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:

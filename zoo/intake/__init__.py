@@ -1,7 +1,7 @@
 """From what a person passes, or a file holds, to arrays, labels and kinds of columns.
 
 A table of pandas, or of a file, is read by what its columns hold (real numbers, counts, yes/no, categories,
-dates, ids); an array is numbers and stays as it is.
+dates, ids); an array is numbers and stays as it is. What a model takes it declares as a `Table`.
 
 >>> import pandas as pd
 >>> from zoo.intake import read_columns
@@ -10,5 +10,18 @@ age: real, 1 missing; smoker: yes/no
 """
 
 from zoo.intake.kinds import KINDS, MOST_FEW, Column, Columns, date_in_words, plain_numbers, read_columns
+from zoo.intake.tables import ANY, NUMBERS, OfTables, Table
 
-__all__ = ["KINDS", "MOST_FEW", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
+__all__ = [
+    "ANY",
+    "KINDS",
+    "MOST_FEW",
+    "NUMBERS",
+    "Column",
+    "Columns",
+    "OfTables",
+    "Table",
+    "date_in_words",
+    "plain_numbers",
+    "read_columns",
+]

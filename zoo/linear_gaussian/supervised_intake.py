@@ -1,23 +1,24 @@
 """How SPPCA takes its data and its fields: sizes, classes, priors and kernels, and what does not suit."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from zoo import checks
 from zoo.fields import Part
-from zoo.intake.suitable_fields import density_fields
+from zoo.intake.tables import as_cells, check_fit, check_latents
 from zoo.kernels import as_kernel
 from zoo.kernels.gram import check_gram, scored_dimension
 from zoo.linear_gaussian.class_labels import are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import check_probit_outputs
 from zoo.linear_gaussian.units import BROAD, of_prior, with_prior_of
 from zoo.model import Model
-from zoo.sparse import SparseMatrix, as_rows, is_sparse
+from zoo.sparse import as_rows, is_sparse
 
-__all__ = ["FACTS", "SupervisedIntake"]
+__all__ = ["DENSE", "FACTS", "SupervisedIntake"]
+
+DENSE = "missing outputs are NaN, and cells that are not stored are zeros"
 
 PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
 _COMPLETE_ROWS = ("closed_form", "morp", "kernel_cca")  # methods that need every cell of x
@@ -91,26 +92,12 @@ class SupervisedIntake(Model):
         """As of every model; a prior that is read off the data needs what a fit needs of them."""
         model, (x, y) = self.encoded(x, y)
         if model.loading_prior == "gaussian":
-            x, y = as_rows(x), checks.as_matrix(y, "y")
+            x, y = as_cells(model, 0, x), as_cells(model, 1, y)
             model.check_new(x, y)
-            checks.check_rows(x, 2, "the projection of one row is the row itself")
             model._check_observed(x, y)
         return super(SupervisedIntake, model).with_sizes_from(x, y)
 
     continuing = with_prior_of
-
-    @classmethod
-    def suitable_fields(cls, data: Sequence[Any]) -> dict[str, Any]:
-        """The number of latents; the data must have densities.
-
-        Args:
-            data: parts of the data, tables of two axes.
-
-        Returns:
-            Field name to value.
-        """
-        checks.check_num_parts(cls.__name__, len(data), 2)
-        return density_fields(cls.__name__, data[0])
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model with its classes, and the data with labels as 0/1 columns and sparse x as `SparseMatrix`.
@@ -120,12 +107,9 @@ class SupervisedIntake(Model):
         Raises:
             TypeError: sparse outputs.
         """
-        if data and is_sparse(data[0]):
-            data = (self._sparse_inputs(data[0]), *data[1:])
-        if any(map(is_sparse, data[1:])):
-            raise TypeError(
-                "y must be dense: missing outputs are NaN, and cells that are not stored are zeros"
-            )
+        if is_sparse(data[0]):
+            self._check_sparse()
+        _, data = super().encoded(*data)
         if len(data) < 2 or data[1] is None:
             return self, data
         if not are_labels(data[1]):
@@ -134,8 +118,8 @@ class SupervisedIntake(Model):
         y = code_labels(data[1], classes, self.label_coding)
         return self.replaced(classes=classes), (data[0], y, *data[2:])
 
-    def _sparse_inputs(self, x: Any) -> SparseMatrix:
-        """Convert sparse inputs, or raise ValueError where the model does not take them."""
+    def _check_sparse(self) -> None:
+        """Raise ValueError where the model does not take sparse inputs."""
         if self.kernel is not None:
             raise ValueError(
                 "a kernel takes dense x: zoo.kernels.gram.gram_matrix makes the Gram matrix of sparse x, to "
@@ -144,7 +128,6 @@ class SupervisedIntake(Model):
         for name, needed in (("loading_prior", "flat"), ("output_likelihood", "gaussian")):
             if getattr(self, name) != needed:
                 raise ValueError(f"sparse x goes with {name}={needed!r}; got {getattr(self, name)!r}")
-        return as_rows(x)
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
@@ -181,64 +164,30 @@ class SupervisedIntake(Model):
         """Raise ValueError if the data do not suit the model."""
         x, y = as_rows(x), checks.as_matrix(y, "y")
         self.check_new(x, y)
-        checks.check_rows(x, 2, "the projection of one row is the row itself")
         self._check_observed(x, y)
-        if self.kernel is not None and self.kernel.is_precomputed:
-            check_gram(x)
-        limits = {"rows": x.shape[0]} | ({"columns of x": x.shape[1]} if self.kernel is None else {})
-        checks.check_num_latents(self.num_latents, limits, below=True)
+        check_latents(self, (x, y))
 
     def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""
-        if np.isnan(y).all():
+        if len(y) and np.isnan(y).all():
             raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
-        for name, part in (("x", x), ("y", y)):
-            if isinstance(part, SparseMatrix):
-                checks.check_not_constant(part, name)
-                continue
-            empty = np.flatnonzero(np.isnan(part).all(axis=0))
-            if empty.size:
-                leave = checks.without_columns(part, empty, name)
-                raise ValueError(
-                    f"{checks.column_of(part, empty[0])} of {name} has no observed cell; leave it out, "
-                    f"{leave}"
-                )
-            if name == "y" or self.kernel is None or not self.kernel.is_precomputed:
-                checks.check_not_constant(part, name)
-        if isinstance(x, SparseMatrix):
-            return
-        empty = np.flatnonzero(np.isnan(x).all(axis=1) & np.isnan(y).all(axis=1))
-        if empty.size:
-            raise ValueError(
-                f"{checks.row_of(x, empty[0])} has no observed cell in x or y; leave it out, "
-                f"{checks.without_rows(x, empty)}, and likewise of y"
-            )
+        check_fit(self, (x, y))
+        if self.kernel is not None and self.kernel.is_precomputed:
+            check_gram(x)
+        else:
+            checks.check_not_constant(x)
 
-    def check_new(self, x: np.ndarray, y: np.ndarray | None = None) -> None:
+    def check_new(self, *data: Any) -> None:
         """Raise ValueError if rows, new or fitted, do not suit the model."""
-        for name, part, size in (("x", x, self.num_features), ("y", y, self.num_outputs)):
-            if part is None:
-                continue
-            if size is not None and part.shape[1] != size:
-                raise ValueError(
-                    f"{name} must have {size} columns, as the model has; got {part.shape[1]}: give the "
-                    "columns that it was made for, or leave the size out to have it read off the data"
-                )
-            if not isinstance(part, SparseMatrix):  # which is finite
-                checks.check_infinite(part, name)
-        if y is not None and y.shape[0] != x.shape[0]:
-            raise ValueError(
-                f"x and y must have the same rows; x has {x.shape[0]} and y has {y.shape[0]}: an output "
-                "that is not known is NaN"
-            )
-        if self.output_likelihood == "probit" and y is not None:
-            check_probit_outputs(y, self.is_classes)
-        if self.kernel is not None and np.isnan(x).any():
+        if self.kernel is not None and np.isnan(x := checks.as_matrix(data[0])).any():
             row, column = np.argwhere(np.isnan(x))[0]
             raise ValueError(
                 f"a kernel needs every cell of x; {checks.row_of(x, row)}, {checks.column_of(x, column)} is "
                 f"missing: fill missing cells, or use kernel=None, which takes them"
             )
+        super().check_new(*data)
+        if self.output_likelihood == "probit" and data[1:] and data[1] is not None:
+            check_probit_outputs(data[1], self.is_classes)
 
     def check_method(self, method: str) -> None:
         """Refuse a method that does not go with the kernel, the outputs or the prior.
@@ -295,11 +244,6 @@ class SupervisedIntake(Model):
                 f"the feature space of {type(self.kernel).__name__} has infinitely many dimensions, in which "
                 f"the estimate of the noise of x is zero: give noise_variance_x"
             )
-
-    @property
-    def takes_missing(self) -> bool:
-        """Whether cells of x may be missing: where it has no kernel."""
-        return self.kernel is None
 
     @property
     def scale_remedy(self) -> str:

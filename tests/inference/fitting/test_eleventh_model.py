@@ -472,6 +472,19 @@ def test_listed_and_shown(capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([[1.0, np.inf], [0.0, 1.0]], "x must be finite or NaN .*row 0, column 1 is inf"),
+        ([[1.0, 2.0, 3.0]], "x must have 2 columns, as the model has; got 3"),
+        ([[1.0, np.nan], [0.0, np.nan]], "column 1 of x is missing in all rows"),
+    ],
+)
+def test_what_data_are_refused_follows_from_the_table(x, message):
+    with pytest.raises(ValueError, match=message):
+        RobustLocation(num_features=2).check(np.array(x))
+
+
 def test_what_cannot_be_registered():
     method = METHODS[RidgePCA]
 

@@ -11,6 +11,7 @@ import inference
 import zoo
 from inference.cli import predicting
 from zoo.intake import Column, Columns, date_in_words, read_columns
+from zoo.intake.families import suited_to
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -376,7 +377,7 @@ def test_natural_parameters_of_classes_are_named_by_column_and_level():
     town, age = pd.Series(["Ulm", "Bonn", "Kiel"] * 4), pd.Series(RNG.normal(size=12))
     frame = pd.DataFrame({"age": age, "town": town, "smoker": ["yes", "no"] * 6})
     read = read_columns(frame)
-    model = zoo.EPCA(family=zoo.EPCA(num_latents=1).suited_to((read,)).family, num_latents=1, num_features=3)
+    model = zoo.EPCA(family=suited_to(zoo.EPCA(num_latents=1), (read,)).family, num_latents=1, num_features=3)
     labels = model.dim_labels({"feature": ["age", "town", "smoker"]}, (read,))
     assert labels["feature_class"] == ["age", "town: Kiel", "town: Ulm", "smoker"]
     unread = model.dim_labels({"feature": ["age", "town", "smoker"]})
@@ -403,7 +404,7 @@ def test_each_kind_of_column_has_its_family_of_components():
     kinds |= {"grade": "ordered", "smoker": "yes/no", "answer": "category", "note": "text"}
     kinds["debt"] = "positive"
     read = Columns(tuple(Column(name, kind, "", levels=words.get(name, ())) for name, kind in kinds.items()))
-    made = zoo.Mixture(num_components=2).suited_to((read,)).components
+    made = suited_to(zoo.Mixture(num_components=2), (read,)).components
     assert {
         columns: (type(family).__name__, getattr(family, "levels", None))
         for family, columns in zip(made.families, made.columns, strict=True)
@@ -420,9 +421,8 @@ def test_each_kind_of_column_has_its_family_of_components():
 def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_rows_suffice():
     def made(num_rows, is_held=True, num_missing=0, **kinds):
         columns = tuple(Column(name, kind, "", num_missing) for name, kind in kinds.items())
-        return (
-            zoo.Mixture(num_components=2).suited_to((Columns(columns, None, num_rows, is_held),)).components
-        )
+        table = Columns(columns, None, num_rows, is_held)
+        return suited_to(zoo.Mixture(num_components=2), (table,)).components
 
     assert type(made(100, income="positive", debt="positive")).__name__ == "LogNormalGamma"
     kinds = {"age": "real", "height": "real", "visits": "count"}

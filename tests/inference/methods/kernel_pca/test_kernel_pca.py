@@ -287,7 +287,7 @@ def test_bad_fits_get_one_clear_message(case):
 
 def test_sparse_rows_are_refused_with_a_way_out():
     counts = scipy.sparse.csr_array(np.abs(np.round(X)))
-    with pytest.raises(TypeError, match="takes dense rows; of sparse ones give the Gram matrix"):
+    with pytest.raises(TypeError, match="x must be dense: of sparse rows give the Gram matrix"):
         fit(zoo.KernelPCA(num_latents=2), counts)
     dense = fit(zoo.KernelPCA(num_latents=2, noise_variance=0.1), counts.toarray())
     gram = (counts @ counts.T).toarray()

@@ -88,17 +88,17 @@ CASES = {
         "as the columns of all views, 7; got 8",
     ),
     "num_specific": (lambda: (zoo.Paired(TWO, 1, (1, 1, 1)), (X, Y)), "one number for each of the 2 views"),
-    "rows": (lambda: (zoo.Paired(TWO), (X, Y[:5])), "the views must have the same rows; they have 8, 5 rows"),
+    "rows": (lambda: (zoo.Paired(TWO), (X, Y[:5])), "y_0 and y_1 must have the same rows; y_0 has 8"),
     "no view": (lambda: (zoo.Paired(TWO), (X, np.full((8, 3), np.nan))), "y_1 is missing as a whole"),
     "one view too few": (lambda: (zoo.Paired(TWO), (X,)), "takes 2 parts of data, .*; got 1: y_1 is missing"),
     "no cell": (lambda: (zoo.EPCA(), (X * np.nan,)), "missing|no observed"),
     "empty row": (
         lambda: (zoo.Paired(TWO), (with_(X, 6, ALL, np.nan), with_(Y, 6, ALL, np.nan))),
-        "row 6 is missing in all views",
+        "row 6 has no observed cell in y_0 or y_1",
     ),
     "empty column": (
         lambda: (zoo.Paired(TWO), (X, with_(Y, ALL, 2, np.nan))),
-        "column 2 of y_1 is missing in all",
+        "column 2 of y_1 has no observed cell",
     ),
     "relevance": (lambda: (zoo.EPCA(ard=True, beta=0.2), (X,)), "ard=True goes with beta=0"),
 }

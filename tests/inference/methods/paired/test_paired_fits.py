@@ -97,7 +97,7 @@ def test_what_is_missing_is_predicted(views, ecca):
         predict(ecca, first, what="y_2")
     with pytest.raises(ValueError, match="the rows of y_1 are labelled otherwise than those of y_0"):
         predict(ecca, first, second.iloc[:3], what="y_0")
-    with pytest.raises(ValueError, match="the views must have the same rows"):
+    with pytest.raises(ValueError, match="y_0 and y_1 must have the same rows"):
         predict(ecca, first.to_numpy(), second.iloc[:3].to_numpy(), what="y_0")
     with pytest.raises(ValueError, match="new data lack the columns a"):
         predict(ecca, first.drop(columns="a"))

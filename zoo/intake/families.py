@@ -1,0 +1,252 @@
+"""Families by what columns hold: one table, from the kind of a column to its family in every model.
+
+A model names the field that holds families (``family_field``), and its tables say whether all columns must
+agree. Tables of pandas are read by what their columns hold; the cells of an array are zeros and ones where a
+family must be chosen for them, and real numbers in mixtures.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from zoo.checks import as_matrix
+from zoo.conjugate.categorical_dirichlet import CategoricalDirichlet
+from zoo.conjugate.cellwise import BernoulliBeta, PoissonGamma
+from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.gaussian import GaussianWishart
+from zoo.conjugate.normal_gamma import LogNormalGamma, NormalGamma
+from zoo.conjugate.product import Product
+from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal, as_family
+from zoo.intake.kinds import Column, Columns, read_columns
+from zoo.model import Model
+
+__all__ = [
+    "AUTO",
+    "FAMILIES",
+    "ChoosesFamily",
+    "components_of",
+    "families_for",
+    "level_starts",
+    "numbers_and_families",
+    "read_off",
+    "suited_to",
+]
+
+AUTO = "auto"  # the name of a family that the columns of a table decide
+ROWS_PER_COLUMN = 5  # of a covariance of real columns beside others
+_NORMAL = Gaussian(noise_variance=None)
+
+#: Kind of a column to the family of its cells in a projection, and in a component of a mixture.
+FAMILIES: Mapping[str, tuple[Any, type[ComponentPrior]]] = {
+    "real": (_NORMAL, NormalGamma),
+    "date": (_NORMAL, NormalGamma),
+    "positive": (_NORMAL, LogNormalGamma),
+    "count": ("poisson", PoissonGamma),
+    "yes/no": ("bernoulli", BernoulliBeta),
+    "category": (Categorical, CategoricalDirichlet),
+    "ordered": (Ordinal, CategoricalDirichlet),
+}
+
+
+def families_for(model: Model | type[Model], columns: Sequence[Columns | None]) -> tuple[Any, ...]:
+    """The family of the cells of each part, in a projection.
+
+    Args:
+        model: whose tables say whether all columns of a part must agree.
+        columns: of each part; None of an array, whose cells are zeros and ones.
+
+    Returns:
+        For each part a family, its name, or a tuple with one for each column.
+    """
+    one_family = model.data[0].one_family
+
+    def of(own: Columns) -> Any:
+        each = tuple(map(_family_of, own.kept))
+        agree = len({repr(family) for family in each}) == 1
+        if one_family and not (agree and isinstance(each[0], str)):
+            return _NORMAL
+        return each[0] if agree else each
+
+    return tuple("bernoulli" if own is None else of(own) for own in columns)
+
+
+def _family_of(column: Column) -> Any:
+    family = FAMILIES[column.kind][0]
+    if isinstance(family, str):
+        return family
+    if isinstance(family, type):
+        return family(len(column.levels))
+    return family
+
+
+def components_of(columns: Columns) -> ComponentPrior | None:
+    """The family of the components of a mixture.
+
+    Real columns and dates have one Gaussian with full covariance; beside other columns they are independent
+    where the table has fewer than 5 rows a real column, and where they miss cells and come in batches, whose
+    patterns are not known.
+
+    Args:
+        columns: of a table.
+
+    Returns:
+        The family, not filled; None: a Gaussian of all columns.
+    """
+    kept = columns.kept
+    if {column.kind for column in kept} <= {"real", "date"}:
+        return None
+    normal = [place for place, column in enumerate(kept) if FAMILIES[column.kind][1] is NormalGamma]
+    suffices = columns.num_rows is None or columns.num_rows >= ROWS_PER_COLUMN * len(normal)
+    are_known = columns.is_held or not any(kept[place].num_missing for place in normal)
+    is_joint = len(normal) > 1 and suffices and are_known
+    groups: dict[Any, list[int]] = {}
+    for place, column in enumerate(kept):
+        family = GaussianWishart if is_joint and place in normal else FAMILIES[column.kind][1]
+        levels = {"levels": column.levels} if family is CategoricalDirichlet else {}
+        groups.setdefault((family, tuple(levels.items())), []).append(place)
+    families = tuple(family(**dict(levels)) for family, levels in groups)
+    return families[0] if len(groups) == 1 else Product(families, tuple(map(tuple, groups.values())))
+
+
+def level_starts(model: Model, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
+    """The number of the first level of each column of tables.
+
+    Args:
+        model: whose families are known.
+        columns: of each part of the data; None of an array.
+
+    Returns:
+        For each part shape (its columns,), -1 where cells are no levels; nothing for an array.
+    """
+    sizes = (0 if own is None else len(own.kept) for own in columns)
+    pairs = zip(model.part_families, sizes, strict=False)
+    return tuple(
+        np.full(size, -1) if family is None or not size else family.level_starts(size)[:size]
+        for family, size in pairs
+    )
+
+
+def numbers_and_families(
+    model: type[Model], data: Sequence[Any], given: Sequence[Any]
+) -> tuple[tuple[np.ndarray, ...], tuple[Family, ...]]:
+    """The parts of the data as numbers, and the family of each in a projection.
+
+    Args:
+        model: its class.
+        data: parts; tables of pandas are read by what their columns hold.
+        given: for each part its family, or ``"auto"``.
+
+    Returns:
+        The parts, shape (num_observations, num_features) each, and their families.
+    """
+    stars = range(len(data))
+    names = [model.data[0].name.replace("*", str(place)) for place in stars]
+    read = [
+        read_columns(part, name=name) if isinstance(part, pd.DataFrame) else None
+        for name, part in zip(names, data, strict=True)
+    ]
+    chosen = zip(given, families_for(model, read), strict=True)
+    families = [as_family(own if _is_auto(family) else family) for family, own in chosen]
+    parts = []
+    for part, columns, family, name in zip(data, read, families, names, strict=True):
+        if columns is not None:
+            starts = family.level_starts(len(columns.kept))
+            part = columns.numbered_from(starts, model.__name__).encoded(part)
+        parts.append(as_matrix(part, name))
+    return tuple(parts), tuple(families)
+
+
+def read_off(x: Any, components: Any, sample_weight: Any = None, *, centre: bool = False) -> Any:
+    """Components with their fields read off the data.
+
+    Args:
+        x: rows, shape (num_observations, num_features); of a DataFrame the columns are read by what they
+            hold, of anything else all cells are real numbers.
+        components: a family, filled or not; None: that of the columns.
+        sample_weight: weight of each row, shape (num_observations,); None: one.
+        centre: whether moments are summed about the means of the rows where the prior is far from them.
+
+    Returns:
+        The family; what is no family as it is.
+    """
+    if isinstance(x, pd.DataFrame):
+        columns = read_columns(x)
+        components = components_of(columns) if components is None else components
+        x = columns.encoded(x)
+    components = GaussianWishart() if components is None else components
+    if not isinstance(components, ComponentPrior):
+        return components
+    components = components.filled(x, sample_weight)
+    return components.centred(x) if centre and isinstance(x, np.ndarray) else components
+
+
+def suited_to(model: Model, columns: Sequence[Columns | None]) -> Model:
+    """The model with the families of the columns of tables, where none were given.
+
+    Args:
+        model: as it was made.
+        columns: of each part of the data; None of an array.
+
+    Returns:
+        The model.
+    """
+    if all(own is None for own in columns):
+        return model
+    if isinstance(model, ChoosesFamily):
+        return model.with_families(columns)
+    if model.family_field is None:
+        return model
+    (own,) = columns
+    components = getattr(model, model.family_field)
+    if components is None:
+        return model.replaced(components=components_of(own))
+    return model.replaced(components=components.with_column_names([column.name for column in own.kept]))
+
+
+class ChoosesFamily:
+    """A model whose families may be `AUTO`: until data decide, those cells are zeros and ones."""
+
+    family_field: ClassVar[str] = "family"
+    _given: ClassVar[Mapping[str, Any] | None] = None
+
+    @property
+    def cell_families(self) -> tuple[Family, ...]:
+        """The family of the cells of each part of the data."""
+        held = getattr(self, self.family_field)
+        return held if isinstance(held, tuple) else (held,)
+
+    def _remember_auto(self) -> None:
+        """Keep the fields as they were given, before a family and what follows from it take the place."""
+        held = getattr(self, self.family_field)
+        names = (held,) if isinstance(held, str) else held if isinstance(held, tuple | list) else ()
+        if not any(map(_is_auto, names)):
+            return
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+        object.__setattr__(self, "_given", given)
+        settled = tuple("bernoulli" if _is_auto(name) else name for name in names)
+        object.__setattr__(self, self.family_field, settled[0] if isinstance(held, str) else settled)
+
+    def with_families(self, columns: Sequence[Columns | None]) -> Any:
+        """The model with the families of the columns of tables, where none were given.
+
+        Args:
+            columns: of each part of the data; None of an array.
+
+        Returns:
+            The model.
+        """
+        if self._given is None:
+            return self
+        held, chosen = self._given[self.family_field], families_for(self, columns)
+        settled: Any = chosen[0]
+        if not isinstance(held, str):
+            both = zip(held, (*chosen, *["bernoulli"] * len(held)), strict=False)
+            settled = tuple(own if _is_auto(name) else name for name, own in both)
+        return type(self)(**dict(self._given) | {self.family_field: settled})
+
+
+def _is_auto(family: Any) -> bool:
+    return isinstance(family, str) and family == AUTO

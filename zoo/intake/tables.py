@@ -1,0 +1,175 @@
+"""What a model declares of the tables that it takes; which data suit it follows from that."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from zoo import checks
+from zoo.intake.kinds import read_columns
+from zoo.sparse import as_rows, is_sparse
+
+__all__ = ["ANY", "NUMBERS", "OfTables", "Table", "as_cells", "check_fit", "check_latents", "check_rows_of"]
+
+NUMBERS = ("real", "positive", "date")  # kinds of columns, as of `zoo.intake.KINDS`
+ANY = (*NUMBERS, "count", "yes/no", "category", "ordered")
+
+
+class Table(NamedTuple):
+    """A part of the data, as a model declares it.
+
+    Attributes:
+        name: of its site; with a star there is one such part for each of the model's families.
+        cells: kinds of columns that it takes, ``"documents"``, or ``"class_labels"`` beside numbers.
+        missing: whether cells may be missing; ``"rows"``: whole rows too.
+        sparse: what a sparse matrix holds: ``"reals"`` or ``"counts"``; None: the part is dense.
+        dense: what to do with a sparse matrix that is not taken.
+        optional: whether new rows may come without it.
+        one_family: whether all columns have the same family.
+        varies: whether a constant column is refused.
+        needs: the least number of rows to fit.
+        why: there must be so many.
+        latents: of which there are more than latents, ``"rows"`` or ``"columns"``.
+        most_latents: of which there are as many as latents, or more.
+    """
+
+    name: str
+    cells: tuple[str, ...] = NUMBERS
+    missing: bool | str = True
+    sparse: str | None = None
+    dense: str = "this model takes no sparse matrix; give {name}.toarray()"
+    optional: bool = False
+    one_family: bool = False
+    varies: bool = False
+    needs: int = 1
+    why: str = "the projection of one row is the row itself"
+    latents: tuple[str, ...] = ()
+    most_latents: tuple[str, ...] = ()
+
+
+class OfTables:
+    """A fact that follows from the tables that a model declares, asked of the model or of its class.
+
+    Of a class with a starred table it is None: its data say how many there are.
+
+    Attributes:
+        fact: from a tuple of tables.
+    """
+
+    def __init__(self, fact: Any) -> None:
+        """Remember how the fact follows from the tables."""
+        self.fact = fact
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        """The fact."""
+        if model is not None:
+            return self.fact(model.tables)
+        return None if any("*" in table.name for table in owner.data) else self.fact(owner.data)
+
+
+def as_cells(model: Any, place: int, part: Any) -> Any:
+    """A part of the data as numbers; a table of pandas is read by what its columns hold.
+
+    Args:
+        model: with its tables and families.
+        place: of the part.
+        part: a table, an array or a sparse matrix.
+
+    Returns:
+        An array, a `SparseMatrix`, or sparse counts; shape (num_observations, num_features).
+
+    Raises:
+        TypeError: cells that are no numbers, or a sparse matrix that the model does not take.
+        ValueError: not two-dimensional, or columns that the model does not take.
+    """
+    table, family = model.tables[place], model.part_families[place]
+    if is_sparse(part):
+        if table.sparse == "reals":
+            return as_rows(part, table.name)
+        if not model.takes_sparse_counts:
+            raise TypeError(f"{table.name} must be dense: {table.dense.format(name=table.name)}")
+        return part
+    if isinstance(part, pd.DataFrame) and "class_labels" not in table.cells:
+        columns = read_columns(part, name=table.name)
+        size = len(columns.kept)
+        starts = np.full(size, -1) if family is None else family.level_starts(size)
+        part = columns.numbered_from(starts, type(model).__name__).encoded(part)
+    return checks.as_matrix(part, table.name)
+
+
+def check_rows_of(model: Any, data: Sequence[Any]) -> None:
+    """Raise ValueError or TypeError if rows, new or fitted, do not suit a model.
+
+    Args:
+        model: with its tables, sizes and families.
+        data: parts of the data; None of one that is left out.
+    """
+    checks.check_num_parts(type(model).__name__, max(len(data), len(model.tables)), len(model.tables))
+    takes_missing, fields, lengths = model.takes_missing, model.size_fields(), {}
+    described = zip(model.tables, model.part_sizes, model.part_families, data, strict=False)
+    for place, (table, size, family, part) in enumerate(described):
+        if part is None:
+            continue
+        x = as_cells(model, place, part)
+        checks.check_columns(x, size, table.name, "model", fields[place % len(fields)])
+        if family is not None:
+            family.check(x, *(table.name,) * (len(model.tables) > 1))
+        elif not is_sparse(x):
+            (checks.check_infinite if place or takes_missing else checks.check_finite)(x, table.name)
+        lengths[table.name] = x.shape[0]
+    if len(set(lengths.values())) > 1:
+        told = " and ".join(f"{name} has {size}" for name, size in lengths.items())
+        raise ValueError(
+            f"{' and '.join(lengths)} must have the same rows; {told}: a row that one lacks is NaN in it"
+        )
+
+
+def check_fit(model: Any, data: Sequence[Any]) -> None:
+    """Raise ValueError if a model cannot be fitted to rows that suit it, too few or too empty.
+
+    Args:
+        model: with its tables and sizes.
+        data: parts of the data.
+    """
+    parts = [as_cells(model, place, part) for place, part in enumerate(data)]
+    first, x = model.tables[0], parts[0]
+    checks.check_rows(x, first.needs, first.why, first.name)
+    if first.missing != "rows":
+        _check_some_cells(model.tables, parts)
+    for table, part in zip(model.tables, parts, strict=False):
+        if table.varies:
+            checks.check_not_constant(part, table.name)
+
+
+def check_latents(model: Any, data: Sequence[Any]) -> None:
+    """Raise ValueError if a model has more latents than rows or columns allow.
+
+    Args:
+        model: with its tables and sizes.
+        data: parts of the data.
+    """
+    first, x = model.tables[0], data[0]
+    of = f" of {first.name}" if len(model.tables) > 1 else ""
+    sizes = {"rows": ("rows", np.shape(x)[0]), "columns": (f"columns{of}", np.shape(x)[1])}
+    for limits, below in ((first.latents, True), (first.most_latents, False)):
+        known = (sizes[limit] for limit in limits if limit == "rows" or not model.needs_fitted_rows)
+        checks.check_num_latents(getattr(model, "num_latents", 0), dict(known), below=below)
+
+
+def _check_some_cells(tables: Sequence[Table], parts: Sequence[np.ndarray]) -> None:
+    """Raise ValueError naming a column without any cell, or a row that has none in any part."""
+    names, is_alone = [table.name for table in tables], len(parts) == 1
+    dense = {name: part for name, part in zip(names, parts, strict=True) if not is_sparse(part)}
+    for name, part in dense.items():
+        (checks.check_some_cells if is_alone else checks.check_some_columns)(part, name)
+    if is_alone or len(dense) < len(parts):
+        return
+    empty = np.flatnonzero(np.all([np.isnan(part).all(axis=1) for part in parts], axis=0))
+    if empty.size:
+        row, leave = checks.row_of(parts[0], empty[0]), checks.without_rows(parts[0], empty, names[0])
+        others = " and ".join(names[1:])
+        raise ValueError(
+            f"{row} has no observed cell in {' or '.join(names)}; leave it out, {leave}, "
+            f"and likewise of {others}"
+        )
