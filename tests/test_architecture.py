@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from architecture_names import model_tests
 
+pytestmark = pytest.mark.repo
+
 ROOT = Path(__file__).parents[1]
 
 #: A module imports from its own room or from rooms in earlier strings.

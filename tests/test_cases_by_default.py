@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 from conftest import first_tier, pytest_collection_modifyitems
 
+pytestmark = pytest.mark.repo
+
 
 def item(name, *marks):
     """What the hook reads of a collected test."""
@@ -35,7 +37,6 @@ def test_cases_beyond_the_first_are_slow_and_slow_ones_do_not_count():
     assert ["slow" in each.marks for each in items] == [False, True, False, False, True, False]
 
 
-@pytest.mark.repo
 def test_the_first_tier_names_tests_that_there_are():
     root, functions = Path(__file__).parents[1], {}
     for name in first_tier():

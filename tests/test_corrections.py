@@ -17,6 +17,8 @@ from inference.precision import in_precision
 from zoo.cards import read_card, read_notes
 from zoo.dpp import angular_similarity
 
+pytestmark = pytest.mark.repo
+
 #: Name of a check, as a card has it, to a function that gives the errors of the printed form and of ours.
 CHECKS: dict[str, Callable[[], tuple[float, float]]] = {}
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.repo
+
 ROOT = Path(__file__).parents[1]
 FILES = sorted(path for folder in ("zoo", "inference") for path in (ROOT / folder).rglob("*.py"))
 # What README and the design call the interface: these packages, and the modules they export

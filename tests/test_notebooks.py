@@ -17,6 +17,8 @@ import pytest
 from notebooks._site.students import without_answers
 from tests.benchmarks.notebooks import unannounced_warnings
 
+pytestmark = pytest.mark.repo
+
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 NAMES = sorted({path.stem for ending in ("py", "ipynb") for path in NOTEBOOKS.glob(f"*.{ending}")} - {"conf"})
 HEADER = re.compile(r"\A# ---\n(?:#.*\n)*?# ---\n")

@@ -17,6 +17,8 @@ from notebooks._site.audit import BUILT, VERDICTS, read_audit, read_items, recor
 from notebooks._site.models import PICTURES
 from notebooks._site.reference import MODULES, public_names
 
+pytestmark = pytest.mark.repo
+
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PAGES = sorted([*(NOTEBOOKS / "guide").glob("*.md"), NOTEBOOKS / "gallery.md"])
 CELL = re.compile(r"```\{code-cell\} python\n(?:---\n.*?---\n)?(.*?)```", re.DOTALL)

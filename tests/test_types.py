@@ -6,6 +6,8 @@ import sys
 import pytest
 from processes import LIMIT, started
 
+pytestmark = pytest.mark.repo
+
 SCRIPTS = {
     "fit_a_table": """
         import numpy as np

@@ -14,6 +14,8 @@ import pytest
 import zoo
 from zoo.datasets import catalogue
 
+pytestmark = pytest.mark.repo
+
 ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = SETTINGS["project"]

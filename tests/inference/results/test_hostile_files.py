@@ -27,6 +27,8 @@ from recording import REFERENCE
 import inference
 from zoo.intake import bounds
 
+pytestmark = pytest.mark.repo
+
 HANDFUL = {
     "fit": [
         "posterior in itself", "posterior in the fit", "posterior in the pipe", "numbers of trace in the fit",
