@@ -54,7 +54,6 @@ __all__ = [
     "check_some_cells",
     "check_some_columns",
     "check_unique",
-    "check_table",
     "check_whole",
     "column_moments",
     "column_labels",
@@ -857,18 +856,6 @@ def check_infinite(x: np.ndarray, name: str = "x") -> None:
     """
     if not is_finite(x):
         _refuse_cells(x, np.isinf(x), f"{name} must be finite or NaN (missing)", name)
-
-
-def check_table(x: np.ndarray, name: str = "x") -> None:
-    """Raise ValueError naming the first infinite cell, or the first column or row without any cell.
-
-    Args:
-        x: shape (num_observations, num_features).
-        name: of the data in messages.
-    """
-    if not is_finite(x):
-        check_infinite(x, name)
-        check_some_cells(x, name)
 
 
 def check_some_cells(x: np.ndarray, name: str = "x") -> None:

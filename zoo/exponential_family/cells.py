@@ -9,7 +9,6 @@ for each natural parameter.
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -264,25 +263,22 @@ def measured_columns(family: Family, num_features: int) -> np.ndarray:
     return found
 
 
-def units_of_columns(
-    family: Family, x: np.ndarray, given: Any = None, name: str = "x"
-) -> tuple[np.ndarray, np.ndarray]:
+def units_of_columns(family: Family, x: np.ndarray, name: str = "x") -> tuple[np.ndarray, np.ndarray]:
     """The means and standard deviations of the columns that are in the unit of the data; 0 and 1 of others.
 
     Args:
         family: of the cells, mixed or not.
         x: a table, shape (num_observations, num_features), NaN where a cell is missing.
-        given: the deviations, or None.
         name: of the table in messages.
 
     Returns:
         Two arrays of shape (num_features,).
 
     Raises:
-        ValueError: a column that has no standard deviation, or deviations of another shape.
+        ValueError: a column that has no standard deviation.
     """
     measured = measured_columns(family, x.shape[1])
-    scales = column_scale(x, given, name, measured)
+    scales = column_scale(x, None, name, measured)
     return np.nanmean(np.where(measured, x, 0.0), axis=0), scales
 
 

@@ -58,7 +58,7 @@ def _own_units(model: Any, *parts: Part) -> np.ndarray | None:
 def _units(model: Any, parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
     pairs = zip(model.cell_families, parts, strict=True)
     if model.standardize:
-        return [units_of_columns(family, part.rows, name=part.name) for family, part in pairs]
+        return [units_of_columns(family, part.rows, part.name) for family, part in pairs]
     return [part.once(_common_unit) if has_units(family) else _no_unit(part) for family, part in pairs]
 
 

@@ -21,7 +21,6 @@ __all__ = ["DENSE", "FACTS", "SupervisedIntake"]
 DENSE = "missing outputs are NaN, and cells that are not stored are zeros"
 
 PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
-_COMPLETE_ROWS = ("closed_form", "morp", "kernel_cca")  # methods that need every cell of x
 
 
 def _scales(model: Any, x: Any, y: Any) -> np.ndarray:
