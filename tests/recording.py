@@ -47,6 +47,7 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "kills": ("inference/driver", "inference/fitting", "inference/numerics/atomic_files.py"),
     "kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),
     "mixture": MIXTURES,
+    "first_tier": ("tests/benchmarks/first_tier.py", "tests/mutants/mutants.toml"),
     "mutants": ("tests/mutants/mutants.toml",),
     "notebooks": ("notebooks",),
     "paired": CELLS,

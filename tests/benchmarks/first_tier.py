@@ -110,11 +110,10 @@ def main(arguments=None):
     """Measure, choose and write the tier and its record."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--times", type=Path, help="processor times that were measured before")
-    times = parser.parse_args(arguments).times
-    if times is None:
-        times = Path(tempfile.mkdtemp()) / "times.jsonl"
-        if status := measured(times):
-            return status
+    given = parser.parse_args(arguments).times
+    times = given or Path(tempfile.mkdtemp()) / "times.jsonl"
+    if given is None and (status := measured(times)):
+        return status
     lines = times.read_text(encoding="utf-8").splitlines()
     cost = by_function(dict(json.loads(line) for line in lines))
     always = [test for test in cost if test.partition("::")[0] in ALWAYS]
@@ -131,6 +130,7 @@ def main(arguments=None):
     write_record(
         "first_tier",
         "python -m tests.benchmarks.first_tier",
+        times="measured in this run" if given is None else "measured before, and given",
         tests=len(tier),
         cpu_seconds_of_tests=round(sum(cost[test] for test in tier), 1),
         cpu_seconds_of_all=round(sum(cost.values()), 1),

@@ -94,7 +94,7 @@ def test_files_are_written_batch_by_batch(tree, table, tmp_path):
             tree, np.where(np.arange(230)[:, None] == 150, np.inf, X), out=out / "n.csv", batch_size=100
         )
     assert not (out / "n.csv").exists() and len(list(out.iterdir())) == 3
-    for path, match in (("x.xlsx", "must end in one of .parquet"), ("no/x.csv", "does not exist")):
+    for path, match in (("x.pdf", "must end in one of .parquet"), ("no/x.csv", "does not exist")):
         with pytest.raises(ValueError, match=match):
             predict(tree, table, out=out / path)
     with pytest.raises(ValueError, match="covariance=True gives no table to write"):
