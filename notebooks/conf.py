@@ -7,8 +7,11 @@ The course is executed at small size unless ``ZOO_SITE_OUTPUTS`` names a folder 
 """
 
 import os
+import re
 import sys
 from pathlib import Path
+
+from docutils import nodes
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -81,7 +84,24 @@ def setup(app):
     course.write(HERE, built / "course", Path(outputs) if outputs else None)
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
     app.connect("autodoc-skip-member", _is_of_scikit_learn)
+    app.connect("doctree-read", _drop_progress)
     return {"parallel_read_safe": True}
+
+
+_PROGRESS = re.compile(r"\d%\|.*\||TqdmWarning|from \.autonotebook import")
+
+
+def _drop_progress(app, doctree):
+    """Leave progress bars, and what their library says of its own, out of the outputs of cells."""
+    for node in list(doctree.findall(nodes.literal_block)):
+        if "stderr" not in node["classes"]:
+            continue
+        lines = [line for line in re.split(r"[\r\n]+", node.astext()) if line.strip()]
+        kept = "\n".join(line for line in lines if not _PROGRESS.search(line))
+        if kept:
+            node.children[:] = [nodes.Text(kept)]
+        else:
+            node.parent.remove(node)
 
 
 def _is_of_scikit_learn(app, what, name, obj, skip, options):
