@@ -101,8 +101,7 @@ def checked_weight(sample_weight: Any, num_rows: int) -> np.ndarray:
         )
         raise ValueError(
             f"sample_weight must be at least 0 and finite; row {label} has {weight[row]}{missing}: 0 "
-            f"leaves a "
-            "row out"
+            "leaves a row out"
         )
     if not weight.any():
         raise ValueError("sample_weight is zero for every row: nothing is left to fit")
