@@ -25,6 +25,12 @@ FITS = {
     "epca": (zoo.EPCA, {"family": "bernoulli", "num_latents": 2}, (BITS,), "map"),
     "paired": (zoo.Paired.ecca, {}, (ROWS[:, :2], ROWS[:, 2:]), "closed_form"),
     "depcam": (zoo.DEPCAM, {"num_components": 2, "num_latents": 1}, (BITS,), "em"),
+    "mcfa": (
+        zoo.MCFA,
+        {"num_components": 2, "num_latents": 2, "weight_prior": "stick_breaking"},
+        (ROWS,),
+        "map",
+    ),
     "lda": (zoo.LDA, {"num_topics": 2}, (COUNTS,), "vb"),
     "plsi": (zoo.PLSI, {"num_topics": 2}, (COUNTS,), "em"),
     "pcp": (zoo.PCP, {"num_topics": 2, "num_clusters": 2}, (COUNTS,), "vb"),

@@ -64,6 +64,7 @@ MOVED = (
     "zoo/epca.py",
     "zoo/kernel_pca.py",
     "zoo/lda.py",
+    "zoo/mcfa.py",
     "zoo/mixture.py",
     "zoo/paired.py",
     "zoo/pcp.py",

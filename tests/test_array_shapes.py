@@ -44,6 +44,7 @@ FILES = (
     *(f"zoo.conjugate.{name}" for name in ("categorical_dirichlet", "multinomial_dirichlet", "product")),
     "zoo.dirichlet_process",
     "zoo.linear_gaussian.answers",
+    "zoo.linear_gaussian.clustered",
     "zoo.linear_gaussian.supervised_answers",
     "zoo.exponential_family.answers",
     "zoo.exponential_family.paired_answers",
@@ -67,6 +68,7 @@ MODELS = {  # model, data, method; those of the default run first
     "sppca": (zoo.SPPCA(num_latents=1), (TABLE, TABLE[:, :1] + RNG.normal(size=(20, 1))), "em"),
     "epca": (zoo.EPCA(family="bernoulli", num_latents=1), (BITS,), "map"),
     "depcam": (zoo.DEPCAM.from_data(BITS, num_components=2, num_latents=1), (BITS,), "vb"),
+    "mcfa": (zoo.MCFA(num_components=2, num_latents=1, concentration=2.0), (TABLE,), "map"),
     "paired": (zoo.Paired.from_data(TABLE, BITS, families=("gaussian", "bernoulli")), (TABLE, BITS), "map"),
 }
 
