@@ -43,6 +43,7 @@ METHODS_OF_OTHERS = {
     "sppca": {"ppca"},
     "pcp": {"lda", "plsi"},
     "depcam": {"mixture"},
+    "mcfa": {"mixture", "ppca"},
     "epca": set(),
 }
 

@@ -77,6 +77,7 @@ from inference.numerics.weighted_rows import map_rows, row_limit
 from zoo.linear_gaussian.axes import signs_of
 
 __all__ = [
+    "LatentMoments",
     "LinearGaussianPosterior",
     "LinearGaussianVBInfo",
     "concluded",
@@ -84,9 +85,12 @@ __all__ = [
     "log_predictive",
     "num_relevant",
     "posterior_at",
+    "prior_pulls",
     "sample_columns",
     "sample_latents",
     "step",
+    "transformed_columns",
+    "update_columns",
 ]
 
 
@@ -568,14 +572,23 @@ def step(
         state, latents = jax.tree.map(
             lambda yes, no: jnp.where(better, yes, no), (moved, moved_latents), (state, latents)
         )
-    squares = _expected_squares(state, latents, rows)
-    state = state._replace(
-        noise_concentration=prior.noise_concentration + _cells(rows) / 2,
-        noise_rate=prior.noise_rate + squares / 2,
-    )
-    objective = _global_terms(state, latents, rows, prior) + _noise_terms(state, squares, rows, prior)
+    state, of_noise = _update_noise(state, latents, rows, prior)
+    objective = _global_terms(state, latents, rows, prior) + of_noise
     noise_variance = jnp.mean(state.noise_rate / state.noise_concentration)
     return state, LinearGaussianVBInfo(objective, noise_variance, num_relevant(state, rows))
+
+
+def update_columns(
+    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[LinearGaussianPosterior, Array]:
+    """Update loadings and mean, ARD precisions and noise for latents of any prior.
+
+    Returned with the bound but for the latents' density and entropy, in nats.
+    """
+    precision = (state.noise_concentration / state.noise_rate)[rows.group]
+    state = _update_ard(_update_loadings(state, latents, precision, rows, prior), rows, prior)
+    state, noise = _update_noise(state, latents, rows, prior)
+    return state, _column_terms(state, rows, prior) + noise
 
 
 def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> tuple[Array, Array]:
@@ -628,6 +641,17 @@ def _ard_update(squares: Array, rows: CompressedRows, prior: LoadingPrior) -> tu
     return jnp.full(squares.shape, 1.0) * concentration, prior.ard_rate + squares / 2
 
 
+def _update_noise(
+    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[LinearGaussianPosterior, Array]:
+    squares = _expected_squares(state, latents, rows)
+    state = state._replace(
+        noise_concentration=prior.noise_concentration + _cells(rows) / 2,
+        noise_rate=prior.noise_rate + squares / 2,
+    )
+    return state, _noise_terms(state, squares, rows, prior)
+
+
 # The transformation that leaves the data's terms as they are
 
 
@@ -636,11 +660,9 @@ def _transformation(
 ) -> tuple[Array, Array]:
     """The transformation L, m of the latents, which are moved by m and multiplied by L^-1."""
     size, columns = rows.total_weight, rows.sums.shape[0]
-    of_loadings, of_loc = column_precisions(prior, columns)
-    loadings, gram = _gram(state, rows, of_loadings)[:-1, :-1], _gram(state, rows, of_loc)
-    with_loc = gram[:-1, -1] - (of_loc * prior.loc) @ state.mean[:, :-1]
+    loadings, gram, with_loc = prior_pulls(state, rows, prior)
     first = latents.total_first / size
-    m = jnp.linalg.solve(size * jnp.eye(first.shape[0]) + gram[:-1, :-1], size * first - with_loc)
+    m = jnp.linalg.solve(size * jnp.eye(first.shape[0]) + gram, size * first - with_loc)
     spread = latents.total_second / size - jnp.outer(first, m) - jnp.outer(m, first) + jnp.outer(m, m)
     root = jnp.linalg.cholesky(spread)
     strengths, turn = jnp.linalg.eigh(root.T @ loadings @ root)
@@ -651,10 +673,38 @@ def _transformation(
     return root @ turn * jnp.sqrt(2 * size / (free + jnp.sqrt(free**2 + 4 * pull * size))), m
 
 
+def prior_pulls(
+    state: LinearGaussianPosterior, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[Array, Array, Array]:
+    """What the prior of the columns says of a transformation of the latents.
+
+    Sums of E[w w'] over the prior variances of loadings and over those of the mean, and of E[w (mu - m)] over
+    the latter.
+    """
+    of_loadings, of_loc = column_precisions(prior, rows.sums.shape[0])
+    gram = _gram(state, rows, of_loc)
+    with_loc = gram[:-1, -1] - (of_loc * prior.loc) @ state.mean[:, :-1]
+    return _gram(state, rows, of_loadings)[:-1, :-1], gram[:-1, :-1], with_loc
+
+
+def transformed_columns(
+    state: LinearGaussianPosterior, root: Array, m: Array, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[LinearGaussianPosterior, Array]:
+    """The columns for latents that are moved by m and multiplied by the inverse of the root, and their gain.
+
+    The gain is that of the bound without the latents' density and entropy, in nats.
+    """
+    moved = _update_ard(_moved(state, root, m), rows, prior)
+    return moved, _column_terms(moved, rows, prior) - _column_terms(state, rows, prior)
+
+
 def _transformed(
     state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
 ) -> LinearGaussianPosterior:
-    root, m = _transformation(state, latents, rows, prior)
+    return _moved(state, *_transformation(state, latents, rows, prior))
+
+
+def _moved(state: LinearGaussianPosterior, root: Array, m: Array) -> LinearGaussianPosterior:
     size = m.shape[0]
     change = jnp.zeros((size + 1, size + 1)).at[:size, :size].set(root.T).at[size, :size].set(m)
     change = change.at[size, size].set(1.0)
@@ -708,8 +758,14 @@ def _global_terms(
     state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
 ) -> Array:
     """The part of the bound without the noise: latents, loadings, mean, ARD precisions."""
-    columns, size = rows.sums.shape[0], latents.total_first.shape[0]
+    size = latents.total_first.shape[0]
     local = latents.half_log_det + (rows.total_weight * size - jnp.trace(latents.total_second)) / 2
+    return local + _column_terms(state, rows, prior)
+
+
+def _column_terms(state: LinearGaussianPosterior, rows: CompressedRows, prior: LoadingPrior) -> Array:
+    """The part of the bound of loadings, mean and ARD precisions."""
+    columns, size = rows.sums.shape[0], state.mean.shape[1] - 1
     alpha, log_alpha = expected_precisions(state, prior)
     of_loadings, of_loc = column_precisions(prior, columns)
     loadings = columns * jnp.sum(log_alpha - jnp.log(2 * jnp.pi)) + size * jnp.sum(jnp.log(of_loadings))
@@ -719,7 +775,7 @@ def _global_terms(
     means = jnp.sum(jnp.log(of_loc / (2 * jnp.pi)) - of_loc * away)
     log_dets = jnp.linalg.slogdet(state.covariance)[1][rows.column_class]
     entropy = jnp.sum(log_dets) + columns * (size + 1) * (1 + jnp.log(2 * jnp.pi))
-    total = local + (loadings + means + entropy) / 2
+    total = (loadings + means + entropy) / 2
     if prior.loading_variance is None:
         ard = prior.ard_concentration, prior.ard_rate
         total = total - jnp.sum(_gamma_divergence(state.ard_concentration, state.ard_rate, *ard))
