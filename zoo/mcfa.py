@@ -169,7 +169,7 @@ class MCFA(ProjectionUnits, Model):
     roles = Roles(cluster="assignments", weight="weights", latent="latents", loadings={"loadings": ""})
     weighs_rows = True
     answers = ClusteredAnswers
-    methods = ("vb", "nuts", "hmc", "svi", "map")
+    methods = ("vb", "gibbs", "nuts", "hmc", "svi", "map")
     continuing = with_prior_of
 
     @property

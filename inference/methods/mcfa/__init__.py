@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from inference.settings import Climb
+from inference.settings import Climb, FromZero, Sampling
 from zoo.checks import check_names
 
-__all__ = ["VB"]
+__all__ = ["VB", "Gibbs"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +24,17 @@ class VB(Climb):
     def validate(self) -> None:
         """Raise TypeError or ValueError for moves that are none."""
         check_names("moves", self.moves, self.all_moves)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gibbs(Sampling):
+    """The Gibbs sampler of `zoo.MCFA`.
+
+    Attributes:
+        split_merge: moves of a sweep that split or merge clusters of the latents.
+        moves: whether latents, clusters and loadings are moved along directions in which no row changes.
+    """
+
+    name = "gibbs"
+    split_merge: FromZero = 0
+    moves: bool = True
