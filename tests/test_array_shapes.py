@@ -68,7 +68,7 @@ MODELS = {  # model, data, method; those of the default run first
     "sppca": (zoo.SPPCA(num_latents=1), (TABLE, TABLE[:, :1] + RNG.normal(size=(20, 1))), "em"),
     "epca": (zoo.EPCA(family="bernoulli", num_latents=1), (BITS,), "map"),
     "depcam": (zoo.DEPCAM.from_data(BITS, num_components=2, num_latents=1), (BITS,), "vb"),
-    "mcfa": (zoo.MCFA(num_components=2, num_latents=1, concentration=2.0), (TABLE,), "map"),
+    "mcfa": (zoo.MCFA(num_components=2, num_latents=1), (TABLE,), "vb"),
     "paired": (zoo.Paired.from_data(TABLE, BITS, families=("gaussian", "bernoulli")), (TABLE, BITS), "map"),
 }
 

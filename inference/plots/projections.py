@@ -17,8 +17,15 @@ from matplotlib.figure import Figure
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import loadings_of, stored_columns, thinned
+from inference.results.groups import (
+    labels_of,
+    loadings_of,
+    responsibilities_of,
+    stored_columns,
+    thinned,
+)
 from inference.symmetry.rotation import align_rotation
+from inference.topics.tables import cluster_shares
 from zoo.checks import check_size
 from zoo.dependencies import naming_versions
 
@@ -94,7 +101,7 @@ def plot_biplot(
         tree: a fit of a projection with latents; without loadings (kernel PCA) only the rows are drawn.
         latents: the two latents.
         colour_by: what the colours of the rows show: a column of the fitted data by its name, or a value for
-            each fitted row. Words, and numbers of at most eight values, get a colour and a marker each, other
+            each fitted row; None: their clusters, of a model that has any. Words, and numbers of at most eight values, get a colour and a marker each, other
             numbers a scale; rows without a value are hollow.
         ax: axes to draw into; None: a new figure.
 
@@ -120,6 +127,8 @@ def plot_biplot(
     longest = np.linalg.norm(centre, axis=1).max(initial=1e-12)
     scale = 0.9 * np.quantile(np.linalg.norm(mean, axis=1), 0.95) / longest
     figure, axis = figure_with_axes(7.4, 6.4, ax)
+    if colour_by is None and (labels_of(tree) is not None or responsibilities_of(tree) is not None):
+        colour_by = pd.Series(cluster_shares(tree).to_numpy().argmax(axis=1), name="cluster")
     if sd is not None and len(mean) <= _MOST_BARS:
         style = {"fmt": "none", "ecolor": "0.8", "linewidth": 0.7, "zorder": 1}
         axis.errorbar(*mean.T, xerr=sd[:, 0], yerr=sd[:, 1], **style)
