@@ -26,6 +26,7 @@ from numpyro.infer import init_to_uniform
 from inference.algorithm import FitRequest, Fitted, Stochastic
 from inference.precision import double_precision, to_numpy, warn_of_lost_digits
 from inference.processes import gathered
+from zoo.answers import has_answer
 from zoo.coordinates import Coordinates, coordinates_of, free_log_scales, is_improper
 from zoo.model import Model, in_current_precision
 
@@ -158,7 +159,7 @@ class Return:
             sites: their names.
             fitted: the model that the fit ended with, in its coordinates; None: that it began with.
             occupied: how many components have rows, if the others are not in the density
-                (`zoo.model.Model.prior_of_occupied`), any shape.
+                (`zoo.answers.Answers.prior_of_occupied`), any shape.
 
         Returns:
             A number, or the shape of ``occupied``, in nats.
@@ -194,7 +195,7 @@ class Return:
         Returns:
             The same by name.
         """
-        tells_occupied = fitted.roles.cluster in draws and fitted.leaves_out_empty
+        tells_occupied = fitted.roles.cluster in draws and has_answer(fitted, "prior_of_occupied")
         occupied = draws[fitted.roles.occupied] if tells_occupied else None
         lost = {"log_likelihood": self.rows}
         lost |= {"log_prior": partial(self.parameters, tuple(draws), fitted, occupied)}

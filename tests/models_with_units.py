@@ -14,6 +14,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 import zoo
+from zoo.answers import Answers
 from zoo.conjugate import (
     ExponentialGamma,
     GammaKnownShape,
@@ -36,11 +37,17 @@ NUM_ROWS = 7  # of the tables of tests
 PLACE, SIZE = Unit(1, (-1,), is_location=True), Unit(1, (-1,))
 
 
+class _ByRows(Answers):
+    """Those of every model, of rows that may have weights."""
+
+    weighs_rows = True
+
+
 class _Rows(Model):
     """Independent rows; a subclass has the distribution of one, and the prior of what it depends on."""
 
     methods = ("map", "nuts", "hmc", "svi")
-    weighs_rows = True
+    answers = _ByRows
 
     @classmethod
     def from_data(cls, x: Any, **fields: Any) -> "_Rows":

@@ -272,16 +272,6 @@ class DEPCAM(ChoosesFamily, Model):
         return dict(self.dims) | own
 
     @property
-    def sums_out_locals(self) -> bool:
-        """Whether the density of a row has its latents integrated out exactly."""
-        return self.integrates_latents
-
-    @property
-    def truncation(self) -> int | None:
-        """The number of components at which a stick-breaking prior is cut; None: no such prior."""
-        return self.num_components if self.weights.has_sticks else None
-
-    @property
     def unit_noise_parts(self) -> tuple[bool, ...]:
         """Whether the cells are Gaussian with noise of known variance 1."""
         return (has_unit_noise(self.family),)
@@ -291,24 +281,6 @@ class DEPCAM(ChoosesFamily, Model):
         """`standardize`, which cells of known noise do not have."""
         own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
         return f"give {own}standardize=True"
-
-    def completions(self) -> dict[str, tuple[str, ...]]:
-        """Completed cells, or the mean of every cell."""
-        return dict.fromkeys(("cells", "reconstruction"), ("observation", "feature"))
-
-    def default_completion(self, *data: Any) -> str:
-        """``"cells"``: missing ones."""
-        return "cells"
-
-    def resolving(self, variables: Mapping[str, Any]) -> Self:
-        """With finer nodes where bounded cells change steeply; bases and scales of the components tell."""
-        return self.replaced(has_steep_cells=local_pca_fields.has_steep_cells(self.family, variables))
-
-    def rests_on_tail(
-        self, values: Mapping[str, Array], mean: Array, variance: Array, x: Array, *, what: str = "cells"
-    ) -> Array | None:
-        """As `zoo.model.Model.rests_on_tail`; cells with a tail are never standardised."""
-        return self.answers().rests_on_tail(self, values, mean, variance, x)
 
     # Sizes and checks
 

@@ -172,9 +172,6 @@ class KernelPCA(Model):
     }
     symmetries = ("rotation",)
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
-    scores_rows = False
-    projects_by_draws = False
-    needs_fitted_rows = True
     # variances have no unit where kernels have none, the only ones that draws allow
     roles = Roles(latent="latents", unit_free=("explained_variances",))
     answers = KernelPCAAnswers

@@ -41,7 +41,6 @@ one, so each row carries the factor :math:`\sum_k \pi_k` and the prior is not no
 reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, override
@@ -63,15 +62,14 @@ from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.fields import choice, flag, part, pseudo_counts, whole
 from zoo.intake.families import read_off
-from zoo.model import ANY, Assumptions, Model, Roles, Table, TypicalCells
+from zoo.model import ANY, Assumptions, Model, Roles, Table
 from zoo.programs import local
-from zoo.shapes import Rows, RowsByComponent
+from zoo.shapes import Rows
 
 __all__ = ["Mixture"]
 
 DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
 ONE_ROW = "a mixture of one row has nothing to cluster"
-RARE = 0.05  # chance below which the prior does not expect all components to hold rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +138,10 @@ class Mixture(Model):
     roles = Roles(
         cluster="assignments",
         weight="weights",
+        gaussian=("weights", "locs", "covariances"),
         scores=("observation", "component"),
         predicted=("observation",),
     )
-    weighs_rows = True
     proper_with = "free_last_stick=False"
     answers = MixtureAnswers
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
@@ -190,52 +188,6 @@ class Mixture(Model):
         """Prior expectation of the last stick's weight, (alpha / (1 + alpha))^(K - 1)."""
         alpha = float(self.expected_concentration)
         return (alpha / (1.0 + alpha)) ** (self.num_components - 1)
-
-    @property
-    @override
-    def truncation(self) -> int | None:
-        return self.num_components if self.weights.has_sticks else None
-
-    @override
-    def leaves_some_empty(self, num_rows: float) -> bool:
-        r"""Whether rows in all components would surprise: the prior gives it less than one chance in twenty.
-
-        A component has no row with probability :math:`E[(1 - \pi_k)^n]`; under Dirichlet weights this is a
-        ratio of Gamma functions. That components are filled independently of each other is close enough.
-        """
-        if self.num_components < 2 or self.truncation is not None:
-            return self.num_components > 1
-        alpha = float(self.expected_concentration)
-        others = alpha * (1 - 1 / self.num_components)
-        log_empty = math.lgamma(alpha) - math.lgamma(others)
-        log_empty += math.lgamma(others + num_rows) - math.lgamma(alpha + num_rows)
-        return (1 - math.exp(log_empty)) ** self.num_components < RARE
-
-    @override
-    def prior_of_occupied(
-        self, values: Mapping[str, Array], *data: Any
-    ) -> Callable[[str, Array], Array] | None:
-        """The log prior density of a site with components without rows integrated out.
-
-        Their parameters and weights are draws from the prior. The weights that are left are those of the
-        components with rows and the sum of the others, a Dirichlet vector too; of sticks, those up to the
-        last component with rows. Without labels, which tell the components with rows, every term counts.
-        """
-        if self.roles.cluster not in values:
-            return None
-        labels, dims = jnp.asarray(values[self.roles.cluster]), self.variable_dims
-        occupied = jnp.zeros(self.num_components, bool).at[labels].set(True)
-
-        def density(name: str, log_prob: Array) -> Array:
-            if name == self.weights.site:
-                alpha = values.get("concentration", self.concentration)
-                return self.weights.log_density_of_occupied(values[name], log_prob, alpha, occupied)
-            if dims.get(name, ())[:1] == ("component",):
-                terms = jnp.sum(log_prob.reshape(self.num_components, -1), axis=1)
-                return jnp.sum(jnp.where(occupied, terms, 0.0))
-            return jnp.sum(log_prob)
-
-        return density
 
     # Sizes and checks
 
@@ -319,24 +271,3 @@ class Mixture(Model):
     @override
     def part_families(self) -> tuple[ComponentPrior]:
         return (GaussianWishart() if self.components is None else self.components,)
-
-    @property
-    def gaussian_sites(self) -> tuple[str, ...]:
-        """Weights, means and covariances of the components, where these are Gaussian; else empty."""
-        sites = ("locs", "covariances")
-        known = () if self.components is None else self.components.parameter_dims
-        return (self.roles.weight, *sites) if all(site in known for site in sites) else ()
-
-    # Clusters
-
-    @override
-    def log_density_by_cluster(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
-        return self.components.features(x) @ self.components.coefficients(values).T
-
-    @override
-    def typical_cells(self, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
-        return self.components.typical_cells(values)
-
-    @override
-    def cells_given(self, values: Mapping[str, Array], x: Rows) -> tuple[TypicalCells, ...]:
-        return self.components.cells_given(values, x)

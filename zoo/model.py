@@ -19,7 +19,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,14 +27,14 @@ import numpy as np
 import numpyro
 from numpyro.distributions import Distribution
 
-from zoo.answers import Answers, asked, started
+from zoo.answers import Answers, answer_of
 from zoo.checks import check_single_concentration, shown
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
 from zoo.fields import Part, facts_of, read_off
 from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
 from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of
 from zoo.naming import did_you_mean
-from zoo.programs import log_rows, run
+from zoo.programs import in_current_precision, run
 from zoo.roles import Roles
 from zoo.sparse import is_sparse
 
@@ -45,36 +45,12 @@ __all__ = [
     "Model",
     "Roles",
     "Table",
-    "TypicalCells",
     "as_hyperparameter",
     "attach_submodules",
     "in_current_precision",
 ]
 
 _OF_PROGRAM = {"static": True}
-
-
-def in_current_precision(tree: Any) -> Any:
-    """Convert NumPy leaves of a pytree to JAX arrays in the caller's precision; traced leaves stay.
-
-    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
-    converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
-    into a 32-bit one. The copy has the precision wanted, so that a large table is not copied twice.
-
-    Args:
-        tree: any pytree.
-
-    Returns:
-        The same pytree; shapes are as they were.
-    """
-
-    def converted(leaf: Any) -> Any:
-        if isinstance(leaf, np.ndarray):
-            # device_put, since asarray copies a second time
-            return jax.device_put(leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype)))
-        return jnp.asarray(leaf)
-
-    return jax.tree.map(converted, tree)
 
 
 def attach_submodules() -> None:
@@ -229,25 +205,6 @@ class Assumptions:
         return new
 
 
-class TypicalCells(NamedTuple):
-    """Typical cells of every cluster in some columns, in the units of the data.
-
-    Attributes:
-        quantity: what the values are, such as ``"mean"`` or ``"probability of 1"``.
-        columns: positions of the columns in the first part of the data, shape (num_columns,).
-        values: shape (..., num_clusters, num_columns).
-        spread: standard deviation of cells within a cluster, the same shape; None: the quantity has none.
-        of_logs: whether values and spread are of the logarithms of cells, whose exponentials are read. Draws
-            are averaged before: the mean of a cell with a Gaussian logarithm need not exist in the posterior.
-    """
-
-    quantity: str
-    columns: np.ndarray
-    values: Any
-    spread: Any
-    of_logs: bool = False
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model(Assumptions):
     """A probabilistic model, which is called as a NumPyro program.
@@ -268,17 +225,7 @@ class Model(Assumptions):
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
         roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
-        scores_rows: whether it has a log density of each row (`log_likelihood`).
-        projects_by_draws: whether `scores` needs no more than a draw.
-        sums_out_locals: whether the density of a row has its latents integrated out.
-        weighs_rows: whether its program, called with data, is a product over rows given the parameters, with
-            all that belongs to a row summed out, so that a power of a row's density weighs the row.
-        estimates_density: whether `inference.log_density` estimates by draws that depend on a row's place.
         num_needed: how many parts of data new rows must bring.
-        kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
-            `log_likelihood` has them integrated out.
-        needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
-        local_sites: latents of single rows that the program draws and a fit may leave out for their size.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
         takes_sparse: whether its rows may be a sparse matrix.
         label_parts: parts of the data whose words are class labels, which `encoded` reads.
@@ -298,15 +245,6 @@ class Model(Assumptions):
     symmetries: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Roles] = Roles()
     methods: ClassVar[tuple[str, ...]] = ()
-    scores_rows: ClassVar[bool] = True
-    projects_by_draws: ClassVar[bool] = True
-    sums_out_locals: ClassVar[bool] = True
-    weighs_rows: ClassVar[bool] = False
-    estimates_density: ClassVar[bool] = False
-    needs_fitted_rows: ClassVar[bool] = False
-
-    kept_locals: ClassVar[tuple[str, ...]] = ()
-    local_sites: ClassVar[tuple[str, ...]] = ()
 
     proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers]] = Answers
@@ -375,17 +313,6 @@ class Model(Assumptions):
         """The same model with its local latents drawn instead of summed out."""
         return self.replaced(draw_locals=True)
 
-    def resolving(self, variables: Mapping[str, Any]) -> Self:
-        """The same model, which integrates over latents finely enough for cells that change steeply.
-
-        Args:
-            variables: of a fit, estimates or draws with any leading axes.
-
-        Returns:
-            The model; itself where its integrals need no such care.
-        """
-        return self
-
     @property
     def prior(self) -> str:
         """Kind of the prior: ``"proper"``, ``"unnormalised"`` (a factor multiplies it) or ``"improper"``."""
@@ -432,11 +359,6 @@ class Model(Assumptions):
             dtype: the precision of the fit.
             x: the rows themselves, whose columns have names in messages.
         """
-
-    @property
-    def gaussian_sites(self) -> tuple[str, ...]:
-        """Weights, means and covariances of the clusters, where these are Gaussian; else empty."""
-        return ()
 
     @property
     def cell_families(self) -> tuple[Any, ...]:
@@ -596,59 +518,12 @@ class Model(Assumptions):
         return max([1, *(int(getattr(self, name, None) or 1) for name in names)])
 
     @property
-    def truncation(self) -> int | None:
-        """Number of clusters at which an infinite prior is cut; None: their number is part of the model."""
-        return None
-
-    def leaves_some_empty(self, num_rows: float) -> bool:
-        """Whether rows in all components would surprise, which says that there may be more clusters.
-
-        Args:
-            num_rows: how many rows there are.
-
-        Returns:
-            Whether the prior would leave some component empty.
-        """
-        return False
-
-    @property
     def exact_symmetries(self) -> tuple[str, ...]:
         """Those of `symmetries` that leave the posterior unchanged with the present fields: by default all.
 
         Under the others chains are compared and draws aligned all the same.
         """
         return tuple(self.symmetries)
-
-    @property
-    def has_several_modes(self) -> bool:
-        """Whether the joint density is known to have several modes of different height at these priors."""
-        return False
-
-    def predicted_part(self, what: str | None) -> str | None:
-        """The part of the data that holds the cells which `predicted` returns.
-
-        Args:
-            what: one of `completions`, or None where there is only one quantity.
-
-        Returns:
-            One of ``data_names``; None: the quantity is no cell.
-        """
-        return what if what in self.data_names else self.data_names[0]
-
-    def completed_part(self, what: str | None) -> str | None:
-        """The part of the data whose missing cells `predicted` fills in, its observed ones as they are.
-
-        Args:
-            what: as of `predicted_part`.
-
-        Returns:
-            One of ``data_names``; None: what is returned says something of complete rows too.
-        """
-        if what in self.data_names:
-            return what
-        first = self.data_names[0]
-        of_cells = what is None and self.variable_dims.get(first) == self.roles.predicted
-        return first if of_cells or what == "cells" else None
 
     @property
     def noise_factors(self) -> Mapping[str, Any]:
@@ -719,40 +594,17 @@ class Model(Assumptions):
     def takes_missing(self) -> bool:
         """Whether cells of the (first part of the) data may be missing; kernels are of whole rows."""
         (family, *_), (table, *_) = self.part_families, self.data
-        return bool(table.missing) and not self.needs_fitted_rows and (family is None or family.takes_missing)
+        return (
+            bool(table.missing)
+            and not answer_of(self, "needs_fitted_rows")
+            and (family is None or family.takes_missing)
+        )
 
     @property
     def takes_sparse_counts(self) -> bool:
         """Whether rows may be `zoo.SparseCounts`."""
         (family, *_), (table, *_) = self.part_families, self.data
         return table.sparse == "counts" and (family is None or family.takes_sparse)
-
-    @property
-    def predicts_cells(self) -> bool:
-        """Whether `predicted` is defined."""
-        return self.answers.cells is not Answers.cells or type(self).predicted is not Model.predicted
-
-    @property
-    def num_canonical(self) -> int:
-        """Number of canonical correlations between two views; 0: the model is not of two views."""
-        return 0
-
-    def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.
-
-        Args:
-            values: of one draw, shapes as in ``dims``.
-
-        Returns:
-            Covariance of the first view, of the first with the second, of the second; shapes (D_0, D_0),
-            (D_0, D_1), (D_1, D_1) for D_v features.
-
-        Raises:
-            ValueError: the model is not of two views.
-        """
-        raise ValueError(
-            f"canonical correlations are of zoo.Paired with two views; got {type(self).__name__.lower()!r}"
-        )
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model and its data, sparse ones and class labels as the model takes them.
@@ -816,7 +668,7 @@ class Model(Assumptions):
             The model, none of its fields None but those that may stay so.
         """
         given = {name: value for name, value in overrides.items() if value is not None}
-        weight = given.pop("sample_weight", None) if cls.weighs_rows else None
+        weight = given.pop("sample_weight", None) if cls.answers.weighs_rows else None
         return cls(**given).with_sizes_from(*data, sample_weight=weight)
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
@@ -894,144 +746,6 @@ class Model(Assumptions):
         """
         return self
 
-    def starting_point(self, key: Any, *data: Any) -> dict[str, Any] | None:
-        """Starting values of all sites for MAP, NUTS and HMC.
-
-        Args:
-            key: a JAX key.
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            Site name to value, shapes as in ``dims``; None: the default of the algorithm.
-        """
-        return started(self, key, data)
-
-    def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
-        """Conditional distributions of the local latents that the program sums out.
-
-        Args:
-            values: variable or site name to value, shapes as in ``dims``.
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            Site name to distribution over rows.
-        """
-        return asked(in_current_precision(self), "conditionals", values, data)
-
-    def completions(self) -> dict[str, tuple[str, ...]]:
-        """The quantities that `inference.predict` can return, chosen by ``what``.
-
-        Returns:
-            Name to dims; empty: there is only one quantity.
-        """
-        return {}
-
-    def default_completion(self, *data: Any) -> str | None:
-        """The default of `completions`.
-
-        Args:
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            Its name; None: there is one kind only.
-        """
-        return None
-
-    @property
-    def leaves_out_empty(self) -> bool:
-        """Whether log priors of draws leave components without rows out, see `prior_of_occupied`."""
-        return type(self).prior_of_occupied is not Model.prior_of_occupied
-
-    def prior_of_occupied(self, values: Mapping[str, Any], *data: Any) -> Any:
-        """The log prior density of a site where components without rows are integrated out.
-
-        Args:
-            values: of the sites.
-            *data: the data.
-
-        Returns:
-            ``density(name, log_prob)``, a scalar in nats, of a site with these terms in the program; None:
-                every term counts.
-        """
-        return None
-
-    def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The local latents of a draw as they are stored, and quantities that follow from them.
-
-        Args:
-            values: variable or site name to value, shapes as in ``dims``.
-
-        Returns:
-            Variable name to value, shapes as in ``dims``.
-        """
-        return self.answers().derived(self, values)
-
-    def typical_cells(self, values: Mapping[str, Any]) -> tuple[TypicalCells, ...]:
-        """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-
-        Returns:
-            One entry a quantity; empty: clusters are described by no cells, or there are none.
-        """
-        return asked(in_current_precision(self), "typical_cells", values, ())
-
-    def cells_given(self, values: Mapping[str, Any], *data: Any) -> tuple[TypicalCells, ...]:
-        """Typical cells of each row in each cluster at one draw, given the cells of it that were observed.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-            *data: rows, NaN where a cell is missing.
-
-        Returns:
-            As `typical_cells`, with a leading axis over rows, of size 1 where all have the same.
-        """
-        return tuple(
-            part._replace(values=part.values[None], spread=None if part.spread is None else part.spread[None])
-            for part in self.typical_cells(values)
-        )
-
-    def log_density_by_cluster(self, values: Mapping[str, Any], *data: Any) -> Any:
-        """Log density of each row were it in each of the clusters, at one draw.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-            *data: rows.
-
-        Returns:
-            Shape (num_observations, num_clusters), in nats.
-
-        Raises:
-            ValueError: the model has no clusters of rows.
-        """
-        cluster, weight = self.roles.cluster, self.roles.weight
-        labels = None if cluster is None else self.local_conditionals(values, *data).get(cluster)
-        if labels is None or weight is None or weight not in values:
-            raise ValueError(f"{type(self).__name__} has no labels of rows that can be summed out")
-        rows = self.log_likelihood(values, *data)[:, None]
-        return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[weight])
-
-    def view_variances(self, values: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Variance of each column that the latents explain at one draw, and what they leave.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-
-        Returns:
-            Suffix of the view, as in `Roles.loadings`, to two arrays of shape (num_columns,); empty: a model
-            without loadings.
-        """
-        found = {}
-        for site, suffix in self.roles.loadings.items():
-            if site not in values:
-                continue
-            explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
-            noise = jnp.asarray(values.get(f"noise_variance{suffix}", 0.0))
-            left = noise * self.noise_factors.get(suffix, 1.0)
-            found[suffix] = explained, jnp.broadcast_to(left, explained.shape)
-        return found
-
     def log_likelihood(self, values: Mapping[str, Any], *data: Any) -> jax.Array:
         """Log density of each row over its observed cells, latents integrated out.
 
@@ -1045,9 +759,7 @@ class Model(Assumptions):
         Raises:
             ValueError: the model has none.
         """
-        if self.answers.log_rows is Answers.log_rows:
-            return log_rows(in_current_precision(self), values, data)
-        return asked(in_current_precision(self), "log_rows", values, data)
+        return answer_of(self, "log_rows", values, *data)
 
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
         """Posterior mean scores of rows given values of everything else, dims ``roles.scores``.
@@ -1063,22 +775,7 @@ class Model(Assumptions):
         Raises:
             ValueError: a kind of scores that the model does not have.
         """
-        return asked(in_current_precision(self), "scores", values, data, kind=kind)
-
-    def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
-        """Posterior covariance of the ``"latent"`` scores of each row.
-
-        Args:
-            values: of the parameters.
-            *data: rows.
-
-        Returns:
-            Dims ``roles.scores`` and a second latent dim.
-
-        Raises:
-            ValueError: the scores have no covariance.
-        """
-        return asked(in_current_precision(self), "scores_covariance", values, data)
+        return answer_of(self, "scores", values, *data, kind=kind)
 
     def predicted(self, values: Mapping[str, Any], *data: Any, **options: Any) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
@@ -1086,7 +783,7 @@ class Model(Assumptions):
         Args:
             values: of the parameters.
             *data: rows.
-            **options: of the answer, such as ``what``, one of `completions`.
+            **options: of the answer, such as ``what``, one of `zoo.answers.Answers.completions`.
 
         Returns:
             Two arrays of dims ``roles.predicted``, or of those of the completion.
@@ -1094,24 +791,7 @@ class Model(Assumptions):
         Raises:
             ValueError: the model predicts nothing but its scores.
         """
-        return asked(in_current_precision(self), "cells", values, data, **options)
-
-    def rests_on_tail(
-        self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str
-    ) -> Any | None:
-        """Which of the `predicted` cells have an expectation that the tail of their latents dominates.
-
-        Args:
-            values: of the parameters.
-            mean: of `predicted`.
-            variance: of `predicted`.
-            *data: rows, as given to it.
-            **options: likewise.
-
-        Returns:
-            Boolean, the shape of ``mean``; None: no cells of the model have a tail.
-        """
-        return None
+        return answer_of(self, "cells", values, *data, **options)
 
     def check_new(self, *data: Any) -> None:
         """Raise ValueError if new rows do not suit the (fitted) model; a single one does, and one of NaN.

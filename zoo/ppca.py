@@ -141,7 +141,6 @@ class PPCA(Model):
     }
     symmetries = ("rotation",)
     roles = Roles(latent="latents", loadings={"loadings": ""})
-    weighs_rows = True
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")

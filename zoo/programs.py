@@ -11,7 +11,9 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -21,9 +23,32 @@ from numpyro.primitives import Messenger
 
 from zoo.coordinates import free_log_scales, is_improper
 
-__all__ = ["InCoordinates", "local", "log_rows", "run"]
+__all__ = ["InCoordinates", "in_current_precision", "local", "log_rows", "run"]
 
 _FORM = ContextVar("form", default="drawn")  # or "given", "explicit"
+
+
+def in_current_precision(tree: Any) -> Any:
+    """Convert NumPy leaves of a pytree to JAX arrays in the caller's precision; traced leaves stay.
+
+    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
+    converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
+    into a 32-bit one. The copy has the precision wanted, so that a large table is not copied twice.
+
+    Args:
+        tree: any pytree.
+
+    Returns:
+        The same pytree; shapes are as they were.
+    """
+
+    def converted(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray):
+            # device_put, since asarray copies a second time
+            return jax.device_put(leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype)))
+        return jnp.asarray(leaf)
+
+    return jax.tree.map(converted, tree)
 
 
 def local(

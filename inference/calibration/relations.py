@@ -33,6 +33,7 @@ from inference.inputs.tables import as_arrays
 from inference.methods import method_of
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
+from zoo.answers import has_answer
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 from zoo.documents.topic_model import dirichlet_of
@@ -312,12 +313,12 @@ def _is_generative(tree: xr.DataTree) -> bool:
 def _is_random_density(tree: xr.DataTree, method: Method) -> bool:
     """Whether densities of new rows are estimated with random numbers, or averaged over several draws."""
     is_averaged = method.log_density is None and kind_of(tree) != "point"
-    return _has_density(tree) and (is_averaged or model_of(tree).estimates_density)
+    return _has_density(tree) and (is_averaged or model_of(tree).answers.estimates_density)
 
 
 def _has_density(tree: xr.DataTree) -> bool:
     """Whether a fit has densities of new rows."""
-    return _is_generative(tree) and model_of(tree).scores_rows
+    return _is_generative(tree) and model_of(tree).answers.has_density
 
 
 def _objective(tree: xr.DataTree) -> float:
@@ -341,9 +342,9 @@ def _found(tree: xr.DataTree, change: Change, said: str, *, first: bool = False)
         )
         yield "log_density", log_density(tree, *data)
     method = method_of(model, tree.attrs["method"])
-    if model.projects_by_draws or not isinstance(method, Sampler | Stochastic):
+    if model.answers.projects_by_draws or not isinstance(method, Sampler | Stochastic):
         yield "scores", transform(tree, *data)
-    if model.predicts_cells and _is_generative(tree) and not change.reverses_views:
+    if has_answer(model, "cells") and _is_generative(tree) and not change.reverses_views:
         predicted = predict(tree, *data[: model.num_needed])
         yield "predicted", predicted.drop_vars("standard_deviation")
         yield "standard_deviation", predicted["standard_deviation"]
@@ -525,7 +526,7 @@ def _stored(tree: xr.DataTree, data: tuple, said: str) -> Iterator[tuple[str, xr
     """Scores and log densities of the fitted rows as the fit holds them, and in the order of the fit."""
     model = model_of(tree)
     for name, value in _asked(tree, data):
-        if name == "scores" or not model.estimates_density:
+        if name == "scores" or not model.answers.estimates_density:
             yield f"{name} in another order", value
     group = tree["variational"] if "variational" in tree.children else tree["posterior"]
     for site in (model.roles.responsibilities, model.roles.latent, model.roles.document_topic):

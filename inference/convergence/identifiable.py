@@ -36,6 +36,7 @@ import xarray as xr
 from inference.convergence.partitions import cluster_sizes
 from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model_of
 from inference.results.groups import group_of, labels_of, loadings_of
+from zoo.answers import answer_of
 from zoo.dependencies import naming_versions
 from zoo.model import Model
 
@@ -74,7 +75,11 @@ def symmetries_of(tree: xr.DataTree) -> tuple[str, ...]:
 def _draws_latents(tree: xr.DataTree) -> bool:
     """Whether the program has its latents as sites, so that draws of Theta follow from those of both."""
     model = model_of(tree)
-    return model.roles.latent in draws_of(tree) and bool(loadings_of(tree)) and not model.sums_out_locals
+    return (
+        model.roles.latent in draws_of(tree)
+        and bool(loadings_of(tree))
+        and not answer_of(model, "sums_out_locals")
+    )
 
 
 def kind_of(tree: xr.DataTree) -> str:

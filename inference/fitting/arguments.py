@@ -52,6 +52,7 @@ from inference.processes import any_process, exchanged, refuse_unjoined
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.settings import COMMON, Climb, Sampling, Settings, plain
+from zoo.answers import answer_of
 from zoo.checks import (
     as_plain,
     check_flag,
@@ -245,7 +246,7 @@ def read_call(call: Call) -> FitRequest:
     # of documents no default is read off
     exchanges = spreads_rows and not is_exchanged and "documents" not in chosen.takes
     worth = None  # of the rows that default priors are read off
-    if model.weighs_rows and any_process(sample_weight is not None):
+    if model.answers.weighs_rows and any_process(sample_weight is not None):
         worth = weight if stream is None or is_summed else _weight_to_begin_with(stream)
         worth = np.ones(arrays[0].shape[0]) if worth is None else worth
     if exchanges and worth is not None:
@@ -790,7 +791,7 @@ def _check_start(init: Any, model: Model, data: tuple) -> None:
     if isinstance(init, xr.DataTree):
         for dim, part in zip(dims, data, strict=True):
             held = next((group.sizes[dim] for group in init.children.values() if dim in group.sizes), None)
-            if held is not None and dim != "observation" and not model.needs_fitted_rows:
+            if held is not None and dim != "observation" and not answer_of(model, "needs_fitted_rows"):
                 if held != part.shape[1]:
                     raise ValueError(
                         f"init must be a fit of as many columns; it has {held} of the dim {dim!r}, and the "

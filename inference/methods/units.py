@@ -15,7 +15,7 @@ from jax import Array
 
 from inference.algorithm import FitRequest, Fitted, Method
 from inference.processes import over_processes
-from zoo.answers import scores_outward
+from zoo.answers import completion_of, scores_outward
 from zoo.model import Model
 from zoo.programs import InCoordinates
 
@@ -92,7 +92,7 @@ def _predicted(
 ) -> tuple[Array, Array]:
     """Mean and variance of cells, of the part that the method completes."""
     mean, variance = _asked(method, "predict", stored, model, *data, **options)
-    part, units = model.predicted_part(options.get("what")), _units(method, model)
+    part, units = completion_of(model, options.get("what")).part, _units(method, model)
     if part not in units:
         return mean, variance
     scale, shift = units[part]

@@ -117,7 +117,7 @@ def _wide(means: pd.Series, level: str, most: int) -> pd.DataFrame:
 
 def _cluster_pictures(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     model, names, blocks = model_of(tree), draws_of(tree), []
-    for sites, blocks_of in ((model.gaussian_sites, _components), (model.roles.subspaces, local_pca_blocks)):
+    for sites, blocks_of in ((model.roles.gaussian, _components), (model.roles.subspaces, local_pca_blocks)):
         if sites and all(site in names for site in sites):
             blocks += blocks_of(tree)
     return blocks

@@ -47,6 +47,7 @@ from inference.methods.paired.closed_form import canonical
 from inference.results.files import model_of
 from inference.results.groups import loadings_of
 from zoo import late
+from zoo.answers import answer_of
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 
@@ -213,7 +214,9 @@ def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     correlations, directions = None, None
     for place in np.ndindex(shape):
-        blocks = model.view_covariances({name: value.values[place] for name, value in draws.items()})
+        blocks = answer_of(
+            model, "view_covariances", {name: value.values[place] for name, value in draws.items()}
+        )
         squares = [s + JITTER * np.trace(s) / len(s) * np.eye(len(s)) for s in blocks[::2]]
         number = min(model.num_shared, *map(len, squares))
         found = canonical(squares[0], blocks[1], squares[1], number)

@@ -15,6 +15,7 @@ import zoo
 from inference.coordinates import Return
 from inference.precision import in_precision
 from tests.models_with_units import CASES, NUM_ROWS, PLACE
+from zoo.answers import answer_of, start_of
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
 from zoo.exponential_family import Categorical, Gaussian
 from zoo.model import Model
@@ -73,7 +74,7 @@ def worst_error(case, rng, make=lambda model: model):
         lost = own.log_scale_of_rows(data, weights).sum() + case.lost(*logs)
         for is_explicit in (False, True, False, True):
             values, drawn = case.values(rng, SIZE), case.locals(rng, len(data[0]))
-            values |= {n: v for n, v in drawn.items() if is_explicit or n in model.kept_locals}
+            values |= {n: v for n, v in drawn.items() if is_explicit or n in answer_of(model, "kept_locals")}
             turned = {n: own.inward(v, sites[n]) if n in sites else v for n, v in values.items()}
             programs = (model.explicit, inner.explicit) if is_explicit else (model, inner)
             rows = data, own.parts_inward(data, model.data_names, sites)
@@ -347,7 +348,7 @@ def mixed_error(rng, make=lambda model: model):
     model = zoo.EPCA(family=(unknown, Categorical(3), unknown), num_latents=1, standardize=True)
     model = make(model.with_sizes_from(x))
     with in_precision():
-        values = model.starting_point(jax.random.key(0), jnp.asarray(x))
+        values = start_of(model, jax.random.key(0), jnp.asarray(x))
         values = jax.tree.map(np.asarray, values)
         is_real, at = [True, False, True], [0, 1, 1, 2]
         scale, place = np.where(is_real, x.std(axis=0), 1.0), np.where(is_real, x.mean(axis=0), 0.0)

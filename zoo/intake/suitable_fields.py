@@ -59,7 +59,7 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     """
     name, x = model.__name__, data[0]
     _check_num_tables(model, data)
-    if not model.scores_rows:
+    if not model.answers.has_density:
         raise ValueError(f"{name} has no density of rows to compare")
     if model.takes_documents:
         if not hasattr(x, "tocsr"):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from zoo import checks
+from zoo.answers import answer_of
 from zoo.intake.kinds import read_columns
 from zoo.sparse import as_rows, is_sparse
 
@@ -152,8 +153,9 @@ def check_latents(model: Any, data: Sequence[Any]) -> None:
     first, x = model.tables[0], data[0]
     of = f" of {first.name}" if len(model.tables) > 1 else ""
     sizes = {"rows": ("rows", np.shape(x)[0]), "columns": (f"columns{of}", np.shape(x)[1])}
+    in_space = answer_of(model, "needs_fitted_rows")
     for limits, below in ((first.latents, True), (first.most_latents, False)):
-        known = (sizes[limit] for limit in limits if limit == "rows" or not model.needs_fitted_rows)
+        known = (sizes[limit] for limit in limits if limit == "rows" or not in_space)
         checks.check_num_latents(getattr(model, "num_latents", 0), dict(known), below=below)
 
 

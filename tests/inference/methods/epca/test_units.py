@@ -9,6 +9,7 @@ from numpyro.infer.util import log_density as program_log_density
 import zoo
 from inference import fit, log_density, predict
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import GammaWithShape, NegativeBinomial
 
 X = np.random.default_rng(0).exponential(1.0, (40, 6))
@@ -20,7 +21,7 @@ def trivial(model, x):
     """The program's log density at the column means, loadings and latents of zero."""
     with in_precision():
         given = jnp.asarray(x)
-        values = model.starting_point(jax.random.key(0), given)
+        values = start_of(model, jax.random.key(0), given)
         values |= {name: 0.0 * values[name] for name in ("loadings", "latents")}
         return float(program_log_density(model, (given,), {}, values)[0])
 
