@@ -455,11 +455,11 @@ def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
     inner = {
         site: own.inward(value, units[site]) if site in units else value for site, value in values.items()
     }
-    parts = own.parts_inward(tuple(data), model.data_names, units)
+    parts = own.parts_inward(data, model.data_names, units)
     found = answer(model.inside(own), inner, *parts, **options)
     if name in ("log_rows", "log_density_by_cluster"):
         weights = [model.part_weights.get(part, 1.0) for part in model.data_names]
-        lost = own.log_scale_of_rows(tuple(data), weights)
+        lost = own.log_scale_of_rows(data, weights)
         return found - (lost if name == "log_rows" else lost[..., None])
     if name == "scores":
         return scores_outward(model, found, **options)
@@ -472,7 +472,7 @@ def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
             for own, pair in found.items()
         }
     part = completion_of(model, options.get("what")).part if name == "cells" else None
-    return _cells_outward(model, found, tuple(data), options.get("what")) if part in units else found
+    return _cells_outward(model, found, data, options.get("what")) if part in units else found
 
 
 def completion_of(model: Any, what: str | None) -> Completion:
