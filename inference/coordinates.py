@@ -1,7 +1,7 @@
 r"""The border: a fit is computed in coordinates in which its data are about their origin and in their scale.
 
 There is one way in (`inward`) and one way out (`Return`). A model that declares the units of its sites and
-fields (`zoo.model.Model.units_of_sites`) is written in coordinates of its data, as far as it is free, and so
+fields (`zoo.model.Model.units`) is written in coordinates of its data, as far as it is free, and so
 are data and start. Differences and quotients are in double precision, before anything is cast. Variables
 and densities, and hyperparameters that were learnt, return to the coordinates of the data as passed. A model
 that is stated in coordinates of its own (`zoo.model.Model.own_coordinates`) is fitted in these, about the
@@ -45,7 +45,7 @@ def inward(request: FitRequest) -> FitRequest:
     Warns:
         UserWarning: single precision loses digits of columns that keep their origin.
     """
-    model, units = request.model, request.model.units_of_sites
+    model, units = request.model, request.model.units
     own = _coordinates_of_fit(request) if units and not request.method.has_unit else None
     if request.dtype == "float32" and not getattr(request.method, "is_double", False):
         warn_of_lost_digits(request, (None,) * len(request.data) if own is None else own.origins)
@@ -105,7 +105,7 @@ class Return:
 
     def changed(self, values: Mapping[str, Any], turn: Callable) -> dict[str, Any]:
         """Variables by name, sites and those of q, in other coordinates where they have a unit."""
-        units = {**self.request.method.units(self.request.model), **self.request.model.units_of_sites}
+        units = {**self.request.method.units(self.request.model), **self.request.model.units}
         return {name: turn(value, units[name]) if name in units else value for name, value in values.items()}
 
     def variables(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Return:
         Returns:
             A number, or the shape of ``occupied``, in nats.
         """
-        units = self.request.model.units_of_sites
+        units = self.request.model.units
         inner = _inside(self.request.model, self.coordinates) if fitted is None else fitted
         model = in_current_precision(inner)  # numbers that stay known where the program is traced
         found: list[tuple[str, Any, tuple[int, ...]]] = []

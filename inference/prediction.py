@@ -617,7 +617,7 @@ def guide(tree: xr.DataTree) -> Callable:
     stored = {name: value.to_numpy() for name, value in held.data_vars.items()}
     options = json.loads(tree.attrs["options"])
     family = {"family": options["guide"]} if "guide" in options else {}
-    if family and model.units_of_sites and "guide_coordinates" not in tree.attrs:
+    if family and model.units and "guide_coordinates" not in tree.attrs:
         raise ValueError(
             "the guide of this fit is of a former version, in other coordinates: fit again with "
             "method='svi', init=tree"

@@ -72,7 +72,7 @@ class RobustRows(_Rows):
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "scale": ("feature",), "x": ("observation", "feature")}
-    units_of_sites = {"x": PLACE, "loc": PLACE, "scale": SIZE}
+    units = {"x": PLACE, "loc": PLACE, "scale": SIZE}
     units_of_fields = {"centre": PLACE, "deviation": SIZE, "spread": SIZE}
     methods = ("map", "nuts", "hmc", "svi")
 
@@ -92,7 +92,7 @@ class EvenRows(_Rows):
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_precision": (), "x": ("observation", "feature")}
-    units_of_sites = {"x": PLACE, "loc": PLACE, "noise_precision": Unit(-2)}
+    units = {"x": PLACE, "loc": PLACE, "noise_precision": Unit(-2)}
     units_of_fields = {"noise": Unit(-2)}
     methods = ("map", "nuts", "hmc", "svi")
     prior = "improper"
@@ -115,7 +115,7 @@ class CorrelatedRows(_Rows):
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "precision": ("feature", "feature_2"), "x": ("observation", "feature")}
-    units_of_sites = {"x": PLACE, "loc": PLACE, "precision": Unit(-1, (-2, -1))}
+    units = {"x": PLACE, "loc": PLACE, "precision": Unit(-1, (-2, -1))}
     units_of_fields = {"centre": PLACE, "precision": Unit(-1, (-2, -1))}
     methods = ("map", "nuts", "hmc", "svi")
 
@@ -144,7 +144,7 @@ class StatedRows(_Rows):
     __call__ = Model.__call__
 
     @property
-    def units_of_sites(self):
+    def units(self):
         return {"x": PLACE, "loc": PLACE, "noise_variance": self._noise}
 
     @property

@@ -74,8 +74,8 @@ MOVED = (
 FIRST_LINES = 80  # after the module's docstring, in which such a program stands
 #: What no program names: units and coordinates, and the numbers' precision.
 OF_UNITS = {
-    "Unit", "InUnits", "Coordinates", "Freedom", "own_coordinates", "units", "unit", "units_of_sites",
-    "units_of_fields", "standardize", "column_scale", "scale_of", "origin", "noise_factors",
+    "Unit", "InUnits", "Coordinates", "Freedom", "own_coordinates", "units", "unit", "units_of_fields",
+    "standardize", "column_scale", "scale_of", "origin", "origin_of", "noise_factors",
 }  # fmt: skip
 OF_PRECISION = {
     "in_current_precision", "astype", "dtype", "float32", "float64", "enable_x64", "finfo", "asarray",
@@ -83,7 +83,7 @@ OF_PRECISION = {
 }  # fmt: skip
 #: Members by which a model would move its data itself, or answer in two coordinates.
 MECHANISMS = {
-    "__call__", "units", "origin", "shifted", "recentred", "location_sites", "in_standard_units",
+    "__call__", "origin", "shifted", "recentred", "location_sites", "in_standard_units",
     "started_in_standard_units", "noise_factors", "cell_units", "log_likelihood", "scores",
     "scores_covariance", "predicted", "local_conditionals", "derived",
 }  # fmt: skip

@@ -451,7 +451,7 @@ def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
     own = model.own_coordinates
     if own is None:
         return answer(model, values, *data, **options)
-    units = model.units_of_sites
+    units = model.units
     inner = {
         site: own.inward(value, units[site]) if site in units else value for site, value in values.items()
     }
@@ -519,10 +519,10 @@ def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
         A score a row, dims ``roles.scores``.
     """
     own, site = model.own_coordinates, next(iter(model.roles.loadings), None)
-    has_common = own is not None and len(own.scales) == 1 and site in model.units_of_sites
+    has_common = own is not None and len(own.scales) == 1 and site in model.units
     if not has_common or kind == "latent":
         return scores
-    unit = model.units_of_sites[site]
+    unit = model.units[site]
     return own.outward(scores, Unit(unit.power, part=unit.part))
 
 
@@ -540,7 +540,7 @@ def start_of(model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
     own = model.own_coordinates
     if own is None:
         return model.answers.of(model).start(model, key, *data)
-    units, names = model.units_of_sites, model.data_names
+    units, names = model.units, model.data_names
     inner = model.inside(own)
     found = model.answers.of(inner).start(inner, key, *own.parts_inward(data, names, units))
     return found and {n: own.outward(value, units[n]) if n in units else value for n, value in found.items()}
@@ -551,7 +551,7 @@ def _cells_outward(model: Any, found: tuple, data: tuple, what: str | None) -> t
     mean, variance = found
     own, (_, part, fills) = model.own_coordinates, completion_of(model, what)
     place = model.data_names.index(part)
-    mean = own.outward(mean, model.units_of_sites[part])
+    mean = own.outward(mean, model.units[part])
     if fills and place < len(data):
         mean = jnp.where(jnp.isnan(data[place]), mean, data[place])
     return mean, _variance_outward(model, part, variance)
@@ -559,13 +559,13 @@ def _cells_outward(model: Any, found: tuple, data: tuple, what: str | None) -> t
 
 def _variance_outward(model: Any, part: str, variance: Array) -> Array:
     """Variances of cells of a part of the data; they are as they are where it has no unit."""
-    unit = model.units_of_sites.get(part, Unit(0))
+    unit = model.units.get(part, Unit(0))
     return model.own_coordinates.outward(variance, unit._replace(power=2 * unit.power, is_location=False))
 
 
 def _typical_outward(model: Any, found: tuple) -> tuple:
     """Typical cells of columns of the first part of the data."""
-    own, unit = model.own_coordinates, model.units_of_sites[model.data_names[0]]
+    own, unit = model.own_coordinates, model.units[model.data_names[0]]
     pair = own.factor(unit), own.shift(unit)
     factor, shift = (jnp.broadcast_to(part, model.num_features) for part in pair)
     return tuple(

@@ -192,7 +192,7 @@ class DEPCAM(ChoosesFamily, Model):
     answers = LocalPCAAnswers
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, offsets, and what has the scale of natural parameters; bases have no unit."""
         if self.family.cell_units == "none":
             return {}

@@ -35,6 +35,7 @@ __all__ = [
     "pseudo_counts",
     "facts_of",
     "flag",
+    "origin_of",
     "numbers",
     "part",
     "positive",
@@ -196,20 +197,43 @@ def _within_range(name: str, value: Any, _: Any) -> None:
     checks.check_concentration(name, value)
 
 
-def scale_of(number: int = 0, dim: str = "feature", unit: Unit | str = SIZE) -> Any:
+def scale_of(number: int = 0, dim: str | None = "feature", unit: Unit | str = SIZE) -> Any:
     """The deviations of the columns of a part of the data, in which a model with ``standardize`` is stated.
 
     Args:
         number: of the part.
-        dim: of its columns.
+        dim: of its columns; None: they have one in common, the root of their mean variance.
         unit: of the field; where its power is 0 the columns have none, and their deviations count as one.
 
     Returns:
         A dataclass field.
     """
+    dims = () if dim is None else (dim,)
     return positive(
-        None, (dim,), unit=unit, scales=number, inside=None, is_used=lambda model: model.standardize
+        None, dims, unit=unit, scales=number, inside=None, is_used=lambda model: model.standardize
     )
+
+
+def origin_of(number: int = 0, dim: str = "feature") -> Any:
+    """The means of the columns of a part of the data, about which a model with ``standardize`` is stated.
+
+    Args:
+        number: of the part, whose columns have deviations by `scale_of`.
+        dim: of its columns.
+
+    Returns:
+        A dataclass field.
+    """
+
+    def read(model: Any, *parts: Part) -> np.ndarray:  # of parts in their deviations
+        scale = next(getattr(model, name) for name, own in facts_of(model, "scales").items() if own == number)
+        return scale * checks.observed_moments(parts[number].rows, parts[number].weight)[0]
+
+    def is_used(model: Any) -> bool:
+        return model.standardize and model.units[model.data_names[number]].is_location
+
+    unit = Unit(1, (-1,), is_location=True, part=number)
+    return numbers(None, (dim,), unit=unit, origins=number, inside=None, is_used=is_used, read=read)
 
 
 def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
@@ -394,7 +418,10 @@ def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
             number, given = field.metadata["scales"], getattr(model, field.name)
             own = parts[number]
             if facts_of(model, "unit")[field.name].power:
-                scale = checks.column_scale(own.rows, given, own.name, weight=own.weight)
+                is_one = not facts_of(model, "dims")[field.name]
+                scale = checks.column_scale(own.rows, None if is_one else given, own.name, weight=own.weight)
+                if is_one:
+                    scale = np.sqrt(np.mean(np.square(scale))) if given is None else given
             else:
                 scale = np.ones(own.rows.shape[1])
             parts = [Part(p.rows / scale, p.name, p.weight) if p is own else p for p in parts]

@@ -177,7 +177,7 @@ class KernelPCA(Model):
     answers = KernelPCAAnswers
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, fitted ones too."""
         rows = Unit(1, (-1,), is_location=True)
         return {"x": rows, "fitted_x": rows}

@@ -148,7 +148,7 @@ class Mixture(Model):
 
     @property
     @override
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         if self.components is None or self.components.unit_of_cells is None:
             return {}
         of_prior, dims = self.components.units_of_hyperparameters(), self.components.parameter_dims

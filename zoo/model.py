@@ -25,12 +25,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, answer_of
 from zoo.checks import check_single_concentration, shown
 from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
-from zoo.fields import Part, facts_of, read_off
+from zoo.fields import Part, facts_of, flag, origin_of, read_off, scale_of
 from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
 from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of
 from zoo.naming import did_you_mean
@@ -223,6 +224,8 @@ class Model(Assumptions):
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
+        units: how parts of the data and sites follow the data's origin and scale; others do not. A model that
+            names any is fitted in coordinates of its data (`zoo.coordinates`), and its program knows of none.
         roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
         num_needed: how many parts of data new rows must bring.
@@ -245,12 +248,29 @@ class Model(Assumptions):
     symmetries: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Roles] = Roles()
     methods: ClassVar[tuple[str, ...]] = ()
+    units: ClassVar[Mapping[str, Unit]] = {}
 
     proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers]] = Answers
 
     draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
     has_steep_cells: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
+
+    def __init_subclass__(cls) -> None:
+        """Add the fields that tell in which coordinates the program is stated, see `Table.stated_in`."""
+        super().__init_subclass__()
+        stated = [own for own in enumerate(cls.__dict__.get("data", ())) if own[1].stated_in != "data"]
+        fields: dict[str, tuple[Any, Any]] = {"standardize": (bool, flag(True, inside=False))}
+        for number, table in stated:
+            dim, unit = cls.dims[table.name][-1], Unit(1, (-1,), part=number)
+            of_scale = scale_of(number, dim if table.stated_in == "columns" else None, unit)
+            fields |= {
+                f"{table.name}_scale": (Array | None, of_scale),
+                f"{table.name}_origin": (Array | None, origin_of(number, dim)),
+            }
+        for name, (kind, field) in fields.items() if stated else ():
+            cls.__annotations__[name] = kind
+            setattr(cls, name, field)
 
     def __call__(self, *data: Any, num_observations: int | None = None) -> Any:
         """The NumPyro program of the model.
@@ -385,18 +405,9 @@ class Model(Assumptions):
         return self.cell_families or (None,) * len(self.data)
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
-        """Parts of the data and sites to how they follow the data's origin and scale; others do not.
-
-        A model that names any is fitted in coordinates of its data (`zoo.coordinates`); its program knows of
-        none. Empty: the model is fitted to the data as they are.
-        """
-        return {}
-
-    @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
         """For each part of the data the coordinates in which the model can be written; None: its own."""
-        return freedom_of({**self.units_of_fields, **self.units_of_sites}, self.data_names)
+        return freedom_of({**self.units_of_fields, **self.units}, self.data_names)
 
     def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
         """The same model of data in other coordinates.
@@ -478,7 +489,7 @@ class Model(Assumptions):
     @property
     def has_own_coordinates(self) -> bool:
         """Whether the program is stated in coordinates of its own, see `own_coordinates`."""
-        return getattr(self, "standardize", False) and bool(self.units_of_sites)
+        return getattr(self, "standardize", False) and bool(self.units)
 
     @property
     def own_coordinates(self) -> Coordinates | None:
@@ -491,9 +502,9 @@ class Model(Assumptions):
         if not self.has_own_coordinates:
             return None
         self.require(*self.scale_fields)
-        return Coordinates(
-            (None,) * len(self.scale_fields), tuple(getattr(self, name) for name in self.scale_fields)
-        )
+        origins = {number: getattr(self, name) for name, number in facts_of(self, "origins").items()}
+        scales = tuple(getattr(self, name) for name in self.scale_fields)
+        return Coordinates(tuple(origins.get(number) for number in range(len(scales))), scales)
 
     def inside(self, own: Coordinates) -> Self:
         """The model of data in coordinates, and stated in these.
@@ -528,7 +539,7 @@ class Model(Assumptions):
     @property
     def noise_factors(self) -> Mapping[str, Any]:
         """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
-        own, units = self.own_coordinates, self.units_of_sites
+        own, units = self.own_coordinates, self.units
         if own is None:
             return {}
         found = {suffix: units[site] for site, suffix in self.roles.loadings.items() if site in units}
@@ -546,7 +557,7 @@ class Model(Assumptions):
 
         Columns in very different units then are not fitted alike: the noise is that of the largest ones.
         """
-        units = self.units_of_sites.items()
+        units = self.units.items()
         shared = {
             own.part
             for name, own in units
@@ -578,7 +589,7 @@ class Model(Assumptions):
 
         A cell with a scale may be in any unit; one with a location may be counted from any origin.
         """
-        units = (self.units_of_sites.get(name) for name in self.data_names)
+        units = (self.units.get(name) for name in self.data_names)
         kinds = {None: "none", False: "scale", True: "location_scale"}
         return tuple(kinds[unit and unit.is_location] for unit in units)
 

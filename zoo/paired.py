@@ -378,7 +378,7 @@ class Paired(SeveralTables):
         return Coordinates(*zip(*own, strict=True))
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Of views in a unit of their own: rows, natural parameters with what they are made of, noise."""
         units: dict[str, Unit] = {}
         if not (self.has_own_coordinates or self.standardize):

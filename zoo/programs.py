@@ -118,7 +118,7 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
     try:
         if own is None:
             return model.program(*parts, rows=rows)
-        units = model.units_of_sites
+        units = model.units
         changes = {name: (own.factor(unit), own.shift(unit)) for name, unit in units.items()}
         inside = own.parts_inward(parts, names, units)
         with InCoordinates(changes=changes, data=dict(zip(names, parts, strict=True))):

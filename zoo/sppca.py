@@ -214,7 +214,7 @@ class SPPCA(SupervisedIntake):
     answers = RealAnswers
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, means, loadings and noise variances of inputs, and of outputs that are numbers."""
         units = {"x": _place(0), "loc_x": _place(0), "loadings_x": Unit(1, (-2,))}
         if self.kernel is None or self.kernel.weighs_columns_alike:

@@ -652,7 +652,7 @@ def _bound(tree: xr.DataTree) -> float:
 @jax.jit
 def _log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
     """That of the parameters, in the coordinates of the data."""
-    own, units = model.own_coordinates, model.units_of_sites
+    own, units = model.own_coordinates, model.units
     if own is None:
         return log_prior(values, model)
     inner = {

@@ -73,7 +73,7 @@ def asked_in_data_units(method: Method) -> Method:
 def _units(method: Method, model: Model) -> Mapping[str, tuple[Any, Any]]:
     """Parts of the data, sites and variables of q to scale and shift of the units of the program."""
     own = model.own_coordinates
-    named = {**method.units(model), **model.units_of_sites}
+    named = {**method.units(model), **model.units}
     return {name: (own.factor(unit), own.shift(unit)) for name, unit in named.items()}
 
 

@@ -122,7 +122,7 @@ def test_float32_does_not_depend_on_the_origin_by_any_method(name):
 @pytest.mark.slow
 def test_rows_that_stay_lose_their_digits(monkeypatch):
     """The planted fault: the same test fails where nothing is moved, and a warning names the columns."""
-    monkeypatch.setattr(zoo.Mixture, "units_of_sites", {})
+    monkeypatch.setattr(zoo.Mixture, "units", {})
     table = pd.DataFrame(X, columns=["a", "b", "c"])
     at_home = _objective(fit(_mixture(table), table, dtype="float32", **VB))
     with pytest.warns(UserWarning, match=r"column 'a' of x keeps \d\.\d digits of its spread \(mean 1e\+06"):

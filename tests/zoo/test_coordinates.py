@@ -62,7 +62,7 @@ def worst_error(case, rng, make=lambda model: model):
     data, moments = rows_of(case, rng)
     model = make(case.model(*moments)).for_data(*data)
     own = coordinates(rng, case.freedoms)
-    sites, errors = model.units_of_sites, []
+    sites, errors = model.units, []
     with in_precision():
         inner = model.expressed(own.inward)
         for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(inner.expressed(own.outward)), strict=True):
@@ -104,13 +104,13 @@ def test_a_fit_computes_with_the_same_numbers_in_any_coordinates(name):
         for x in (rows, change.outward(rows, Unit(1, (-1,), is_location=True))):
             model = case.model(x.mean(axis=0), x.std(axis=0))
             own = coordinates_of((x,), model.coordinate_freedom)
-            found.append(jax.tree.leaves((model.inside(own), own.inward(x, model.units_of_sites["x"]))))
+            found.append(jax.tree.leaves((model.inside(own), own.inward(x, model.units["x"]))))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
 
 
 def test_every_model_of_the_zoo_that_declares_units_has_a_case():
-    declared = {n for n in zoo.MODELS if zoo.model_class(n).units_of_sites is not Model.units_of_sites}
+    declared = {n for n in zoo.MODELS if zoo.model_class(n).units is not Model.units}
     assert declared <= {name.partition(" ")[0] for name in CASES}
 
 
@@ -140,7 +140,7 @@ def test_a_model_stated_elsewhere_is_the_plain_one_there(name):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0]
     model, values = CASES[name].model(x.mean(0), x.std(0)), CASES[name].values(rng, SIZE)
-    own, sites = model.own_coordinates, model.units_of_sites
+    own, sites = model.own_coordinates, model.units
     inner = {site: own.inward(value, sites[site]) for site, value in values.items()}
     lost = own.log_scale_of_rows((x,)).sum() + CASES[name].lost(np.broadcast_to(np.log(own.scales[0]), SIZE))
     with in_precision():
@@ -226,7 +226,7 @@ def with_table(model, name, table):
 @pytest.mark.parametrize(("name", "site", "unit"), WRONG)
 def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
     def planted(model):
-        return with_table(model, "units_of_sites", {**model.units_of_sites, site: unit})
+        return with_table(model, "units", {**model.units, site: unit})
 
     with np.errstate(all="ignore"):
         try:
@@ -367,8 +367,8 @@ def test_columns_with_several_parameters_have_the_unit_of_their_column():
     assert mixed_error(np.random.default_rng(0)) < 1e-12
 
     def planted(model):
-        units = dict(model.units_of_sites)
+        units = dict(model.units)
         units["loc"] = units["loc"]._replace(columns=(2, 1, 1, 0))
-        return with_table(model, "units_of_sites", units)
+        return with_table(model, "units", units)
 
     assert mixed_error(np.random.default_rng(0), planted) > 1e-3

@@ -55,7 +55,7 @@ class Declared(Model):
     num_features: int | None = size_of("x")
 
     dims = {"x": ("observation", "feature")}
-    units_of_sites = {"x": PLACE}
+    units = {"x": PLACE}
     start = None
 
     @property

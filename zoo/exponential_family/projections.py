@@ -118,7 +118,7 @@ class JointPriorModel(ChoosesFamily, Model):
     @property
     def kernel_unit(self) -> Unit | None:
         """Of the kernel's mean, which has none that a column could follow."""
-        return Unit(0) if self.needs_kernel and not self.units_of_sites else None
+        return Unit(0) if self.needs_kernel and not self.units else None
 
     @property
     def needs_kernel(self) -> bool:

@@ -1,7 +1,7 @@
 """What a model declares of the tables that it takes; which data suit it follows from that."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,10 @@ class Table(NamedTuple):
         why: there must be so many.
         latents: of which there are more than latents, ``"rows"`` or ``"columns"``.
         most_latents: of which there are as many as latents, or more.
+        stated_in: in which coordinates the numbers of the program, and of fields without a unit, are: the
+            ``"data"``'s, or with ``"columns"`` those about the columns' means and in their deviations, with
+            ``"common"`` in a common one. They are read off the data into fields of the model,
+            ``{name}_origin`` and ``{name}_scale``, which ``standardize=False`` leaves out.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Table(NamedTuple):
     why: str = "the projection of one row is the row itself"
     latents: tuple[str, ...] = ()
     most_latents: tuple[str, ...] = ()
+    stated_in: Literal["data", "columns", "common"] = "data"
 
 
 class OfTables:

@@ -279,7 +279,7 @@ def units(model: Paired) -> dict[str, Unit]:
 
     With ``standardize`` the axes follow the columns, and variances along them have no unit.
     """
-    sites, found = model.units_of_sites, {}
+    sites, found = model.units, {}
     for v in range(len(model.families)):
         if f"loadings_{v}" not in sites:
             continue

@@ -85,7 +85,7 @@ OF_VIEWS = {
 
 def units(model: EPCA | Paired) -> dict[str, Unit]:
     """The moments of q follow the data as loadings, means and the noise of the program do."""
-    sites, found = model.units_of_sites, {}
+    sites, found = model.units, {}
     for site, suffix in model.roles.loadings.items():
         if site not in sites:
             continue

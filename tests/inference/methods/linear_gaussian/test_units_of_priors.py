@@ -176,7 +176,7 @@ def test_unconstrained_coordinates_have_no_unit(name):
             values |= {"loadings_y": t * rng.normal(size=(size, 2)), "loc_y": d + t * rng.normal(size=size)}
         if name == "sppca":
             values["noise_variance_y"] = t**2 * np.asarray(0.3)
-        coordinates, units = coordinates_of(data, model.coordinate_freedom), model.units_of_sites
+        coordinates, units = coordinates_of(data, model.coordinate_freedom), model.units
         values = {n: coordinates.inward(v, units[n]) if n in units else v for n, v in values.items()}
         data = coordinates.parts_inward(data, model.data_names, units)
         with in_precision():

@@ -67,7 +67,7 @@ def test_every_moment_of_q_has_the_power_of_the_unit_of_its_view(form, monkeypat
 
     def changed(self, values, turn):
         model = self.request.model
-        units = {**right(model), **model.units_of_sites, name: Unit(2)}  # of the other view
+        units = {**right(model), **model.units, name: Unit(2)}  # of the other view
         return {n: turn(value, units[n]) if n in units else value for n, value in values.items()}
 
     monkeypatch.setattr(Return, "changed", changed)
