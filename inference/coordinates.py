@@ -28,6 +28,7 @@ from inference.precision import double_precision, to_numpy, warn_of_lost_digits
 from inference.processes import gathered
 from zoo.answers import has_answer
 from zoo.coordinates import Coordinates, coordinates_of, free_log_scales, is_improper
+from zoo.coordinates.of_models import coordinate_fields, expressed, inside
 from zoo.model import Model, in_current_precision
 
 __all__ = ["Return", "inward", "with_densities_less"]
@@ -88,7 +89,7 @@ def _coordinates_of_fit(request: FitRequest) -> Coordinates | None:
 
 @double_precision
 def _inside(model: Model, own: Coordinates) -> Model:
-    return to_numpy(model.inside(own))
+    return to_numpy(inside(model, own))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +132,10 @@ class Return:
         given = self.request.model
         if learnt is None:
             return given
-        own = {name: getattr(given, name) for name in given.coordinate_fields}
+        own = {name: getattr(given, name) for name in coordinate_fields(given)}
         stated = learnt.replaced(**own)  # the units of fields are those of a model that is stated so
         outward = self.coordinates.outward
-        return double_precision(lambda: to_numpy(stated.expressed(outward).replaced(**own)))()
+        return double_precision(lambda: to_numpy(expressed(stated, outward).replaced(**own)))()
 
     def data(self) -> tuple:
         """The data of the fit as they were passed."""

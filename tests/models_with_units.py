@@ -30,7 +30,7 @@ from zoo.conjugate import (
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.coordinates import Coordinates, Freedom, Unit
 from zoo.exponential_family import Exponential, GammaWithShape, Gaussian
-from zoo.fields import size_of
+from zoo.fields import numbers, positive, size_of
 from zoo.model import Model, in_current_precision
 
 NUM_ROWS = 7  # of the tables of tests
@@ -131,15 +131,14 @@ class CorrelatedRows(_Rows):
 class StatedRows(_Rows):
     """Normal rows whose prior is stated about a place, in a common unit or in one of each column."""
 
-    place: Array | None = None
-    unit: Array | None = None
+    place: Array | None = numbers(None, ("feature",), inside=None)
+    unit: Array | None = positive(None, lambda model: {"each column": "any"}, or_one=True, inside=None)
     centre: Array = None
     breadth: Array = None
     noise_rate: Array = None
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_variance": (), "x": ("observation", "feature")}
-    coordinate_fields = {"place": None, "unit": None}
     has_own_coordinates = property(lambda self: self.unit is not None)
     __call__ = Model.__call__
 

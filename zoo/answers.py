@@ -14,6 +14,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.coordinates import Unit
+from zoo.coordinates.of_models import inside
 from zoo.programs import in_current_precision, log_rows
 
 __all__ = [
@@ -345,6 +346,19 @@ class Answers:
         """
         return None
 
+    def check_resolved(
+        self, model: Any, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
+    ) -> None:
+        """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
+
+        Args:
+            model: the model.
+            values: draws (or the estimate) of the sites.
+            num_rows: rows of the data.
+            dtype: the precision of the fit.
+            x: the rows themselves, whose columns have names in messages.
+        """
+
     def leaves_some_empty(self, model: Any, num_rows: float) -> bool:
         """Whether rows in all components would surprise, which says that there may be more clusters.
 
@@ -428,7 +442,7 @@ class Answers:
 _AS_PASSED = {
     "sums_out_locals", "kept_locals", "needs_fitted_rows", "has_several_modes", "resolving", "derived",
     "completions", "default_completion", "rests_on_tail", "view_covariances", "num_canonical",
-    "prior_of_occupied", "leaves_some_empty",
+    "prior_of_occupied", "leaves_some_empty", "check_resolved",
 }  # fmt: skip
 
 
@@ -456,7 +470,7 @@ def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
         site: own.inward(value, units[site]) if site in units else value for site, value in values.items()
     }
     parts = own.parts_inward(data, model.data_names, units)
-    found = answer(model.inside(own), inner, *parts, **options)
+    found = answer(inside(model, own), inner, *parts, **options)
     if name in ("log_rows", "log_density_by_cluster"):
         weights = [model.part_weights.get(part, 1.0) for part in model.data_names]
         lost = own.log_scale_of_rows(data, weights)
@@ -541,7 +555,7 @@ def start_of(model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
     if own is None:
         return model.answers.of(model).start(model, key, *data)
     units, names = model.units, model.data_names
-    inner = model.inside(own)
+    inner = inside(model, own)
     found = model.answers.of(inner).start(inner, key, *own.parts_inward(data, names, units))
     return found and {n: own.outward(value, units[n]) if n in units else value for n, value in found.items()}
 

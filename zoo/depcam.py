@@ -71,7 +71,7 @@ from numpyro import deterministic, plate, sample
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
-from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_fields
+from zoo.exponential_family import Family, as_family, local_pca_fields
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
 from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
@@ -270,11 +270,6 @@ class DEPCAM(ChoosesFamily, Model):
         """The dims of all variables."""
         own = {} if self.latents == "component" else {"latents": ("observation", "latent")}
         return dict(self.dims) | own
-
-    @property
-    def unit_noise_parts(self) -> tuple[bool, ...]:
-        """Whether the cells are Gaussian with noise of known variance 1."""
-        return (has_unit_noise(self.family),)
 
     @property
     def scale_remedy(self) -> str:

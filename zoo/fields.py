@@ -38,11 +38,15 @@ __all__ = [
     "origin_of",
     "numbers",
     "part",
+    "part_sizes",
     "positive",
     "read_off",
+    "require",
     "scale_of",
     "size",
+    "size_fields",
     "size_of",
+    "sizes_of",
     "static",
     "whole",
 ]
@@ -436,3 +440,68 @@ def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
             found[field.name] = value
             model = model.replaced(**{field.name: value})
     return found
+
+
+# Sizes
+
+
+def require(model: Any, *names: str) -> None:
+    """Raise ValueError if a field that ``from_data`` reads off the data is not set.
+
+    Args:
+        model: the model.
+        *names: of the fields.
+
+    Raises:
+        ValueError: one of them is None.
+    """
+    for name in names:
+        if getattr(model, name) is None:
+            raise ValueError(
+                f"{name} is not set: give it, or make the model with "
+                f"{type(model).__name__}.from_data({', '.join(model.data_names)})"
+            )
+
+
+def size_fields(model: Any) -> tuple[str, ...]:
+    """The fields with the numbers of columns of the parts of the data: one for each, or for all views.
+
+    Args:
+        model: the model, or its class.
+
+    Returns:
+        Their names.
+    """
+    return tuple(f"num_{model.dims[table.name][-1].removesuffix('_*')}s" for table in model.data)
+
+
+def part_sizes(model: Any) -> tuple[int | None, ...]:
+    """The number of columns of each part of the data.
+
+    Args:
+        model: the model.
+
+    Returns:
+        For each part the number; None: it is not known.
+    """
+    known = model.static_names()
+    sizes = tuple(getattr(model, name) if name in known else None for name in size_fields(model))
+    return sizes if model.tables is model.data else sizes[0] or (None,) * len(model.tables)
+
+
+def sizes_of(model: Any, parts: Sequence[Any]) -> dict[str, Any]:
+    """The fields with sizes that parts of the data tell.
+
+    Args:
+        model: the model, or its class.
+        parts: of the data, None where one is not given; of several with one name all must be.
+
+    Returns:
+        Field name to value.
+    """
+    names, known = size_fields(model), model.static_names()
+    if "*" in model.data[0].name:
+        is_whole = all(part is not None for part in parts)
+        return {names[0]: tuple(np.shape(part)[-1] for part in parts)} if is_whole else {}
+    pairs = zip(names, parts, strict=False)
+    return {n: np.shape(part)[-1] for n, part in pairs if part is not None and n in known}

@@ -41,12 +41,11 @@ one, so each row carries the factor :math:`\sum_k \pi_k` and the prior is not no
 reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, override
 
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -57,10 +56,9 @@ from zoo import checks
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
-from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
-from zoo.fields import choice, flag, part, pseudo_counts, whole
+from zoo.fields import choice, flag, part, pseudo_counts, require, whole
 from zoo.intake.families import read_off
 from zoo.model import ANY, Assumptions, Model, Roles, Table
 from zoo.programs import local
@@ -157,10 +155,6 @@ class Mixture(Model):
         units |= {site: of_prior[name] for name, site in sites if name in of_prior}
         return {"x": self.components.unit_of_cells} | units
 
-    @override
-    def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
-        return self.replaced(components=self.components.expressed(turn))
-
     # The prior
 
     @property
@@ -198,7 +192,7 @@ class Mixture(Model):
         Raises:
             ValueError: the components are not known, or have no fields yet.
         """
-        self.require("components")
+        require(self, "components")
         if not self.components.is_filled:
             raise ValueError(
                 f"the fields of components, {type(self.components).__name__}, are not set: make the model "
@@ -253,19 +247,6 @@ class Mixture(Model):
         sites = self.components.hyperprior_sites().items()
         hyper = {site: self.components.field_dims[name] for name, site in sites}
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
-
-    def check_precision(self, dtype: str, x: Any) -> None:
-        """Raise ValueError if a concentration or the distance to the prior location exceeds the precision."""
-        super().check_precision(dtype, x)
-        self.components.check_concentrations(dtype)
-        self.components.check_offset(x, dtype)
-
-    @override
-    def check_resolved(
-        self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
-    ) -> None:
-        of_rows = (values.get(self.roles.weight), values.get(self.roles.cluster))
-        check_resolved(self.components, values, *of_rows, num_rows, dtype, x)
 
     @property
     @override

@@ -17,22 +17,21 @@ import dataclasses
 import html
 import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, answer_of
-from zoo.checks import check_single_concentration, shown
-from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
-from zoo.fields import Part, facts_of, flag, origin_of, read_off, scale_of
-from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
+from zoo.checks import shown
+from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
+from zoo.coordinates.of_models import coordinate_fields, turned
+from zoo.fields import Part, facts_of, flag, origin_of, read_off, require, scale_of, sizes_of
+from zoo.intake import ANY, NUMBERS, OfTables, Table
 from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of
 from zoo.naming import did_you_mean
 from zoo.programs import in_current_precision, run
@@ -136,7 +135,8 @@ class Assumptions:
     def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
         """Hyperparameters to how they follow the data's origin and scale; others do not.
 
-        One that holds numbers of all parts of the data has a unit for each, see `Model.field_by_part`.
+        One that holds numbers of all parts of the data has a unit for each, see
+        `zoo.coordinates.of_models.field_by_part`.
         """
         return facts_of(self, "unit")
 
@@ -287,7 +287,7 @@ class Model(Assumptions):
         """
         if type(self).program is Model.program:
             raise TypeError(f"{type(self).__name__} defines no program")
-        self.require(*self.units_of_fields)
+        require(self, *self.units_of_fields)
         return run(in_current_precision(self), data, num_observations)
 
     def program(self, *parts: Any, rows: numpyro.plate) -> Any:
@@ -343,61 +343,10 @@ class Model(Assumptions):
         """Variable name to its dims: ``dims`` and those of nested priors."""
         return self.dims
 
-    def count_sizes(self, *data: Any) -> tuple[np.ndarray | None, ...]:
-        """How large the counts are, whose log factorials the model takes.
-
-        Args:
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            For each part the largest count, or number of trials, of each column, shape (its columns,), 0
-                where cells are no counts; None: the part has no counts.
-        """
-        pairs = zip(self.part_families, data, strict=False)
-        return tuple(None if family is None else family.count_sizes(x) for family, x in pairs)
-
-    def check_precision(self, dtype: str, *data: Any) -> None:
-        """Raise ValueError if the precision cannot hold what the model makes of the data.
-
-        Args:
-            dtype: ``"float64"`` or ``"float32"``.
-            *data: parts of the data, in the model's order.
-        """
-        for name in self.concentration_fields:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, Distribution):
-                check_single_concentration(name, value, dtype)
-
-    def check_resolved(
-        self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
-    ) -> None:
-        """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
-
-        Args:
-            values: draws (or the estimate) of the sites.
-            num_rows: rows of the data.
-            dtype: the precision of the fit.
-            x: the rows themselves, whose columns have names in messages.
-        """
-
     @property
     def cell_families(self) -> tuple[Any, ...]:
         """The exponential family of the cells of each part of the data; empty: no such families."""
         return ()
-
-    @classmethod
-    def sizes_for(cls, num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
-        """Numbers of latents for a comparison: two, or one where rows or columns are too few.
-
-        Args:
-            num_rows: of the data.
-            widths: numbers of columns of the parts of the data.
-
-        Returns:
-            Field name to value.
-        """
-        has_latents = "num_latents" in cls.static_names()
-        return {"num_latents": max(1, min(2, widths[0] - 1, num_rows - 1))} if has_latents else {}
 
     @property
     def part_families(self) -> tuple[Any, ...]:
@@ -409,83 +358,6 @@ class Model(Assumptions):
         """For each part of the data the coordinates in which the model can be written; None: its own."""
         return freedom_of({**self.units_of_fields, **self.units}, self.data_names)
 
-    def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
-        """The same model of data in other coordinates.
-
-        Args:
-            turn: what becomes of a field with a unit: `zoo.coordinates.Coordinates.inward` or ``outward``.
-
-        Returns:
-            The model.
-        """
-        names = [name for name in self.units_of_fields if getattr(self, name) is not None]
-        return self.replaced(**{name: self._turned(name, turn) for name in names})
-
-    def _turned(self, name: str, turn: Callable[[Any, Unit], Any]) -> Any:
-        """A field with a unit in other coordinates."""
-        value, unit = getattr(self, name), self.units_of_fields[name]
-        if isinstance(unit, Unit):
-            return turn(value, unit)
-        numbers = jnp if isinstance(value, jax.Array) else np
-        sizes = (size if own.axes else 1 for size, own in zip(self.part_sizes, unit, strict=True))
-        parts = zip(self.field_by_part(name), unit, sizes, strict=True)
-        return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
-
-    def field_by_part(self, name: str) -> list[Any]:
-        """What a hyperparameter holds of each part of the data.
-
-        Args:
-            name: of the field, which has a unit for each part.
-
-        Returns:
-            For each part a number, or one for each of its columns.
-        """
-        return by_part(getattr(self, name), self.units_of_fields[name], self.part_sizes)
-
-    @classmethod
-    def size_fields(cls) -> tuple[str, ...]:
-        """The fields with the numbers of columns of the parts of the data: one for each, or for all views.
-
-        Returns:
-            Their names.
-        """
-        return tuple(f"num_{cls.dims[table.name][-1].removesuffix('_*')}s" for table in cls.data)
-
-    @property
-    def scale_fields(self) -> tuple[str, ...]:
-        """The fields with the deviations of the columns of the parts of the data: one for each."""
-        return tuple(facts_of(self, "scales"))
-
-    @property
-    def coordinate_fields(self) -> Mapping[str, Any]:
-        """Fields that tell `own_coordinates`, to what they are in a model of data in these."""
-        units = self.units_of_fields
-        fields = [own for own in dataclasses.fields(self) if own.name in units or "unit" not in own.metadata]
-        return {field.name: field.metadata["inside"] for field in fields if "inside" in field.metadata}
-
-    @property
-    def part_sizes(self) -> tuple[int | None, ...]:
-        """For each part of the data the number of its columns; None: it is not known."""
-        known = self.static_names()
-        sizes = tuple(getattr(self, name) if name in known else None for name in self.size_fields())
-        return sizes if self.tables is self.data else sizes[0] or (None,) * len(self.tables)
-
-    @classmethod
-    def sizes_of(cls, parts: Sequence[Any]) -> dict[str, Any]:
-        """The fields with sizes that parts of the data tell.
-
-        Args:
-            parts: of the data, None where one is not given; of several with one name all must be.
-
-        Returns:
-            Field name to value.
-        """
-        if "*" in cls.data[0].name:
-            is_whole = all(part is not None for part in parts)
-            return {cls.size_fields()[0]: tuple(np.shape(part)[-1] for part in parts)} if is_whole else {}
-        pairs, known = zip(cls.size_fields(), parts, strict=False), cls.static_names()
-        return {n: np.shape(part)[-1] for n, part in pairs if part is not None and n in known}
-
     @property
     def has_own_coordinates(self) -> bool:
         """Whether the program is stated in coordinates of its own, see `own_coordinates`."""
@@ -496,37 +368,21 @@ class Model(Assumptions):
         """The coordinates in which the program is stated, where these are not those of the data.
 
         A model with units whose field ``standardize`` is true is stated in the columns' deviations, its
-        `scale_fields`: quantities without an axis over columns have no unit then. Another model that is
-        stated about an origin or in a common scale says so here and in `has_own_coordinates`.
+        fields by `zoo.fields.scale_of`: quantities without an axis over columns have no unit then. Another
+        model that is stated about an origin or in a common scale says so here and in `has_own_coordinates`.
         """
         if not self.has_own_coordinates:
             return None
-        self.require(*self.scale_fields)
+        named = tuple(facts_of(self, "scales"))
+        require(self, *named)
         origins = {number: getattr(self, name) for name, number in facts_of(self, "origins").items()}
-        scales = tuple(getattr(self, name) for name in self.scale_fields)
+        scales = tuple(getattr(self, name) for name in named)
         return Coordinates(tuple(origins.get(number) for number in range(len(scales))), scales)
-
-    def inside(self, own: Coordinates) -> Self:
-        """The model of data in coordinates, and stated in these.
-
-        Args:
-            own: `own_coordinates`, with any origin where they have none, or others where the model has none.
-
-        Returns:
-            The model.
-        """
-        return self.expressed(own.inward).replaced(**self.coordinate_fields)
 
     @property
     def part_weights(self) -> Mapping[str, Any]:
         """Parts of the data to the weight of their log densities in the program, where it is not one."""
         return {}
-
-    @property
-    def row_width(self) -> int:
-        """The components, topics or latents that the density of a row is summed over."""
-        names = ("num_components", "num_topics", "num_latents")
-        return max([1, *(int(getattr(self, name, None) or 1) for name in names)])
 
     @property
     def exact_symmetries(self) -> tuple[str, ...]:
@@ -535,21 +391,6 @@ class Model(Assumptions):
         Under the others chains are compared and draws aligned all the same.
         """
         return tuple(self.symmetries)
-
-    @property
-    def noise_factors(self) -> Mapping[str, Any]:
-        """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
-        own, units = self.own_coordinates, self.units
-        if own is None:
-            return {}
-        found = {suffix: units[site] for site, suffix in self.roles.loadings.items() if site in units}
-        if self.roles.subspaces:  # whose scales have no axis over the columns
-            found[""] = units[self.data_names[0]]
-        return {
-            suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
-            for suffix, unit in found.items()
-            if (scale := own.scales[unit.part]) is not None and scale.ndim
-        }
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
@@ -579,43 +420,12 @@ class Model(Assumptions):
         return "divide the columns by their standard deviations"
 
     @property
-    def unit_noise_parts(self) -> tuple[bool, ...]:
-        """For each part of the data whether its noise is known to have variance 1; empty: none has."""
-        return ()
-
-    @property
-    def cell_units(self) -> tuple[str, ...]:
-        """For each part of the data ``"none"`` (counts, classes), ``"scale"`` or ``"location_scale"``.
-
-        A cell with a scale may be in any unit; one with a location may be counted from any origin.
-        """
-        units = (self.units.get(name) for name in self.data_names)
-        kinds = {None: "none", False: "scale", True: "location_scale"}
-        return tuple(kinds[unit and unit.is_location] for unit in units)
-
-    @property
     def tables(self) -> tuple[Table, ...]:
         """The parts of the data by their names: as declared, a starred one once for each family."""
         (first, *others), stars = self.data, range(len(self.part_families))
         if "*" not in first.name:
             return self.data
         return (*(first._replace(name=first.name.replace("*", str(v))) for v in stars), *others)
-
-    @property
-    def takes_missing(self) -> bool:
-        """Whether cells of the (first part of the) data may be missing; kernels are of whole rows."""
-        (family, *_), (table, *_) = self.part_families, self.data
-        return (
-            bool(table.missing)
-            and not answer_of(self, "needs_fitted_rows")
-            and (family is None or family.takes_missing)
-        )
-
-    @property
-    def takes_sparse_counts(self) -> bool:
-        """Whether rows may be `zoo.SparseCounts`."""
-        (family, *_), (table, *_) = self.part_families, self.data
-        return table.sparse == "counts" and (family is None or family.takes_sparse)
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model and its data, sparse ones and class labels as the model takes them.
@@ -645,28 +455,6 @@ class Model(Assumptions):
         """
         return self
 
-    def dim_labels(
-        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
-    ) -> dict[str, Sequence[Any]]:
-        """Labels of dims that are no rows or columns of the data, such as levels and groups of columns.
-
-        Args:
-            coords: labels of rows and columns, by dim.
-            columns: of each part of the data; None of a part that is an array.
-
-        Returns:
-            Dim to labels, of the families that add any.
-        """
-        labels: dict[str, Sequence[Any]] = {}
-        for name, family, own in zip_longest(self.data_names, self.part_families, columns):
-            if family is None:
-                continue
-            dim = self.variable_dims[name][-1]
-            levels = {} if own is None else {column.name: column.levels for column in own.kept}
-            of_family = family.labels_of(coords.get(dim), levels)
-            labels |= {key + dim.removeprefix("feature"): held for key, held in of_family.items()}
-        return labels
-
     @classmethod
     def from_data(cls, *data: Any, **overrides: Any) -> Self:
         """The model with its sizes read off the data and its data-dependent defaults filled in.
@@ -695,53 +483,15 @@ class Model(Assumptions):
         """
         places = enumerate(zip(self.data_names, data, strict=False))
         parts = [Part(as_cells(self, place, x), name, sample_weight) for place, (name, x) in places]
-        sizes = self.sizes_of([part.rows for part in parts])
+        sizes = sizes_of(self, [part.rows for part in parts])
         read = {name: size for name, size in sizes.items() if getattr(self, name) is None}
         read |= read_off(self.replaced(**read), parts)
         model = self.replaced(**read)
         if model.own_coordinates is not None:
-            told = read.keys() & model.units_of_fields.keys() - model.coordinate_fields.keys()
-            read |= {name: model._turned(name, model.own_coordinates.outward) for name in told}
+            told = read.keys() & model.units_of_fields.keys() - coordinate_fields(model).keys()
+            read |= {name: turned(model, name, model.own_coordinates.outward) for name in told}
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
         return type(self)(**given | read) if read else self
-
-    def require(self, *names: str) -> None:
-        """Raise ValueError if a field that `from_data` reads off the data is not set.
-
-        Args:
-            *names: of the fields.
-
-        Raises:
-            ValueError: one of them is None.
-        """
-        for name in names:
-            if getattr(self, name) is None:
-                raise ValueError(
-                    f"{name} is not set: give it, or make the model with "
-                    f"{type(self).__name__}.from_data({', '.join(self.data_names)})"
-                )
-
-    def rows_to_draw(self, num_observations: int | None, *sizes: str, reason: str = "") -> int:
-        """The number of rows of a draw from the prior predictive.
-
-        Args:
-            num_observations: as the program was called.
-            *sizes: fields that a draw needs.
-            reason: why there is nothing to draw from where `prior` is not ``"proper"``, and the remedy.
-
-        Returns:
-            ``num_observations``.
-
-        Raises:
-            ValueError: a size or the number is missing, or there is nothing to draw from.
-        """
-        self.require(*sizes)
-        if self.prior != "proper":
-            raise ValueError(reason)
-        if num_observations is None:
-            given = " and ".join(self.data_names)
-            raise ValueError(f"give {given} to condition on, or num_observations to draw")
-        return num_observations
 
     def continuing(self, former: Self) -> Self:
         """The model for a fit that continues a former one.

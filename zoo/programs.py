@@ -22,6 +22,8 @@ from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
 from zoo.coordinates import free_log_scales, is_improper
+from zoo.coordinates.of_models import inside
+from zoo.fields import require, size_fields, sizes_of
 
 __all__ = ["InCoordinates", "in_current_precision", "local", "log_rows", "run"]
 
@@ -98,20 +100,23 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
         raise TypeError(f"the program takes {', '.join(names)}; got {len(data)} parts of data")
     parts = (*data, *(None for _ in names[len(data) :]))
     is_given = parts[0] is not None
-    sizes = model.size_fields()
+    sizes = size_fields(model)
     if is_given:
         num_observations = parts[0].shape[0]
-        read = model.sizes_of(parts)
+        read = sizes_of(model, parts)
         model = model.replaced(**{size: read[size] for size in read if getattr(model, size, 0) is None})
-        model.require(*(size for size in sizes if hasattr(model, size)))
+        require(model, *(size for size in sizes if hasattr(model, size)))
     elif any(part is not None for part in parts):
         raise ValueError(f"give {names[0]} along with {' and '.join(names[1:])}")
     else:
         choose = f", or choose {model.proper_with}" if model.proper_with else ""
         known = f"give {' and '.join(names)} to condition on{choose}"
         reason = f"the prior of {type(model).__name__} is {model.prior} and draws nothing: {known}"
-        num_observations = model.rows_to_draw(num_observations, reason=reason)
-        model.require(*sizes)
+        if model.prior != "proper":
+            raise ValueError(reason)
+        if num_observations is None:
+            raise ValueError(f"give {' and '.join(names)} to condition on, or num_observations to draw")
+        require(model, *sizes)
     rows = numpyro.plate(f"{model.variable_dims[names[0]][0]}s", num_observations)
     own = model.own_coordinates
     token = _FORM.set("explicit" if model.draw_locals else "given" if is_given else "drawn")
@@ -120,9 +125,9 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
             return model.program(*parts, rows=rows)
         units = model.units
         changes = {name: (own.factor(unit), own.shift(unit)) for name, unit in units.items()}
-        inside = own.parts_inward(parts, names, units)
+        within = own.parts_inward(parts, names, units)
         with InCoordinates(changes=changes, data=dict(zip(names, parts, strict=True))):
-            found = model.inside(own).program(*inside, rows=rows)
+            found = inside(model, own).program(*within, rows=rows)
         drawn = found if isinstance(found, tuple) else (found,)
         outside = tuple(
             part if part is not None else own.outward(own_part, units[name]) if name in units else own_part

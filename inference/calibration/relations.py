@@ -25,7 +25,7 @@ import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
 from inference.algorithm import Direct, Method, Sampler, Stochastic
-from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side
+from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side, cell_units
 from inference.calibration.verdicts import RelationVerdict, two_sample
 from inference.convergence.identifiable import invariants, kind_of
 from inference.fitting.front_door import fit
@@ -37,6 +37,7 @@ from zoo.answers import has_answer
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 from zoo.documents.topic_model import dirichlet_of
+from zoo.intake.tables import takes_missing, takes_sparse_counts
 from zoo.model import Assumptions, Model
 
 __all__ = ["outcome_of", "relation_check", "sized"]
@@ -201,17 +202,17 @@ def outcome_of(model: Model, method: str, relation: Relation) -> str:
         said = "same, predictions in the new units"
     if said.startswith("no: "):
         return said
-    if name in (*_UNITS, *_SHIFTS) and not any(u != "none" for u in model.cell_units):
+    if name in (*_UNITS, *_SHIFTS) and not any(u != "none" for u in cell_units(model)):
         return "no: the cells have no unit"
-    if name in _SHIFTS and "location_scale" not in model.cell_units:
+    if name in _SHIFTS and "location_scale" not in cell_units(model):
         return "no: the cells have an origin"
-    if name in _MISSING and not model.takes_missing:
+    if name in _MISSING and not takes_missing(model):
         return "no: no cell may be missing"
     takes = method_of(model, method).takes
     needs = {"row_doubled": "weights", "row_left_out": "weights", "batches": "batches", "devices": "devices"}
     if (needed := needs.get(name)) and needed not in takes:
         return f"no: method {method!r} takes no {needed}"
-    if name == "sparse" and not (model.takes_documents or model.takes_sparse_counts or "sparse" in takes):
+    if name == "sparse" and not (model.takes_documents or takes_sparse_counts(model) or "sparse" in takes):
         return f"no: method {method!r} takes dense rows"
     return said
 

@@ -17,6 +17,7 @@ from inference.results.files import load, model_of
 from inference.results.groups import stored_columns
 from inference.results.tables import check_table_file, table_file
 from zoo.answers import has_answer
+from zoo.intake.tables import takes_missing
 from zoo.model import Model
 
 __all__ = ["predict_rows"]
@@ -127,7 +128,7 @@ def _answer(
     if options.deviations and "standard_deviation" in predicted.coords:
         deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
         table = table.join(deviations)
-    is_filled = predicted.dims == model.roles.predicted and model.takes_missing
+    is_filled = predicted.dims == model.roles.predicted and takes_missing(model)
     missing = ", missing cells filled in" if is_filled else ""
     return f"{what or predicted.dims[-1] + 's'} of each row{missing}", table
 

@@ -37,6 +37,7 @@ from inference.convergence.partitions import cluster_sizes
 from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model_of
 from inference.results.groups import group_of, labels_of, loadings_of
 from zoo.answers import answer_of
+from zoo.coordinates.of_models import noise_factors
 from zoo.dependencies import naming_versions
 from zoo.model import Model
 
@@ -261,7 +262,7 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
 
 
 def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
-    found, views, posterior, factors = {}, {}, draws_of(tree), model_of(tree).noise_factors
+    found, views, posterior, factors = {}, {}, draws_of(tree), noise_factors(model_of(tree))
     for suffix, loadings in loadings_of(tree).items():
         feature, w = loadings.dims[2], loadings.values
         standard = w / np.sqrt(factors[suffix])[:, None] if suffix in factors else w
@@ -294,7 +295,7 @@ def factors_of(tree: xr.DataTree) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 def in_standard_units(model: Model, loadings: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Loadings by suffix, those of columns that the model measures in units of their own in these units."""
-    factors = model.noise_factors
+    factors = noise_factors(model)
     return {
         suffix: value / np.sqrt(factors[suffix])[:, None] if suffix in factors else value
         for suffix, value in loadings.items()

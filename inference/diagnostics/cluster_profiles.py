@@ -38,7 +38,9 @@ from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from inference.topics.tables import nearest_documents
 from zoo.answers import answer_of
+from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
+from zoo.intake.tables import takes_sparse_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
@@ -343,7 +345,7 @@ def _directions(tree: xr.DataTree, count: int) -> pd.DataFrame:
     note = (
         "effective: number of directions, weighed by their size; direction_1, ...: sizes, the largest first"
     )
-    note += "; columns are in their standard deviations" if model_of(tree).noise_factors else ""
+    note += "; columns are in their standard deviations" if noise_factors(model_of(tree)) else ""
     table.attrs |= {"title": "Directions within each cluster", "note": note}
     return table
 
@@ -425,7 +427,7 @@ def _typical_rows(
     table.attrs |= {
         "title": "Most typical rows",
         "note": note.format(
-            unit="word" if model.takes_sparse_counts and not isinstance(data[0], np.ndarray) else "cell"
+            unit="word" if takes_sparse_counts(model) and not isinstance(data[0], np.ndarray) else "cell"
         ),
     }
     return table

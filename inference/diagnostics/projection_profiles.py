@@ -33,6 +33,7 @@ from inference.results.groups import flat_draws, loadings_of, thinned
 from inference.symmetry import align_rotation
 from inference.symmetry.identified import canonical_correlations
 from zoo.answers import answer_of
+from zoo.coordinates.of_models import noise_factors
 from zoo.model import Model
 
 __all__ = ["projection_tables"]
@@ -97,7 +98,7 @@ def _views(aligned: xr.DataTree) -> list[_View]:
     for suffix, loadings in loadings_of(aligned).items():
         dim, values = str(loadings.dims[2]), flat_draws(loadings, loadings.dims[2], "latent")
         columns = names_along(aligned, dim, values.shape[1], dim.partition("_")[0])
-        factors = np.broadcast_to(np.asarray(model.noise_factors.get(suffix, 1.0)), values.shape[1:2])
+        factors = np.broadcast_to(np.asarray(noise_factors(model).get(suffix, 1.0)), values.shape[1:2])
         found.append(_View(parts[suffix], suffix, columns, values, factors))
     return found
 

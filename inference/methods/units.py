@@ -16,6 +16,7 @@ from jax import Array
 from inference.algorithm import FitRequest, Fitted, Method
 from inference.processes import over_processes
 from zoo.answers import completion_of, scores_outward
+from zoo.coordinates.of_models import inside
 from zoo.model import Model
 from zoo.programs import InCoordinates
 
@@ -82,7 +83,7 @@ def _asked(
 ) -> Array:
     """What has no unit, or that of scores."""
     units = _units(method, model)
-    inner, parts = model.inside(model.own_coordinates), _standard_parts(units, model, data)
+    inner, parts = inside(model, model.own_coordinates), _standard_parts(units, model, data)
     found = getattr(method, name)(_standard(units, stored), inner, *parts, **options)
     return scores_outward(model, found, **options) if name == "transform" else found
 
@@ -112,7 +113,7 @@ def _log_density(method: Method, stored: Mapping[str, Any], model: Model, *data:
 def _guide(method: Method, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any) -> Any:
     """Q as a program whose sites are in the units of the data; its parameters are in standard units."""
     units = _units(method, model)
-    own = partial(method.guide, _standard(units, stored), model.inside(model.own_coordinates))
+    own = partial(method.guide, _standard(units, stored), inside(model, model.own_coordinates))
     sites = {name: units[name] for name in units if name not in method.units(model)}
     return InCoordinates(own, changes=sites)(*_standard_parts(units, model, data), **options)
 

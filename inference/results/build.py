@@ -11,7 +11,7 @@ import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Fitted, Sampler, model_name
 from inference.numerics.programs import deterministics, log_prior, over_draws
-from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit
+from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit, row_width
 from inference.precision import to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
 from inference.results.groups import ROW_DIMS, columns_group, observed_group, with_levels
@@ -52,7 +52,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         holds_rows
         and row_limit(num_draws * num_rows * 8, "log_likelihood", keep)
         and draws_of_rows_limit(
-            num_draws, num_rows, model.row_width, fitted.run.num_iterations, "log_likelihood", keep
+            num_draws, num_rows, row_width(model), fitted.run.num_iterations, "log_likelihood", keep
         )
     )
     wanted = ["deterministics"] if outcome.is_generative else []

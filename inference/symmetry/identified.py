@@ -49,6 +49,7 @@ from inference.results.groups import loadings_of
 from zoo import late
 from zoo.answers import answer_of
 from zoo.checks import check_choice
+from zoo.coordinates.of_models import noise_factors
 from zoo.dependencies import naming_versions
 
 __all__ = ["canonical_correlations", "component_intervals", "components"]
@@ -107,7 +108,7 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     ends = np.cumsum([value.shape[2] for value in views.values()])
     for (suffix, value), part_of_view in zip(views.items(), np.split(right, ends[:-1], axis=2), strict=True):
         dim = value.dims[2]
-        scale = np.sqrt(np.asarray(model.noise_factors.get(suffix, 1.0))).reshape(-1, 1)
+        scale = np.sqrt(np.asarray(noise_factors(model).get(suffix, 1.0))).reshape(-1, 1)
         found[f"loadings{suffix}"] = ((*draws, dim, "component"), part_of_view * scale)
         coords[dim] = value.coords[dim].values
     return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})

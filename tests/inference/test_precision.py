@@ -12,6 +12,7 @@ import pytest
 import zoo
 from inference import fit, log_density, predict, transform
 from inference.driver.chains import _impossible
+from zoo.answers import answer_of
 from zoo.checks import LARGEST_COUNTS, check_counts, check_scale, column_moments
 from zoo.conjugate import (
     BernoulliBeta,
@@ -422,24 +423,24 @@ def test_a_blurred_component_is_warned_of_before_it_is_spoilt():
     values = {"weights": np.array([0.5, 0.5]), "precisions": np.ones((2, 3))}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.check_resolved(values | {"locs": np.full((2, 3), 1e6)}, 60, "float64")
+        answer_of(model, "check_resolved", values | {"locs": np.full((2, 3), 1e6)}, 60, "float64")
         empty = {"weights": np.array([1.0, 0.0]), "locs": np.array([[0.0] * 3, [1e9] * 3])}
-        model.check_resolved(values | empty, 60, "float64")
+        answer_of(model, "check_resolved", values | empty, 60, "float64")
         far = {name: value[None, None] for name, value in (values | {"locs": np.full((2, 3), 3e6)}).items()}
         held = np.repeat([0, 1], 30)[None, None]
         far["locs"][..., 0, :] = 0.0
-        model.check_resolved(far | {"assignments": 0 * held}, 60, "float64")  # whatever its weight says
+        answer_of(model, "check_resolved", far | {"assignments": 0 * held}, 60, "float64")
         near = {name: np.repeat(value, 3, axis=1) for name, value in far.items()}
         near["locs"][:, 1:] = 0.0
-        model.check_resolved(
-            near | {"assignments": np.repeat(held, 3, axis=1)}, 60, "float64"
+        answer_of(
+            model, "check_resolved", near | {"assignments": np.repeat(held, 3, axis=1)}, 60, "float64"
         )  # a draw of three
     with pytest.warns(UserWarning, match=r"lies 3e\+06 of its .* leaves 0.001 of its variance to rounding"):
-        model.check_resolved(values | {"locs": np.full((2, 3), 3e6)}, 60, "float64")
+        answer_of(model, "check_resolved", values | {"locs": np.full((2, 3), 3e6)}, 60, "float64")
     with pytest.warns(UserWarning, match="component 1 lies"):
-        model.check_resolved(far | {"assignments": held}, 60, "float64")
+        answer_of(model, "check_resolved", far | {"assignments": held}, 60, "float64")
     with pytest.raises(FloatingPointError, match="fit the far groups apart, or with dtype='float64'"):
-        model.check_resolved(values | {"locs": np.full((2, 3), 3e6)}, 60, "float32")
+        answer_of(model, "check_resolved", values | {"locs": np.full((2, 3), 3e6)}, 60, "float32")
 
 
 # Samplers

@@ -17,6 +17,7 @@ from inference.precision import in_precision
 from tests.models_with_units import CASES, NUM_ROWS, PLACE
 from zoo.answers import answer_of, start_of
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
+from zoo.coordinates.of_models import expressed, inside
 from zoo.exponential_family import Categorical, Gaussian
 from zoo.model import Model
 
@@ -64,8 +65,8 @@ def worst_error(case, rng, make=lambda model: model):
     own = coordinates(rng, case.freedoms)
     sites, errors = model.units, []
     with in_precision():
-        inner = model.expressed(own.inward)
-        for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(inner.expressed(own.outward)), strict=True):
+        inner = expressed(model, own.inward)
+        for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(expressed(inner, own.outward)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
         weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
         parts = zip(case.freedoms, own.scales, strict=True)
@@ -104,7 +105,7 @@ def test_a_fit_computes_with_the_same_numbers_in_any_coordinates(name):
         for x in (rows, change.outward(rows, Unit(1, (-1,), is_location=True))):
             model = case.model(x.mean(axis=0), x.std(axis=0))
             own = coordinates_of((x,), model.coordinate_freedom)
-            found.append(jax.tree.leaves((model.inside(own), own.inward(x, model.units["x"]))))
+            found.append(jax.tree.leaves((inside(model, own), own.inward(x, model.units["x"]))))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
 
@@ -123,7 +124,7 @@ def test_a_model_returns_from_the_coordinates_of_a_fit_as_it_was(name):
     if stated is not None:
         own = replace(stated, origins=own.origins) if stated.origins[0] is None else stated
     with in_precision():
-        inner = model.inside(own)
+        inner = inside(model, own)
         assert inner.own_coordinates is None
         found = Return(SimpleNamespace(model=model), own).model(inner)
     for field in (field for field in fields(model) if getattr(model, field.name) is not None):
@@ -145,8 +146,8 @@ def test_a_model_stated_elsewhere_is_the_plain_one_there(name):
     lost = own.log_scale_of_rows((x,)).sum() + CASES[name].lost(np.broadcast_to(np.log(own.scales[0]), SIZE))
     with in_precision():
         joint = log_density(model, (jnp.asarray(x),), {}, values)[0]
-        inside = log_density(model.inside(own), (jnp.asarray(own.inward(x, PLACE)),), {}, inner)[0]
-    assert float(joint) == pytest.approx(float(inside) - lost, rel=1e-12)
+        inner_joint = log_density(inside(model, own), (jnp.asarray(own.inward(x, PLACE)),), {}, inner)[0]
+    assert float(joint) == pytest.approx(float(inner_joint) - lost, rel=1e-12)
 
 
 WRONG = [

@@ -12,6 +12,7 @@ from jax.scipy.special import logsumexp
 
 from zoo.answers import Answers, TypicalCells
 from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.resolution import check_resolved
 from zoo.dirichlet_process import compact_labels
 from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
 from zoo.sparse import SparseCounts
@@ -145,6 +146,13 @@ class MixtureAnswers(Answers):
         log_empty = math.lgamma(alpha) - math.lgamma(others)
         log_empty += math.lgamma(others + num_rows) - math.lgamma(alpha + num_rows)
         return (1 - math.exp(log_empty)) ** number < RARE
+
+    @override
+    def check_resolved(
+        self, model: Any, values: Mapping[str, Any], num_rows: int, dtype: str, x: Any = None
+    ) -> None:
+        of_rows = (values.get(model.roles.weight), values.get(model.roles.cluster))
+        check_resolved(model.components, values, *of_rows, num_rows, dtype, x)
 
     @override
     def prior_of_occupied(

@@ -13,6 +13,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.answers import Answers
+from zoo.coordinates.of_models import noise_factors
 from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import standard_normals, starting_sizes, starting_view_parameters
 from zoo.exponential_family.expectations import (
@@ -80,7 +81,7 @@ class ProjectionAnswers(Answers):
         u = self._modes(model, values, data).latents[:, : model.num_latents]
         if kind == "latent":
             return u
-        factors = model.noise_factors
+        factors = noise_factors(model)
         loadings = jnp.concatenate(
             [
                 values[name] / jnp.sqrt(factors[suffix])[:, None] if suffix in factors else values[name]

@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.answers import Completion
+from zoo.coordinates.of_models import noise_factors
 from zoo.exponential_family import joint_prior
 from zoo.exponential_family.answers import START_SCALE, ProjectionAnswers
 from zoo.exponential_family.cells import standard_normals, starting_sizes, starting_view_parameters
@@ -187,7 +188,7 @@ def _noise(model: Any, v: int, values: Mapping[str, np.ndarray], size: int) -> n
     if model.specific == "full_covariance":
         return np.linalg.inv(values[f"specific_precision_{v}"])
     given = values.get(f"noise_variance_{v}", getattr(model.families[v], "noise_variance", None))
-    factors = model.noise_factors.get(f"_{v}", 1.0)
+    factors = noise_factors(model).get(f"_{v}", 1.0)
     return 0.0 if given is None else float(given) * factors * np.eye(size)
 
 

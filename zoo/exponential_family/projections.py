@@ -8,7 +8,7 @@ from jax import Array
 
 from zoo import checks
 from zoo.coordinates import Unit
-from zoo.exponential_family import has_unit_noise, joint_prior
+from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import (
     has_units,
     measured_columns,
@@ -236,13 +236,3 @@ class JointPriorModel(ChoosesFamily, Model):
             family.log_partition_form == "quadratic" and not (self.standardize and family.learns_noise)
             for family in self.cell_families
         )
-
-    @property
-    def unit_noise_parts(self) -> tuple[bool, ...]:
-        """For each part whether all its cells are Gaussian with noise of known variance 1."""
-        return tuple(map(has_unit_noise, self.cell_families))
-
-    @property
-    def cell_units(self) -> tuple[str, ...]:
-        """Those of the cells of each part."""
-        return tuple(family.cell_units for family in self.cell_families)

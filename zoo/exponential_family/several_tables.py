@@ -72,18 +72,13 @@ class SeveralTables(JointPriorModel):
         views, families = numbers_and_families(cls, views, families)
         return super().from_data(*views, **overrides | {"families": families})
 
-    @classmethod
-    def sizes_for(cls, num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
-        """One shared latent, and one of each wide view's."""
-        return {"num_shared": 1, "num_specific": tuple(int(width > 1) for width in widths)}
-
     def with_families(self, columns: Sequence[Any]) -> Self:
         """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
         given, settled = self._given, super().with_families(columns)
         if settled is self or given["num_specific"] is not None or self.specific == "full_covariance":
             return settled
         widths = [1 if own is None else len(own.kept) for own in columns]
-        specific = self.sizes_for(0, widths)["num_specific"]
+        specific = tuple(int(width > 1) for width in widths)
         if len(widths) != len(self.families) or self.num_shared + sum(specific) > sum(widths):
             return settled
         return replace(settled, num_specific=specific)

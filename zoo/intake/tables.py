@@ -8,10 +8,22 @@ import pandas as pd
 
 from zoo import checks
 from zoo.answers import answer_of
+from zoo.fields import part_sizes, size_fields
 from zoo.intake.kinds import read_columns
 from zoo.sparse import as_rows, is_sparse
 
-__all__ = ["ANY", "NUMBERS", "OfTables", "Table", "as_cells", "check_fit", "check_latents", "check_rows_of"]
+__all__ = [
+    "ANY",
+    "NUMBERS",
+    "OfTables",
+    "Table",
+    "as_cells",
+    "check_fit",
+    "check_latents",
+    "check_rows_of",
+    "takes_missing",
+    "takes_sparse_counts",
+]
 
 NUMBERS = ("real", "positive", "date")  # kinds of columns, as of `zoo.intake.KINDS`
 ANY = (*NUMBERS, "count", "yes/no", "category", "ordered")
@@ -93,7 +105,7 @@ def as_cells(model: Any, place: int, part: Any) -> Any:
     if is_sparse(part):
         if table.sparse == "reals":
             return as_rows(part, table.name)
-        if not model.takes_sparse_counts:
+        if not takes_sparse_counts(model):
             raise TypeError(f"{table.name} must be dense: {table.dense.format(name=table.name)}")
         return part
     if isinstance(part, pd.DataFrame) and "class_labels" not in table.cells:
@@ -112,8 +124,8 @@ def check_rows_of(model: Any, data: Sequence[Any]) -> None:
         data: parts of the data; None of one that is left out.
     """
     checks.check_num_parts(type(model).__name__, max(len(data), len(model.tables)), len(model.tables))
-    takes_missing, fields, lengths = model.takes_missing, model.size_fields(), {}
-    described = zip(model.tables, model.part_sizes, model.part_families, data, strict=False)
+    has_gaps, fields, lengths = takes_missing(model), size_fields(model), {}
+    described = zip(model.tables, part_sizes(model), model.part_families, data, strict=False)
     for place, (table, size, family, part) in enumerate(described):
         if part is None:
             continue
@@ -122,7 +134,7 @@ def check_rows_of(model: Any, data: Sequence[Any]) -> None:
         if family is not None:
             family.check(x, *(table.name,) * (len(model.tables) > 1))
         elif not is_sparse(x):
-            (checks.check_infinite if place or takes_missing else checks.check_finite)(x, table.name)
+            (checks.check_infinite if place or has_gaps else checks.check_finite)(x, table.name)
         lengths[table.name] = x.shape[0]
     if len(set(lengths.values())) > 1:
         told = " and ".join(f"{name} has {size}" for name, size in lengths.items())
@@ -180,3 +192,30 @@ def _check_some_cells(tables: Sequence[Table], parts: Sequence[np.ndarray]) -> N
             f"{row} has no observed cell in {' or '.join(names)}; leave it out, {leave}, "
             f"and likewise of {others}"
         )
+
+
+def takes_missing(model: Any) -> bool:
+    """Whether cells of the (first part of the) data may be missing; kernels are of whole rows.
+
+    Args:
+        model: with its tables and families.
+
+    Returns:
+        Whether they may.
+    """
+    family, table = model.part_families[0], model.data[0]
+    is_taken = bool(table.missing) and not answer_of(model, "needs_fitted_rows")
+    return is_taken and (family is None or family.takes_missing)
+
+
+def takes_sparse_counts(model: Any) -> bool:
+    """Whether rows may be `zoo.SparseCounts`.
+
+    Args:
+        model: with its tables and families.
+
+    Returns:
+        Whether they may.
+    """
+    family, table = model.part_families[0], model.data[0]
+    return table.sparse == "counts" and (family is None or family.takes_sparse)

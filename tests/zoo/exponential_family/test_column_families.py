@@ -21,6 +21,7 @@ from zoo.exponential_family import ByColumn, Categorical, Gaussian, Ordinal, as_
 from zoo.exponential_family.cells import FamilyCells
 from zoo.exponential_family.cut_points import OrderBlocks, cut_points_prior, starting_cut_points
 from zoo.intake import read_columns
+from zoo.intake.families import dim_labels
 
 KINDS = ("poisson", Categorical(3), "bernoulli", Ordinal(4), "poisson", Gaussian(None), "bernoulli")
 
@@ -233,9 +234,9 @@ def test_cut_points_have_names(levels):
     assert [model.family.families[place].num_levels for place in model.family.columns] == [3, 2]
     assert model.variable_dims["cut_points"] == ("level_cut",)
     read = read_columns(frame[["a", "e"]])
-    named = model.dim_labels({"feature": ["a", "e"]}, (read,))
+    named = dim_labels(model, {"feature": ["a", "e"]}, (read,))
     assert named == {"level_cut": ["a: no|maybe", "a: maybe|yes", "e: low|high"]}
-    numbered = zoo.EPCA(family=LEVELS, num_features=5).dim_labels({"feature": list("abcde")})
+    numbered = dim_labels(zoo.EPCA(family=LEVELS, num_features=5), {"feature": list("abcde")})
     assert numbered["level_cut"][:3] == ["a: 1|2", "a: 2|3", "c: 1|2"] and len(numbered["level_cut"]) == 9
     dims = zoo.Paired((LEVELS, Ordinal(5)), num_shared=1, num_features=(5, 2)).variable_dims
     assert dims["cut_points_0"] == ("level_cut_0",) and dims["cut_points_1"] == ("feature_1", "cut_1")

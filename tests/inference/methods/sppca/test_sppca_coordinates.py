@@ -13,6 +13,7 @@ from inference.coordinates import Return
 from inference.methods.sppca import morp, vb
 from inference.precision import in_precision
 from zoo.coordinates import Unit
+from zoo.coordinates.of_models import inside
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(40, 2))
@@ -144,7 +145,7 @@ def test_outputs_that_are_drawn_are_in_the_units_of_the_data():
         np.testing.assert_array_equal(given, x)
         coordinates, units = model.own_coordinates, model.units
         inner = {n: coordinates.inward(v, units[n]) for n, v in values.items()}
-        plain = substitute(seed(model.inside(coordinates), 0), inner)
+        plain = substitute(seed(inside(model, coordinates), 0), inner)
         _, standard = plain(coordinates.inward(x, units["x"]))
         np.testing.assert_allclose(drawn, coordinates.outward(standard, units["y"]), rtol=1e-9)
         assert not np.allclose(drawn, standard)
