@@ -349,6 +349,8 @@ class _Domain:
         return words + (f" or a {_or(self.prior)} distribution" if self.prior and is_one else "")
 
     def _shape_in_words(self, shapes: dict[str, tuple[Any, ...]], owner: Any) -> str:
+        if ("any",) in shapes.values():
+            return f"{'one number or ' * self.or_one}one for {' or for '.join(shapes)}"
         texts = [f"({', '.join(map(str, own))}{',' * (len(own) == 1)})" for own in shapes.values()]
         more = f", one number for {' or for '.join(shapes)}" * all(shapes)
         if not callable(self.dims) and any(isinstance(size, str) for own in shapes.values() for size in own):

@@ -147,6 +147,9 @@ def test_zeros_are_exponential_cells():
 def test_the_unit_is_positive():
     with pytest.raises(ValueError, match="natural_unit must be a positive number"):
         zoo.EPCA(family="exponential", natural_unit=-1.0)
+    words = r"natural_unit must have one number or one for each column or view; got shape \(2, 2\)"
+    with pytest.raises(ValueError, match=words):
+        zoo.EPCA(natural_unit=np.ones((2, 2)))
 
 
 def test_a_view_without_columns_is_named():
