@@ -480,7 +480,7 @@ def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
     if name in ("typical_cells", "cells_given"):
         return _typical_outward(model, found)
     if name == "view_variances":
-        part_of = dict(zip(model.roles.loadings.values(), model.data_names, strict=True))
+        part_of = dict(zip(model.roles.loadings.values(), model.data_names, strict=False))
         return {
             own: tuple(_variance_outward(model, part_of[own], part) for part in pair)
             for own, pair in found.items()
