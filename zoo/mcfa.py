@@ -62,6 +62,7 @@ from jax import Array
 from numpyro import deterministic, sample
 
 from zoo.coordinates import Unit
+from zoo.dirichlet_process import WeightPrior
 from zoo.fields import choice, flag, numbers, positive, pseudo_counts, scale_of, size, size_of
 from zoo.linear_gaussian.clustered import ClusteredAnswers, ClusteredRows, check_degrees, unit_clusters
 from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior, with_prior_of
@@ -167,15 +168,14 @@ class MCFA(ProjectionUnits, Model):
     }
     symmetries = ("labels", "rotation")
     roles = Roles(cluster="assignments", weight="weights", latent="latents", loadings={"loadings": ""})
-    weighs_rows = True
     answers = ClusteredAnswers
     methods = ("vb", "gibbs", "nuts", "hmc", "svi", "map")
     continuing = with_prior_of
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, means, loadings, and variances; latents have none."""
-        units = super().units_of_sites
+        units = super().units
         return units | {"raw_loadings": units["loadings"], "raw_loc": units["loc"]}
 
     @property
@@ -186,14 +186,14 @@ class MCFA(ProjectionUnits, Model):
         return mixture.replaced(concentration=self.concentration)
 
     @property
-    def truncation(self) -> int | None:
-        """Where a stick-breaking prior is cut; None: no such prior."""
-        return self.mixture.truncation
+    def weights(self) -> WeightPrior:
+        """The prior of the weights."""
+        return self.mixture.weights
 
     def check_method(self, method: str) -> None:
         """Warn of a short truncation; raise ValueError for a mode of weights that has no maximum."""
         self.mixture.check_method(method)
-        is_flat = self.truncation is not None or self.mixture.expected_concentration >= self.num_components
+        is_flat = self.weights.has_sticks or self.mixture.expected_concentration >= self.num_components
         if method == "map" and not is_flat:
             remedy = f"concentration={self.num_components} or weight_prior='stick_breaking'"
             raise ValueError(f"map has no maximum at a concentration below num_components: give {remedy}")

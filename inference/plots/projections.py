@@ -101,8 +101,9 @@ def plot_biplot(
         tree: a fit of a projection with latents; without loadings (kernel PCA) only the rows are drawn.
         latents: the two latents.
         colour_by: what the colours of the rows show: a column of the fitted data by its name, or a value for
-            each fitted row; None: their clusters, of a model that has any. Words, and numbers of at most eight values, get a colour and a marker each, other
-            numbers a scale; rows without a value are hollow.
+            each fitted row; None: their clusters, of a model that has any. Words, and numbers of at most
+            eight values, get a colour and a marker each, other numbers a scale; rows without a value are
+            hollow.
         ax: axes to draw into; None: a new figure.
 
     Returns:

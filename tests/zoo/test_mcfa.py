@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import logsumexp, softmax
 
 import zoo
+from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
 from zoo.linear_gaussian import rows as linear_gaussian
 from zoo.linear_gaussian.clustered import ClusteredRows
@@ -72,7 +73,7 @@ def test_rows_are_a_mixture_of_normals(noise, standardize):
     scale = model.column_scale if standardize else 1.0
     joint = _log_joint(values, x, scale)
     np.testing.assert_allclose(model.log_likelihood(values, x), logsumexp(joint, axis=1), rtol=1e-11)
-    shares = model.local_conditionals(values, x)["assignments"].logits
+    shares = answer_of(model, "conditionals", values, x)["assignments"].logits
     np.testing.assert_allclose(softmax(shares, axis=1), softmax(joint, axis=1), rtol=1e-9)
 
 
@@ -88,7 +89,7 @@ def test_explicit_program_less_its_locals_is_the_marginal_one(weight_prior, load
         values["loading_precision"] = jnp.asarray([0.5, 2.0])
     labels = jnp.arange(ROWS) % CLUSTERS
     latents = jax.random.normal(jax.random.key(0), (ROWS, LATENTS))
-    given = model.local_conditionals(values | {"assignments": labels}, x)
+    given = answer_of(model, "conditionals", values | {"assignments": labels}, x)
     own = {"assignments": labels, "raw_latents": latents}
     explicit = program_log_density(model.explicit, (x,), {}, values | own)[0]
     locals_given = sum(given[name].log_prob(own[name]).sum() for name in own)
@@ -129,7 +130,11 @@ def test_one_cluster_is_ppca():
     for kind in ("latent", "orthonormal"):
         expected = ppca.scores(own, x, kind=kind)
         np.testing.assert_allclose(model.scores(values, x, kind=kind), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(model.scores_covariance(values, x), ppca.scores_covariance(own, x), rtol=1e-9)
+    np.testing.assert_allclose(
+        answer_of(model, "scores_covariance", values, x),
+        answer_of(ppca, "scores_covariance", own, x),
+        rtol=1e-9,
+    )
 
 
 def test_no_reduction_is_the_gaussian_mixture():
@@ -186,7 +191,7 @@ def test_what_is_shown_is_what_rows_can_tell():
         np.testing.assert_allclose(own.loadings @ own.loadings.T + noise, total, rtol=1e-9)
     first, second = model.scores(values, x), model.scores(moved, x)
     np.testing.assert_allclose(first @ here.loadings.T, second @ there.loadings.T, rtol=1e-8, atol=1e-10)
-    cells, others = model.typical_cells(values)[0], model.typical_cells(moved)[0]
+    cells, others = answer_of(model, "typical_cells", values)[0], answer_of(model, "typical_cells", moved)[0]
     np.testing.assert_allclose(cells.values, means, rtol=1e-10)
     np.testing.assert_allclose(cells.spread**2, np.diagonal(covariances, axis1=1, axis2=2), rtol=1e-9)
     np.testing.assert_allclose(others.values, means, rtol=1e-9)

@@ -20,13 +20,12 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from zoo.answers import Answers
+from zoo.answers import Answers, TypicalCells
 from zoo.checks import shown
 from zoo.conjugate.gaussian import GaussianWishart, symmetric_inverse
 from zoo.dirichlet_process import compact_labels
 from zoo.linear_gaussian import rows
 from zoo.linear_gaussian.rows import linear_gaussian
-from zoo.model import TypicalCells
 from zoo.shapes import Covariances, PerRow, Rows, RowsByComponent, Scores
 
 __all__ = ["ClusteredAnswers", "ClusteredRows", "Standard", "check_degrees", "unit_clusters"]
@@ -219,6 +218,8 @@ class _Clusters(NamedTuple):
 
 class ClusteredAnswers(Answers):
     """Of rows whose latents come from ``model.mixture``, with the sites of `zoo.MCFA`."""
+
+    weighs_rows = True
 
     @override
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows) -> PerRow:

@@ -77,7 +77,7 @@ def with_prior_of(model: Model, former: Model) -> Model:
     """
     if model.loading_prior == "flat" or former.loading_prior != model.loading_prior:
         return model
-    names = (*model.scale_fields, *facts_of(model, "read"))
+    names = (*facts_of(model, "scales"), *facts_of(model, "read"))
     open_ones = (name for name in names if getattr(model, name) is None)
     return model.replaced(**{n: getattr(former, n) for n in open_ones if getattr(former, n) is not None})
 
@@ -94,7 +94,7 @@ class ProjectionUnits:
     dims: ClassVar[Mapping[str, tuple[str, ...]]]
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, mean, loadings, and variances."""
         ard = {"loading_precision": Unit(-self.ard_unit.power)} if self.ard_unit else {}
         return {"x": PLACE, "loc": PLACE, "loadings": Unit(1, (-2,)), "noise_variance": self.noise_unit} | ard

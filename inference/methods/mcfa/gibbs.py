@@ -39,6 +39,7 @@ from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.mcfa import Gibbs
 from inference.methods.mixture import gibbs as of_mixture
 from inference.numerics.programs import log_prior
+from zoo.answers import answer_of, start_of
 from zoo.dirichlet_process import with_stick_decays
 from zoo.mcfa import MCFA
 
@@ -74,7 +75,7 @@ class MCFAGibbsInfo(NamedTuple):
 
 def labels_and_latents(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditionals:
     """The labels of all rows, latents summed out, then the latents given the labels."""
-    return model.local_conditionals(values, x)
+    return answer_of(model, "conditionals", values, x)
 
 
 @cache
@@ -185,7 +186,7 @@ def blocks_with(split_merge: int, moves: bool) -> Callable:
 
 def init(key: Array, model: MCFA, x: Array) -> MCFAGibbsState:
     """The model's starting point; a sweep draws labels and latents before it reads them."""
-    values = model.starting_point(key, x)
+    values = start_of(model, key, x)
     shape = x.shape[0], model.num_latents
     local = {"assignments": jnp.zeros(shape[0], int), "raw_latents": jnp.zeros(shape)}
     return MCFAGibbsState({name: jnp.asarray(value) for name, value in values.items()} | local)
@@ -232,7 +233,7 @@ ALGORITHM = build("random", 0, 0, True)
 
 def position(state: MCFAGibbsState, model: MCFA, keep_rows: bool = True) -> dict[str, Array]:
     """Values kept at every draw; labels and standard latents only if ``keep_rows``."""
-    kept = state.values | model.derived(state.values)
+    kept = state.values | answer_of(model, "derived", state.values)
     rows = () if keep_rows else ("assignments", "latents")
     return {name: value for name, value in kept.items() if name not in ("raw_latents", *rows)}
 

@@ -51,6 +51,7 @@ from inference.methods.ppca.vb import MOMENTS
 from inference.numerics.compiled import compiled
 from inference.numerics.host_draws import generator, label_draws, site_draws
 from inference.numerics.weighted_rows import row_limit, unweighted, weight_of
+from zoo.answers import answer_of
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.clustered import ClusteredRows
 from zoo.mcfa import MCFA
@@ -412,7 +413,7 @@ def restarts(model: MCFA, data: tuple, **options: Any) -> int:
 
 def units(model: MCFA) -> dict[str, Unit]:
     """How the moments of q follow the data; latents and clusters have no unit."""
-    sites = model.units_of_sites
+    sites = model.units
     found = {f"raw_{name}": unit for name, unit in MOMENTS.items()}
     found |= {"noise_precision_rate": sites["noise_variance"]}
     if "loading_precision" in sites:
@@ -557,7 +558,7 @@ def conclude(
     shares, mean, covariance = _latents(stored, model, np.asarray(x))
     draws = site_draws(rng, _globals_alone, num_samples, stored, model)
     if keep_rows:
-        draws |= model.derived({"assignments": label_draws(rng, shares, num_samples)})
+        draws |= answer_of(model, "derived", {"assignments": label_draws(rng, shares, num_samples)})
     of_rows = {"responsibilities": shares, "latents": mean, "latents_covariance": covariance}
     stored["num_occupied"] = jnp.sum(weight @ shares > of_mixture.OCCUPIED)
     stored |= {name: value for name, value in of_rows.items() if row_limit(8 * value.size, name, ())}

@@ -15,6 +15,7 @@ from inference.methods.gibbs_sweep import Move
 from inference.methods.mcfa import gibbs
 from inference.numerics.programs import log_densities
 from inference.precision import in_precision
+from zoo.answers import answer_of
 
 FORMS = {
     "sticks, ard": {
@@ -66,7 +67,7 @@ def _counts_missing_cells(values, model, x):
 
 
 def _leaves_out_the_cluster(values, model, x):
-    own = model.local_conditionals(values | {"locs": 0 * values["locs"]}, x)
+    own = answer_of(model, "conditionals", values | {"locs": 0 * values["locs"]}, x)
     return {"raw_latents": own["raw_latents"]}
 
 
