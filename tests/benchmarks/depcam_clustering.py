@@ -311,11 +311,11 @@ def sizes():
             | {"repulsion": weight, "sparsity": weight * 0.1},
             REAL_RUN["sizes"] | {"method": "em", "init": "random"},
         )
-        for number in range(1, 7)
+        for number in (3, 4, 6)
         for weight in (0.0, 10.0)
     }
     found = compared(synthetic_draws("sizes"), settings, rivals=False)
-    pairs = [(f"d = {number}, lambda 10", f"d = {number}, lambda 0") for number in range(1, 7)]
+    pairs = [(f"d = {number}, lambda 10", f"d = {number}, lambda 0") for number in (3, 4, 6)]
     pairs.append(("d = 3, lambda 10", "d = 4, lambda 0"))
     differences = {f"{one} - {other}": paired(found, one, other) for one, other in pairs}
     small = "share_of_small_scales"
