@@ -364,12 +364,11 @@ def table_7_3(name):
 
 
 def reuters_of_several_topics():
-    """Documents with several topics, those of at least 50 of them, words of at least five documents."""
+    """Documents of several topics that have at least 50 documents, words of at least five of them."""
     held = load("reuters21578")
     counts, y = csr_matrix(held["counts"]), np.asarray(held["y"])
-    rows = np.flatnonzero(y.sum(axis=1) > 1)
-    topics = np.flatnonzero(y[rows].sum(axis=0) >= 50)
-    kept = rows[y[rows][:, topics].sum(axis=1) > 0]
+    topics = np.flatnonzero(y.sum(axis=0) >= 50)
+    kept = np.flatnonzero(y[:, topics].sum(axis=1) > 1)
     counts = counts[kept]
     counts = counts[:, np.asarray((counts > 0).sum(axis=0)).ravel() >= 5]
     return tf_idf(counts).toarray(), y[kept][:, topics].astype(float)
@@ -400,7 +399,8 @@ def figure_6_3(size=50, repeats=3):
         train, test = order[: len(x) // 5], order[len(x) // 5 :]
         seen, new = np.split(topics, [int(0.7 * len(topics))])
         kernel = zoo.SPPCA(num_latents=size, kernel="linear")
-        data = x[train], y[train][:, seen]
+        known = x[:, x[train].std(axis=0) > 0]  # other words meet no word of the fitted rows
+        data = known[train], y[train][:, seen]
         unsupervised = zoo.KernelPCA(num_latents=size, kernel="linear", noise_variance=1e-6)
         trees = {
             "kernel PCA": quiet(unsupervised, data[0]),
@@ -412,7 +412,9 @@ def figure_6_3(size=50, repeats=3):
                 ridge=0.9,
             ),
         }
-        projected = {"original": x} | {name: transform(tree, x).to_numpy() for name, tree in trees.items()}
+        projected = {"original": x} | {
+            name: transform(tree, known).to_numpy() for name, tree in trees.items()
+        }
         inner = rng.permutation(len(test))
         again, rest = test[inner[: len(test) // 5]], test[inner[len(test) // 5 :]]
         for name, own in projected.items():
