@@ -163,7 +163,7 @@ def old_faithful():
     }
     found = {}
     for name, scale in readings.items():
-        components = own.replaced(scale_matrix=np.asarray(scale), degrees_of_freedom=2.0)
+        components = own.replaced(scale_matrix=np.asarray(scale))  # nu0 = 2, the number of columns
         for alpha in (100, 500, 1000):
             model = zoo.Mixture(components=components, num_components=272, concentration=float(alpha))
             run = {"tolerance": 1e-7, "max_iterations": 1500, "num_samples": 1, "moves": ()}
