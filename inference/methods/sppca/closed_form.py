@@ -62,6 +62,7 @@ from inference.methods.sppca.floors import warn_of_floors
 from inference.methods.sppca.kernel_em import FeatureData, KernelSPPCAState
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
+from zoo.answers import answer_of
 from zoo.checks import is_finite
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.axes import signs_of
@@ -161,7 +162,7 @@ def _with_latents(
     if wanted[0]:
         latents["latents"] = model.scores(values, x, y)
     if wanted[1]:
-        latents["latents_covariance"] = model.scores_covariance(values, x, y)
+        latents["latents_covariance"] = answer_of(model, "scores_covariance", values, x, y)
     return values, latents
 
 
