@@ -121,6 +121,7 @@ class MultinomialDirichlet(ComponentPrior):
 
     posterior_dims = {"concentration": ("component", "feature")}
     parameter_dims = {"probs": ("component", "feature")}
+    has_correlations = True
     learnable = ("concentration",)
     takes_sparse = True
     has_counts = True
