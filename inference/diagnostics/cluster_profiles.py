@@ -33,7 +33,7 @@ from inference.diagnostics.tables import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of, stored_columns, thinned
+from inference.results.groups import flat_draws, labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from inference.topics.tables import nearest_documents
@@ -243,7 +243,7 @@ def _cells(
     if not parts:
         return {}
     size = 1 + max(int(part.columns.max()) for part in parts if part.columns.size)
-    names, (read, *_) = column_names(aligned, model.data_names[0], size), stored_columns(aligned, model)
+    names, (read, *_) = column_names(aligned, model.data_names[0], size), aligned.fit.columns
     read = {} if read is None else {column.name: column for column in read.kept}
     share = by_draw if len(by_draw) == draws[next(iter(draws))].shape[1] else by_draw.mean(0)[None]
     held = np.where(share > 0, 1.0, np.nan)[..., None]  # a cluster without rows is a draw from the prior

@@ -30,7 +30,7 @@ from inference.diagnostics.profile_parts import (
 from inference.numerics.programs import over_draws
 from inference.prediction import predict
 from inference.results.files import model_of
-from inference.results.groups import stored_columns, thinned
+from inference.results.groups import thinned
 from zoo.intake import Column
 from zoo.model import Model
 
@@ -86,7 +86,7 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
         return None
     few, rows, unknown, origins = thinned(tree, _MOST_DRAWS), [], 0, {}
     labels = row_names(tree)
-    read = dict(zip(model.data_names, stored_columns(tree, model), strict=True))
+    read = dict(zip(model.data_names, tree.fit.columns, strict=True))
     has_clusters = len(model.roles.predicted) == 1
     for name, gap in gaps.items():
         found = _by_clusters(few, gap) if has_clusters else _predicted(few, data, name, gap)

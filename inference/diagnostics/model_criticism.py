@@ -46,7 +46,7 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.extension import extend
 from inference.results.files import model_of
-from inference.results.groups import group_of, labels_of, thinned
+from inference.results.groups import group_of, labels_of, thinned, with_groups
 from zoo import late
 from zoo.dependencies import naming_versions
 
@@ -290,7 +290,7 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
     if kind_of(tree) == "point":
         times = min(most, _OF_AN_ESTIMATE)
         held = draws_of(tree).isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
-        few = tree.assign({"posterior": xr.DataTree(held)})
+        few = with_groups(tree, {"posterior": held})
     else:
         few = thinned(tree, most)
     drawn = extend(few, "posterior_predictive", seed=seed)["posterior_predictive"]

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import loadings_of, stored_columns, thinned
+from inference.results.groups import loadings_of, thinned
 from inference.symmetry.rotation import align_rotation
 from zoo.checks import check_size
 from zoo.dependencies import naming_versions
@@ -179,7 +179,7 @@ def _column(tree: xr.DataTree, column: str) -> np.ndarray:
     """A column of the fitted data by its name, words where it held words."""
     model, known = model_of(tree), []
     held = tree["observed_data"].to_dataset() if "observed_data" in tree.children else xr.Dataset()
-    for part, read in zip(model.data_names, stored_columns(tree, model), strict=True):
+    for part, read in zip(model.data_names, tree.fit.columns, strict=True):
         if part not in held or held[part].ndim != 2:
             continue
         labels = held[part][held[part].dims[1]].values.tolist() if held[part].dims[1] in held.coords else []

@@ -29,7 +29,14 @@ from inference.plots.topics import plot_clusters, plot_topics
 from inference.prediction import transform
 from inference.report.page import Paragraph, Picture, Section, Table
 from inference.results.files import model_of
-from inference.results.groups import labels_of, loadings_of, responsibilities_of, restored_data, thinned
+from inference.results.groups import (
+    labels_of,
+    loadings_of,
+    responsibilities_of,
+    restored_data,
+    thinned,
+    with_groups,
+)
 from inference.symmetry import relabel
 from inference.symmetry.rotation import align_rotation
 from inference.topics.tables import top_words
@@ -298,7 +305,7 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
     if scores.sizes["latent"] < 2:
         return [Paragraph("This projection has one axis: inference.transform computes the scores on it.")]
     held = draws_of(tree).assign({model.roles.latent: scores.expand_dims(("chain", "draw"))})
-    drawn = tree.assign({"posterior": xr.DataTree(held)})
+    drawn = with_groups(tree, {"posterior": held})
     drawn.attrs["rotation_aligned"] = 1
     caption = "Rows on the first two axes of the projection, the strongest first."
     alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."

@@ -16,7 +16,7 @@ from inference.fitting.verdict import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
 from inference.report.page import Code, Front, Paragraph, Picture, Section, Table, one_column
 from inference.results.files import model_of
-from inference.results.groups import columns_of, stored_columns
+from inference.results.groups import columns_of
 from zoo import MODELS
 from zoo.model import Model
 
@@ -326,7 +326,7 @@ def _command(tree: xr.DataTree) -> str:
 
 def _reads_words(tree: xr.DataTree) -> bool:
     """Whether a table of the fit held more than numbers, so that its cells were encoded."""
-    read = [columns for columns in stored_columns(tree, model_of(tree)) if columns is not None]
+    read = [columns for columns in tree.fit.columns if columns is not None]
     return any(column.levels or column.origin for columns in read for column in columns.kept)
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 import xarray as xr
 from xarray.backends import H5NetCDFStore
 
+import inference.results.accessor  # noqa: F401 - `tree.fit`
 import zoo
 from inference.numerics.atomic_files import HDF5, check_writable, replacing
 from inference.results.integrity import (
@@ -27,7 +28,7 @@ from inference.results.integrity import (
     not_finite,
     paths_of,
 )
-from inference.results.model_fields import check_known, restore
+from inference.results.model_fields import check_known
 from zoo.dependencies import naming_versions
 from zoo.intake.bounds import check_layout, may_hold
 from zoo.model import Model
@@ -439,7 +440,7 @@ def check_tree(tree: Any) -> None:
 
 @naming_versions()
 def model_of(tree: xr.DataTree) -> Model:
-    """The model of a fit, its sizes and data-dependent defaults filled in.
+    """The model of a fit, its sizes and data-dependent defaults filled in: ``tree.fit.model``.
 
     Args:
         tree: a fit.
@@ -459,9 +460,4 @@ def model_of(tree: xr.DataTree) -> Model:
         3
     """
     check_tree(tree)
-    if "model" not in tree.attrs or "model_fields" not in tree.attrs:
-        raise ValueError(
-            "this tree is not a fit of this library: its root attributes do not describe a model"
-        )
-    arrays = tree["constant_data"] if "constant_data" in tree.children else {}
-    return restore(tree.attrs["model"], tree.attrs["model_fields"], arrays)
+    return tree.fit.model

@@ -26,7 +26,6 @@ __all__ = [
     "observed_group",
     "responsibilities_of",
     "restored_data",
-    "stored_columns",
     "thinned",
     "with_groups",
     "with_levels",
@@ -141,8 +140,9 @@ def thinned(tree: xr.DataTree, most: int) -> xr.DataTree:
 
 def with_groups(tree: xr.DataTree, groups: Mapping[str, xr.Dataset], **attrs: Any) -> xr.DataTree:
     """The fit with some groups replaced, and with further root attributes."""
-    held = {name: child.to_dataset() for name, child in tree.children.items()} | dict(groups)
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs) | attrs)} | held)
+    new = tree.assign({name: xr.DataTree(group) for name, group in groups.items()})
+    new.attrs |= attrs
+    return tree.fit.share(new)
 
 
 def flat_draws(variable: xr.DataArray, *dims: Any) -> np.ndarray:
@@ -193,17 +193,6 @@ def with_levels(group: xr.Dataset, model: Model, columns: Sequence[Columns | Non
     return group
 
 
-def stored_columns(tree: xr.DataTree, model: Model) -> tuple[Columns | None, ...]:
-    """What the columns of each part of the fitted data hold; None of a part that was no table."""
-    if "columns" not in tree.children:
-        return (None,) * len(model.data_names)
-    group = tree["columns"]
-    return tuple(
-        Columns.from_text([str(entry) for entry in group[name].to_numpy()]) if name in group else None
-        for name in model.data_names
-    )
-
-
 @naming_versions()
 def columns_of(tree: xr.DataTree) -> pd.DataFrame:
     """How the columns of the tables of a fit were read, and why.
@@ -225,8 +214,7 @@ def columns_of(tree: xr.DataTree) -> pd.DataFrame:
         >>> inference.columns_of(tree)["kind"].tolist()
         ['real', 'real']
     """
-    model = model_of(tree)
-    found = dict(zip(model.data_names, stored_columns(tree, model), strict=True))
+    found = dict(zip(model_of(tree).data_names, tree.fit.columns, strict=True))
     tables = {name: columns.table() for name, columns in found.items() if columns is not None}
     if not tables:
         raise ValueError("the data of this fit were no tables with named columns: pass a DataFrame to fit")

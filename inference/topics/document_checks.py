@@ -35,7 +35,7 @@ from scipy.special import xlogy
 
 from inference.convergence.identifiable import draws_of
 from inference.results.files import model_of
-from inference.results.groups import group_of, thinned
+from inference.results.groups import group_of, thinned, with_groups
 from inference.symmetry.topics import align_topics
 from inference.topics.tables import documents_of, top_words
 from zoo.checks import check_seed, check_share, check_size
@@ -300,4 +300,4 @@ def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
         if dim in group.coords and group.sizes.get(dim) == size
     }
     observed = xr.Dataset({"counts": (tuple(shape), counts)}, coords)
-    return tree.assign({"observed_data": xr.DataTree(observed)})
+    return with_groups(tree, {"observed_data": observed})
