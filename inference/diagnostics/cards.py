@@ -78,7 +78,7 @@ def card(tree: xr.DataTree) -> Card:
         >>> import numpy as np, inference, zoo
         >>> x = np.random.default_rng(0).normal(size=(20, 3))
         >>> tree = inference.fit(zoo.PPCA(num_latents=1), x, method="closed_form")
-        >>> inference.diagnostics.card(tree).good
+        >>> card(tree).good
         True
     """
     check_tree(tree)

@@ -21,6 +21,7 @@ import zoo
 from inference import plots
 from inference.diagnostics import compare
 from inference.diagnostics.comparison import MethodScore, agreement
+from inference.plots import comparison
 from inference.report import report
 from inference.report.page import to_png
 from inference.topics.document_checks import check_documents
@@ -167,9 +168,9 @@ def _of_tables() -> dict[str, float]:
         MethodScore("mixture", str(place), -place, 0.1, 1.0, True, 1.0, 1.0, False) for place in range(20)
     ]
     calls = {
-        "plot_agreement": lambda: plots.plot_agreement(table),
-        "plot_scores": lambda: plots.plot_scores(ranked),
-        "plot_methods": lambda: plots.plot_methods(scores),
+        "plot_agreement": lambda: comparison.plot_agreement(table),
+        "plot_scores": lambda: comparison.plot_scores(ranked),
+        "plot_methods": lambda: comparison.plot_methods(scores),
         "plot_dirichlet_process": plots.plot_dirichlet_process,
     }
     found = {}

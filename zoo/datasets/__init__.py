@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Dataset", "catalogue", "load", "read_table", "read_tables", "shipped_folder"]
+__all__ = ["catalogue", "load", "read_table"]
 
 _LAZY = {  # names imported on first access, so that the catalogue needs no NumPy
     "Dataset": "zoo.datasets.loading",

@@ -12,7 +12,7 @@ from report_cases import fitted
 
 import inference
 import zoo
-from inference.diagnostics import card, html_of_tree
+from inference.diagnostics.cards import card, html_of_tree
 
 
 @pytest.mark.cases_by_default(2)

@@ -15,16 +15,14 @@ from report_cases import ROWS, fitted
 
 import inference
 import zoo
-from inference.diagnostics import (
-    check_features,
+from inference.diagnostics import check_features, compare, prior_sensitivity
+from inference.diagnostics.comparison import judge_leave_one_out
+from inference.diagnostics.model_criticism import (
+    _correlations,
     check_predictions,
-    compare,
     judge_features,
-    judge_leave_one_out,
     judge_prior,
-    prior_sensitivity,
 )
-from inference.diagnostics.model_criticism import _correlations
 
 NUM_ROWS, NUM_DRAWS = 40, 150
 

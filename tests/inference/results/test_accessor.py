@@ -63,7 +63,7 @@ def test_a_tree_made_of_a_fit_shares_its_model_until_its_fields_change(tree, bui
 
 
 def test_other_constants_make_another_model(builds):
-    prior = zoo.GaussianWishart(
+    prior = zoo.conjugate.GaussianWishart(
         loc=np.zeros(3), mean_precision=1.0, scale_matrix=np.eye(3), degrees_of_freedom=5.0
     )
     model = zoo.Mixture(components=prior, num_components=2)
