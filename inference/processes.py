@@ -54,10 +54,9 @@ def join_processes() -> tuple[int, int]:
     """Join the processes that were started to share a fit; call it before anything is computed.
 
     What was started is read off the environment: the variables ``JAX_COORDINATOR_ADDRESS`` (host:port of
-    process 0), ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID``, which ``python -m inference.launch`` sets and
-    which may be set by hand; else those of Slurm (``srun``) or Open MPI. Where there are none this is the
-    only process, and nothing happens. A process that has joined and fails by an error that nothing catches
-    ends at once, and so do the others, each with one line and status 75.
+    process 0), ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID``; else those of Slurm (``srun``) or Open MPI.
+    Where there are none this is the only process, and nothing happens. A process that has joined and fails by
+    an error that nothing catches ends at once, and so do the others, each with one line and status 75.
 
     Returns:
         The number of this process, from 0, and how many there are.
@@ -126,7 +125,7 @@ def _ending_at_once(shown: Any) -> Any:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not issubclass(kind, ProcessLost):
             shown(kind, error, trace)
-        elif "ZOO_LAUNCHED" not in os.environ:  # else the launcher says it
+        else:
             print(error, file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()

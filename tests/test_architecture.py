@@ -30,7 +30,7 @@ LAYERS = (
     "topics",
     "diagnostics",
     "plots",
-    "report estimators gibbs launch",
+    "report estimators gibbs",
     "cli",
 )
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms.split()}
