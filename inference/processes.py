@@ -206,7 +206,9 @@ def gathered_leaves(tree: Any, own: slice) -> Any:
     parts = gathered(**{f"leaf_{i}": leaf[own] for i, leaf in enumerate(plain)})
     whole = [np.concatenate([part[f"leaf_{i}"] for part in parts]) for i in range(len(plain))]
     keyed = [
-        jax.random.wrap_key_data(new, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else new
+        jax.random.wrap_key_data(jax.numpy.asarray(new), impl=jax.random.key_impl(leaf))
+        if _is_key(leaf)
+        else new
         for leaf, new in zip(leaves, whole, strict=True)
     ]
     return jax.tree.unflatten(structure, keyed)

@@ -47,9 +47,9 @@ class Fit:
             raise ValueError(
                 "this tree is not a fit of this library: its root attributes do not describe a model"
             )
-        arrays = self._tree["constant_data"].data_vars if "constant_data" in self._tree.children else {}
-        named = attrs["model"], attrs["model_fields"], *arrays
-        made_of = [value.data for value in arrays.values()]
+        constants = self._tree.children.get("constant_data", xr.DataTree())
+        arrays = {str(name): value.data for name, value in constants.data_vars.items()}
+        named, made_of = (attrs["model"], attrs["model_fields"], *arrays), list(arrays.values())
         if wide in self._models:
             (names, values), model = self._models[wide]
             if names == named and all(one is other for one, other in zip(values, made_of, strict=True)):

@@ -25,8 +25,8 @@ from inference.results.integrity import (
     INTEGRITY,
     checksum,
     contradiction,
+    nodes_of,
     not_finite,
-    paths_of,
 )
 from inference.results.model_fields import check_known
 from zoo.dependencies import naming_versions
@@ -119,7 +119,8 @@ def dataset(
         leading: dims that all variables share.
         attrs: attributes of the group.
     """
-    arrays, coords = {}, {}
+    arrays: dict[str, xr.Variable] = {}
+    coords: dict[str, xr.Variable] = {}
     for name, value in variables.items():
         value = np.asarray(value)
         all_dims = (*leading, *_dims_of(name, value.ndim - len(leading), dims))
@@ -175,7 +176,7 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
     check_place_of_fit(path)
     if "model_fields" in tree.attrs and (found := contradiction(tree, model_of(tree))):
         raise ValueError(f"this tree is not a whole fit: {found}; save the tree that inference.fit gave")
-    groups = {where: tree[where].to_dataset(inherit=False) for where in paths_of(tree)}
+    groups = {where: node.to_dataset(inherit=False) for where, node in nodes_of(tree).items()}
     for dataset in groups.values():
         dataset.attrs = {name: _storable_attribute(value) for name, value in dataset.attrs.items()}
     root = groups["."].attrs
@@ -285,9 +286,11 @@ class _Steady(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         self._file.seek(self._at)
-        found = self._file.readinto(memoryview(buffer)[: max(self._size - self._at, 0)])
-        self._at += found
-        return found
+        room = memoryview(buffer)[: max(self._size - self._at, 0)]
+        found = self._file.read(len(room))
+        room[: len(found)] = found
+        self._at += len(found)
+        return len(found)
 
     def write(self, data: Any) -> int:
         length = memoryview(data).nbytes
@@ -415,9 +418,10 @@ def _one_line(error: Exception) -> str:
 
 def _check_version(path: Path, written: str) -> None:
     """Raise ValueError for a file of a later version: a patch (the third number) changes no file."""
-    numbers = [re.match(r"(\d+)\.(\d+)", version) for version in (written, zoo.__version__)]
-    if None not in numbers:
-        theirs, ours = (tuple(map(int, found.groups())) for found in numbers)
+    found = [re.match(r"(\d+)\.(\d+)", version) for version in (written, zoo.__version__)]
+    numbers = [tuple(map(int, one.groups())) for one in found if one is not None]
+    if len(numbers) == 2:
+        theirs, ours = numbers
         if theirs > ours:
             raise ValueError(
                 f"{path} was written by version {written} of this library and this is {zoo.__version__}: "

@@ -158,7 +158,9 @@ REAL_CELLS = ("row", "column", "value")
 def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
     """Matrices by the names of their sites; sparse ones as their cells, over the dim ``nonzero``."""
     dims = dict(model.variable_dims) | dict.fromkeys(CELLS, ("nonzero",))
-    variables, attrs, bare = {}, {}, {}
+    variables: dict[str, np.ndarray] = {}
+    attrs: dict[str, int] = {}
+    bare: dict[str, np.ndarray] = {}
     for name, part in zip(model.data_names, data, strict=True):
         if isinstance(part, SparseCounts):
             variables |= {cell: np.asarray(getattr(part, cell)) for cell in CELLS}
@@ -225,7 +227,8 @@ def restored_data(group: xr.Dataset, model: Model) -> tuple:
     """The parts of the data that `observed_group` stored, as NumPy arrays or sparse as they were."""
     if "num_documents" in group.attrs:
         shape = (int(group.attrs["num_documents"]), int(group.attrs["num_words"]))
-        return (SparseCounts(*(group[cell].to_numpy() for cell in CELLS), shape),)
+        document, word, count = (group[cell].to_numpy() for cell in CELLS)
+        return (SparseCounts(document, word, count, shape),)
     parts = {name: group[name].to_numpy() for name in model.data_names if name in group}
     if "num_observations" in group.attrs:
         shape = (int(group.attrs["num_observations"]), int(group.attrs["num_features"]))

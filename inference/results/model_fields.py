@@ -108,7 +108,7 @@ def check_known(name: str) -> None:
 
 def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
     """Dims of the arrays that `describe` returns, as nested priors name them for their fields."""
-    dims = {}
+    dims: dict[str, tuple[str, ...]] = {}
     for field in model.leaf_names():
         nested = getattr(model, field)
         if isinstance(nested, Assumptions):

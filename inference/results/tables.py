@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pandas as pd
@@ -57,7 +57,7 @@ def table_file(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         TypeError: a column that is not of numbers, in a ``.npy`` file.
     """
     path = check_table_file(path)
-    writer = {".parquet": _Parquet, ".xlsx": _Workbook, ".npy": _Numbers}.get(path.suffix.lower(), _Text)
+    writer: Any = {".parquet": _Parquet, ".xlsx": _Workbook, ".npy": _Numbers}.get(path.suffix.lower(), _Text)
     with replacing(path) as file:
         own = writer(file, path)
         yield own.write
@@ -98,7 +98,7 @@ class _Parquet:
     """A table of Arrow, a row group for each part."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
-        self.file, self.writer = file, None
+        self.file, self.writer = file, cast(Any, None)
         self.arrow, self.parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
 
     def write(self, table: pd.DataFrame) -> None:

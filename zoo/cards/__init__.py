@@ -196,7 +196,8 @@ def methods_of(name: str) -> tuple[str, ...]:
     path = module_file(entry["module"])
     if path is None:
         return tuple(model_class(name).methods)
-    (body,) = (node for node in parsed(path).body if getattr(node, "name", "") == entry["class"])
+    classes = [node for node in parsed(path).body if isinstance(node, ast.ClassDef)]
+    (body,) = (node for node in classes if node.name == entry["class"])
     return tuple(_literals(body)["methods"])
 
 
@@ -256,7 +257,9 @@ def _literals(body: ast.ClassDef) -> dict[str, Any]:
     """Read the class attributes that must be literals."""
     found = {}
     for node in body.body:
-        target = node.target if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [None])[0]
+        if not isinstance(node, ast.AnnAssign | ast.Assign):
+            continue
+        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
         if isinstance(target, ast.Name) and target.id in _LITERALS and node.value is not None:
             found[target.id] = ast.literal_eval(node.value)
     return found
@@ -276,7 +279,9 @@ def _fields(body: ast.ClassDef) -> dict[str, str]:
 
 def _default(value: ast.expr | None) -> ast.expr | None:
     """The default of a field, which is the first argument where it is declared by `zoo.fields`."""
-    kind = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+    if not isinstance(value, ast.Call):
+        return value
+    kind = ast.unparse(value.func)
     if kind in ("size_of", "scale_of"):
         return ast.Constant(None)
     if kind in ("static", "size", "whole", "choice", "flag", "numbers", "positive", "pseudo_counts", "part"):

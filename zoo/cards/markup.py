@@ -104,8 +104,9 @@ def parse(docstring: str) -> list[Block]:
 
 def _append_code(blocks: list[Block], text: str) -> None:
     """Append a literal block, which may continue after an empty line."""
-    if blocks and isinstance(blocks[-1], Code):
-        text = f"{blocks.pop().text}\n\n{text}"
+    if blocks and isinstance(last := blocks[-1], Code):
+        blocks.pop()
+        text = f"{last.text}\n\n{text}"
     blocks.append(Code(text))
 
 

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from zoo.cards import Card, markup, read_notes
@@ -26,7 +27,7 @@ class CardSection(NamedTuple):
     """
 
     title: str
-    blocks: list[Block]
+    blocks: Sequence[Block]
 
 
 def card_sections(card: Card) -> list[CardSection]:

@@ -35,10 +35,11 @@ def program_of(path: Path, class_name: str) -> str:
     models = {body.name for _, body in classes}
     helpers = {file: {n: node for n, node in _definitions(file) if n not in models} for file, _ in classes}
     wanted: list[tuple[Path, ast.stmt]] = []
-    queue = [methods[name] for name in ("program", "__call__") if name in methods][:1]
-    if queue and queue[0][1].name == "program":  # which is short for what it calls of other files
-        used = {part.id for part in ast.walk(queue[0][1]) if isinstance(part, ast.Name)}
-        queue += [found for name, *found in _imported(queue[0][0]) if name in used]
+    first = methods.get("program", methods.get("__call__"))
+    queue: list[tuple[Path, ast.stmt]] = [] if first is None else [first]
+    if first is not None and first[1].name == "program":  # which is short for what it calls of other files
+        used = {part.id for part in ast.walk(first[1]) if isinstance(part, ast.Name)}
+        queue += [(home, own) for name, home, own in _imported(first[0]) if name in used]
         helpers |= {file: {} for file, _ in queue[1:]}
     while queue:
         file, node = queue.pop(0)
@@ -117,7 +118,9 @@ def _imported(path: Path) -> Iterator[tuple[str, Path, ast.FunctionDef]]:
         if not isinstance(node, ast.ImportFrom) or node.module in (None, "zoo.model", "zoo.programs"):
             continue
         home, names = module_file(node.module), {alias.name for alias in node.names}
-        for own in [] if home is None else parsed(home).body:
+        if home is None:
+            continue
+        for own in parsed(home).body:
             if isinstance(own, ast.FunctionDef) and own.name in names:
                 yield own.name, home, own
 
