@@ -38,7 +38,6 @@ __all__ = [
     "nearest_documents",
     "normalised_mutual_information",
     "numbered_like",
-    "pyldavis_arrays",
     "token_share_draws",
     "token_shares",
     "top_words",
@@ -313,30 +312,6 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
     new = tree.map_over_datasets(renumbered)
     new.attrs = dict(tree.attrs) | {"relabelled": "topics numbered like those of another fit"}
     return new
-
-
-@naming_versions()
-def pyldavis_arrays(tree: xr.DataTree) -> dict[str, Any]:
-    """Return the arguments of ``pyLDAvis.prepare(**arrays)``.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
-
-    Returns:
-        Five arrays by the names of ``pyLDAvis.prepare``'s arguments.
-
-    Raises:
-        ValueError: the fit is of no topic model, or does not hold its documents.
-    """
-    counts, _ = _documents(_checked(tree))
-    topics = topic_words(tree)
-    return {
-        "topic_term_dists": topics.to_numpy(),
-        "doc_topic_dists": topic_shares(tree).to_numpy(),
-        "doc_lengths": np.bincount(counts.document, counts.count, counts.shape[0]).astype(int),
-        "vocab": [str(word) for word in topics.columns],
-        "term_frequency": np.bincount(counts.word, counts.count, counts.shape[1]).astype(int),
-    }
 
 
 def _checked(tree: xr.DataTree) -> xr.DataTree:

@@ -65,12 +65,10 @@ def _cases() -> dict[str, tuple]:
     labels = (np.arange(_ROWS) < _ROWS // 2).astype(int)
     short, draws = {"max_iterations": 5}, {"num_samples": 500}
     projection = (plots.plot_loadings, plots.plot_biplot, plots.plot_model_graph)
-    images = ("plot_basis_images", lambda tree: plots.plot_basis_images(tree, (2, 3)))
     classes = ("plot_document_clusters", lambda tree: plots.plot_document_clusters(tree, labels))
     check = ("plot_document_check", lambda tree: plots.plot_document_check(check_documents(tree)))
     topics = (check, plots.plot_topics, plots.plot_objective, plots.plot_model_graph)
-    confusion = ("plot_confusion", lambda tree: plots.plot_confusion(tree, labels))
-    clusters = (plots.plot_co_clustering, plots.plot_objective, plots.plot_model_graph, confusion)
+    clusters = (plots.plot_co_clustering, plots.plot_objective, plots.plot_model_graph)
     own = (
         plots.plot_hinton,
         plots.plot_loading_products,
@@ -88,7 +86,7 @@ def _cases() -> dict[str, tuple]:
             zoo.Mixture.from_data(rows, num_components=5),
             (rows,),
             {"method": "gibbs", "num_warmup": 50, "num_samples": 250, "num_chains": 4},
-            (plots.plot_psrf_path, plots.plot_mixture, plots.plot_co_clustering, confusion),
+            (plots.plot_psrf_path, plots.plot_mixture, plots.plot_co_clustering),
         ),
         "mixture_em": (
             zoo.Mixture.from_data(rows, num_components=5),
@@ -96,7 +94,7 @@ def _cases() -> dict[str, tuple]:
             {"method": "em"} | short,
             (plots.plot_em,),
         ),
-        "ppca": (zoo.PPCA(num_latents=2), (rows,), {"method": "closed_form"}, (*projection, images)),
+        "ppca": (zoo.PPCA(num_latents=2), (rows,), {"method": "closed_form"}, projection),
         "sppca": (
             zoo.SPPCA(num_latents=2, center="plugin"),
             (rows, rows[:, :1]),

@@ -232,13 +232,6 @@ def test_draws_are_brought_to_one_numbering():
     np.testing.assert_allclose(centres[last.doc_clusters.values], expected, rtol=1e-12)
 
 
-def test_arrays_for_pyldavis_add_up(trees):
-    arrays = topics.pyldavis_arrays(trees["pcp"])
-    assert arrays["doc_topic_dists"].shape == (20, 2) and arrays["vocab"] == WORDS
-    np.testing.assert_allclose(arrays["topic_term_dists"].sum(1), 1, rtol=1e-9)
-    assert arrays["doc_lengths"].sum() == arrays["term_frequency"].sum() == COUNTS.sum()
-
-
 def labels_partly_alike():
     rng = np.random.default_rng(0)
     labels, others = rng.integers(0, 3, 60), rng.integers(0, 4, 60)
