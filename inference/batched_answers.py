@@ -18,7 +18,7 @@ import xarray as xr
 from inference.inputs.sources import as_passed, as_source, is_source, opened
 from inference.inputs.streams import is_chunked, stacked
 from inference.inputs.text import WordCounts
-from inference.results.tables import table_file
+from inference.results.written_tables import table_file
 from zoo.checks import check_size, warn
 from zoo.model import Model
 from zoo.sparse import SparseCounts

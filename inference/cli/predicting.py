@@ -14,7 +14,7 @@ from inference.cli.selection import data_of, in_words
 from inference.prediction import log_density, predict, transform
 from inference.program_cache import compile_cache
 from inference.results.files import load, model_of
-from inference.results.tables import check_table_file, table_file
+from inference.results.written_tables import check_table_file, table_file
 from zoo.model import Model
 
 __all__ = ["predict_rows"]

@@ -1,6 +1,6 @@
 """Summaries of a fit, its clusters, and its comparison with other fits.
 
-``tables`` makes the table of invariants, the posterior of the number of clusters and the ranking of
+``summaries`` makes the table of invariants, the posterior of the number of clusters and the ranking of
 partitions, ``first_screen`` the text to print, ``comparison`` scores fits against each other, ``model_size``
 chooses numbers of components and latents, ``model_criticism`` checks the model against its data and its
 prior, ``profiles`` tabulates the answers of a fit. Which quantities a symmetry cannot change, and whether
@@ -15,7 +15,7 @@ from inference.diagnostics.comparison import compare, heldout, leave_one_out
 from inference.diagnostics.first_screen import summary_text
 from inference.diagnostics.model_criticism import check_features, prior_sensitivity
 from inference.diagnostics.profile_tables import profile_text, profiles
-from inference.diagnostics.tables import occupied, summary, summary_cells, top_partitions
+from inference.diagnostics.summaries import occupied, summary, summary_cells, top_partitions
 
 __all__ = [
     "check_features",

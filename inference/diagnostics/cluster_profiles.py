@@ -29,14 +29,14 @@ from inference.diagnostics.profile_parts import (
     row_names,
     spread_of_logs,
 )
-from inference.diagnostics.tables import occupied
+from inference.diagnostics.summaries import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
-from inference.topics.tables import nearest_documents
+from inference.topics.topic_tables import nearest_documents
 from zoo.intake import date_in_words
 from zoo.model import Model
 from zoo.sparse import SparseCounts

@@ -29,7 +29,7 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
 from inference.convergence.r_hat import is_constant
-from inference.diagnostics.tables import summary
+from inference.diagnostics.summaries import summary
 from inference.extension import extend
 from inference.fitting.front_door import fit
 from inference.prediction import log_density

@@ -14,7 +14,7 @@ from inference.convergence.identifiable import kind_of
 from inference.convergence.starts import spread_of_starts
 from inference.diagnostics.cluster_profiles import SURE
 from inference.diagnostics.profile_tables import TYPICAL, answers_text, in_blocks, profiles
-from inference.diagnostics.tables import summary, summary_cells
+from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import model_of
 from zoo.dependencies import naming_versions

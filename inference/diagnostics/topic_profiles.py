@@ -9,7 +9,7 @@ from inference.diagnostics.profile_parts import MOST_DRAWS, Asked, intervals, ki
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, thinned
 from inference.symmetry.topics import align_topics
-from inference.topics.tables import documents_of, token_share_draws, token_shares
+from inference.topics.topic_tables import documents_of, token_share_draws, token_shares
 
 __all__ = ["topic_tables"]
 

@@ -14,7 +14,7 @@ from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_parts import place_in_words
 from inference.diagnostics.profile_tables import profile_cells, profiles
-from inference.diagnostics.tables import occupied
+from inference.diagnostics.summaries import occupied
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,
@@ -27,7 +27,7 @@ from inference.plots.mixtures import occupied_components
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.plots.topics import plot_clusters, plot_topics
 from inference.prediction import transform
-from inference.report.page import Paragraph, Picture, Section, Table
+from inference.report.page import Paragraph, Picture, Section, ShownTable
 from inference.results.files import model_of
 from inference.results.groups import (
     labels_of,
@@ -39,7 +39,7 @@ from inference.results.groups import (
 )
 from inference.symmetry import relabel
 from inference.symmetry.rotation import align_rotation
-from inference.topics.tables import top_words
+from inference.topics.topic_tables import top_words
 
 __all__ = ["local_pca_blocks", "projection_blocks", "results_section", "topic_blocks"]
 
@@ -76,7 +76,7 @@ def results_section(tree: xr.DataTree) -> Section:
     return Section("Results", blocks)
 
 
-def _shown(table: pd.DataFrame, key: str) -> Table | Paragraph:
+def _shown(table: pd.DataFrame, key: str) -> ShownTable | Paragraph:
     """A table of `profiles` as a reader sees it: typical values and loadings side by side, long ones cut."""
     if table.empty:
         return Paragraph(f"{table.attrs.get('title', key)}: {table.attrs.get('note', 'none')}.")
@@ -101,7 +101,7 @@ def _shown(table: pd.DataFrame, key: str) -> Table | Paragraph:
     cells = cells.droplevel(single) if single and cells.index.nlevels > len(single) else cells
     hidden = {str(name) for name in table.columns} - {str(name) for name in cells.columns}
     note = "; ".join(clause for clause in notes if clause.partition(":")[0] not in hidden)
-    return Table(str(table.attrs.get("title", key)), cells, _DECISIVE.get(key, ()), note)
+    return ShownTable(str(table.attrs.get("title", key)), cells, _DECISIVE.get(key, ()), note)
 
 
 def _with_places(cells: pd.DataFrame) -> pd.DataFrame:
@@ -122,7 +122,7 @@ def _wide(means: pd.Series, level: str, most: int) -> pd.DataFrame:
     return pd.DataFrame(columns, index=rows)
 
 
-def _cluster_pictures(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
+def _cluster_pictures(tree: xr.DataTree) -> list[ShownTable | Picture | Paragraph]:
     model, names, blocks = model_of(tree), draws_of(tree), []
     for sites, blocks_of in ((model.gaussian_sites, _components), (model.roles.subspaces, local_pca_blocks)):
         if sites and all(site in names for site in sites):
@@ -207,7 +207,7 @@ def _components(tree: xr.DataTree) -> list[Picture | Paragraph]:
     return blocks
 
 
-def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
+def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable]:
     """Build the tables and pictures of the components of a repulsive mixture of PCAs.
 
     Args:
@@ -218,13 +218,13 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     table = effective_directions(tree)
     if len(table) > _MOST_LOCAL_PCAS:
         caption = f"The largest {_MOST_LOCAL_PCAS} of {len(table)} components"
-        return [Paragraph(_IDENTIFIED), Table(caption, table[:_MOST_LOCAL_PCAS])]
+        return [Paragraph(_IDENTIFIED), ShownTable(caption, table[:_MOST_LOCAL_PCAS])]
     reach = ", ".join(f"{value:.1f}" for value in table["effective"])
     caption = "Sizes of the directions of each component: the area of a square is |phi|."
     alt = f"Hinton diagram: effective numbers of directions {reach}."
     blocks = [
         Paragraph(_IDENTIFIED),
-        Table("Components and the directions they use, the largest share of rows first", table),
+        ShownTable("Components and the directions they use, the largest share of rows first", table),
         Picture("hinton", caption, alt, plot_hinton(tree)),
     ]
     blocks += _pairs(tree) if len(table) > 1 else []
@@ -238,14 +238,14 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     return blocks
 
 
-def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
+def _pairs(tree: xr.DataTree) -> list[Picture | ShownTable]:
     found, overlap = component_similarity(tree), responsibility_overlap(tree)
     above = np.triu_indices(len(overlap), 1)
     columns = {str(name): values.values[above] for name, values in found.data_vars.items()}
     columns["rows in common"] = overlap.to_numpy()[above]
     index = [f"{first} and {second}" for first, second in zip(*above, strict=True)]
     caption = "Pairs of components: similarities, and which share of the first's rows the second would take"
-    table = Table(caption, pd.DataFrame(columns, pd.Index(index, name="components")))
+    table = ShownTable(caption, pd.DataFrame(columns, pd.Index(index, name="components")))
     caption = "Similarity of components by both kernels of the prior and by the correlation of W W'."
     described = "no component has a direction"
     if np.isfinite(columns["products"]).any():

@@ -14,7 +14,7 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.fitting.verdict import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
-from inference.report.page import Code, Front, Paragraph, Picture, Section, Table, one_column
+from inference.report.page import Code, Front, Paragraph, Picture, Section, ShownTable, one_column
 from inference.results.files import model_of
 from inference.results.groups import columns_of
 from zoo import MODELS
@@ -259,7 +259,7 @@ def run_section(tree: xr.DataTree) -> Section:
     return Section("Run", [facts, *_columns(tree), Paragraph("To repeat it:"), Code(_command(tree))])
 
 
-def _columns(tree: xr.DataTree) -> list[Table]:
+def _columns(tree: xr.DataTree) -> list[ShownTable]:
     """What the columns of tables were taken to hold; nothing of arrays."""
     try:
         table = columns_of(tree)
@@ -270,7 +270,7 @@ def _columns(tree: xr.DataTree) -> list[Table]:
     if not table["levels"].any():
         table = table.drop(columns="levels")
     note = "the kind decides the family; to read a column in another way: fit(..., families={COLUMN: KIND})"
-    return [Table("Columns, as they were read", table, ("kind",), note)]
+    return [ShownTable("Columns, as they were read", table, ("kind",), note)]
 
 
 def _is_ours(command: str) -> bool:

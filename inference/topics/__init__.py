@@ -8,7 +8,8 @@ with the data.
 from inference.inputs.text import WordCounts
 from inference.symmetry.topics import align_topics, match_topics
 from inference.topics.document_checks import check_documents
-from inference.topics.tables import (
+from inference.topics.text_heldout import split_tokens
+from inference.topics.topic_tables import (
     cluster_shares,
     cluster_topics,
     coherence,
@@ -20,7 +21,6 @@ from inference.topics.tables import (
     topic_shares,
     topic_words,
 )
-from inference.topics.text_heldout import split_tokens
 
 __all__ = [
     "WordCounts",

@@ -37,7 +37,7 @@ from inference.convergence.identifiable import draws_of
 from inference.results.files import model_of
 from inference.results.groups import group_of, thinned, with_groups
 from inference.symmetry.topics import align_topics
-from inference.topics.tables import documents_of, top_words
+from inference.topics.topic_tables import documents_of, top_words
 from zoo.checks import check_seed, check_share, check_size
 from zoo.dependencies import naming_versions
 

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Block", "Bullets", "Code", "Paragraph", "Table", "as_markdown", "as_text", "parse", "plain_math"]
+__all__ = ["Block", "Bullets", "Code", "Grid", "Paragraph", "as_markdown", "as_text", "parse", "plain_math"]
 
 _INDENT = "    "
 _HARD_SPACE = "\xa0"
@@ -57,7 +57,7 @@ class Code(NamedTuple):
     wrapped: bool = True
 
 
-class Table(NamedTuple):
+class Grid(NamedTuple):
     """A table with a header.
 
     Attributes:
@@ -69,7 +69,7 @@ class Table(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-Block = Paragraph | Bullets | Code | Table
+Block = Paragraph | Bullets | Code | Grid
 
 
 def parse(docstring: str) -> list[Block]:
@@ -114,7 +114,7 @@ def _joined(text: str) -> str:
     return " ".join(text.split())
 
 
-def _table(lines: Sequence[str]) -> Table:
+def _table(lines: Sequence[str]) -> Grid:
     """Parse a simple table with columns as in its border; the last one may continue in the next line."""
     starts = [found.start() for found in re.finditer("=+", lines[0])]
     spans = list(zip(starts, [*starts[1:], None], strict=True))
@@ -127,7 +127,7 @@ def _table(lines: Sequence[str]) -> Table:
             rows.append(cells)
         else:
             rows[-1] = (*rows[-1][:-1], f"{rows[-1][-1]} {cells[-1]}")
-    return Table(rows[0], tuple(rows[1:]))
+    return Grid(rows[0], tuple(rows[1:]))
 
 
 def _replaced(
@@ -209,7 +209,7 @@ def _block_as_text(block: Block, width: int, indent: str) -> str:
             for number, line in enumerate(item.splitlines())
         )
     indent = indent or _INDENT
-    if isinstance(block, Table):
+    if isinstance(block, Grid):
         return textwrap.indent(_table_as_text(block, width - len(indent)), indent)
     lines = block.text.splitlines()
     if block.wrapped:
@@ -244,7 +244,7 @@ def _broken(line: str, width: int) -> list[str]:
     )
 
 
-def _table_as_text(table: Table, width: int) -> str:
+def _table_as_text(table: Grid, width: int) -> str:
     """Format a table with aligned columns, the last one wrapped."""
     rows = [[_plain(cell).replace(_HARD_SPACE, " ") for cell in row] for row in [table.header, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zoo.cards import Card, markup, read_notes
-from zoo.cards.markup import Block, Bullets, Code, Paragraph, Table
+from zoo.cards.markup import Block, Bullets, Code, Grid, Paragraph
 
 __all__ = ["CardSection", "card_as_markdown", "card_as_text", "card_sections"]
 
@@ -64,7 +64,7 @@ def card_sections(card: Card) -> list[CardSection]:
         CardSection("", markup.parse(card.module_docstring)),
         CardSection("Usage", usage),
         CardSection("Fields", _fields(card)),
-        CardSection("Shapes", [Table(("variable", "dims"), dims)]),
+        CardSection("Shapes", [Grid(("variable", "dims"), dims)]),
         CardSection("Symmetries", [Paragraph(", ".join(card.symmetries) or "none")]),
         CardSection("Methods", [Paragraph(_AUTO), Bullets(tuple(methods)), Paragraph(notes.symbols)]),
         CardSection("Claims of the papers and results here", [Bullets(tuple(claims))]),

@@ -20,7 +20,7 @@ from inference.plots.mixtures import occupied_components
 from inference.report import report
 from inference.results.files import load, model_of, save
 from inference.results.groups import responsibilities_of
-from inference.topics.tables import cluster_shares, token_shares, topic_words
+from inference.topics.topic_tables import cluster_shares, token_shares, topic_words
 
 SIZES = (6, 10, 24)
 LABELS = np.repeat([0, 1, 2], SIZES)

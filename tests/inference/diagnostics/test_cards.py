@@ -12,7 +12,7 @@ from report_cases import fitted
 
 import inference
 import zoo
-from inference.diagnostics.cards import _COLOURS, _facts, card, html_of_tree
+from inference.diagnostics.notebook_cards import _COLOURS, _facts, card, html_of_tree
 from inference.fitting.verdict import sentences, verdict
 
 

@@ -16,9 +16,9 @@ from inference.diagnostics import heldout, invariants, profiles, summary
 from inference.plots import plot_clusters, plot_document_clusters
 from inference.prediction import warn_of_impossible
 from inference.report import report
-from inference.topics import tables
-from inference.topics.tables import NORMALISERS, coherence, normalised_mutual_information
+from inference.topics import topic_tables as tables
 from inference.topics.text_heldout import split_tokens
+from inference.topics.topic_tables import NORMALISERS, coherence, normalised_mutual_information
 from zoo.model import Roles
 
 KINDS = np.repeat(

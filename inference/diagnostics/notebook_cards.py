@@ -13,7 +13,7 @@ from inference.convergence.identifiable import draws_of, kind_of
 from inference.diagnostics.cluster_profiles import number_in_words
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import check_tree, model_of
-from inference.topics.tables import top_words
+from inference.topics.topic_tables import top_words
 from zoo.dependencies import naming_versions
 
 __all__ = ["card", "html_of_tree"]
