@@ -155,14 +155,7 @@ def among_processes() -> Iterator[None]:
 
 
 def gathered(**arrays: Any) -> list[dict[str, np.ndarray]]:
-    """Arrays of every process, by process; they may differ in names and shapes.
-
-    Args:
-        **arrays: numbers, texts or arrays of NumPy.
-
-    Returns:
-        What each process gave, bit for bit; the same in every process.
-    """
+    """Arrays of every process, by process; they may differ in names and shapes."""
     if jax.process_count() == 1:
         return [{name: np.asarray(value) for name, value in arrays.items()}]
     file = io.BytesIO()
@@ -192,15 +185,7 @@ def _gathered_bytes(message: bytes) -> list[bytes]:
 
 
 def gathered_leaves(tree: Any, own: slice) -> Any:
-    """Leaves with a leading axis over chains, of which each process has made some: all of them, in order.
-
-    Args:
-        tree: leaves with a leading axis over all chains.
-        own: those that this process has made (`share_of`).
-
-    Returns:
-        The same tree in every process, leaves of NumPy but for keys.
-    """
+    """Leaves with a leading axis over chains, of which each process has made some: all of them, in order."""
     leaves, structure = jax.tree.flatten(tree)
     plain = [np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in leaves]
     parts = gathered(**{f"leaf_{i}": leaf[own] for i, leaf in enumerate(plain)})

@@ -123,9 +123,6 @@ class DirichletAllocation(NamedTuple):
     def sample_posterior(self, q: dist.Distribution) -> Array:
         """Sample the weights from a `posterior` in a NumPyro program.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Log weights, shape (num_components,).
         """
@@ -145,9 +142,6 @@ class DirichletAllocation(NamedTuple):
     def expected_log_weights(self, q: dist.Distribution) -> PerComponent:
         """E[log weights] under a `posterior`.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Shape (num_components,).
         """
@@ -156,9 +150,6 @@ class DirichletAllocation(NamedTuple):
     def expected_weights(self, q: dist.Distribution) -> PerComponent:
         """E[weights] under a `posterior`.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Shape (num_components,).
         """
@@ -166,9 +157,6 @@ class DirichletAllocation(NamedTuple):
 
     def log_normaliser(self, q: dist.Distribution) -> Scalar:
         """Log of the integral of the Dirichlet kernel of a `posterior`.
-
-        Args:
-            q: result of `posterior`.
 
         Returns:
             A scalar, in nats.
@@ -189,9 +177,6 @@ class DirichletAllocation(NamedTuple):
     def variables(self, q: dist.Distribution) -> dict[str, Array]:
         """The parameters of a `posterior` under the names they have in a fit.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             The concentration, shape (num_components,).
         """
@@ -199,9 +184,6 @@ class DirichletAllocation(NamedTuple):
 
     def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
         """The `posterior` with the parameters that `variables` returned.
-
-        Args:
-            values: result of `variables`.
 
         Returns:
             Dirichlet with event shape (num_components,).
@@ -262,9 +244,6 @@ class BetaDecay(dist.Distribution):
 
     def log_prob(self, value: Array) -> Array:
         """Log density, in nats.
-
-        Args:
-            value: decays, positive.
 
         Returns:
             Broadcast shape of ``value`` and the parameters.
@@ -353,9 +332,6 @@ class StickBreaking(NamedTuple):
     def sample_posterior(self, q: BetaDecay) -> Array:
         """Sample the weights from a `posterior` in a NumPyro program.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Log weights, shape (num_components,).
         """
@@ -423,9 +399,6 @@ class StickBreaking(NamedTuple):
     def expected_log_weights(self, q: BetaDecay) -> PerComponent:
         """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed).
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Shape (num_components,).
         """
@@ -437,9 +410,6 @@ class StickBreaking(NamedTuple):
     def expected_weights(self, q: BetaDecay) -> PerComponent:
         """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21).
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Shape (num_components,).
         """
@@ -447,9 +417,6 @@ class StickBreaking(NamedTuple):
 
     def log_normaliser(self, q: BetaDecay) -> Scalar:
         """Log of the integral of the kernels of a `posterior`.
-
-        Args:
-            q: result of `posterior`.
 
         Returns:
             A scalar, in nats.
@@ -459,9 +426,6 @@ class StickBreaking(NamedTuple):
 
     def variables(self, q: BetaDecay) -> dict[str, Array]:
         """The parameters of a `posterior` under the names they have in a fit.
-
-        Args:
-            q: result of `posterior`.
 
         Returns:
             Both parameters of the sticks, each of shape (num_sticks,).
@@ -473,9 +437,6 @@ class StickBreaking(NamedTuple):
 
     def with_variables(self, values: Mapping[str, Array]) -> BetaDecay:
         """The `posterior` with the parameters that `variables` returned.
-
-        Args:
-            values: result of `variables`.
 
         Returns:
             Batch shape (num_sticks,).
@@ -490,17 +451,7 @@ WeightPrior = DirichletAllocation | StickBreaking
 def weight_prior(
     kind: str, num_components: int, *, free_last_stick: bool = False, name: str = "weights"
 ) -> WeightPrior:
-    """The prior of mixture weights; a single component has weight 1 under either prior.
-
-    Args:
-        kind: ``"dirichlet"`` or ``"stick_breaking"``.
-        num_components: the number of components or the truncation.
-        free_last_stick: see `StickBreaking`.
-        name: of the weights in the program.
-
-    Returns:
-        The prior.
-    """
+    """The prior of mixture weights; a single component has weight 1 under either prior."""
     if kind == "dirichlet" or num_components == 1:
         return DirichletAllocation(num_components, name)
     return StickBreaking(num_components, free_last_stick, name)
@@ -587,9 +538,6 @@ def equivalent_dirichlet(concentration1: Array, concentration0: Array, rtol: flo
 
 def with_stick_decays(values: Mapping[str, Array]) -> dict[str, Array]:
     """Decays of the sticks of values that hold fractions only, such as a caller's start.
-
-    Args:
-        values: of the sites; ``stick_fractions`` is read where ``stick_decays`` is missing.
 
     Returns:
         The values, with ``stick_decays``, ``-log(1 - V)`` in the shape of the fractions, where there are

@@ -142,9 +142,6 @@ class Mixing(NamedTuple):
 def mixing(tree: xr.DataTree) -> Mixing:
     """R-hat and effective sample size of every invariant.
 
-    Args:
-        tree: a fit by MCMC with at least two chains of four draws.
-
     Raises:
         ValueError: the draws are not Markov chains.
     """
@@ -199,13 +196,6 @@ def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
 
 def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Agreement:
     """The verdict of `judge` with the largest R-hat.
-
-    Args:
-        tree: a fit by MCMC.
-        mixed: its `mixing`, where it is known.
-
-    Returns:
-        The verdict, its reasons, and the largest R-hat.
 
     Raises:
         ValueError: the draws are not Markov chains.

@@ -59,15 +59,7 @@ def aligned_clusters(tree: xr.DataTree) -> xr.DataTree:
 
 
 def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
-    """Build the tables on clusters of rows or documents.
-
-    Args:
-        tree: a fit of a model with clusters.
-        asked: the arguments of `profiles`.
-
-    Returns:
-        Key to table, as `profiles` lists them.
-    """
+    """Build the tables on clusters of rows or documents."""
     model, kind = model_of(tree), kind_of(tree)
     found = {"num_clusters": number_table(tree)}
     if kind == "sampling" and labels_of(tree) is None and "observed_data" not in tree.children:
@@ -122,9 +114,6 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
 def number_table(tree: xr.DataTree) -> pd.DataFrame:
     """Tabulate the number of clusters under a fit, and how many its other starts found.
 
-    Args:
-        tree: a fit of a model with clusters.
-
     Returns:
         Index ``num_clusters``; ``probability`` and ``mcse``, NaN of an estimate and of one q without other
         starts, or whose other starts found other numbers; of several starts ``starts`` and ``behind``.
@@ -148,14 +137,7 @@ def number_table(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def number_in_words(tree: xr.DataTree) -> str:
-    """The number of clusters of a fit in a sentence that is honest about other starts.
-
-    Args:
-        tree: a fit of a model with clusters.
-
-    Returns:
-        The sentence, without a full stop.
-    """
+    """The number of clusters of a fit in a sentence that is honest about other starts."""
     counts, starts, kind = occupied(tree), starts_table(tree), kind_of(tree)
     support = counts["num_occupied"].to_numpy()[counts.to_numpy() > 0.0]
     if kind == "sampling":
@@ -181,9 +163,6 @@ def number_in_words(tree: xr.DataTree) -> str:
 
 def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
     """Tabulate how the starts of an ascent ended, the best first.
-
-    Args:
-        tree: a fit.
 
     Returns:
         Index ``start``; ``objective``, ``behind`` and, with clusters, ``occupied``; None for one start.

@@ -63,9 +63,6 @@ class _Filled(NamedTuple):
 def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     """Tabulate the expectations of the missing cells of the fitted data.
 
-    Args:
-        tree: a fit.
-
     Returns:
         As `inference.diagnostics.profiles` lists it; None where no cell is missing, or the fit does not hold
         its data.

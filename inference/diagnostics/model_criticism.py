@@ -206,9 +206,6 @@ def _compared(found: dict[str, np.ndarray], probability: float) -> pd.DataFrame:
 def judge_features(table: pd.DataFrame) -> tuple[bool | None, str]:
     """Judge by the rule at the head of this module whether replications look like the data, and say why.
 
-    Args:
-        table: the result of `check_features`.
-
     Returns:
         The verdict, None where there are too few replications, and one sentence of reasons.
     """
@@ -260,14 +257,6 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
     """Draw replicated data from a fit and judge whether they look like the observed data.
 
     Replications of a point estimate vary less than they should: its parameters do not.
-
-    Args:
-        tree: a fit that holds its data, tables of rows.
-        probability: content of the intervals.
-        seed: of the replications.
-
-    Returns:
-        The verdict, its reason and the table.
 
     Raises:
         ValueError: the fit does not hold its data, they are sparse or documents, or nothing can be drawn.
@@ -478,9 +467,6 @@ def judge_prior(table: pd.DataFrame) -> tuple[bool | None, str]:
 
     *Rule*: the prior decides where a quantity moves by more than 0.05 under the prior's power, and by more
     than shuffled weights move any quantity.
-
-    Args:
-        table: the result of `prior_sensitivity`.
 
     Returns:
         The verdict, None for a table that was forced, and one sentence of reasons.

@@ -70,14 +70,7 @@ def _facts(tree: xr.DataTree) -> dict[str, str]:
 
 @naming_versions()
 def html_of_tree(tree: Any) -> str:
-    """Return the HTML of a tree in a notebook: the card of a fit above what xarray shows of any tree.
-
-    Args:
-        tree: a DataTree.
-
-    Returns:
-        HTML.
-    """
+    """Return the HTML of a tree in a notebook: the card of a fit above what xarray shows of any tree."""
     whole = tree._repr_html_()
     if not {"model", "model_fields", "method"} <= set(tree.attrs) or "posterior" not in tree.children:
         return whole

@@ -93,9 +93,6 @@ class Components(NamedTuple):
 def occupied_components(tree: xr.DataTree) -> Components | None:
     """Select components that hold at least one per cent of the rows and are occupied in half of the draws.
 
-    Args:
-        tree: a fit of a mixture, relabelled here if it is not yet.
-
     Returns:
         The components, or None where the assignments were left out of a sampler's fit.
     """

@@ -93,14 +93,6 @@ class Placement(NamedTuple):
 def graph_of(tree: xr.DataTree) -> Graph:
     """Derive the graph of a fitted model's program, its local latents drawn.
 
-    Args:
-        tree: a fit that holds its data.
-
-    Returns:
-        Symbols, their distributions, plates and dependencies. Where the program stacks its views, the
-        abstract run takes every view to depend on the parameters of all; those of other views are dropped by
-        their names (``loadings_x`` is not of ``y``).
-
     Raises:
         ValueError: the fit does not hold its data, without which the program cannot be run.
     """
@@ -149,11 +141,7 @@ def _relations(model: Model, data: tuple) -> dict:
 
 
 def in_words(graph: Graph) -> str:
-    """Describe the graph for a reader who cannot see it.
-
-    Args:
-        graph: the result of `graph_of`.
-    """
+    """Describe the graph for a reader who cannot see it."""
     nodes = [
         f"{name} ({graph.distributions[name]})" + (f" depends on {', '.join(sources)}" if sources else "")
         for name, sources in graph.parents.items()
@@ -182,14 +170,7 @@ def plot_model_graph(tree: xr.DataTree) -> Figure:
 
 
 def draw_graph(graph: Graph) -> Figure:
-    """Draw the figure of `plot_model_graph` for a graph that is known already.
-
-    Args:
-        graph: the result of `graph_of`.
-
-    Returns:
-        The figure.
-    """
+    """Draw the figure of `plot_model_graph` for a graph that is known already."""
     layout = arrange(graph.parents, graph.plates)
     at = {name: (x, -_ROW * row) for name, (x, row) in layout.places.items()}
     left, right = _sides(layout)
@@ -210,15 +191,7 @@ def draw_graph(graph: Graph) -> Figure:
 
 
 def arrange(parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]]) -> Placement:
-    """Place the symbols of a graph so that arrows point down and no box lies on another.
-
-    Args:
-        parents: symbol to those that it depends on.
-        plates: plate to the symbols in it; plates are disjoint or nested.
-
-    Returns:
-        The layout with symbols beside the plates that they lead to, or above them where that is too wide.
-    """
+    """Place the symbols of a graph so that arrows point down and no box lies on another."""
     beside = _arranged(_rows(parents, plates, above=False), parents, plates)
     left, right = _sides(beside)
     if right - left <= _WIDEST + 0.5:

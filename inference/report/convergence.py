@@ -25,12 +25,7 @@ _END = {"_lb": "5", "_ub": "95"}  # of an interval of 90 %
 
 
 def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
-    """Return the section on convergence: judgements, pictures and the table of invariants.
-
-    Args:
-        tree: a fit.
-        own: its `convergence_judgements`.
-    """
+    """Return the section on convergence: judgements, pictures and the table of invariants."""
     table = summary(tree)
     cells = summary_cells(table, _MOST_OF_A_VARIABLE)
     ends = {name: f"{_END[name[-3:]]} %" for name in cells.columns if name[-3:] in _END}

@@ -111,13 +111,7 @@ class Section(NamedTuple):
 
 
 def one_column(caption: str, values: Mapping[str, object], name: str = "value") -> ShownTable:
-    """Build a table of one column: the keys are its index.
-
-    Args:
-        caption: its title.
-        values: the rows, in order.
-        name: the column's heading.
-    """
+    """Build a table of one column: the keys are its index."""
     index = pd.Index(list(values), name="item")
     return ShownTable(caption, pd.DataFrame({name: values.values()}, index=index))
 
@@ -155,9 +149,6 @@ def _beside(name: str) -> str:
 def check_page_path(path: Path) -> None:
     """Raise before any work unless a page can be written there.
 
-    Args:
-        path: where to write; the ending decides the form.
-
     Raises:
         ValueError: another ending than ``.html`` and ``.md``, or something is there that no page replaces: a
             link, a device, a saved fit or a checkpoint.
@@ -179,18 +170,7 @@ def check_page_path(path: Path) -> None:
 
 
 def write_page(front: Front, sections: Sequence[Section], path: Path) -> Path:
-    """Write a page in the form that the ending of its name asks for.
-
-    Args:
-        front: its first screen.
-        sections: its contents.
-        path: where; pictures of Markdown are PNG files beside it, under its name. Of files of these names
-            those are replaced that the former page of the path shows; beside any other the picture gets a
-            number.
-
-    Returns:
-        The path written.
-    """
+    """Write a page in the form that the ending of its name asks for."""
     pictures = {
         block.name: to_png(block.figure)
         for section in sections

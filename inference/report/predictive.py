@@ -37,12 +37,7 @@ _NO_MEAN = 1.0  # Pareto k above which importance weights have no mean
 
 
 def predictive_section(tree: xr.DataTree, provisional: bool) -> tuple[Section, list[Judgement]]:
-    """Return the section on prediction, and those of its judgements that count for the verdict on the fit.
-
-    Args:
-        tree: a fit.
-        provisional: whether its run failed.
-    """
+    """Return the section on prediction, and those of its judgements that count for the verdict on the fit."""
     score, counted = _leave_one_out(tree, provisional)
     checks = predictive_blocks(tree)
     if provisional:
@@ -139,15 +134,7 @@ def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
 
 
 def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable | Judgement]:
-    """Build the blocks on statistics of rows, observed and replicated: a verdict and a table.
-
-    Args:
-        tree: a fit.
-
-    Returns:
-        Blocks of a section; a sentence where nothing can be drawn from the fit, and nothing where it does not
-            hold its data.
-    """
+    """Build the blocks on statistics of rows, observed and replicated: a verdict and a table."""
     if model_of(tree).roles.topic in draws_of(tree):
         return document_blocks(tree)
     if "observed_data" not in tree.children or not tree.attrs.get("generative", 1):
@@ -202,14 +189,7 @@ def _features(table: pd.DataFrame) -> ShownTable:
 
 
 def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable | Judgement]:
-    """Build the blocks on the posterior predictive check of documents: a verdict, tables and a picture.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
-
-    Returns:
-        Blocks of a section; a sentence where the fit lacks the variables of the check.
-    """
+    """Build the blocks on the posterior predictive check of documents: a verdict, tables and a picture."""
     try:
         check = check_documents(tree)
     except ValueError as why_not:

@@ -58,11 +58,7 @@ _IDENTIFIED = (
 
 
 def results_section(tree: xr.DataTree) -> Section:
-    """Return the section on results: the tables of `inference.diagnostics.profiles`, with pictures between.
-
-    Args:
-        tree: a fit.
-    """
+    """The section on results: the tables of `inference.diagnostics.profiles`, pictures between."""
     tables = profiles(tree)
     blocks: list = []
     for keys, pictures in _ORDER:
@@ -208,11 +204,7 @@ def _components(tree: xr.DataTree) -> list[Picture | Paragraph]:
 
 
 def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable]:
-    """Build the tables and pictures of the components of a repulsive mixture of PCAs.
-
-    Args:
-        tree: a fit of DEPCAM.
-    """
+    """Build the tables and pictures of the components of a repulsive mixture of PCAs."""
     if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return [_NO_COMPONENTS]
     table = effective_directions(tree)
@@ -258,11 +250,7 @@ def _pairs(tree: xr.DataTree) -> list[Picture | ShownTable]:
 
 
 def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """Build the pictures of loadings, and of rows and features on the plane of the first two latents.
-
-    Args:
-        tree: a fit of a model with the symmetry "rotation".
-    """
+    """Build the pictures of loadings, and of rows and features on the plane of the first two latents."""
     loadings = list(loadings_of(tree).values())
     if not loadings:
         return _rows_alone(tree)
@@ -333,11 +321,7 @@ def _strongest(aligned: xr.DataTree) -> str:
 
 
 def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """Build the pictures of topics by their words, and of clusters as mixtures of topics.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
-    """
+    """Build the pictures of topics by their words, and of clusters as mixtures of topics."""
     words, blocks = top_words(tree), []
     if "observed_data" not in tree.children:
         return [Paragraph("This fit does not hold its documents, so there is no picture of its topics.")]

@@ -37,12 +37,7 @@ _MINUTE = 60.0
 
 
 def front_of(tree: xr.DataTree, verdict: Judgement) -> Front:
-    """Return the first screen of a report: verdict, data, model, method, draws, date, file, seed and time.
-
-    Args:
-        tree: a fit.
-        verdict: the one verdict on it.
-    """
+    """Return the first screen of a report: verdict, data, model, method, draws, date, file, seed and time."""
     facts = run_facts(tree)
     model = f"{title_of(tree)}{_sizes(model_of(tree))}"
     method = f"{facts['method']}: {facts['draws']}"
@@ -53,32 +48,20 @@ def front_of(tree: xr.DataTree, verdict: Judgement) -> Front:
 
 
 def heading_of(tree: xr.DataTree) -> str:
-    """Return a short heading for a fit: data, if they have a name, model and method.
-
-    Args:
-        tree: a fit.
-    """
+    """Return a short heading for a fit: data, if they have a name, model and method."""
     name, method = tree.attrs.get("data_name"), tree.attrs.get("method", "an unnamed method")
     fit = f"{tree.attrs.get('model', 'model')} by {method}"
     return f"{name}: {fit}" if name else fit
 
 
 def file_of(tree: xr.DataTree) -> str:
-    """Return the name of the file that a fit was loaded from.
-
-    Args:
-        tree: a fit.
-    """
+    """Return the name of the file that a fit was loaded from."""
     source = tree.encoding.get("source")
     return Path(source).name if source else "not loaded from a file"
 
 
 def data_in_words(tree: xr.DataTree) -> str:
-    """Describe the data of a fit: their name, size and columns.
-
-    Args:
-        tree: a fit.
-    """
+    """Describe the data of a fit: their name, size and columns."""
     said = run_facts(tree).get("data", "not stored in this fit")
     if "observed_data" in tree.children:
         cells = tree["observed_data"].to_dataset()
@@ -196,14 +179,7 @@ def _short(value: object) -> str:
 
 
 def run_facts(tree: xr.DataTree) -> dict[str, str]:
-    """Collect method, data, draws, time, seed, settings and versions of a run; unknown ones are left out.
-
-    Args:
-        tree: a fit.
-
-    Returns:
-        Name to words: ``method``, ``data``, ``draws``, ``iterations``, ``time``, ``seed``, ...
-    """
+    """Collect method, data, draws, time, seed, settings and versions of a run; unknown ones are left out."""
     attrs, sizes, kind = tree.attrs, draws_of(tree).sizes, kind_of(tree)
     facts = {"method": str(attrs.get("method", "not recorded"))}
     first = model_of(tree).data_names[0]
@@ -335,10 +311,6 @@ def _options(tree: xr.DataTree) -> dict:
 
 
 def title_of(tree: xr.DataTree) -> str:
-    """Return the full name of a fit's model.
-
-    Args:
-        tree: a fit.
-    """
+    """Return the full name of a fit's model."""
     name = tree.attrs.get("model", "model")
     return MODELS[name]["title"] if name in MODELS else str(name)

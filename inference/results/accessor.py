@@ -88,9 +88,6 @@ class Fit:
     def values(self, group: str) -> dict[str, np.ndarray]:
         """The variables of a group.
 
-        Args:
-            group: its name.
-
         Returns:
             Name to array, dims as in the group.
 

@@ -85,9 +85,6 @@ def first_number(dim: str) -> int:
 
     Args:
         dim: name of the dim; ranks are along ``rank``, ``rank_...`` and ``..._rank``.
-
-    Returns:
-        0 or 1.
     """
     return int(dim.partition("_")[0] == "rank" or dim.endswith("_rank"))
 
@@ -204,9 +201,6 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
 
 def check_place_of_fit(path: str | os.PathLike) -> None:
     """Raise before a run unless its fit can be saved at ``path``.
-
-    Args:
-        path: where.
 
     Raises:
         ValueError: nothing can be written there (`check_writable`), or a file is there that is neither empty
@@ -430,11 +424,7 @@ def _check_version(path: Path, written: str) -> None:
 
 
 def check_tree(tree: Any) -> None:
-    """Raise TypeError unless ``tree`` is a DataTree.
-
-    Args:
-        tree: what a function was given for a fit.
-    """
+    """Raise TypeError unless ``tree`` is a DataTree."""
     if not isinstance(tree, xr.DataTree):
         raise TypeError(
             "tree must be a fit, the DataTree that inference.fit or inference.load gives; got "

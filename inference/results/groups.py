@@ -44,13 +44,6 @@ _REMEDIES = {
 def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
     """A group of a fit.
 
-    Args:
-        tree: a fit.
-        name: of the group.
-
-    Returns:
-        The group's variables.
-
     Raises:
         ValueError: the fit lacks the group.
     """
@@ -71,9 +64,6 @@ def left_out_of(tree: xr.DataTree) -> list[str]:
 def labels_of(tree: xr.DataTree) -> xr.DataArray | None:
     """Draws of each row's cluster.
 
-    Args:
-        tree: a fit.
-
     Returns:
         Dims (chain, draw, observation) or (chain, draw, document); None where the fit holds none.
     """
@@ -83,9 +73,6 @@ def labels_of(tree: xr.DataTree) -> xr.DataArray | None:
 
 def responsibilities_of(tree: xr.DataTree) -> xr.DataArray | None:
     """Stored probabilities of each row's clusters.
-
-    Args:
-        tree: a fit.
 
     Returns:
         Dims (observation, component) or (document, cluster); None where the fit holds none.
@@ -100,9 +87,6 @@ def responsibilities_of(tree: xr.DataTree) -> xr.DataArray | None:
 def loadings_of(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     """Draws of the loadings of each view.
 
-    Args:
-        tree: a fit.
-
     Returns:
         Suffix of the view to loadings, dims (chain, draw, feature, latent), in the order of the posterior.
     """
@@ -115,15 +99,7 @@ def loadings_of(tree: xr.DataTree) -> dict[str, xr.DataArray]:
 
 
 def thinned(tree: xr.DataTree, most: int) -> xr.DataTree:
-    """The fit with at most so many draws, evenly spaced, in all groups that have them.
-
-    Args:
-        tree: a fit.
-        most: draws of all chains together; each chain keeps one at least.
-
-    Returns:
-        A new tree with the same root attributes, or the same one where it has no more.
-    """
+    """The fit with at most so many draws, evenly spaced, in all groups that have them."""
     sizes = group_of(tree, "posterior").sizes
     step = -(-sizes["draw"] // max(most // sizes["chain"], 1))
     if step <= 1:

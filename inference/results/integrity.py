@@ -41,9 +41,6 @@ def checksum(tree: xr.DataTree, paths: Sequence[str]) -> str:
     Args:
         tree: a fit.
         paths: of the groups; one that the tree does not have counts as empty.
-
-    Returns:
-        Its digits.
     """
     digest = hashlib.sha256()
     there = nodes_of(tree)
@@ -87,10 +84,6 @@ def _add_values(digest: Any, values: np.ndarray) -> None:
 
 def contradiction(tree: xr.DataTree, model: Model) -> str:
     """Where a fit does not have the sizes that its model declares.
-
-    Args:
-        tree: the fit.
-        model: its model.
 
     Returns:
         What was found, in a clause; empty where all is well.

@@ -23,12 +23,6 @@ WRITTEN = (".parquet", ".csv", ".tsv", ".xlsx", ".npy")
 def check_table_file(path: str | Path) -> Path:
     """The path of a file that tables can be written to one after another.
 
-    Args:
-        path: as given.
-
-    Returns:
-        The path.
-
     Raises:
         ModuleNotFoundError: an extra is needed; the message names it.
         ValueError: another ending, a place where nothing can be written, or a saved fit or a checkpoint.
@@ -45,10 +39,6 @@ def check_table_file(path: str | Path) -> Path:
 @contextmanager
 def table_file(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A file to write tables to, all with the columns of the first.
-
-    Args:
-        path: of a ``.parquet``, ``.csv``, ``.tsv``, ``.xlsx`` or ``.npy`` file; the last holds no names of
-            rows and columns.
 
     Yields:
         A function that takes the next table.

@@ -277,9 +277,6 @@ def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
     one shape in ``observed_data`` and ``posterior_predictive``. A fit stores the cells, which are few;
     replicated documents are a table.
 
-    Args:
-        tree: a fit of LDA, pLSI or PCP that holds its documents.
-
     Returns:
         A new tree, ``counts`` in ``observed_data`` with dims (document, word); functions of this package
         take the old one.

@@ -139,10 +139,6 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
 def token_share_draws(tree: xr.DataTree, most: int = 100) -> np.ndarray:
     """Compute the share of each topic in all words of the documents, draw by draw.
 
-    Args:
-        tree: a fit of LDA, pLSI or PCP with its documents, its topics in one numbering (`align_topics`).
-        most: draws, evenly spread.
-
     Returns:
         Shape (draws, num_topics), rows that sum to one.
 
@@ -329,9 +325,6 @@ def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
 @naming_versions()
 def documents_of(tree: xr.DataTree) -> csr_matrix:
     """Return the fitted documents as a sparse matrix of counts.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
 
     Returns:
         Counts, shape (num_documents, num_words).

@@ -148,12 +148,6 @@ class Notes(NamedTuple):
 def read_card(name: str) -> Card:
     """The card of a model, read from its source file without importing it.
 
-    Args:
-        name: a name or an alias; see `zoo.canonical_name`.
-
-    Returns:
-        Its title, paper, docstrings and class attributes.
-
     Raises:
         ValueError: no such model.
     """
@@ -184,14 +178,7 @@ def read_card(name: str) -> Card:
 
 
 def methods_of(name: str) -> tuple[str, ...]:
-    """The methods of a model, at a fraction of the time that its card takes.
-
-    Args:
-        name: key in `zoo.MODELS`.
-
-    Returns:
-        Their names, the default one first.
-    """
+    """The methods of a model, at a fraction of the time that its card takes."""
     entry = MODELS[name]
     path = module_file(entry["module"])
     if path is None:
@@ -202,14 +189,7 @@ def methods_of(name: str) -> tuple[str, ...]:
 
 
 def read_notes(card: Card) -> Notes:
-    """The notes on a model, from its TOML file and from ``generic.toml``.
-
-    Args:
-        card: the model's card.
-
-    Returns:
-        Usage, a note for each method of the card, claims and corrections.
-    """
+    """The notes on a model, from its TOML file and from ``generic.toml``."""
     generic = _read_toml(_FOLDER / "generic.toml")
     path = _FOLDER / f"{card.name}.toml"
     own = _read_toml(path) if path.is_file() else _no_notes(card)

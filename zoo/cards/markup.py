@@ -73,14 +73,7 @@ Block = Paragraph | Bullets | Code | Grid
 
 
 def parse(docstring: str) -> list[Block]:
-    """Parse a docstring into blocks.
-
-    Args:
-        docstring: cleaned of its indentation.
-
-    Returns:
-        Its blocks, in order.
-    """
+    """Parse a docstring into blocks."""
     blocks: list[Block] = []
     chunks = [chunk for chunk in re.split(r"\n\s*\n", docstring.strip("\n")) if chunk.strip()]
     literal = False  # whether an indented chunk is a literal block
@@ -150,12 +143,6 @@ def _replaced(
 def plain_math(formula: str) -> str:
     r"""Convert a LaTeX formula to plain text.
 
-    Args:
-        formula: without dollar signs.
-
-    Returns:
-        Plain text.
-
     Example:
         >>> plain_math(r"\lambda_j \le m s^{2}")
         'lambda_j <= m s^2'
@@ -186,16 +173,7 @@ def _marked(text: str) -> str:
 
 
 def as_text(blocks: Sequence[Block], width: int, indent: str = "") -> str:
-    """Format blocks for a terminal.
-
-    Args:
-        blocks: of a docstring or written by hand.
-        width: columns of the terminal.
-        indent: put before each line.
-
-    Returns:
-        Lines that fit the width, but for code that must not be broken.
-    """
+    """Format blocks for a terminal."""
     return "\n\n".join(_block_as_text(block, width, indent) for block in blocks)
 
 
@@ -259,14 +237,7 @@ def _table_as_text(table: Grid, width: int) -> str:
 
 
 def as_markdown(blocks: Sequence[Block]) -> str:
-    """Format blocks as Markdown.
-
-    Args:
-        blocks: of a docstring or written by hand.
-
-    Returns:
-        Paragraphs, lists, tables and fenced code.
-    """
+    """Format blocks as Markdown."""
     return "\n\n".join(map(_block_as_markdown, blocks))
 
 

@@ -33,9 +33,6 @@ class CardSection(NamedTuple):
 def card_sections(card: Card) -> list[CardSection]:
     """The sections of a card, in order.
 
-    Args:
-        card: a model's metadata.
-
     Returns:
         Sections: assumptions, usage, fields, shapes, symmetries, methods, the papers' claims and
         misprints, aliases, program.
@@ -97,15 +94,7 @@ def _fields(card: Card) -> list[Block]:
 
 
 def card_as_text(card: Card, width: int = 100) -> str:
-    """Format a card for a terminal.
-
-    Args:
-        card: a model's metadata.
-        width: columns of the terminal.
-
-    Returns:
-        Lines that fit the width, but for the program.
-    """
+    """Format a card for a terminal."""
     heading = (f"{card.name}: {card.title}", card.paper)
     parts = ["\n".join(markup.as_text([Paragraph(line)], width) for line in heading)]
     for section in card_sections(card):
@@ -115,14 +104,7 @@ def card_as_text(card: Card, width: int = 100) -> str:
 
 
 def card_as_markdown(card: Card) -> str:
-    """Format a card as a Markdown page.
-
-    Args:
-        card: a model's metadata.
-
-    Returns:
-        Markdown: headings, paragraphs, lists, tables, formulas and fenced code.
-    """
+    """Format a card as a Markdown page."""
     parts = [f"# {card.name}: {card.title}", card.paper]
     for section in card_sections(card):
         body = markup.as_markdown(section.blocks)

@@ -18,13 +18,6 @@ def program_of(path: Path, class_name: str) -> str:
     the functions, classes and constants of the same file that these use; and functions that a ``program``
     itself calls of other files. Each is copied from its file, methods dedented; those of another file follow
     under the name of that file.
-
-    Args:
-        path: of the file that defines the model.
-        class_name: of the model.
-
-    Returns:
-        Python source.
     """
     classes = list(_lineage(path, class_name))
     methods: dict[str, tuple[Path, ast.FunctionDef]] = {}
@@ -83,9 +76,6 @@ def _lineage(path: Path | None, class_name: str) -> Iterator[tuple[Path, ast.Cla
 def module_file(module: str) -> Path | None:
     """The file of a module of the zoo, found without importing it; None for modules outside it.
 
-    Args:
-        module: its dotted name.
-
     Returns:
         The file, or None.
     """
@@ -96,12 +86,6 @@ def module_file(module: str) -> Path | None:
 
 def registered_file(module: str) -> Path:
     """The file of a module outside the zoo that is imported already.
-
-    Args:
-        module: its dotted name.
-
-    Returns:
-        The file.
 
     Raises:
         ValueError: the module is no file, but an interactive session.
@@ -162,14 +146,7 @@ def _source(path: Path, node: ast.stmt) -> str:
 
 
 def parsed(path: Path) -> ast.Module:
-    """Parse a file, once for each version of its text.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        Its module node.
-    """
+    """Parse a file, once for each version of its text."""
     return _tree(path.read_text(encoding="utf-8"))
 
 

@@ -34,11 +34,7 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 
 def shipped_folder() -> Path:
-    """The folder of the data: ``zoo/data`` of a wheel, else ``data`` of the clone that holds this package.
-
-    Returns:
-        The folder of the catalogue and of the shipped files.
-    """
+    """The folder of the data: ``zoo/data`` of a wheel, else ``data`` of the clone that holds this package."""
     beside = Path(__file__).parents[1] / "data"
     return beside if beside.is_dir() else Path(__file__).parents[2] / "data"
 
