@@ -39,7 +39,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     back = request.back
     stored = model if back is None else back.model(outcome.model)
     holds_rows = fitted.data is not None
-    data = fitted.data if holds_rows else request.data
+    data = request.data if fitted.data is None else fitted.data
     labels = Labels(request.coords)
     dims = dict(model.variable_dims) | dict(outcome.dims)
     fields, arrays = describe(stored)
@@ -143,10 +143,10 @@ def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
         "num_iterations": run.num_iterations,
         "chain_method": getattr(request.settings, "chain_method", "none"),
     }
-    if getattr(run, "looks", None) is not None:
-        found = [{"draws": int(n), "passed": bool(p), "r_hat": float(r)} for n, p, r in run.looks]
+    if (looks := getattr(run, "looks", None)) is not None:
+        found = [{"draws": int(n), "passed": bool(p), "r_hat": float(r)} for n, p, r in looks]
         attrs |= {"look": len(found), "looks": json.dumps(found)}
-    if _has_restarts(request):
+    if isinstance(run, AscentRun) and _has_restarts(request):
         attrs["best_restart"] = run.best_restart
     attrs |= of_outcome
     if request.stream is not None:
@@ -190,7 +190,7 @@ def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
     Of several restarts all are beside it as NAME_by_restart, along a dim of their own and NaN after one has
     stopped, and as NAME_at_end what each ended with.
     """
-    dims = dict.fromkeys(run.trace, ("iteration",))
+    dims: dict[str, tuple[str, ...]] = dict.fromkeys(run.trace, ("iteration",))
     length = run.trace["objective"].shape[1]
     labels = Labels(dict.fromkeys(("iteration", RESTART_ITERATION), np.arange(1, length + 1)))
     if isinstance(request.method, Sampler):
