@@ -131,11 +131,11 @@ def warn_of_lost_digits(request: Any, origin: tuple) -> None:
             continue
         if _is_single(x):
             continue
-        means, deviations = column_moments(x)
+        means, deviations = column_moments(x, request.sample_weight)
         near = deviations < LOST_SPREAD * np.abs(means)
         if not near.any():
             continue
-        rounding = column_moments(np.abs(x.astype(np.float32) - x))[0]
+        rounding = column_moments(np.abs(x.astype(np.float32) - x), request.sample_weight)[0]
         near &= rounding > LOST_SHARE * deviations
         site = request.model.data_names[number]
         labels = request.coords.get(request.model.variable_dims[site][-1])

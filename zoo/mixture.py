@@ -302,15 +302,15 @@ class Mixture(Model):
         hyper = {site: self.components.field_dims[name] for name, site in sites}
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
 
-    def check_precision(self, dtype: str, x: Any) -> None:
+    def check_precision(self, dtype: str, x: Any, *, sample_weight: np.ndarray | None = None) -> None:
         """Raise ValueError if a concentration or the distance to the prior location exceeds the precision."""
         super().check_precision(dtype, x)
         self.components.check_concentrations(dtype)
-        self.components.check_offset(x, dtype)
+        self.components.check_offset(x, dtype, sample_weight)
 
     @override
     def check_resolved(
-        self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
+        self, values: Mapping[str, np.ndarray], num_rows: float, dtype: str, x: Any = None
     ) -> None:
         of_rows = (values.get(self.roles.weight), values.get(self.roles.cluster))
         check_resolved(self.components, values, *of_rows, num_rows, dtype, x)

@@ -409,12 +409,13 @@ class Model(Assumptions):
         pairs = zip(self.part_families, data, strict=False)
         return tuple(None if family is None else family.count_sizes(x) for family, x in pairs)
 
-    def check_precision(self, dtype: str, *data: Any) -> None:
+    def check_precision(self, dtype: str, *data: Any, sample_weight: np.ndarray | None = None) -> None:
         """Raise ValueError if the precision cannot hold what the model makes of the data.
 
         Args:
             dtype: ``"float64"`` or ``"float32"``.
             *data: parts of the data, in the model's order.
+            sample_weight: of the rows, shape (num_observations,); None: one.
         """
         for name in self.concentration_fields:
             value = getattr(self, name)
@@ -422,13 +423,13 @@ class Model(Assumptions):
                 check_single_concentration(name, value, dtype)
 
     def check_resolved(
-        self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
+        self, values: Mapping[str, np.ndarray], num_rows: float, dtype: str, x: Any = None
     ) -> None:
         """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
 
         Args:
             values: draws (or the estimate) of the sites.
-            num_rows: rows of the data.
+            num_rows: rows of the data, the sum of their weights.
             dtype: the precision of the fit.
             x: the rows themselves, whose columns have names in messages.
         """
