@@ -26,6 +26,7 @@ from inference.precision import in_precision
 from inference.processes import among_processes
 from inference.results.build import build_tree
 from inference.settings import More, Settings
+from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.dependencies import naming_versions
 from zoo.model import Model
@@ -179,7 +180,7 @@ def fit(
         fitted = fitted_in_data_units(request, run.drive())
         rows, weight = request.data[0], request.sample_weight
         num_rows = len(rows) if weight is None else weight.sum()
-        request.model.check_resolved(fitted.outcome.posterior, num_rows, dtype, rows)
+        answer_of(request.model, "check_resolved", fitted.outcome.posterior, num_rows, dtype, rows)
         tree = numbered(build_tree(request, fitted), request.spreads_rows)
     converged, why = has_converged(request, fitted.run, tree)
     now = datetime.now(UTC).isoformat(timespec="seconds")
