@@ -22,10 +22,10 @@ where the model as defined puts them all on the last stick.
 Three functions draw from a Dirichlet process :math:`\mathrm{DP}(\alpha, G_0)`, with the same distribution:
 
 * `polya_urn`: each value is new with probability :math:`\alpha / (\alpha + i)`, else one of the i before it
-  (Blackwell and MacQueen 1973; Yu 2006, section 3.2.1).
+  (Blackwell and MacQueen 1973; Yu 2006, (3.5)).
 * `chinese_restaurant`: first the partition, then one value of the base measure for each table.
 * `stick_breaking_draw`: weights :math:`V_j \prod_{l<j} (1 - V_l)`, values at the sticks that uniform numbers
-  fall on (Sethuraman 1994; Yu 2006, section 3.2.2). The sticks that are broken leave less than ``leftover``
+  fall on (Sethuraman 1994; Yu 2006, (3.7)). The sticks that are broken leave less than ``leftover``
   of the mass in expectation; a number that falls beyond them takes the last.
 """
 

@@ -149,6 +149,7 @@ class _FullGaussian(ComponentPrior):
         "locs": PLACE,
     }
     takes_missing = True
+    has_correlations = True
     unstored = ("patterns",)
 
     @property

@@ -98,6 +98,11 @@ class Product(ComponentPrior):
     is_grouped = True
 
     @property
+    def by_columns(self) -> Sequence[tuple[ComponentPrior, Sequence[int]]]:
+        """The families with their columns."""
+        return list(zip(self.families, self.columns, strict=True))
+
+    @property
     def is_filled(self) -> bool:
         """Whether the columns are numbers and the families have all their fields."""
         return not self._named_columns and all(family.is_filled for family in self.families)
