@@ -534,17 +534,24 @@ def is_finite(x: np.ndarray) -> bool:
         return bool(np.isfinite(x.sum()) or np.isfinite(x).all())
 
 
-def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def column_moments(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Means and standard deviations of the observed cells of each column; 0 where there is none.
 
     The deviation of a column of equal cells is exactly zero, not what rounding makes of it.
 
     Args:
         x: shape (num_observations, num_features), NaN where a cell is missing.
+        weight: as often as each row counts, shape (num_observations,); None: once.
 
     Returns:
         Two arrays of shape (num_features,).
     """
+    if weight is not None:
+        known = np.where(np.isnan(x), 0.0, weight[:, None])
+        count = np.where((count := known.sum(axis=0)) > 0, count, 1.0)
+        means = (known * np.where(known > 0, x, 0.0)).sum(axis=0) / count
+        squares = (known * np.where(known > 0, x - means, 0.0) ** 2).sum(axis=0)
+        return means, _without_rounding(x[weight > 0], means, np.sqrt(squares / count))
     kind = x.dtype if x.dtype.kind == "f" else np.float64  # sums are in float64 whatever it is
     with np.errstate(over="ignore", invalid="ignore"):
         sums = x.sum(axis=0, dtype=np.float64)

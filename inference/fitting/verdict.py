@@ -450,7 +450,9 @@ def _of_scales(tree: xr.DataTree) -> Judgement | None:
         return None
     held = tree["observed_data"].to_dataset()
     coords = {str(dim): values.to_numpy() for dim, values in held.coords.items()}
-    reason, remedy = scales_in_words(model, restored_data(held, model), coords)
+    weight = tree["constant_data"].to_dataset().get("sample_weight")
+    told = model, restored_data(held, model), coords, None if weight is None else weight.to_numpy()
+    reason, remedy = scales_in_words(*told)
     if not reason:
         return None
     text = "Columns with large numbers decide this fit: all share one noise variance"

@@ -1,7 +1,7 @@
 """The DataTree of a finished run: its groups and root attributes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from inference.results.model_fields import describe, field_dims
 from zoo.answers import answer_of, has_answer
 from zoo.model import Model
 
-__all__ = ["build_tree"]
+__all__ = ["build_tree", "joined_draws", "without_rows"]
 
 UNTIL = ("until", "max_sweeps", "max_seconds")  # settings of runs until the chains agree alone
 RESTART_ITERATION = "restart_iteration"  # restarts need not end together
@@ -114,6 +114,25 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     attrs = {"model": model_name(model), "model_fields": fields, "left_out": ", ".join(left_out)}
     tree.attrs = attrs | _attributes(request, fitted) | versions()
     return tree
+
+
+def without_rows(tree: xr.DataTree) -> xr.DataTree:
+    """The tree with the mean over the rows of their log density in its place, all that a verdict needs."""
+    if "log_likelihood" not in tree.children:
+        return tree
+    rows = tree["log_likelihood"].to_dataset()
+    return tree.assign(log_likelihood=xr.DataTree(rows.mean(set(rows.dims) - set(SAMPLE_DIMS))))
+
+
+def joined_draws(trees: Sequence[xr.DataTree]) -> xr.DataTree:
+    """The trees of draws that follow one another as one tree; where some have fewer components, zeros."""
+    (first, *others), groups = trees, {}
+    for name, group in first.children.items():
+        own = [group.to_dataset(), *(tree[name].to_dataset() for tree in others)]
+        if "draw" in group.dims:
+            own = [xr.concat(own, "draw", data_vars="minimal", join="outer", fill_value=0)]
+        groups[name] = own[-1]
+    return xr.DataTree.from_dict({"/": trees[-1].to_dataset(), **groups})
 
 
 def _outward(values: Mapping[str, Any], request: FitRequest) -> dict[str, Any]:
