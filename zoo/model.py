@@ -18,6 +18,7 @@ import html
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -182,7 +183,7 @@ class Assumptions:
         Returns:
             Names, in the order of the fields.
         """
-        return tuple(f.name for f in dataclasses.fields(cls) if not f.metadata.get("static"))
+        return _names(cls, is_static=False)
 
     @classmethod
     def static_names(cls) -> tuple[str, ...]:
@@ -191,7 +192,7 @@ class Assumptions:
         Returns:
             Names, in the order of the fields.
         """
-        return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("static"))
+        return _names(cls, is_static=True)
 
     def replaced(self, **fields: Any) -> Self:
         """A copy with some fields replaced without checks, by computed (posteriors) or traced values.
@@ -227,6 +228,12 @@ class Assumptions:
             for name, value in zip(names, values, strict=True):
                 object.__setattr__(new, name, value)
         return new
+
+
+@cache
+def _names(cls: type[Assumptions], *, is_static: bool) -> tuple[str, ...]:
+    """Names of fields; asked for whenever an argument of a program is taken apart."""
+    return tuple(f.name for f in dataclasses.fields(cls) if bool(f.metadata.get("static")) == is_static)
 
 
 class TypicalCells(NamedTuple):

@@ -54,6 +54,7 @@ from inference.methods import method_of
 from inference.methods.depcam.em import log_prior
 from inference.precision import double_precision
 from inference.prediction import log_density, predict
+from inference.results.build import for_new_rows
 from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
 from zoo.depcam import DEPCAM
@@ -254,7 +255,7 @@ def _sliceable(part: Any) -> Any:
 
 def _fit(model: Model, data: tuple, method: str, seed: int, settings: Mapping[str, Any]) -> Any:
     """Fit without the warnings of fits that have not converged, which the table counts, and of labels."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), for_new_rows():
         warnings.filterwarnings("ignore", message=".*has not converged")
         warnings.filterwarnings("ignore", message=".*different whole numbers")  # asked of all rows before
         return fit(model, *data, method=method, seed=seed, **settings)
