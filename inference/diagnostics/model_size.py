@@ -308,9 +308,11 @@ def choose_num_latents(
     table = table.loc[numbers].rename_axis("num_latents")
     settings = {"num_samples": 1, "seed": seed, "progress": False} | settings
     models = {k: PPCA(num_latents=k, noise=noise, loading_prior="gaussian") for k in numbers}
-    bounds = {k: _last_objective(fit(model, x, method="vb", **settings)) for k, model in models.items()}
+    ard = PPCA(num_latents=numbers[-1], noise=noise, loading_prior="ard")
+    with for_new_rows():
+        bounds = {k: _last_objective(fit(model, x, method="vb", **settings)) for k, model in models.items()}
+        offered = fit(ard, x, method="vb", **settings)
     table.insert(0, "bound", pd.Series(bounds))
-    offered = fit(PPCA(num_latents=numbers[-1], noise=noise, loading_prior="ard"), x, method="vb", **settings)
     relevant = int(offered["variational"]["num_relevant"])
     table["ard_relevant"] = pd.Series({numbers[-1]: float(relevant)})
     bound, heldout = int(table["bound"].idxmax()), int(table["heldout"].idxmax())
