@@ -90,6 +90,9 @@ __all__ = [
 ]
 
 
+NO_LOADINGS = 1e30  # precision of loadings that are zero, in that of others
+
+
 class LatentMoments(NamedTuple):
     """Moments of the latents under q, summed over rows.
 
@@ -579,10 +582,16 @@ def step(
 
 def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> tuple[Array, Array]:
     """The expectations E[alpha] and E[log alpha] of each latent's loadings; one and zero without ARD."""
-    if prior.loading_variance is not None:
-        return jnp.ones(state.ard_rate.shape), jnp.zeros(state.ard_rate.shape)
-    mean = state.ard_concentration / state.ard_rate
-    return mean, digamma(state.ard_concentration) - jnp.log(state.ard_rate)
+    mean, log_mean = jnp.ones(state.ard_rate.shape), jnp.zeros(state.ard_rate.shape)
+    if prior.loading_variance is None:
+        mean = state.ard_concentration / state.ard_rate
+        log_mean = digamma(state.ard_concentration) - jnp.log(state.ard_rate)
+    return _of_present(prior, mean, NO_LOADINGS), _of_present(prior, log_mean, np.log(NO_LOADINGS))
+
+
+def _of_present(prior: LoadingPrior, values: Array, other: Array | float) -> Array:
+    """Values of the latents that there are, and another number of those that only fill up."""
+    return values if prior.present is None else jnp.where(prior.present, values, other)
 
 
 def num_relevant(state: LinearGaussianPosterior, rows: CompressedRows) -> Array:
@@ -662,12 +671,16 @@ def _transformation(
     m = cho_solve((pulled, True), size * first - with_loc)
     spread = latents.total_second / size - jnp.outer(first, m) - jnp.outer(m, first) + jnp.outer(m, m)
     root = jnp.linalg.cholesky(spread)
-    strengths, turn = jnp.linalg.eigh(root.T @ loadings @ root)
+    square = root.T @ loadings @ root  # zero where a latent is not there: above all others it stays last
+    absent = _of_present(prior, jnp.zeros_like(first), 1 + 2 * jnp.trace(square))
+    strengths, turn = jnp.linalg.eigh(square + jnp.diag(absent))
+    turn = turn * signs_of(state.mean[:, :-1] @ root @ turn)  # whatever the size of the matrix
     lengths = jnp.ones_like(strengths)
     if prior.loading_variance is not None:
         pull = jnp.maximum(strengths, 1e-300)  # pull z^2 + (N - D) z = N
         free = size - columns
         lengths = jnp.sqrt(2 * size / (free + jnp.sqrt(free**2 + 4 * pull * size)))
+        lengths = _of_present(prior, lengths, 1.0)
     inverse = (turn / lengths).T @ solve_triangular(root, eye, lower=True)
     log_det = jnp.sum(jnp.log(jnp.diag(root))) + jnp.sum(jnp.log(lengths))
     return Transformation(root @ turn * lengths, inverse, log_det, m)
@@ -738,7 +751,8 @@ def _global_terms(
     total = local + (loadings + means + entropy) / 2
     if prior.loading_variance is None:
         ard = prior.ard_concentration, prior.ard_rate
-        total = total - jnp.sum(_gamma_divergence(state.ard_concentration, state.ard_rate, *ard))
+        divergences = _gamma_divergence(state.ard_concentration, state.ard_rate, *ard)
+        total = total - jnp.sum(_of_present(prior, divergences, 0.0))
     return total
 
 
