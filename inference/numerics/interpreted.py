@@ -29,11 +29,11 @@ __all__ = ["evaluate", "worth_compiling"]
 GENERATOR, KEYS = "threefry2x32", "key<fry>"  # JAX's default generator, and the type of its keys
 COMPILED = 1.5e-3  # seconds that an operation may take here on average: half of its compilation, or less
 ITERATIONS = 100  # of a loop of unknown length: a search for a mode takes fewer
-CALL, PRODUCT = 4e-6, 4e-10  # seconds of an operation on nothing, and of a product of two numbers
+CALL, PRODUCT = 6e-6, 6e-10  # seconds of an operation on nothing, and of a product of two numbers
 CELL, SLOW_CELL, SPECIAL_CELL = (
-    1e-9,
-    8e-9,
-    5e-8,
+    1.5e-9,
+    1.2e-8,
+    7e-8,
 )  # of a cell that is added, sorted, or given to special functions
 
 

@@ -10,6 +10,7 @@ from inference import fit
 from inference.driver import ascent
 from inference.methods import method_of
 from inference.methods.mixture import sizes
+from inference.methods.ppca import vb as ppca_vb
 from inference.numerics import weighted_rows
 from inference.numerics.weighted_rows import FEWEST_ROWS, MOST_ROWS, Rows, bucket, padded
 from zoo.conjugate import NormalGamma
@@ -17,9 +18,10 @@ from zoo.conjugate import NormalGamma
 SETTINGS = {"num_restarts": 2, "max_iterations": 12, "tolerance": 0.0, "num_samples": 3, "progress": False}
 
 
-def rows(num_rows=40, *, holes=False):
+def rows(num_rows=40, *, columns=2, holes=False):
     rng = np.random.default_rng(num_rows)
-    x = np.concatenate([rng.normal(size=(num_rows // 2, 2)), rng.normal(5.0, 1.0, (num_rows // 2, 2))])
+    halves = ((num_rows // 2, columns),) * 2
+    x = np.concatenate([rng.normal(size=halves[0]), rng.normal(5.0, 1.0, halves[1])])
     x[3, 0] = np.nan if holes else 0.3
     return x
 
@@ -57,6 +59,17 @@ CASES = {
     ),
     "vb one": (lambda x: zoo.Mixture.from_data(x, num_components=1), "vb", {}),
     "vb many": (lambda x: zoo.Mixture.from_data(x, num_components=9), "vb", {}),
+    "ppca": (lambda x: zoo.PPCA(num_latents=1, loading_prior="gaussian"), "vb", {}),
+    "ppca ard": (
+        lambda x: zoo.PPCA(num_latents=2, loading_prior="ard", noise="diagonal"),
+        "vb",
+        {"columns": 4},
+    ),
+    "ppca holes": (
+        lambda x: zoo.PPCA(num_latents=2, loading_prior="gaussian"),
+        "vb",
+        {"columns": 4, "holes": True},
+    ),
     "em": (lambda x: zoo.Mixture.from_data(x, num_components=2), "em", {}),
     "em holes": (lambda x: zoo.Mixture.from_data(x, num_components=2), "em", {"holes": True}),
 }
@@ -73,6 +86,7 @@ def test_padding_changes_nothing_but_rounding(case, monkeypatch):
     tree = numbers(case)
     monkeypatch.setattr(weighted_rows, "bucket", lambda num_rows: num_rows)
     monkeypatch.setattr(sizes, "MOST_PRODUCTS", 0)
+    monkeypatch.setattr(ppca_vb, "MOST_CELLS", 0)
     alone = numbers(case)
     for group in ("trace", "variational", "posterior"):
         for name, value in alone[group].data_vars.items():
@@ -106,6 +120,18 @@ def test_a_component_too_many_is_seen(case, monkeypatch):
     assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 1e-2
 
 
+def test_a_latent_with_loadings_too_many_is_seen(monkeypatch):
+    tree = numbers("ppca")
+
+    def all_there(model, data):  # planted: the latents beyond have loadings
+        given, compressed = ppca_vb.in_shared_shapes(model, data)
+        return given._replace(present=np.ones_like(given.present)), compressed
+
+    monkeypatch.setitem(vars(method_of(zoo.PPCA(num_latents=1), "vb")), "for_steps", all_there)
+    other = numbers("ppca")
+    assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 0.1
+
+
 def test_weights_stay_those_of_their_rows(monkeypatch):
     weight = np.arange(40) % 3.0
     tree = numbers("vb", sample_weight=weight)
@@ -131,8 +157,9 @@ def test_tables_and_models_of_about_the_same_size_share_a_program(monkeypatch):
         fit(zoo.Mixture(num_components=size), x, method="vb", seed=0, **SETTINGS)
     assert len(seen) == 1
     seen.clear()
-    for num_rows in (40, 52):
-        fit(zoo.PPCA(num_latents=1, loading_prior="ard"), rows(num_rows), method="vb", **SETTINGS)
+    for num_rows, size in ((40, 1), (52, 2)):
+        model = zoo.PPCA(num_latents=size, loading_prior="ard")
+        fit(model, rows(num_rows, columns=4), method="vb", **SETTINGS)
     assert len(seen) == 1
 
 
