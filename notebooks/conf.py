@@ -84,6 +84,7 @@ def setup(app):
     course.write(HERE, built / "course", Path(outputs) if outputs else None)
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
     app.connect("autodoc-skip-member", _is_of_scikit_learn)
+    app.connect("autodoc-process-docstring", _fields_in_one_entry, priority=600)  # after napoleon
     app.connect("doctree-read", _drop_progress)
     return {"parallel_read_safe": True}
 
@@ -102,6 +103,13 @@ def _drop_progress(app, doctree):
             node.children[:] = [nodes.Text(kept)]
         else:
             node.parent.remove(node)
+
+
+def _fields_in_one_entry(app, what, name, obj, options, lines):
+    """Keep ``a, b: ...`` of a docstring together: Sphinx would read a type ``a`` of a field ``b``."""
+    lines[:] = [
+        re.sub(r"^:ivar \w+(, \w+)+:", lambda names: names[0].replace(", ", ","), line) for line in lines
+    ]
 
 
 def _is_of_scikit_learn(app, what, name, obj, skip, options):
