@@ -18,7 +18,6 @@ import html
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -183,7 +182,7 @@ class Assumptions:
         Returns:
             Names, in the order of the fields.
         """
-        return _names(cls, is_static=False)
+        return _names(cls)[0]
 
     @classmethod
     def static_names(cls) -> tuple[str, ...]:
@@ -192,7 +191,7 @@ class Assumptions:
         Returns:
             Names, in the order of the fields.
         """
-        return _names(cls, is_static=True)
+        return _names(cls)[1]
 
     def replaced(self, **fields: Any) -> Self:
         """A copy with some fields replaced without checks, by computed (posteriors) or traced values.
@@ -230,10 +229,17 @@ class Assumptions:
         return new
 
 
-@cache
-def _names(cls: type[Assumptions], *, is_static: bool) -> tuple[str, ...]:
-    """Names of fields; asked for whenever an argument of a program is taken apart."""
-    return tuple(f.name for f in dataclasses.fields(cls) if bool(f.metadata.get("static")) == is_static)
+_NAMES: dict[type, tuple[tuple[str, ...], ...]] = {}
+
+
+def _names(cls: type[Assumptions]) -> tuple[tuple[str, ...], ...]:
+    """Names of leaves and of static fields, asked for whenever an argument of a program is taken apart."""
+    if cls not in _NAMES:
+        kinds = {f.name: bool(f.metadata.get("static")) for f in dataclasses.fields(cls)}
+        _NAMES[cls] = tuple(
+            tuple(name for name, own in kinds.items() if own == kind) for kind in (False, True)
+        )
+    return _NAMES[cls]
 
 
 class TypicalCells(NamedTuple):

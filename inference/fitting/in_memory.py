@@ -267,7 +267,7 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
         if request.num_devices > 1:
             placed |= self._over_devices()
         elif exact and exact.for_steps and not on_host and self.algorithm.improve is None:  # which draws rows
-            placed |= self._in_shared_shapes(exact)
+            placed |= self._in_shared_shapes(exact.for_steps, exact.resized)
             share = 0.5 if self.data[0].shape[0] <= FEWEST_ROWS else 1.0  # the rest may be padding
             cells = share * sum(map(np.size, jax.tree.leaves(placed["data"])))
             work = work[0], cells * settings.num_steps * method.passes_per_step
@@ -293,8 +293,8 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
                 **placed,
             )
         state = on_one_device(run.state) if request.num_devices > 1 else run.state
-        if placed["model"] is not self.model:
-            state = _resized(method.resized, state, self.model)
+        if exact and placed["model"] is not self.model:
+            state = _resized(exact.resized, state, self.model)
         if request.spreads_rows and exact:
             state = exact.own_rows(state, place_of(self.data[0].shape[0]))
         keep_rows = keeps_assignments(request, self.model, self.data[0].shape[0], run)
@@ -321,14 +321,14 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
                 sizes[f"{num_samples} draws"] = _repeated(drawn, num_samples)
         return sizes
 
-    def _in_shared_shapes(self, method: Ascent) -> dict[str, Any]:
+    def _in_shared_shapes(self, for_steps: Callable, resized: Callable | None) -> dict[str, Any]:
         """Model and data in the shapes that others share, and what starts are given instead."""
-        found = method.for_steps(self.model, self.data)
+        found = for_steps(self.model, self.data)
         if found[0] is self.model:
             return {"data": in_current_precision(found[1]), "start_data": self.data}
         model, data = in_current_precision(found)
         begun = {"start_data": self.data, "start_model": (self.model, model)}
-        return {"start": _begun_smaller(self.start, method.resized), "model": model, "data": data} | begun
+        return {"start": _begun_smaller(self.start, resized), "model": model, "data": data} | begun
 
     def _over_devices(self) -> dict[str, Any]:
         """The data dealt out over devices, those that starts are given, and where states go."""

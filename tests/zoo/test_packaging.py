@@ -158,7 +158,9 @@ def test_the_distribution_is_called_neither_zoo_nor_inference():
 def test_one_version():
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     newest = next(heading for heading in headings if heading != "Unreleased")
-    (cited,) = re.findall(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    (cited,) = re.findall(
+        r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert "version" not in PROJECT and SETTINGS["tool"]["hatch"]["version"] == {"path": "zoo/__init__.py"}
     assert cited == zoo.__version__ == newest
 
