@@ -154,7 +154,7 @@ class Outcome(NamedTuple):
             the rows, to the sites of the program whose prior density is a part of it: none of a likelihood
             or a bound. What is no log density of the rows is not named.
         of_occupied: whether the trace's densities leave out the parameters of components without rows
-            (`zoo.model.Model.prior_of_occupied`); it then holds the number of those with rows.
+            (`zoo.answers.Answers.prior_of_occupied`); it then holds the number of those with rows.
     """
 
     posterior: Mapping[str, Any]

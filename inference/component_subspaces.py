@@ -33,6 +33,7 @@ from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
+from zoo.coordinates.of_models import noise_factors
 from zoo.dependencies import naming_versions
 
 __all__ = [
@@ -225,7 +226,7 @@ def _components(tree: xr.DataTree) -> _Components:
         order = by_size(_responsibilities(tree).sum(0))  # as the tree of a fit has them already
         posterior, shares = posterior.isel(component=order), _responsibilities(tree)[:, order]
     bases, scales = (_draws(posterior[name]) for name in model.roles.subspaces)
-    units = np.sqrt(np.asarray(model.noise_factors.get("", 1.0)))
+    units = np.sqrt(np.asarray(noise_factors(model).get("", 1.0)))
     units = units[:, None] if units.ndim else units
     return _Components(bases, scales, units, shares, posterior["feature"].values)
 

@@ -1,7 +1,7 @@
 r"""The border: a fit is computed in coordinates in which its data are about their origin and in their scale.
 
 There is one way in (`inward`) and one way out (`Return`). A model that declares the units of its sites and
-fields (`zoo.model.Model.units_of_sites`) is written in coordinates of its data, as far as it is free, and so
+fields (`zoo.model.Model.units`) is written in coordinates of its data, as far as it is free, and so
 are data and start. Differences and quotients are in double precision, before anything is cast. Variables
 and densities, and hyperparameters that were learnt, return to the coordinates of the data as passed. A model
 that is stated in coordinates of its own (`zoo.model.Model.own_coordinates`) is fitted in these, about the
@@ -26,7 +26,9 @@ from numpyro.infer import init_to_uniform
 from inference.algorithm import FitRequest, Fitted, Stochastic
 from inference.precision import double_precision, to_numpy, warn_of_lost_digits
 from inference.processes import gathered
+from zoo.answers import has_answer
 from zoo.coordinates import Coordinates, coordinates_of, free_log_scales, is_improper
+from zoo.coordinates.of_models import coordinate_fields, expressed, inside
 from zoo.model import Model, in_current_precision
 
 __all__ = ["Return", "inward", "with_densities_less"]
@@ -44,7 +46,7 @@ def inward(request: FitRequest) -> FitRequest:
     Warns:
         UserWarning: single precision loses digits of columns that keep their origin.
     """
-    model, units = request.model, request.model.units_of_sites
+    model, units = request.model, request.model.units
     own = _coordinates_of_fit(request) if units and not request.method.has_unit else None
     if request.dtype == "float32" and not getattr(request.method, "is_double", False):
         warn_of_lost_digits(request, (None,) * len(request.data) if own is None else own.origins)
@@ -87,7 +89,7 @@ def _coordinates_of_fit(request: FitRequest) -> Coordinates | None:
 
 @double_precision
 def _inside(model: Model, own: Coordinates) -> Model:
-    return to_numpy(model.inside(own))
+    return to_numpy(inside(model, own))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,7 @@ class Return:
 
     def changed(self, values: Mapping[str, Any], turn: Callable) -> dict[str, Any]:
         """Variables by name, sites and those of q, in other coordinates where they have a unit."""
-        units = {**self.request.method.units(self.request.model), **self.request.model.units_of_sites}
+        units = {**self.request.method.units(self.request.model), **self.request.model.units}
         return {name: turn(value, units[name]) if name in units else value for name, value in values.items()}
 
     def variables(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,10 +132,10 @@ class Return:
         given = self.request.model
         if learnt is None:
             return given
-        own = {name: getattr(given, name) for name in given.coordinate_fields}
+        own = {name: getattr(given, name) for name in coordinate_fields(given)}
         stated = learnt.replaced(**own)  # the units of fields are those of a model that is stated so
         outward = self.coordinates.outward
-        return double_precision(lambda: to_numpy(stated.expressed(outward).replaced(**own)))()
+        return double_precision(lambda: to_numpy(expressed(stated, outward).replaced(**own)))()
 
     def data(self) -> tuple:
         """The data of the fit as they were passed."""
@@ -158,12 +160,12 @@ class Return:
             sites: their names.
             fitted: the model that the fit ended with, in its coordinates; None: that it began with.
             occupied: how many components have rows, if the others are not in the density
-                (`zoo.model.Model.prior_of_occupied`), any shape.
+                (`zoo.answers.Answers.prior_of_occupied`), any shape.
 
         Returns:
             A number, or the shape of ``occupied``, in nats.
         """
-        units = self.request.model.units_of_sites
+        units = self.request.model.units
         inner = _inside(self.request.model, self.coordinates) if fitted is None else fitted
         model = in_current_precision(inner)  # numbers that stay known where the program is traced
         found: list[tuple[str, Any, tuple[int, ...]]] = []
@@ -194,7 +196,7 @@ class Return:
         Returns:
             The same by name.
         """
-        tells_occupied = fitted.roles.cluster in draws and fitted.leaves_out_empty
+        tells_occupied = fitted.roles.cluster in draws and has_answer(fitted, "prior_of_occupied")
         occupied = draws[fitted.roles.occupied] if tells_occupied else None
         lost = {"log_likelihood": self.rows}
         lost |= {"log_prior": partial(self.parameters, tuple(draws), fitted, occupied)}

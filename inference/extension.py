@@ -32,6 +32,7 @@ from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, mo
 from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
 from inference.settings import NUTS
 from zoo import late
+from zoo.answers import answer_of
 from zoo.checks import check_whole, shown, warn
 from zoo.dependencies import naming_versions
 from zoo.model import Model, in_current_precision
@@ -156,9 +157,9 @@ def _draws(tree: xr.DataTree, model: Model) -> dict[str, np.ndarray]:
     """Draws of everything but rows, unless those are sites: coefficients of rows, latents not summed out."""
     _check_generative(tree)
     posterior, left_out = in_program_order(group_of(tree, "posterior"), model), []
-    if model.needs_fitted_rows and model.scores_rows:
+    if answer_of(model, "needs_fitted_rows") and model.answers.has_density:
         left_out = [model.roles.latent]
-    elif model.scores_rows and model.sums_out_locals:
+    elif model.answers.has_density and answer_of(model, "sums_out_locals"):
         left_out = [name for name, value in posterior.items() if ROW_DIMS & set(value.dims)]
     return {name: value.to_numpy() for name, value in posterior.items() if name not in left_out}
 
@@ -203,9 +204,9 @@ def check_replicable(tree: xr.DataTree, model: Model) -> None:
         model: its model.
     """
     _check_generative(tree)
-    if not model.scores_rows:
+    if not model.answers.has_density:
         raise ValueError(f"{type(model).__name__} is no distribution of rows: it has none to replicate")
-    if model.needs_fitted_rows:
+    if answer_of(model, "needs_fitted_rows"):
         raise ValueError("with a kernel x is known by inner products alone: rows cannot be replicated")
 
 
@@ -235,7 +236,9 @@ def _drawn_anew(
 
 def _log_likelihood(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
     rows = over_draws(_rows, _draws(tree, model), model, _data(tree, model))
-    return {"log_likelihood": rows}, {"latents": "integrated out" if model.sums_out_locals else "drawn"}
+    return {"log_likelihood": rows}, {
+        "latents": "integrated out" if answer_of(model, "sums_out_locals") else "drawn"
+    }
 
 
 def _rows(model: Model, values: Mapping[str, Any], *data: jax.Array) -> jax.Array:

@@ -146,7 +146,8 @@ def kernel(model: Model) -> GibbsKernel:
     if model.has_own_coordinates:
         raise ValueError(
             f"this {model_name(model)} measures its data in units, which NumPyro's driver does not know: use "
-            f"inference.fit, or model.inside(model.own_coordinates) with data in these units"
+            "inference.fit, or zoo.coordinates.of_models.inside(model, model.own_coordinates) with data in "
+            "these units"
         )
     method = method_of(model, "gibbs")
     algorithm = method.build(method.strategies[0], num_warmup=0, **method.options)

@@ -12,13 +12,23 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpyro.distributions import Distribution
 
 from inference.program_cache import compile_cache_by_environment
-from zoo.checks import check_counts, check_scale, column_moments, row_blocks, warn
+from zoo.checks import (
+    check_counts,
+    check_scale,
+    check_single_concentration,
+    column_moments,
+    largest_in_columns,
+    row_blocks,
+    warn,
+)
 from zoo.model import Model
 
 __all__ = [
     "check_count_sizes",
+    "check_hyperparameters",
     "check_scales",
     "double_precision",
     "in_precision",
@@ -86,6 +96,27 @@ def check_scales(
             check_scale(x, dtype, name, labels, is_whole=is_whole)
 
 
+def check_hyperparameters(model: Model, dtype: str, *data: Any) -> None:
+    """Refuse a concentration, or a distance to the prior location, that exceeds the precision.
+
+    Args:
+        model: with its sizes.
+        dtype: the precision of the fit.
+        *data: the parts of the data.
+
+    Raises:
+        ValueError: the precision cannot hold what the model makes of the data.
+    """
+    for name in model.concentration_fields:
+        value = getattr(model, name)
+        if value is not None and not isinstance(value, Distribution):
+            check_single_concentration(name, value, dtype)
+    for prior in (getattr(model, name) for name in model.leaf_names()):
+        if hasattr(prior, "check_concentrations"):  # of components
+            prior.check_concentrations(dtype)
+            prior.check_offset(data[0], dtype)
+
+
 def check_count_sizes(model: Model, data: tuple, coords: Mapping[str, Any], dtype: str = "float64") -> None:
     """Refuse counts whose log probabilities the precision cannot hold.
 
@@ -98,9 +129,18 @@ def check_count_sizes(model: Model, data: tuple, coords: Mapping[str, Any], dtyp
     Raises:
         ValueError: a column with such counts.
     """
-    for name, sizes in zip(model.data_names, model.count_sizes(*data), strict=False):
+    for name, sizes in zip(model.data_names, _count_sizes(model, data), strict=False):
         if sizes is not None:
             check_counts(sizes, dtype, name, coords.get(model.variable_dims[name][-1]))
+
+
+def _count_sizes(model: Model, data: tuple) -> Iterator[np.ndarray | None]:
+    """Of each part the largest count (or number of trials) of each column, whose log factorial is taken."""
+    for family, part in zip(model.part_families, data, strict=False):
+        if model.takes_documents:
+            yield largest_in_columns(part)
+        else:
+            yield None if family is None else family.count_sizes(part)
 
 
 # Rows far from the origin

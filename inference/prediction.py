@@ -33,6 +33,7 @@ from inference.precision import check_count_sizes, check_scales, double_precisio
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data, stored_columns
 from inference.symmetry import align_rotation, relabel
+from zoo.answers import answer_of, completion_of
 from zoo.checks import check_choice, check_flag, warn
 from zoo.dependencies import naming_versions
 from zoo.documents.bags import totals_of
@@ -183,8 +184,10 @@ def predict(
         True
     """
     model = model_of(tree)
-    if what is not None and what not in model.completions():
-        raise ValueError(f"this fit predicts {', '.join(model.completions()) or 'one thing'}; got {what!r}")
+    if what is not None and what not in answer_of(model, "completions"):
+        raise ValueError(
+            f"this fit predicts {', '.join(answer_of(model, 'completions')) or 'one thing'}; got {what!r}"
+        )
     if is_asked_in_batches(model, new_data, out, batch_size):
         return answered(partial(predict, tree, what=what), tree, model, new_data, out, batch_size)
     if len(model.roles.predicted) == 1:
@@ -192,23 +195,23 @@ def predict(
         dim = model.roles.scores[-1]
         return shares[dim][shares.argmax(dim)].drop_vars(dim).rename("assignments")
     model, arrays, coords = prepared(tree, new_data)
-    what = model.default_completion(*arrays) if what is None else what
+    what = answer_of(model, "default_completion", *arrays) if what is None else what
     chosen = () if what is None else (("what", what),)
-    predicted_dims = model.roles.predicted if what is None else model.completions()[what]
-    completed = model.completed_part(what)
+    predicted_dims, part, fills = completion_of(model, what)
+    completed = part if fills else None
     rows = None if completed is None else _incomplete_rows(arrays, model.data_names.index(completed))
     parts = arrays if rows is None else tuple(np.asarray(part)[rows] for part in arrays)
     method = method_of(model, tree.attrs["method"])
     if _has_estimate(method):
         variables = stored_variables(tree, model)
-        model = model.resolving(variables)
+        model = answer_of(model, "resolving", variables)
         mean, variance = _apply(method.predict or _predicted, variables, model, parts, chosen)
         if method.guide is None:
             far = _apply(_rests_on_tail, variables, model, (mean, variance, *parts), chosen)
             _warn_of_tails(far, model, variance, tree, predicted_dims[-1])
     else:
         draws = draws_without_rows(tree)
-        model = model.resolving(draws)
+        model = answer_of(model, "resolving", draws)
         mean, variance = _moments_over_draws(draws, model, parts, chosen)
         probs = _class_probs(draws, model, parts, chosen)
         if probs is not None:  # of classes, the probabilities are averaged and not their numbers
@@ -356,9 +359,9 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
     stored = {
         name: _in_double(value.to_numpy())
         for name, value in in_program_order(group_of(tree, "variational"), model).data_vars.items()
-        if model.needs_fitted_rows or not ROW_DIMS & set(value.dims)
+        if answer_of(model, "needs_fitted_rows") or not ROW_DIMS & set(value.dims)
     }
-    if not model.needs_fitted_rows:
+    if not answer_of(model, "needs_fitted_rows"):
         return stored
     name = model.data_names[0]
     return stored | {f"fitted_{name}": _in_double(group_of(tree, "observed_data")[name].to_numpy())}
@@ -441,7 +444,7 @@ def _class_probs(draws: dict[str, jax.Array], model: Model, data: tuple, options
 
 
 def _probs(values: dict[str, jax.Array], model: Model, *data: jax.Array, **options: str) -> jax.Array | None:
-    return model.class_probs(values, *data, **options)
+    return answer_of(model, "class_probs", values, *data, **options)
 
 
 def _has_estimate(method: Method) -> bool:
@@ -498,7 +501,7 @@ def _scores(values: dict[str, jax.Array], model: Model, *data: jax.Array, kind: 
 
 
 def _scores_covariance(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> jax.Array:
-    return model.scores_covariance(values, *data)
+    return answer_of(model, "scores_covariance", values, *data)
 
 
 def _predicted(
@@ -515,7 +518,7 @@ def _rests_on_tail(
     *data: Any,
     **options: str,
 ) -> jax.Array | None:
-    return model.rests_on_tail(values, mean, variance, *data, **options)
+    return answer_of(model, "rests_on_tail", values, mean, variance, *data, **options)
 
 
 # Of one draw, to be averaged over draws
@@ -525,7 +528,7 @@ def _covariance_about(
     values: dict[str, jax.Array], model: Model, mean: jax.Array, *data: jax.Array
 ) -> jax.Array:
     away = model.scores(values, *data) - mean
-    return model.scores_covariance(values, *data) + away[:, :, None] * away[:, None, :]
+    return answer_of(model, "scores_covariance", values, *data) + away[:, :, None] * away[:, None, :]
 
 
 @partial(_in_a_bucket, place=3)
@@ -614,7 +617,7 @@ def guide(tree: xr.DataTree) -> Callable:
     stored = {name: value.to_numpy() for name, value in held.data_vars.items()}
     options = json.loads(tree.attrs["options"])
     family = {"family": options["guide"]} if "guide" in options else {}
-    if family and model.units_of_sites and "guide_coordinates" not in tree.attrs:
+    if family and model.units and "guide_coordinates" not in tree.attrs:
         raise ValueError(
             "the guide of this fit is of a former version, in other coordinates: fit again with "
             "method='svi', init=tree"

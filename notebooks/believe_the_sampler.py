@@ -63,6 +63,7 @@ from inference.methods.paired import gibbs as full_covariance
 from inference.methods.paired import gibbs as paired
 from inference.plots import COLOURS, LINES
 from inference.precision import in_precision
+from zoo.answers import start_of
 
 plt.style.use("inference.plots.course")
 
@@ -203,7 +204,7 @@ def variant(order, acceptance):
     """A sampler with the printed order, the printed acceptance, or both."""
 
     def init(key, model, *data):
-        return State(model.starting_point(key, *data))
+        return State(start_of(model, key, *data))
 
     def step(key, state, model, *data):
         keys = jax.random.split(key, 5)
@@ -488,7 +489,7 @@ exact = (moments["ab"] - moments["a"] * moments["b"]) / np.sqrt(
 one = zoo.Paired(("bernoulli",) * 2, specific="full_covariance", num_features=(2, 2))
 y = np.tile([1.0, 0.0], (5000, 1))
 with in_precision():
-    start = one.starting_point(jax.random.key(0), jnp.asarray(y), jnp.asarray(y))
+    start = start_of(one, jax.random.key(0), jnp.asarray(y), jnp.asarray(y))
     start |= {f"specific_precision_{v}": jnp.asarray(np.linalg.inv(psi)) for v in (0, 1)}
     start |= {f"loadings_{v}": jnp.zeros((2, 1)) for v in (0, 1)} | {f"loc_{v}": jnp.zeros(2) for v in (0, 1)}
     correlations = {}

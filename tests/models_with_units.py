@@ -14,6 +14,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 import zoo
+from zoo.answers import Answers
 from zoo.conjugate import (
     ExponentialGamma,
     GammaKnownShape,
@@ -29,18 +30,24 @@ from zoo.conjugate import (
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.coordinates import Coordinates, Freedom, Unit
 from zoo.exponential_family import Exponential, GammaWithShape, Gaussian
-from zoo.fields import size_of
+from zoo.fields import numbers, positive, size_of
 from zoo.model import Model, in_current_precision
 
 NUM_ROWS = 7  # of the tables of tests
 PLACE, SIZE = Unit(1, (-1,), is_location=True), Unit(1, (-1,))
 
 
+class _ByRows(Answers):
+    """Those of every model, of rows that may have weights."""
+
+    weighs_rows = True
+
+
 class _Rows(Model):
     """Independent rows; a subclass has the distribution of one, and the prior of what it depends on."""
 
     methods = ("map", "nuts", "hmc", "svi")
-    weighs_rows = True
+    answers = _ByRows
 
     @classmethod
     def from_data(cls, x: Any, **fields: Any) -> "_Rows":
@@ -65,7 +72,7 @@ class RobustRows(_Rows):
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "scale": ("feature",), "x": ("observation", "feature")}
-    units_of_sites = {"x": PLACE, "loc": PLACE, "scale": SIZE}
+    units = {"x": PLACE, "loc": PLACE, "scale": SIZE}
     units_of_fields = {"centre": PLACE, "deviation": SIZE, "spread": SIZE}
     methods = ("map", "nuts", "hmc", "svi")
 
@@ -85,7 +92,7 @@ class EvenRows(_Rows):
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_precision": (), "x": ("observation", "feature")}
-    units_of_sites = {"x": PLACE, "loc": PLACE, "noise_precision": Unit(-2)}
+    units = {"x": PLACE, "loc": PLACE, "noise_precision": Unit(-2)}
     units_of_fields = {"noise": Unit(-2)}
     methods = ("map", "nuts", "hmc", "svi")
     prior = "improper"
@@ -108,7 +115,7 @@ class CorrelatedRows(_Rows):
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "precision": ("feature", "feature_2"), "x": ("observation", "feature")}
-    units_of_sites = {"x": PLACE, "loc": PLACE, "precision": Unit(-1, (-2, -1))}
+    units = {"x": PLACE, "loc": PLACE, "precision": Unit(-1, (-2, -1))}
     units_of_fields = {"centre": PLACE, "precision": Unit(-1, (-2, -1))}
     methods = ("map", "nuts", "hmc", "svi")
 
@@ -124,20 +131,19 @@ class CorrelatedRows(_Rows):
 class StatedRows(_Rows):
     """Normal rows whose prior is stated about a place, in a common unit or in one of each column."""
 
-    place: Array | None = None
-    unit: Array | None = None
+    place: Array | None = numbers(None, ("feature",), inside=None)
+    unit: Array | None = positive(None, lambda model: {"each column": "any"}, or_one=True, inside=None)
     centre: Array = None
     breadth: Array = None
     noise_rate: Array = None
     num_features: int | None = size_of("x")
 
     dims = {"loc": ("feature",), "noise_variance": (), "x": ("observation", "feature")}
-    coordinate_fields = {"place": None, "unit": None}
     has_own_coordinates = property(lambda self: self.unit is not None)
     __call__ = Model.__call__
 
     @property
-    def units_of_sites(self):
+    def units(self):
         return {"x": PLACE, "loc": PLACE, "noise_variance": self._noise}
 
     @property

@@ -14,11 +14,21 @@ import numpyro.distributions as dist
 import xarray as xr
 
 import zoo
+from zoo.answers import Answers
 from zoo.fields import static
 from zoo.model import Model, Roles
 
 CENTRES = np.array([[0.0, 0.0], [4.0, 0.5], [1.0, 5.0]])
 SHARES = np.array([0.5, 0.3, 0.2])
+
+
+class PlantedAnswers(Answers):
+    """Densities of Gaussian clusters."""
+
+    def log_density_by_cluster(self, model, values, x):
+        """Log densities of rows in each cluster, (num_observations, num_components)."""
+        normal = dist.MultivariateNormal(values["locs"], values["covariances"])
+        return normal.log_prob(x[:, None, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +47,8 @@ class PlantedMixture(Model):
     }
     symmetries = ("labels",)
     methods = ("nuts", "svi", "map")
-    roles = Roles(cluster="assignments", weight="weights")
-    gaussian_sites = ("weights", "locs", "covariances")
-
-    def log_density_by_cluster(self, values, x):
-        """Log densities of rows in each cluster, (num_observations, num_components)."""
-        normal = dist.MultivariateNormal(values["locs"], values["covariances"])
-        return normal.log_prob(x[:, None, :])
+    roles = Roles(cluster="assignments", weight="weights", gaussian=("weights", "locs", "covariances"))
+    answers = PlantedAnswers
 
 
 @dataclass(frozen=True, eq=False)

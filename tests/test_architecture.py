@@ -74,8 +74,8 @@ MOVED = (
 FIRST_LINES = 80  # after the module's docstring, in which such a program stands
 #: What no program names: units and coordinates, and the numbers' precision.
 OF_UNITS = {
-    "Unit", "InUnits", "Coordinates", "Freedom", "own_coordinates", "units", "unit", "units_of_sites",
-    "units_of_fields", "standardize", "column_scale", "scale_of", "origin", "noise_factors",
+    "Unit", "InUnits", "Coordinates", "Freedom", "own_coordinates", "units", "unit", "units_of_fields",
+    "standardize", "column_scale", "scale_of", "origin", "origin_of", "noise_factors",
 }  # fmt: skip
 OF_PRECISION = {
     "in_current_precision", "astype", "dtype", "float32", "float64", "enable_x64", "finfo", "asarray",
@@ -83,9 +83,23 @@ OF_PRECISION = {
 }  # fmt: skip
 #: Members by which a model would move its data itself, or answer in two coordinates.
 MECHANISMS = {
-    "__call__", "units", "origin", "shifted", "recentred", "location_sites", "in_standard_units",
+    "__call__", "origin", "shifted", "recentred", "location_sites", "in_standard_units",
     "started_in_standard_units", "noise_factors", "cell_units", "log_likelihood", "scores",
     "scores_covariance", "predicted", "local_conditionals", "derived",
+}  # fmt: skip
+
+#: What an author declares and what a user calls (CONTRIBUTING.md), and defaults that some models override.
+OF_AUTHORS = {
+    "data", "dims", "methods", "symmetries", "units", "prior", "program", "roles", "answers", "family_field",
+    "proper_with",
+}  # fmt: skip
+OF_USERS = {"__call__", "explicit", "log_likelihood", "scores", "predicted", "from_data"}
+OF_DEFAULTS = {
+    "data_names", "num_needed", "takes_documents", "takes_sparse", "label_parts", "tables", "variable_dims",
+    "cell_families", "part_families", "coordinate_freedom", "has_own_coordinates", "own_coordinates",
+    "part_weights", "isotropic_parts", "scale_remedy", "exact_symmetries", "encoded", "for_data",
+    "with_sizes_from", "continuing", "check_new", "check", "auto_method", "check_method", "draw_locals",
+    "has_steep_cells", "__init_subclass__", "_repr_html_",
 }  # fmt: skip
 
 
@@ -415,6 +429,18 @@ def questions_of_data_in_models(trees):
     ]
 
 
+def further_members_of_the_base(trees):
+    """16. The base class of models has no member beside those that authors, users and rooms know."""
+    (base,) = (n for n in trees["zoo/model.py"].body if getattr(n, "name", "") == "Model")
+    names = (
+        [getattr(node, "name", getattr(getattr(node, "target", None), "id", ""))]
+        + [target.id for target in getattr(node, "targets", ())]
+        for node in base.body
+    )
+    known = OF_AUTHORS | OF_USERS | OF_DEFAULTS
+    return [f"zoo/model.py: Model has {n}" for own in names for n in own if n and n not in known]
+
+
 RULES = (
     upward_imports,
     imports_between_methods,
@@ -431,6 +457,7 @@ RULES = (
     second_mechanisms,
     tables_and_precision_in_models,
     questions_of_data_in_models,
+    further_members_of_the_base,
 )
 
 
@@ -451,6 +478,11 @@ def _program(line):
 
 
 PLANTED = [
+    (
+        further_members_of_the_base,
+        {"zoo/model.py": "class Model:\n    data = ()\n    def clusters(self): ..."},
+        "Model has clusters",
+    ),
     (upward_imports, {"zoo/extra.py": "import inference.driver.chains"}, "zoo/extra.py:1 (zoo) imports"),
     (
         upward_imports,

@@ -25,6 +25,7 @@ from numpyro import handlers
 import inference
 import zoo
 from inference import prediction
+from zoo.answers import answer_of, completion_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
 from zoo.exponential_family import (
@@ -261,18 +262,23 @@ def test_a_projection_keeps_its_shapes_at_given_values(name, called):
         if name.startswith("epca"):
             model.natural_params(values)
         if name.startswith("sppca"):
-            model.local_conditionals(values, *data)
+            answer_of(model, "conditionals", values, *data)
         dims = model.variable_dims
         rows = {site: value for site, value in values.items() if "observation" not in dims[site]}
         scores = [model.scores(rows, *data), model.scores(rows, *data, kind="orthonormal")]
         own = [model.predicted(rows, *data, **options) for options in asked]
-        return scores, model.scores_covariance(rows, *data), own, model.log_likelihood(rows, *data)
+        return (
+            scores,
+            answer_of(model, "scores_covariance", rows, *data),
+            own,
+            model.log_likelihood(rows, *data),
+        )
 
     scores, covariance, own, density = jax.eval_shape(walk, *map(jnp.asarray, data))
     k = model.num_latents
     assert [part.shape for part in scores] == 2 * [(20, k)] and covariance.shape == (20, k, k)
     names = model.data_names
-    of = [data[names.index(model.predicted_part(options.get("what")) or names[0])] for options in asked]
+    of = [data[names.index(completion_of(model, options.get("what")).part or names[0])] for options in asked]
     if name.startswith("paired"):
         of = [data[names.index(options["what"])] for options in asked]
     assert [tuple(part.shape for part in pair) for pair in own] == [2 * (part.shape,) for part in of]
@@ -297,7 +303,7 @@ def test_what_a_fit_passes_has_the_promised_shapes(name, called):
         if name != "kernelpca":
             assert prediction.log_density(tree, *data).shape == (20,)
             answered |= {"log_density"}
-        if model.completions() or len(model.roles.predicted) == 1:
+        if answer_of(model, "completions") or len(model.roles.predicted) == 1:
             what = {"what": "y_0"} if name == "paired" else {}
             assert prediction.predict(tree, *data, **what).shape[0] == 20
             answered |= {"predict"}

@@ -1,23 +1,150 @@
 """What follows from a program in closed form: densities, scores and completions of rows at given parameters.
 
-An author writes `Answers` in the model's own coordinates; `asked` is how a model's public functions reach
-them, and the only place where values, rows and results of an answer change coordinates.
+An author writes `Answers` in the model's own coordinates; `answer_of` is how everyone else reaches them, and
+the only place where values, rows and results of an answer change coordinates.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.coordinates import Unit
+from zoo.coordinates.of_models import inside
+from zoo.programs import in_current_precision, log_rows
 
-__all__ = ["Answers", "asked", "scores_outward", "started"]
+__all__ = [
+    "Answers",
+    "Completion",
+    "TypicalCells",
+    "answer_of",
+    "completion_of",
+    "has_answer",
+    "scores_outward",
+    "start_of",
+]
+
+
+class TypicalCells(NamedTuple):
+    """Typical cells of every cluster in some columns, in the units of the data.
+
+    Attributes:
+        quantity: what the values are, such as ``"mean"`` or ``"probability of 1"``.
+        columns: positions of the columns in the first part of the data, shape (num_columns,).
+        values: shape (..., num_clusters, num_columns).
+        spread: standard deviation of cells within a cluster, the same shape; None: the quantity has none.
+        of_logs: whether values and spread are of the logarithms of cells, whose exponentials are read. Draws
+            are averaged before: the mean of a cell with a Gaussian logarithm need not exist in the posterior.
+    """
+
+    quantity: str
+    columns: np.ndarray
+    values: Any
+    spread: Any
+    of_logs: bool = False
+
+
+class Completion(NamedTuple):
+    """A quantity that `inference.predict` can return.
+
+    Attributes:
+        dims: of mean and variance, rows first.
+        part: the part of the data that holds such cells; None: the quantity is no cell.
+        fills: whether missing cells are filled in and observed ones stay; else all rows have an answer.
+    """
+
+    dims: tuple[str, ...]
+    part: str | None
+    fills: bool = True
 
 
 class Answers:
-    """Closed forms of a model; values and rows are in the model's own coordinates, and it has no others."""
+    """Closed forms of a model; values and rows are in the model's own coordinates, and it has no others.
+
+    Attributes:
+        has_density: whether `log_rows` is a density of each row.
+        estimates_density: whether it is estimated by draws that depend on a row's place.
+        projects_by_draws: whether `scores` needs no more than a draw.
+        weighs_rows: whether the program, called with data, is a product over rows given the parameters, with
+            all that belongs to a row summed out, so that a power of a row's density weighs the row.
+    """
+
+    has_density: ClassVar[bool] = True
+    estimates_density: ClassVar[bool] = False
+    projects_by_draws: ClassVar[bool] = True
+    weighs_rows: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """The closed forms of a model whose class names these.
+
+        Args:
+            model: the model.
+
+        Returns:
+            Those for its fields.
+        """
+        return cls()
+
+    def sums_out_locals(self, model: Any) -> bool:
+        """Whether `log_rows` has the latents of a row integrated out.
+
+        Args:
+            model: the model.
+
+        Returns:
+            Whether it has.
+        """
+        return True
+
+    def kept_locals(self, model: Any) -> tuple[str, ...]:
+        """Latents of rows that the program draws though `log_rows` has them integrated out.
+
+        Args:
+            model: the model.
+
+        Returns:
+            Site names.
+        """
+        return ()
+
+    def needs_fitted_rows(self, model: Any) -> bool:
+        """Whether new rows are judged by the fitted ones, beside the parameters.
+
+        Args:
+            model: the model.
+
+        Returns:
+            Whether they are.
+        """
+        return False
+
+    def has_several_modes(self, model: Any) -> bool:
+        """Whether the joint density is known to have several modes of different height at these priors.
+
+        Args:
+            model: the model.
+
+        Returns:
+            Whether it is.
+        """
+        return False
+
+    def resolving(self, model: Any, variables: Mapping[str, Any]) -> Any:
+        """The model, which integrates over latents finely enough for cells that change steeply.
+
+        Args:
+            model: the model.
+            variables: of a fit, estimates or draws with any leading axes.
+
+        Returns:
+            The model; itself where its integrals need no such care.
+        """
+        return model
 
     def log_rows(self, model: Any, values: Mapping[str, Array], *data: Any) -> Array:
         """Log density of each row over its observed cells, latents integrated out.
@@ -33,7 +160,7 @@ class Answers:
         Raises:
             ValueError: the model has none.
         """
-        raise ValueError(f"{type(model).__name__} has no log density of a row")
+        return log_rows(model, values, data)
 
     def conditionals(self, model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Distribution]:
         """Conditional distributions of the latents of the rows that the program sums out.
@@ -106,17 +233,166 @@ class Answers:
         """
         raise ValueError(f"the scores of {type(model).__name__} have no covariance")
 
-    def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple:
-        """Typical cells of each cluster at one draw, each with a spread.
+    def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
 
         Args:
             model: as of `log_rows`.
             values: likewise.
 
         Returns:
-            `zoo.model.TypicalCells`, one a quantity; empty: the model has no clusters.
+            One entry a quantity; empty: clusters are described by no cells, or there are none.
         """
         return ()
+
+    def cells_given(self, model: Any, values: Mapping[str, Array], *data: Any) -> tuple[TypicalCells, ...]:
+        """Typical cells of each row in each cluster at one draw, given the cells of it that were observed.
+
+        Args:
+            model: as of `log_rows`.
+            values: likewise.
+            *data: likewise.
+
+        Returns:
+            As `typical_cells`, with a leading axis over rows, of size 1 where all have the same.
+        """
+        return tuple(
+            part._replace(values=part.values[None], spread=None if part.spread is None else part.spread[None])
+            for part in self.typical_cells(model, values)
+        )
+
+    def log_density_by_cluster(self, model: Any, values: Mapping[str, Array], *data: Any) -> Array:
+        """Log density of each row were it in each of the clusters, at one draw.
+
+        Args:
+            model: as of `log_rows`.
+            values: likewise.
+            *data: likewise.
+
+        Returns:
+            Shape (num_observations, num_clusters), in nats.
+
+        Raises:
+            ValueError: the model has no clusters of rows.
+        """
+        cluster, weight = model.roles.cluster, model.roles.weight
+        labels = None if cluster is None else self.conditionals(model, values, *data).get(cluster)
+        if labels is None or weight is None or weight not in values:
+            raise ValueError(f"{type(model).__name__} has no labels of rows that can be summed out")
+        rows = self.log_rows(model, values, *data)[:, None]
+        return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[weight])
+
+    def view_variances(self, model: Any, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+        """Variance of each column that the latents explain at one draw, and what they leave.
+
+        Args:
+            model: as of `log_rows`.
+            values: likewise.
+
+        Returns:
+            Suffix of the view, as in `Roles.loadings`, to two arrays of shape (num_columns,); empty: a model
+            without loadings.
+        """
+        found = {}
+        for site, suffix in model.roles.loadings.items():
+            if site in values:
+                explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
+                left = jnp.asarray(values.get(f"noise_variance{suffix}", 0.0))
+                found[suffix] = explained, jnp.broadcast_to(left, explained.shape)
+        return found
+
+    def view_covariances(self, model: Any, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.
+
+        Args:
+            model: the model.
+            values: of one draw, shapes as in ``dims``, in the coordinates of the data.
+
+        Returns:
+            Covariance of the first view, of the first with the second, of the second; shapes (D_0, D_0),
+            (D_0, D_1), (D_1, D_1) for D_v features.
+
+        Raises:
+            ValueError: the model is not of two views.
+        """
+        raise ValueError(
+            f"canonical correlations are of zoo.Paired with two views; got {type(model).__name__.lower()!r}"
+        )
+
+    def num_canonical(self, model: Any) -> int:
+        """Number of canonical correlations between two views; 0: the model is not of two views.
+
+        Args:
+            model: the model.
+
+        Returns:
+            How many.
+        """
+        return 0
+
+    def prior_of_occupied(
+        self, model: Any, values: Mapping[str, Array], *data: Any
+    ) -> Callable[[str, Array], Array] | None:
+        """The log prior density of a site where components without rows are integrated out.
+
+        Args:
+            model: the model.
+            values: of the sites.
+            *data: the data.
+
+        Returns:
+            ``density(name, log_prob)``, a scalar in nats, of a site with these terms in the program; None:
+                every term counts.
+        """
+        return None
+
+    def check_resolved(
+        self, model: Any, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
+    ) -> None:
+        """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
+
+        Args:
+            model: the model.
+            values: draws (or the estimate) of the sites.
+            num_rows: rows of the data.
+            dtype: the precision of the fit.
+            x: the rows themselves, whose columns have names in messages.
+        """
+
+    def leaves_some_empty(self, model: Any, num_rows: float) -> bool:
+        """Whether rows in all components would surprise, which says that there may be more clusters.
+
+        Args:
+            model: the model.
+            num_rows: how many rows there are.
+
+        Returns:
+            Whether the prior would leave some component empty.
+        """
+        return False
+
+    def completions(self, model: Any) -> dict[str, Completion]:
+        """The quantities that `inference.predict` can return, chosen by ``what``.
+
+        Args:
+            model: the model.
+
+        Returns:
+            Name to what it is, the one that is meant where none is chosen first; empty: there is only one.
+        """
+        return {}
+
+    def default_completion(self, model: Any, *data: Any) -> str | None:
+        """The quantity that is returned where none is chosen.
+
+        Args:
+            model: the model.
+            *data: parts of the data, in the model's order.
+
+        Returns:
+            One of `completions`; None: there is only one.
+        """
+        return None
 
     def cells(
         self, model: Any, values: Mapping[str, Array], *data: Any, **options: str
@@ -127,7 +403,7 @@ class Answers:
             model: as of `log_rows`.
             values: likewise.
             *data: likewise.
-            **options: ``what``, one of `zoo.model.Model.completions`, of a model that has several.
+            **options: ``what``, one of `completions`, of a model that has several.
 
         Returns:
             Two arrays of dims ``roles.predicted``, or of those of the completion.
@@ -137,41 +413,110 @@ class Answers:
         """
         raise ValueError(f"{type(model).__name__} predicts nothing but its scores")
 
+    def rests_on_tail(
+        self,
+        model: Any,
+        values: Mapping[str, Array],
+        mean: Array,
+        variance: Array,
+        *data: Any,
+        **options: str,
+    ) -> Array | None:
+        """Which of the `cells` have an expectation that the tail of their latents dominates.
 
-def asked(model: Any, name: str, values: Mapping[str, Array], data: tuple, **options: Any) -> Any:
+        Args:
+            model: as of `log_rows`.
+            values: in the coordinates of the data, as all that follows.
+            mean: of `cells`.
+            variance: of `cells`.
+            *data: rows, as given to it.
+            **options: likewise.
+
+        Returns:
+            Boolean, the shape of ``mean``; None: no cells of the model have a tail.
+        """
+        return None
+
+
+#: What says something of the model, or is of the coordinates of the data.
+_AS_PASSED = {
+    "sums_out_locals", "kept_locals", "needs_fitted_rows", "has_several_modes", "resolving", "derived",
+    "completions", "default_completion", "rests_on_tail", "view_covariances", "num_canonical",
+    "prior_of_occupied", "leaves_some_empty", "check_resolved",
+}  # fmt: skip
+
+
+def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
     """An answer of a model, in the coordinates of the data.
 
     Args:
         model: the model.
         name: of the function of `Answers`.
-        values: of the sites.
-        data: parts of the data.
+        *given: values of the sites, and parts of the data, or what else the function takes.
         **options: of the answer.
 
     Returns:
         What the function returns.
     """
-    answer, own = getattr(model.answers(), name), model.own_coordinates
+    answer = getattr(model.answers.of(model), name)
+    if name in _AS_PASSED:
+        return answer(model, *given, **options)
+    (values, *data), model = given, in_current_precision(model)
+    own = model.own_coordinates
     if own is None:
         return answer(model, values, *data, **options)
-    units = model.units_of_sites
+    units = model.units
     inner = {
         site: own.inward(value, units[site]) if site in units else value for site, value in values.items()
     }
     parts = own.parts_inward(data, model.data_names, units)
-    found = answer(model.inside(own), inner, *parts, **options)
-    if name == "log_rows":
+    found = answer(inside(model, own), inner, *parts, **options)
+    if name in ("log_rows", "log_density_by_cluster"):
         weights = [model.part_weights.get(part, 1.0) for part in model.data_names]
-        return found - own.log_scale_of_rows(data, weights)
+        lost = own.log_scale_of_rows(data, weights)
+        return found - (lost if name == "log_rows" else lost[..., None])
     if name == "scores":
         return scores_outward(model, found, **options)
-    if name == "typical_cells":
+    if name in ("typical_cells", "cells_given"):
         return _typical_outward(model, found)
     if name == "view_variances":
-        parts = dict(zip(found, model.data_names, strict=True))
-        return {own: tuple(_variance_outward(model, parts[own], v) for v in found[own]) for own in found}
-    part = model.predicted_part(options.get("what")) if name == "cells" else None
+        part_of = dict(zip(model.roles.loadings.values(), model.data_names, strict=False))
+        return {
+            own: tuple(_variance_outward(model, part_of[own], part) for part in pair)
+            for own, pair in found.items()
+        }
+    part = completion_of(model, options.get("what")).part if name == "cells" else None
     return _cells_outward(model, found, data, options.get("what")) if part in units else found
+
+
+def completion_of(model: Any, what: str | None) -> Completion:
+    """What is predicted.
+
+    Args:
+        model: the model.
+        what: one of its `Answers.completions`; None: the first, or the only one.
+
+    Returns:
+        Its dims and the part of the data that holds such cells.
+    """
+    known, part = answer_of(model, "completions"), model.data_names[0]
+    if known:
+        return known[next(iter(known)) if what is None else what]
+    dims = model.roles.predicted
+    return Completion(dims, part, fills=model.variable_dims.get(part) == dims)
+
+
+def has_answer(model: Any, name: str) -> bool:
+    """Whether a model gives an answer that not every model has.
+
+    Args:
+        model: the model.
+        name: of the function of `Answers`, such as ``"cells"``.
+
+    Returns:
+        Whether its `Answers` define the function.
+    """
+    return getattr(model.answers, name) is not getattr(Answers, name)
 
 
 def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
@@ -188,58 +533,59 @@ def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
         A score a row, dims ``roles.scores``.
     """
     own, site = model.own_coordinates, next(iter(model.roles.loadings), None)
-    has_common = own is not None and len(own.scales) == 1 and site in model.units_of_sites
+    has_common = own is not None and len(own.scales) == 1 and site in model.units
     if not has_common or kind == "latent":
         return scores
-    unit = model.units_of_sites[site]
+    unit = model.units[site]
     return own.outward(scores, Unit(unit.power, part=unit.part))
 
 
-def started(model: Any, key: Array, data: tuple) -> dict[str, Array] | None:
+def start_of(model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
     """The starting point of a model, in the coordinates of the data.
 
     Args:
         model: the model.
         key: a JAX key.
-        data: parts of the data.
+        *data: parts of the data.
 
     Returns:
         Site name to value, shapes as in ``dims``, or None, as of `Answers.start`.
     """
     own = model.own_coordinates
     if own is None:
-        return model.answers().start(model, key, *data)
-    units, names = model.units_of_sites, model.data_names
-    found = model.answers().start(model.inside(own), key, *own.parts_inward(data, names, units))
+        return model.answers.of(model).start(model, key, *data)
+    units, names = model.units, model.data_names
+    inner = inside(model, own)
+    found = model.answers.of(inner).start(inner, key, *own.parts_inward(data, names, units))
     return found and {n: own.outward(value, units[n]) if n in units else value for n, value in found.items()}
 
 
 def _cells_outward(model: Any, found: tuple, data: tuple, what: str | None) -> tuple[Array, Array]:
     """Means and variances of cells; where they complete rows, observed cells stay exactly as they are."""
     mean, variance = found
-    own, part = model.own_coordinates, model.predicted_part(what)
+    own, (_, part, fills) = model.own_coordinates, completion_of(model, what)
     place = model.data_names.index(part)
-    mean = own.outward(mean, model.units_of_sites[part])
-    if part == model.completed_part(what) and place < len(data):
+    mean = own.outward(mean, model.units[part])
+    if fills and place < len(data):
         mean = jnp.where(jnp.isnan(data[place]), mean, data[place])
     return mean, _variance_outward(model, part, variance)
 
 
 def _variance_outward(model: Any, part: str, variance: Array) -> Array:
     """Variances of cells of a part of the data; they are as they are where it has no unit."""
-    unit = model.units_of_sites.get(part, Unit(0))
+    unit = model.units.get(part, Unit(0))
     return model.own_coordinates.outward(variance, unit._replace(power=2 * unit.power, is_location=False))
 
 
 def _typical_outward(model: Any, found: tuple) -> tuple:
     """Typical cells of columns of the first part of the data."""
-    own, unit = model.own_coordinates, model.units_of_sites[model.data_names[0]]
+    own, unit = model.own_coordinates, model.units[model.data_names[0]]
     pair = own.factor(unit), own.shift(unit)
     factor, shift = (jnp.broadcast_to(part, model.num_features) for part in pair)
     return tuple(
         cells._replace(
             values=cells.values * factor[cells.columns] + shift[cells.columns],
-            spread=cells.spread * factor[cells.columns],
+            spread=None if cells.spread is None else cells.spread * factor[cells.columns],
         )
         for cells in found
     )

@@ -71,7 +71,7 @@ from numpyro import deterministic, plate, sample
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
-from zoo.exponential_family import Family, as_family, has_unit_noise, local_pca_fields
+from zoo.exponential_family import Family, as_family, local_pca_fields
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
 from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
@@ -192,7 +192,7 @@ class DEPCAM(ChoosesFamily, Model):
     answers = LocalPCAAnswers
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, offsets, and what has the scale of natural parameters; bases have no unit."""
         if self.family.cell_units == "none":
             return {}
@@ -272,43 +272,10 @@ class DEPCAM(ChoosesFamily, Model):
         return dict(self.dims) | own
 
     @property
-    def sums_out_locals(self) -> bool:
-        """Whether the density of a row has its latents integrated out exactly."""
-        return self.integrates_latents
-
-    @property
-    def truncation(self) -> int | None:
-        """The number of components at which a stick-breaking prior is cut; None: no such prior."""
-        return self.num_components if self.weights.has_sticks else None
-
-    @property
-    def unit_noise_parts(self) -> tuple[bool, ...]:
-        """Whether the cells are Gaussian with noise of known variance 1."""
-        return (has_unit_noise(self.family),)
-
-    @property
     def scale_remedy(self) -> str:
         """`standardize`, which cells of known noise do not have."""
         own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
         return f"give {own}standardize=True"
-
-    def completions(self) -> dict[str, tuple[str, ...]]:
-        """Completed cells, or the mean of every cell."""
-        return dict.fromkeys(("cells", "reconstruction"), ("observation", "feature"))
-
-    def default_completion(self, *data: Any) -> str:
-        """``"cells"``: missing ones."""
-        return "cells"
-
-    def resolving(self, variables: Mapping[str, Any]) -> Self:
-        """With finer nodes where bounded cells change steeply; bases and scales of the components tell."""
-        return self.replaced(has_steep_cells=local_pca_fields.has_steep_cells(self.family, variables))
-
-    def rests_on_tail(
-        self, values: Mapping[str, Array], mean: Array, variance: Array, x: Array, *, what: str = "cells"
-    ) -> Array | None:
-        """As `zoo.model.Model.rests_on_tail`; cells with a tail are never standardised."""
-        return self.answers().rests_on_tail(self, values, mean, variance, x)
 
     # Sizes and checks
 

@@ -58,6 +58,7 @@ __all__ = [
     "log_stick_weights",
     "polya_urn",
     "stick_breaking_draw",
+    "truncation_of",
     "weight_prior",
     "with_stick_decays",
 ]
@@ -504,6 +505,19 @@ class StickBreaking(NamedTuple):
 
 
 WeightPrior = DirichletAllocation | StickBreaking
+
+
+def truncation_of(model: Any) -> int | None:
+    """Number of clusters at which an infinite prior is cut.
+
+    Args:
+        model: which has ``weights`` where it has clusters.
+
+    Returns:
+        The number; None: it is part of the model, or there are no clusters.
+    """
+    weights = getattr(model, "weights", None)
+    return weights.num_components if weights is not None and weights.has_sticks else None
 
 
 def weight_prior(

@@ -252,7 +252,7 @@ class EPCA(OneTable):
         return None if self.unit is None else Coordinates((self.loc_mean,), (self.unit,))
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Of cells in a unit of their own: rows, natural parameters with what they are made of, noise."""
         if not (self.has_own_coordinates or self.standardize):
             return {}

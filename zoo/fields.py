@@ -35,13 +35,18 @@ __all__ = [
     "pseudo_counts",
     "facts_of",
     "flag",
+    "origin_of",
     "numbers",
     "part",
+    "part_sizes",
     "positive",
     "read_off",
+    "require",
     "scale_of",
     "size",
+    "size_fields",
     "size_of",
+    "sizes_of",
     "static",
     "whole",
 ]
@@ -196,20 +201,43 @@ def _within_range(name: str, value: Any, _: Any) -> None:
     checks.check_concentration(name, value)
 
 
-def scale_of(number: int = 0, dim: str = "feature", unit: Unit | str = SIZE) -> Any:
+def scale_of(number: int = 0, dim: str | None = "feature", unit: Unit | str = SIZE) -> Any:
     """The deviations of the columns of a part of the data, in which a model with ``standardize`` is stated.
 
     Args:
         number: of the part.
-        dim: of its columns.
+        dim: of its columns; None: they have one in common, the root of their mean variance.
         unit: of the field; where its power is 0 the columns have none, and their deviations count as one.
 
     Returns:
         A dataclass field.
     """
+    dims = () if dim is None else (dim,)
     return positive(
-        None, (dim,), unit=unit, scales=number, inside=None, is_used=lambda model: model.standardize
+        None, dims, unit=unit, scales=number, inside=None, is_used=lambda model: model.standardize
     )
+
+
+def origin_of(number: int = 0, dim: str = "feature") -> Any:
+    """The means of the columns of a part of the data, about which a model with ``standardize`` is stated.
+
+    Args:
+        number: of the part, whose columns have deviations by `scale_of`.
+        dim: of its columns.
+
+    Returns:
+        A dataclass field.
+    """
+
+    def read(model: Any, *parts: Part) -> np.ndarray:  # of parts in their deviations
+        scale = next(getattr(model, name) for name, own in facts_of(model, "scales").items() if own == number)
+        return scale * checks.observed_moments(parts[number].rows, parts[number].weight)[0]
+
+    def is_used(model: Any) -> bool:
+        return model.standardize and model.units[model.data_names[number]].is_location
+
+    unit = Unit(1, (-1,), is_location=True, part=number)
+    return numbers(None, (dim,), unit=unit, origins=number, inside=None, is_used=is_used, read=read)
 
 
 def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
@@ -321,6 +349,8 @@ class _Domain:
         return words + (f" or a {_or(self.prior)} distribution" if self.prior and is_one else "")
 
     def _shape_in_words(self, shapes: dict[str, tuple[Any, ...]], owner: Any) -> str:
+        if ("any",) in shapes.values():
+            return f"{'one number or ' * self.or_one}one for {' or for '.join(shapes)}"
         texts = [f"({', '.join(map(str, own))}{',' * (len(own) == 1)})" for own in shapes.values()]
         more = f", one number for {' or for '.join(shapes)}" * all(shapes)
         if not callable(self.dims) and any(isinstance(size, str) for own in shapes.values() for size in own):
@@ -394,7 +424,10 @@ def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
             number, given = field.metadata["scales"], getattr(model, field.name)
             own = parts[number]
             if facts_of(model, "unit")[field.name].power:
-                scale = checks.column_scale(own.rows, given, own.name, weight=own.weight)
+                is_one = not facts_of(model, "dims")[field.name]
+                scale = checks.column_scale(own.rows, None if is_one else given, own.name, weight=own.weight)
+                if is_one:
+                    scale = np.sqrt(np.mean(np.square(scale))) if given is None else given
             else:
                 scale = np.ones(own.rows.shape[1])
             parts = [Part(p.rows / scale, p.name, p.weight) if p is own else p for p in parts]
@@ -409,3 +442,68 @@ def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
             found[field.name] = value
             model = model.replaced(**{field.name: value})
     return found
+
+
+# Sizes
+
+
+def require(model: Any, *names: str) -> None:
+    """Raise ValueError if a field that ``from_data`` reads off the data is not set.
+
+    Args:
+        model: the model.
+        *names: of the fields.
+
+    Raises:
+        ValueError: one of them is None.
+    """
+    for name in names:
+        if getattr(model, name) is None:
+            raise ValueError(
+                f"{name} is not set: give it, or make the model with "
+                f"{type(model).__name__}.from_data({', '.join(model.data_names)})"
+            )
+
+
+def size_fields(model: Any) -> tuple[str, ...]:
+    """The fields with the numbers of columns of the parts of the data: one for each, or for all views.
+
+    Args:
+        model: the model, or its class.
+
+    Returns:
+        Their names.
+    """
+    return tuple(f"num_{model.dims[table.name][-1].removesuffix('_*')}s" for table in model.data)
+
+
+def part_sizes(model: Any) -> tuple[int | None, ...]:
+    """The number of columns of each part of the data.
+
+    Args:
+        model: the model.
+
+    Returns:
+        For each part the number; None: it is not known.
+    """
+    known = model.static_names()
+    sizes = tuple(getattr(model, name) if name in known else None for name in size_fields(model))
+    return sizes if model.tables is model.data else sizes[0] or (None,) * len(model.tables)
+
+
+def sizes_of(model: Any, parts: Sequence[Any]) -> dict[str, Any]:
+    """The fields with sizes that parts of the data tell.
+
+    Args:
+        model: the model, or its class.
+        parts: of the data, None where one is not given; of several with one name all must be.
+
+    Returns:
+        Field name to value.
+    """
+    names, known = size_fields(model), model.static_names()
+    if "*" in model.data[0].name:
+        is_whole = all(part is not None for part in parts)
+        return {names[0]: tuple(np.shape(part)[-1] for part in parts)} if is_whole else {}
+    pairs = zip(names, parts, strict=False)
+    return {n: np.shape(part)[-1] for n, part in pairs if part is not None and n in known}

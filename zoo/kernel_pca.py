@@ -172,15 +172,12 @@ class KernelPCA(Model):
     }
     symmetries = ("rotation",)
     methods = ("closed_form", "em", "nuts", "hmc", "svi")
-    scores_rows = False
-    projects_by_draws = False
-    needs_fitted_rows = True
     # variances have no unit where kernels have none, the only ones that draws allow
     roles = Roles(latent="latents", unit_free=("explained_variances",))
     answers = KernelPCAAnswers
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, fitted ones too."""
         rows = Unit(1, (-1,), is_location=True)
         return {"x": rows, "fitted_x": rows}

@@ -92,8 +92,5 @@ class LDA(TopicModel):
     }
     symmetries = ("labels",)
     methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
-    sums_out_locals = False
-    estimates_density = True
-    local_sites = ("doc_topic_probs",)
     roles = TopicModel.roles._replace(document_topic="doc_topic_probs")
     answers = LDAAnswers

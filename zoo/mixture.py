@@ -41,13 +41,11 @@ one, so each row carries the factor :math:`\sum_k \pi_k` and the prior is not no
 reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, override
 
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -58,20 +56,18 @@ from zoo import checks
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
-from zoo.conjugate.resolution import check_resolved
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
-from zoo.fields import choice, flag, part, pseudo_counts, whole
+from zoo.fields import choice, flag, part, pseudo_counts, require, whole
 from zoo.intake.families import read_off
-from zoo.model import ANY, Assumptions, Model, Roles, Table, TypicalCells
+from zoo.model import ANY, Assumptions, Model, Roles, Table
 from zoo.programs import local
-from zoo.shapes import Rows, RowsByComponent
+from zoo.shapes import Rows
 
 __all__ = ["Mixture"]
 
 DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
 ONE_ROW = "a mixture of one row has nothing to cluster"
-RARE = 0.05  # chance below which the prior does not expect all components to hold rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,17 +136,17 @@ class Mixture(Model):
     roles = Roles(
         cluster="assignments",
         weight="weights",
+        gaussian=("weights", "locs", "covariances"),
         scores=("observation", "component"),
         predicted=("observation",),
     )
-    weighs_rows = True
     proper_with = "free_last_stick=False"
     answers = MixtureAnswers
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     @property
     @override
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         if self.components is None or self.components.unit_of_cells is None:
             return {}
         of_prior, dims = self.components.units_of_hyperparameters(), self.components.parameter_dims
@@ -158,10 +154,6 @@ class Mixture(Model):
         units = {name: unit for name, unit in self.components.units_of_parameters.items() if name in dims}
         units |= {site: of_prior[name] for name, site in sites if name in of_prior}
         return {"x": self.components.unit_of_cells} | units
-
-    @override
-    def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
-        return self.replaced(components=self.components.expressed(turn))
 
     # The prior
 
@@ -191,52 +183,6 @@ class Mixture(Model):
         alpha = float(self.expected_concentration)
         return (alpha / (1.0 + alpha)) ** (self.num_components - 1)
 
-    @property
-    @override
-    def truncation(self) -> int | None:
-        return self.num_components if self.weights.has_sticks else None
-
-    @override
-    def leaves_some_empty(self, num_rows: float) -> bool:
-        r"""Whether rows in all components would surprise: the prior gives it less than one chance in twenty.
-
-        A component has no row with probability :math:`E[(1 - \pi_k)^n]`; under Dirichlet weights this is a
-        ratio of Gamma functions. That components are filled independently of each other is close enough.
-        """
-        if self.num_components < 2 or self.truncation is not None:
-            return self.num_components > 1
-        alpha = float(self.expected_concentration)
-        others = alpha * (1 - 1 / self.num_components)
-        log_empty = math.lgamma(alpha) - math.lgamma(others)
-        log_empty += math.lgamma(others + num_rows) - math.lgamma(alpha + num_rows)
-        return (1 - math.exp(log_empty)) ** self.num_components < RARE
-
-    @override
-    def prior_of_occupied(
-        self, values: Mapping[str, Array], *data: Any
-    ) -> Callable[[str, Array], Array] | None:
-        """The log prior density of a site with components without rows integrated out.
-
-        Their parameters and weights are draws from the prior. The weights that are left are those of the
-        components with rows and the sum of the others, a Dirichlet vector too; of sticks, those up to the
-        last component with rows. Without labels, which tell the components with rows, every term counts.
-        """
-        if self.roles.cluster not in values:
-            return None
-        labels, dims = jnp.asarray(values[self.roles.cluster]), self.variable_dims
-        occupied = jnp.zeros(self.num_components, bool).at[labels].set(True)
-
-        def density(name: str, log_prob: Array) -> Array:
-            if name == self.weights.site:
-                alpha = values.get("concentration", self.concentration)
-                return self.weights.log_density_of_occupied(values[name], log_prob, alpha, occupied)
-            if dims.get(name, ())[:1] == ("component",):
-                terms = jnp.sum(log_prob.reshape(self.num_components, -1), axis=1)
-                return jnp.sum(jnp.where(occupied, terms, 0.0))
-            return jnp.sum(log_prob)
-
-        return density
-
     # Sizes and checks
 
     @property
@@ -246,7 +192,7 @@ class Mixture(Model):
         Raises:
             ValueError: the components are not known, or have no fields yet.
         """
-        self.require("components")
+        require(self, "components")
         if not self.components.is_filled:
             raise ValueError(
                 f"the fields of components, {type(self.components).__name__}, are not set: make the model "
@@ -302,41 +248,7 @@ class Mixture(Model):
         hyper = {site: self.components.field_dims[name] for name, site in sites}
         return dict(self.dims) | dict(self.components.parameter_dims) | posterior | hyper
 
-    def check_precision(self, dtype: str, x: Any) -> None:
-        """Raise ValueError if a concentration or the distance to the prior location exceeds the precision."""
-        super().check_precision(dtype, x)
-        self.components.check_concentrations(dtype)
-        self.components.check_offset(x, dtype)
-
-    @override
-    def check_resolved(
-        self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
-    ) -> None:
-        of_rows = (values.get(self.roles.weight), values.get(self.roles.cluster))
-        check_resolved(self.components, values, *of_rows, num_rows, dtype, x)
-
     @property
     @override
     def part_families(self) -> tuple[ComponentPrior]:
         return (GaussianWishart() if self.components is None else self.components,)
-
-    @property
-    def gaussian_sites(self) -> tuple[str, ...]:
-        """Weights, means and covariances of the components, where these are Gaussian; else empty."""
-        sites = ("locs", "covariances")
-        known = () if self.components is None else self.components.parameter_dims
-        return (self.roles.weight, *sites) if all(site in known for site in sites) else ()
-
-    # Clusters
-
-    @override
-    def log_density_by_cluster(self, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
-        return self.components.features(x) @ self.components.coefficients(values).T
-
-    @override
-    def typical_cells(self, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
-        return self.components.typical_cells(values)
-
-    @override
-    def cells_given(self, values: Mapping[str, Array], x: Rows) -> tuple[TypicalCells, ...]:
-        return self.components.cells_given(values, x)

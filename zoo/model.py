@@ -17,24 +17,24 @@ import dataclasses
 import html
 import sys
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import zip_longest
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
+from jax import Array
 from numpyro.distributions import Distribution
 
-from zoo.answers import Answers, asked, started
-from zoo.checks import check_single_concentration, shown
-from zoo.coordinates import Coordinates, Freedom, Unit, by_part, freedom_of
-from zoo.fields import Part, facts_of, read_off
-from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
+from zoo.answers import Answers, answer_of
+from zoo.checks import shown
+from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
+from zoo.coordinates.of_models import coordinate_fields, turned
+from zoo.fields import Part, facts_of, flag, origin_of, read_off, require, scale_of, sizes_of
+from zoo.intake import ANY, NUMBERS, OfTables, Table
 from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of
 from zoo.naming import did_you_mean
-from zoo.programs import log_rows, run
+from zoo.programs import in_current_precision, run
 from zoo.roles import Roles
 from zoo.sparse import is_sparse
 
@@ -45,36 +45,12 @@ __all__ = [
     "Model",
     "Roles",
     "Table",
-    "TypicalCells",
     "as_hyperparameter",
     "attach_submodules",
     "in_current_precision",
 ]
 
 _OF_PROGRAM = {"static": True}
-
-
-def in_current_precision(tree: Any) -> Any:
-    """Convert NumPy leaves of a pytree to JAX arrays in the caller's precision; traced leaves stay.
-
-    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
-    converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
-    into a 32-bit one. The copy has the precision wanted, so that a large table is not copied twice.
-
-    Args:
-        tree: any pytree.
-
-    Returns:
-        The same pytree; shapes are as they were.
-    """
-
-    def converted(leaf: Any) -> Any:
-        if isinstance(leaf, np.ndarray):
-            # device_put, since asarray copies a second time
-            return jax.device_put(leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype)))
-        return jnp.asarray(leaf)
-
-    return jax.tree.map(converted, tree)
 
 
 def attach_submodules() -> None:
@@ -159,7 +135,8 @@ class Assumptions:
     def units_of_fields(self) -> Mapping[str, Unit | tuple[Unit, ...]]:
         """Hyperparameters to how they follow the data's origin and scale; others do not.
 
-        One that holds numbers of all parts of the data has a unit for each, see `Model.field_by_part`.
+        One that holds numbers of all parts of the data has a unit for each, see
+        `zoo.coordinates.of_models.field_by_part`.
         """
         return facts_of(self, "unit")
 
@@ -242,25 +219,6 @@ def _names(cls: type[Assumptions]) -> tuple[tuple[str, ...], ...]:
     return _NAMES[cls]
 
 
-class TypicalCells(NamedTuple):
-    """Typical cells of every cluster in some columns, in the units of the data.
-
-    Attributes:
-        quantity: what the values are, such as ``"mean"`` or ``"probability of 1"``.
-        columns: positions of the columns in the first part of the data, shape (num_columns,).
-        values: shape (..., num_clusters, num_columns).
-        spread: standard deviation of cells within a cluster, the same shape; None: the quantity has none.
-        of_logs: whether values and spread are of the logarithms of cells, whose exponentials are read. Draws
-            are averaged before: the mean of a cell with a Gaussian logarithm need not exist in the posterior.
-    """
-
-    quantity: str
-    columns: np.ndarray
-    values: Any
-    spread: Any
-    of_logs: bool = False
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model(Assumptions):
     """A probabilistic model, which is called as a NumPyro program.
@@ -279,19 +237,11 @@ class Model(Assumptions):
         dims: variable name to the names of its dims, rows first; a name that repeats by view is written once
             with a star.
         symmetries: which of ``"labels"``, ``"rotation"``, ``"sign"`` leave the posterior unchanged.
+        units: how parts of the data and sites follow the data's origin and scale; others do not. A model that
+            names any is fitted in coordinates of its data (`zoo.coordinates`), and its program knows of none.
         roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
-        scores_rows: whether it has a log density of each row (`log_likelihood`).
-        projects_by_draws: whether `scores` needs no more than a draw.
-        sums_out_locals: whether the density of a row has its latents integrated out.
-        weighs_rows: whether its program, called with data, is a product over rows given the parameters, with
-            all that belongs to a row summed out, so that a power of a row's density weighs the row.
-        estimates_density: whether `inference.log_density` estimates by draws that depend on a row's place.
         num_needed: how many parts of data new rows must bring.
-        kept_locals: local latents that the program draws, because they cannot be summed out exactly, though
-            `log_likelihood` has them integrated out.
-        needs_fitted_rows: whether new rows are judged by the fitted ones, beside the parameters.
-        local_sites: latents of single rows that the program draws and a fit may leave out for their size.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
         takes_sparse: whether its rows may be a sparse matrix.
         label_parts: parts of the data whose words are class labels, which `encoded` reads.
@@ -311,21 +261,29 @@ class Model(Assumptions):
     symmetries: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Roles] = Roles()
     methods: ClassVar[tuple[str, ...]] = ()
-    scores_rows: ClassVar[bool] = True
-    projects_by_draws: ClassVar[bool] = True
-    sums_out_locals: ClassVar[bool] = True
-    weighs_rows: ClassVar[bool] = False
-    estimates_density: ClassVar[bool] = False
-    needs_fitted_rows: ClassVar[bool] = False
-
-    kept_locals: ClassVar[tuple[str, ...]] = ()
-    local_sites: ClassVar[tuple[str, ...]] = ()
+    units: ClassVar[Mapping[str, Unit]] = {}
 
     proper_with: ClassVar[str] = ""
     answers: ClassVar[type[Answers]] = Answers
 
     draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
     has_steep_cells: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
+
+    def __init_subclass__(cls) -> None:
+        """Add the fields that tell in which coordinates the program is stated, see `Table.stated_in`."""
+        super().__init_subclass__()
+        stated = [own for own in enumerate(cls.__dict__.get("data", ())) if own[1].stated_in != "data"]
+        fields: dict[str, tuple[Any, Any]] = {"standardize": (bool, flag(True, inside=False))}
+        for number, table in stated:
+            dim, unit = cls.dims[table.name][-1], Unit(1, (-1,), part=number)
+            of_scale = scale_of(number, dim if table.stated_in == "columns" else None, unit)
+            fields |= {
+                f"{table.name}_scale": (Array | None, of_scale),
+                f"{table.name}_origin": (Array | None, origin_of(number, dim)),
+            }
+        for name, (kind, field) in fields.items() if stated else ():
+            cls.__annotations__[name] = kind
+            setattr(cls, name, field)
 
     def __call__(self, *data: Any, num_observations: int | None = None) -> Any:
         """The NumPyro program of the model.
@@ -342,7 +300,7 @@ class Model(Assumptions):
         """
         if type(self).program is Model.program:
             raise TypeError(f"{type(self).__name__} defines no program")
-        self.require(*self.units_of_fields)
+        require(self, *self.units_of_fields)
         return run(in_current_precision(self), data, num_observations)
 
     def program(self, *parts: Any, rows: numpyro.plate) -> Any:
@@ -388,17 +346,6 @@ class Model(Assumptions):
         """The same model with its local latents drawn instead of summed out."""
         return self.replaced(draw_locals=True)
 
-    def resolving(self, variables: Mapping[str, Any]) -> Self:
-        """The same model, which integrates over latents finely enough for cells that change steeply.
-
-        Args:
-            variables: of a fit, estimates or draws with any leading axes.
-
-        Returns:
-            The model; itself where its integrals need no such care.
-        """
-        return self
-
     @property
     def prior(self) -> str:
         """Kind of the prior: ``"proper"``, ``"unnormalised"`` (a factor multiplies it) or ``"improper"``."""
@@ -409,66 +356,10 @@ class Model(Assumptions):
         """Variable name to its dims: ``dims`` and those of nested priors."""
         return self.dims
 
-    def count_sizes(self, *data: Any) -> tuple[np.ndarray | None, ...]:
-        """How large the counts are, whose log factorials the model takes.
-
-        Args:
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            For each part the largest count, or number of trials, of each column, shape (its columns,), 0
-                where cells are no counts; None: the part has no counts.
-        """
-        pairs = zip(self.part_families, data, strict=False)
-        return tuple(None if family is None else family.count_sizes(x) for family, x in pairs)
-
-    def check_precision(self, dtype: str, *data: Any) -> None:
-        """Raise ValueError if the precision cannot hold what the model makes of the data.
-
-        Args:
-            dtype: ``"float64"`` or ``"float32"``.
-            *data: parts of the data, in the model's order.
-        """
-        for name in self.concentration_fields:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, Distribution):
-                check_single_concentration(name, value, dtype)
-
-    def check_resolved(
-        self, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
-    ) -> None:
-        """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
-
-        Args:
-            values: draws (or the estimate) of the sites.
-            num_rows: rows of the data.
-            dtype: the precision of the fit.
-            x: the rows themselves, whose columns have names in messages.
-        """
-
-    @property
-    def gaussian_sites(self) -> tuple[str, ...]:
-        """Weights, means and covariances of the clusters, where these are Gaussian; else empty."""
-        return ()
-
     @property
     def cell_families(self) -> tuple[Any, ...]:
         """The exponential family of the cells of each part of the data; empty: no such families."""
         return ()
-
-    @classmethod
-    def sizes_for(cls, num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
-        """Numbers of latents for a comparison: two, or one where rows or columns are too few.
-
-        Args:
-            num_rows: of the data.
-            widths: numbers of columns of the parts of the data.
-
-        Returns:
-            Field name to value.
-        """
-        has_latents = "num_latents" in cls.static_names()
-        return {"num_latents": max(1, min(2, widths[0] - 1, num_rows - 1))} if has_latents else {}
 
     @property
     def part_families(self) -> tuple[Any, ...]:
@@ -476,153 +367,35 @@ class Model(Assumptions):
         return self.cell_families or (None,) * len(self.data)
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
-        """Parts of the data and sites to how they follow the data's origin and scale; others do not.
-
-        A model that names any is fitted in coordinates of its data (`zoo.coordinates`); its program knows of
-        none. Empty: the model is fitted to the data as they are.
-        """
-        return {}
-
-    @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
         """For each part of the data the coordinates in which the model can be written; None: its own."""
-        return freedom_of({**self.units_of_fields, **self.units_of_sites}, self.data_names)
-
-    def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
-        """The same model of data in other coordinates.
-
-        Args:
-            turn: what becomes of a field with a unit: `zoo.coordinates.Coordinates.inward` or ``outward``.
-
-        Returns:
-            The model.
-        """
-        names = [name for name in self.units_of_fields if getattr(self, name) is not None]
-        return self.replaced(**{name: self._turned(name, turn) for name in names})
-
-    def _turned(self, name: str, turn: Callable[[Any, Unit], Any]) -> Any:
-        """A field with a unit in other coordinates."""
-        value, unit = getattr(self, name), self.units_of_fields[name]
-        if isinstance(unit, Unit):
-            return turn(value, unit)
-        numbers = jnp if isinstance(value, jax.Array) else np
-        sizes = (size if own.axes else 1 for size, own in zip(self.part_sizes, unit, strict=True))
-        parts = zip(self.field_by_part(name), unit, sizes, strict=True)
-        return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
-
-    def field_by_part(self, name: str) -> list[Any]:
-        """What a hyperparameter holds of each part of the data.
-
-        Args:
-            name: of the field, which has a unit for each part.
-
-        Returns:
-            For each part a number, or one for each of its columns.
-        """
-        return by_part(getattr(self, name), self.units_of_fields[name], self.part_sizes)
-
-    @classmethod
-    def size_fields(cls) -> tuple[str, ...]:
-        """The fields with the numbers of columns of the parts of the data: one for each, or for all views.
-
-        Returns:
-            Their names.
-        """
-        return tuple(f"num_{cls.dims[table.name][-1].removesuffix('_*')}s" for table in cls.data)
-
-    @property
-    def scale_fields(self) -> tuple[str, ...]:
-        """The fields with the deviations of the columns of the parts of the data: one for each."""
-        return tuple(facts_of(self, "scales"))
-
-    @property
-    def coordinate_fields(self) -> Mapping[str, Any]:
-        """Fields that tell `own_coordinates`, to what they are in a model of data in these."""
-        units = self.units_of_fields
-        fields = [own for own in dataclasses.fields(self) if own.name in units or "unit" not in own.metadata]
-        return {field.name: field.metadata["inside"] for field in fields if "inside" in field.metadata}
-
-    @property
-    def part_sizes(self) -> tuple[int | None, ...]:
-        """For each part of the data the number of its columns; None: it is not known."""
-        known = self.static_names()
-        sizes = tuple(getattr(self, name) if name in known else None for name in self.size_fields())
-        return sizes if self.tables is self.data else sizes[0] or (None,) * len(self.tables)
-
-    @classmethod
-    def sizes_of(cls, parts: Sequence[Any]) -> dict[str, Any]:
-        """The fields with sizes that parts of the data tell.
-
-        Args:
-            parts: of the data, None where one is not given; of several with one name all must be.
-
-        Returns:
-            Field name to value.
-        """
-        if "*" in cls.data[0].name:
-            is_whole = all(part is not None for part in parts)
-            return {cls.size_fields()[0]: tuple(np.shape(part)[-1] for part in parts)} if is_whole else {}
-        pairs, known = zip(cls.size_fields(), parts, strict=False), cls.static_names()
-        return {n: np.shape(part)[-1] for n, part in pairs if part is not None and n in known}
+        return freedom_of({**self.units_of_fields, **self.units}, self.data_names)
 
     @property
     def has_own_coordinates(self) -> bool:
         """Whether the program is stated in coordinates of its own, see `own_coordinates`."""
-        return getattr(self, "standardize", False) and bool(self.units_of_sites)
+        return getattr(self, "standardize", False) and bool(self.units)
 
     @property
     def own_coordinates(self) -> Coordinates | None:
         """The coordinates in which the program is stated, where these are not those of the data.
 
         A model with units whose field ``standardize`` is true is stated in the columns' deviations, its
-        `scale_fields`: quantities without an axis over columns have no unit then. Another model that is
-        stated about an origin or in a common scale says so here and in `has_own_coordinates`.
+        fields by `zoo.fields.scale_of`: quantities without an axis over columns have no unit then. Another
+        model that is stated about an origin or in a common scale says so here and in `has_own_coordinates`.
         """
         if not self.has_own_coordinates:
             return None
-        self.require(*self.scale_fields)
-        return Coordinates(
-            (None,) * len(self.scale_fields), tuple(getattr(self, name) for name in self.scale_fields)
-        )
-
-    def inside(self, own: Coordinates) -> Self:
-        """The model of data in coordinates, and stated in these.
-
-        Args:
-            own: `own_coordinates`, with any origin where they have none, or others where the model has none.
-
-        Returns:
-            The model.
-        """
-        return self.expressed(own.inward).replaced(**self.coordinate_fields)
+        named = tuple(facts_of(self, "scales"))
+        require(self, *named)
+        origins = {number: getattr(self, name) for name, number in facts_of(self, "origins").items()}
+        scales = tuple(getattr(self, name) for name in named)
+        return Coordinates(tuple(origins.get(number) for number in range(len(scales))), scales)
 
     @property
     def part_weights(self) -> Mapping[str, Any]:
         """Parts of the data to the weight of their log densities in the program, where it is not one."""
         return {}
-
-    @property
-    def row_width(self) -> int:
-        """The components, topics or latents that the density of a row is summed over."""
-        names = ("num_components", "num_topics", "num_latents")
-        return max([1, *(int(getattr(self, name, None) or 1) for name in names)])
-
-    @property
-    def truncation(self) -> int | None:
-        """Number of clusters at which an infinite prior is cut; None: their number is part of the model."""
-        return None
-
-    def leaves_some_empty(self, num_rows: float) -> bool:
-        """Whether rows in all components would surprise, which says that there may be more clusters.
-
-        Args:
-            num_rows: how many rows there are.
-
-        Returns:
-            Whether the prior would leave some component empty.
-        """
-        return False
 
     @property
     def exact_symmetries(self) -> tuple[str, ...]:
@@ -633,58 +406,12 @@ class Model(Assumptions):
         return tuple(self.symmetries)
 
     @property
-    def has_several_modes(self) -> bool:
-        """Whether the joint density is known to have several modes of different height at these priors."""
-        return False
-
-    def predicted_part(self, what: str | None) -> str | None:
-        """The part of the data that holds the cells which `predicted` returns.
-
-        Args:
-            what: one of `completions`, or None where there is only one quantity.
-
-        Returns:
-            One of ``data_names``; None: the quantity is no cell.
-        """
-        return what if what in self.data_names else self.data_names[0]
-
-    def completed_part(self, what: str | None) -> str | None:
-        """The part of the data whose missing cells `predicted` fills in, its observed ones as they are.
-
-        Args:
-            what: as of `predicted_part`.
-
-        Returns:
-            One of ``data_names``; None: what is returned says something of complete rows too.
-        """
-        if what in self.data_names:
-            return what
-        first = self.data_names[0]
-        of_cells = what is None and self.variable_dims.get(first) == self.roles.predicted
-        return first if of_cells or what == "cells" else None
-
-    @property
-    def noise_factors(self) -> Mapping[str, Any]:
-        """Suffix of a noise variance to its factor in each row of the loadings; left out: 1."""
-        own, units = self.own_coordinates, self.units_of_sites
-        if own is None:
-            return {}
-        found = {suffix: units[site] for site, suffix in self.roles.loadings.items() if site in units}
-        if self.roles.subspaces:  # whose scales have no axis over the columns
-            found[""] = units[self.data_names[0]]
-        return {
-            suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
-            for suffix, unit in found.items()
-            if (scale := own.scales[unit.part]) is not None and scale.ndim
-        }
-
-    @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """For each part of the data whether all its columns have one noise variance; empty: none has.
 
         Columns in very different units then are not fitted alike: the noise is that of the largest ones.
         """
-        units = self.units_of_sites.items()
+        units = self.units.items()
         shared = {
             own.part
             for name, own in units
@@ -706,66 +433,12 @@ class Model(Assumptions):
         return "divide the columns by their standard deviations"
 
     @property
-    def unit_noise_parts(self) -> tuple[bool, ...]:
-        """For each part of the data whether its noise is known to have variance 1; empty: none has."""
-        return ()
-
-    @property
-    def cell_units(self) -> tuple[str, ...]:
-        """For each part of the data ``"none"`` (counts, classes), ``"scale"`` or ``"location_scale"``.
-
-        A cell with a scale may be in any unit; one with a location may be counted from any origin.
-        """
-        units = (self.units_of_sites.get(name) for name in self.data_names)
-        kinds = {None: "none", False: "scale", True: "location_scale"}
-        return tuple(kinds[unit and unit.is_location] for unit in units)
-
-    @property
     def tables(self) -> tuple[Table, ...]:
         """The parts of the data by their names: as declared, a starred one once for each family."""
         (first, *others), stars = self.data, range(len(self.part_families))
         if "*" not in first.name:
             return self.data
         return (*(first._replace(name=first.name.replace("*", str(v))) for v in stars), *others)
-
-    @property
-    def takes_missing(self) -> bool:
-        """Whether cells of the (first part of the) data may be missing; kernels are of whole rows."""
-        (family, *_), (table, *_) = self.part_families, self.data
-        return bool(table.missing) and not self.needs_fitted_rows and (family is None or family.takes_missing)
-
-    @property
-    def takes_sparse_counts(self) -> bool:
-        """Whether rows may be `zoo.SparseCounts`."""
-        (family, *_), (table, *_) = self.part_families, self.data
-        return table.sparse == "counts" and (family is None or family.takes_sparse)
-
-    @property
-    def predicts_cells(self) -> bool:
-        """Whether `predicted` is defined."""
-        return self.answers.cells is not Answers.cells or type(self).predicted is not Model.predicted
-
-    @property
-    def num_canonical(self) -> int:
-        """Number of canonical correlations between two views; 0: the model is not of two views."""
-        return 0
-
-    def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.
-
-        Args:
-            values: of one draw, shapes as in ``dims``.
-
-        Returns:
-            Covariance of the first view, of the first with the second, of the second; shapes (D_0, D_0),
-            (D_0, D_1), (D_1, D_1) for D_v features.
-
-        Raises:
-            ValueError: the model is not of two views.
-        """
-        raise ValueError(
-            f"canonical correlations are of zoo.Paired with two views; got {type(self).__name__.lower()!r}"
-        )
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model and its data, sparse ones and class labels as the model takes them.
@@ -795,28 +468,6 @@ class Model(Assumptions):
         """
         return self
 
-    def dim_labels(
-        self, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
-    ) -> dict[str, Sequence[Any]]:
-        """Labels of dims that are no rows or columns of the data, such as levels and groups of columns.
-
-        Args:
-            coords: labels of rows and columns, by dim.
-            columns: of each part of the data; None of a part that is an array.
-
-        Returns:
-            Dim to labels, of the families that add any.
-        """
-        labels: dict[str, Sequence[Any]] = {}
-        for name, family, own in zip_longest(self.data_names, self.part_families, columns):
-            if family is None:
-                continue
-            dim = self.variable_dims[name][-1]
-            levels = {} if own is None else {column.name: column.levels for column in own.kept}
-            of_family = family.labels_of(coords.get(dim), levels)
-            labels |= {key + dim.removeprefix("feature"): held for key, held in of_family.items()}
-        return labels
-
     @classmethod
     def from_data(cls, *data: Any, **overrides: Any) -> Self:
         """The model with its sizes read off the data and its data-dependent defaults filled in.
@@ -829,7 +480,7 @@ class Model(Assumptions):
             The model, none of its fields None but those that may stay so.
         """
         given = {name: value for name, value in overrides.items() if value is not None}
-        weight = given.pop("sample_weight", None) if cls.weighs_rows else None
+        weight = given.pop("sample_weight", None) if cls.answers.weighs_rows else None
         return cls(**given).with_sizes_from(*data, sample_weight=weight)
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
@@ -845,53 +496,15 @@ class Model(Assumptions):
         """
         places = enumerate(zip(self.data_names, data, strict=False))
         parts = [Part(as_cells(self, place, x), name, sample_weight) for place, (name, x) in places]
-        sizes = self.sizes_of([part.rows for part in parts])
+        sizes = sizes_of(self, [part.rows for part in parts])
         read = {name: size for name, size in sizes.items() if getattr(self, name) is None}
         read |= read_off(self.replaced(**read), parts)
         model = self.replaced(**read)
         if model.own_coordinates is not None:
-            told = read.keys() & model.units_of_fields.keys() - model.coordinate_fields.keys()
-            read |= {name: model._turned(name, model.own_coordinates.outward) for name in told}
+            told = read.keys() & model.units_of_fields.keys() - coordinate_fields(model).keys()
+            read |= {name: turned(model, name, model.own_coordinates.outward) for name in told}
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
         return type(self)(**given | read) if read else self
-
-    def require(self, *names: str) -> None:
-        """Raise ValueError if a field that `from_data` reads off the data is not set.
-
-        Args:
-            *names: of the fields.
-
-        Raises:
-            ValueError: one of them is None.
-        """
-        for name in names:
-            if getattr(self, name) is None:
-                raise ValueError(
-                    f"{name} is not set: give it, or make the model with "
-                    f"{type(self).__name__}.from_data({', '.join(self.data_names)})"
-                )
-
-    def rows_to_draw(self, num_observations: int | None, *sizes: str, reason: str = "") -> int:
-        """The number of rows of a draw from the prior predictive.
-
-        Args:
-            num_observations: as the program was called.
-            *sizes: fields that a draw needs.
-            reason: why there is nothing to draw from where `prior` is not ``"proper"``, and the remedy.
-
-        Returns:
-            ``num_observations``.
-
-        Raises:
-            ValueError: a size or the number is missing, or there is nothing to draw from.
-        """
-        self.require(*sizes)
-        if self.prior != "proper":
-            raise ValueError(reason)
-        if num_observations is None:
-            given = " and ".join(self.data_names)
-            raise ValueError(f"give {given} to condition on, or num_observations to draw")
-        return num_observations
 
     def continuing(self, former: Self) -> Self:
         """The model for a fit that continues a former one.
@@ -907,144 +520,6 @@ class Model(Assumptions):
         """
         return self
 
-    def starting_point(self, key: Any, *data: Any) -> dict[str, Any] | None:
-        """Starting values of all sites for MAP, NUTS and HMC.
-
-        Args:
-            key: a JAX key.
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            Site name to value, shapes as in ``dims``; None: the default of the algorithm.
-        """
-        return started(self, key, data)
-
-    def local_conditionals(self, values: Mapping[str, Any], *data: Any) -> dict[str, Distribution]:
-        """Conditional distributions of the local latents that the program sums out.
-
-        Args:
-            values: variable or site name to value, shapes as in ``dims``.
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            Site name to distribution over rows.
-        """
-        return asked(in_current_precision(self), "conditionals", values, data)
-
-    def completions(self) -> dict[str, tuple[str, ...]]:
-        """The quantities that `inference.predict` can return, chosen by ``what``.
-
-        Returns:
-            Name to dims; empty: there is only one quantity.
-        """
-        return {}
-
-    def default_completion(self, *data: Any) -> str | None:
-        """The default of `completions`.
-
-        Args:
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            Its name; None: there is one kind only.
-        """
-        return None
-
-    @property
-    def leaves_out_empty(self) -> bool:
-        """Whether log priors of draws leave components without rows out, see `prior_of_occupied`."""
-        return type(self).prior_of_occupied is not Model.prior_of_occupied
-
-    def prior_of_occupied(self, values: Mapping[str, Any], *data: Any) -> Any:
-        """The log prior density of a site where components without rows are integrated out.
-
-        Args:
-            values: of the sites.
-            *data: the data.
-
-        Returns:
-            ``density(name, log_prob)``, a scalar in nats, of a site with these terms in the program; None:
-                every term counts.
-        """
-        return None
-
-    def derived(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The local latents of a draw as they are stored, and quantities that follow from them.
-
-        Args:
-            values: variable or site name to value, shapes as in ``dims``.
-
-        Returns:
-            Variable name to value, shapes as in ``dims``.
-        """
-        return self.answers().derived(self, values)
-
-    def typical_cells(self, values: Mapping[str, Any]) -> tuple[TypicalCells, ...]:
-        """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-
-        Returns:
-            One entry a quantity; empty: clusters are described by no cells, or there are none.
-        """
-        return asked(in_current_precision(self), "typical_cells", values, ())
-
-    def cells_given(self, values: Mapping[str, Any], *data: Any) -> tuple[TypicalCells, ...]:
-        """Typical cells of each row in each cluster at one draw, given the cells of it that were observed.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-            *data: rows, NaN where a cell is missing.
-
-        Returns:
-            As `typical_cells`, with a leading axis over rows, of size 1 where all have the same.
-        """
-        return tuple(
-            part._replace(values=part.values[None], spread=None if part.spread is None else part.spread[None])
-            for part in self.typical_cells(values)
-        )
-
-    def log_density_by_cluster(self, values: Mapping[str, Any], *data: Any) -> Any:
-        """Log density of each row were it in each of the clusters, at one draw.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-            *data: rows.
-
-        Returns:
-            Shape (num_observations, num_clusters), in nats.
-
-        Raises:
-            ValueError: the model has no clusters of rows.
-        """
-        cluster, weight = self.roles.cluster, self.roles.weight
-        labels = None if cluster is None else self.local_conditionals(values, *data).get(cluster)
-        if labels is None or weight is None or weight not in values:
-            raise ValueError(f"{type(self).__name__} has no labels of rows that can be summed out")
-        rows = self.log_likelihood(values, *data)[:, None]
-        return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[weight])
-
-    def view_variances(self, values: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Variance of each column that the latents explain at one draw, and what they leave.
-
-        Args:
-            values: of the sites, shapes as in ``dims``.
-
-        Returns:
-            Suffix of the view, as in `Roles.loadings`, to two arrays of shape (num_columns,); empty: a model
-            without loadings.
-        """
-        found = {}
-        for site, suffix in self.roles.loadings.items():
-            if site not in values:
-                continue
-            explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
-            noise = jnp.asarray(values.get(f"noise_variance{suffix}", 0.0))
-            left = noise * self.noise_factors.get(suffix, 1.0)
-            found[suffix] = explained, jnp.broadcast_to(left, explained.shape)
-        return found
-
     def log_likelihood(self, values: Mapping[str, Any], *data: Any) -> jax.Array:
         """Log density of each row over its observed cells, latents integrated out.
 
@@ -1058,9 +533,7 @@ class Model(Assumptions):
         Raises:
             ValueError: the model has none.
         """
-        if self.answers.log_rows is Answers.log_rows:
-            return log_rows(in_current_precision(self), values, data)
-        return asked(in_current_precision(self), "log_rows", values, data)
+        return answer_of(self, "log_rows", values, *data)
 
     def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
         """Posterior mean scores of rows given values of everything else, dims ``roles.scores``.
@@ -1076,22 +549,7 @@ class Model(Assumptions):
         Raises:
             ValueError: a kind of scores that the model does not have.
         """
-        return asked(in_current_precision(self), "scores", values, data, kind=kind)
-
-    def scores_covariance(self, values: Mapping[str, Any], *data: Any) -> Any:
-        """Posterior covariance of the ``"latent"`` scores of each row.
-
-        Args:
-            values: of the parameters.
-            *data: rows.
-
-        Returns:
-            Dims ``roles.scores`` and a second latent dim.
-
-        Raises:
-            ValueError: the scores have no covariance.
-        """
-        return asked(in_current_precision(self), "scores_covariance", values, data)
+        return answer_of(self, "scores", values, *data, kind=kind)
 
     def predicted(self, values: Mapping[str, Any], *data: Any, **options: Any) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
@@ -1099,7 +557,7 @@ class Model(Assumptions):
         Args:
             values: of the parameters.
             *data: rows.
-            **options: of the answer, such as ``what``, one of `completions`.
+            **options: of the answer, such as ``what``, one of `zoo.answers.Answers.completions`.
 
         Returns:
             Two arrays of dims ``roles.predicted``, or of those of the completion.
@@ -1107,24 +565,7 @@ class Model(Assumptions):
         Raises:
             ValueError: the model predicts nothing but its scores.
         """
-        return asked(in_current_precision(self), "cells", values, data, **options)
-
-    def rests_on_tail(
-        self, values: Mapping[str, Any], mean: Any, variance: Any, *data: Any, **options: str
-    ) -> Any | None:
-        """Which of the `predicted` cells have an expectation that the tail of their latents dominates.
-
-        Args:
-            values: of the parameters.
-            mean: of `predicted`.
-            variance: of `predicted`.
-            *data: rows, as given to it.
-            **options: likewise.
-
-        Returns:
-            Boolean, the shape of ``mean``; None: no cells of the model have a tail.
-        """
-        return None
+        return answer_of(self, "cells", values, *data, **options)
 
     def check_new(self, *data: Any) -> None:
         """Raise ValueError if new rows do not suit the (fitted) model; a single one does, and one of NaN.

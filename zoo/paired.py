@@ -75,7 +75,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers, sample
 
-from zoo.coordinates import Coordinates, Unit
+from zoo.coordinates import Coordinates, Unit, of_models
 from zoo.exponential_family import Family
 from zoo.exponential_family.cells import cells_of, has_units, sample_view_parameters
 from zoo.exponential_family.joint_prior import joint_prior_factor
@@ -83,7 +83,7 @@ from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.exponential_family.paired_answers import PairedAnswers
 from zoo.exponential_family.projections import FACTS
 from zoo.exponential_family.several_tables import VIEW_FACTS, SeveralTables
-from zoo.fields import choice, flag, numbers, part, positive, size, static
+from zoo.fields import choice, flag, numbers, part, positive, require, size, static
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import ANY, Roles, Table
 from zoo.programs import local
@@ -372,13 +372,15 @@ class Paired(SeveralTables):
         """Those of each view about its ``loc_mean`` in its ``unit``."""
         if not self.has_own_coordinates:
             return None
-        self.require("num_features")
-        pairs = zip(self.field_by_part("loc_mean"), self.field_by_part("unit"), strict=True)
+        require(self, "num_features")
+        pairs = zip(
+            of_models.field_by_part(self, "loc_mean"), of_models.field_by_part(self, "unit"), strict=True
+        )
         own = [pair if self._is_measured(v) else (None, None) for v, pair in enumerate(pairs)]
         return Coordinates(*zip(*own, strict=True))
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Of views in a unit of their own: rows, natural parameters with what they are made of, noise."""
         units: dict[str, Unit] = {}
         if not (self.has_own_coordinates or self.standardize):

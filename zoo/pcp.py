@@ -127,11 +127,6 @@ class PCP(TopicModel):
         """The prior of the weights (one cluster has no sticks: its weight is 1 under either prior)."""
         return weight_prior(self.weight_prior, self.num_clusters, name="cluster_weights")
 
-    @property
-    def truncation(self) -> int | None:
-        """The number of clusters at which a stick-breaking prior is cut; None: no such prior."""
-        return self.num_clusters if self.weight_prior == "stick_breaking" else None
-
     def log_weights(self, values: Mapping[str, Array]) -> Array:
         """The clusters' log weights at given values of the sites.
 

@@ -78,8 +78,6 @@ class PLSI(TopicModel):
     }
     symmetries = ("labels",)
     methods = ("em", "nuts", "hmc", "svi")
-    sums_out_locals = False
-    local_sites = ("doc_topic_probs",)
     roles = TopicModel.roles._replace(document_topic="doc_topic_probs")
     scored_over_fitted = True
     answers = PLSIAnswers

@@ -141,13 +141,12 @@ class PPCA(Model):
     }
     symmetries = ("rotation",)
     roles = Roles(latent="latents", loadings={"loadings": ""})
-    weighs_rows = True
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, mean, loadings, and variances."""
         ard = {"loading_precision": Unit(-self.ard_unit.power)} if self.ard_unit else {}
         return {"x": PLACE, "loc": PLACE, "loadings": Unit(1, (-2,)), "noise_variance": self.noise_unit} | ard

@@ -11,7 +11,9 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
@@ -20,10 +22,35 @@ from numpyro.distributions.transforms import AffineTransform
 from numpyro.primitives import Messenger
 
 from zoo.coordinates import free_log_scales, is_improper
+from zoo.coordinates.of_models import inside
+from zoo.fields import require, size_fields, sizes_of
 
-__all__ = ["InCoordinates", "local", "log_rows", "run"]
+__all__ = ["InCoordinates", "in_current_precision", "local", "log_rows", "run"]
 
 _FORM = ContextVar("form", default="drawn")  # or "given", "explicit"
+
+
+def in_current_precision(tree: Any) -> Any:
+    """Convert NumPy leaves of a pytree to JAX arrays in the caller's precision; traced leaves stay.
+
+    Programs and guides call this on what they hold. A NumPy array is copied on purpose: JAX remembers the
+    converted constant by the identity of the array, and would hand 64-bit numbers out of a 64-bit context
+    into a 32-bit one. The copy has the precision wanted, so that a large table is not copied twice.
+
+    Args:
+        tree: any pytree.
+
+    Returns:
+        The same pytree; shapes are as they were.
+    """
+
+    def converted(leaf: Any) -> Any:
+        if isinstance(leaf, np.ndarray):
+            # device_put, since asarray copies a second time
+            return jax.device_put(leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype)))
+        return jnp.asarray(leaf)
+
+    return jax.tree.map(converted, tree)
 
 
 def local(
@@ -73,31 +100,34 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
         raise TypeError(f"the program takes {', '.join(names)}; got {len(data)} parts of data")
     parts = (*data, *(None for _ in names[len(data) :]))
     is_given = parts[0] is not None
-    sizes = model.size_fields()
+    sizes = size_fields(model)
     if is_given:
         num_observations = parts[0].shape[0]
-        read = model.sizes_of(parts)
+        read = sizes_of(model, parts)
         model = model.replaced(**{size: read[size] for size in read if getattr(model, size, 0) is None})
-        model.require(*(size for size in sizes if hasattr(model, size)))
+        require(model, *(size for size in sizes if hasattr(model, size)))
     elif any(part is not None for part in parts):
         raise ValueError(f"give {names[0]} along with {' and '.join(names[1:])}")
     else:
         choose = f", or choose {model.proper_with}" if model.proper_with else ""
         known = f"give {' and '.join(names)} to condition on{choose}"
         reason = f"the prior of {type(model).__name__} is {model.prior} and draws nothing: {known}"
-        num_observations = model.rows_to_draw(num_observations, reason=reason)
-        model.require(*sizes)
+        if model.prior != "proper":
+            raise ValueError(reason)
+        if num_observations is None:
+            raise ValueError(f"give {' and '.join(names)} to condition on, or num_observations to draw")
+        require(model, *sizes)
     rows = numpyro.plate(f"{model.variable_dims[names[0]][0]}s", num_observations)
     own = model.own_coordinates
     token = _FORM.set("explicit" if model.draw_locals else "given" if is_given else "drawn")
     try:
         if own is None:
             return model.program(*parts, rows=rows)
-        units = model.units_of_sites
+        units = model.units
         changes = {name: (own.factor(unit), own.shift(unit)) for name, unit in units.items()}
-        inside = own.parts_inward(parts, names, units)
+        within = own.parts_inward(parts, names, units)
         with InCoordinates(changes=changes, data=dict(zip(names, parts, strict=True))):
-            found = model.inside(own).program(*inside, rows=rows)
+            found = inside(model, own).program(*within, rows=rows)
         drawn = found if isinstance(found, tuple) else (found,)
         outside = tuple(
             part if part is not None else own.outward(own_part, units[name]) if name in units else own_part

@@ -14,6 +14,7 @@ class Roles(NamedTuple):
         weight: weights of the clusters.
         responsibilities: probability of each cluster for each row, in the group ``variational``.
         occupied: number of clusters that hold rows.
+        gaussian: weights, means and covariances of clusters, of a fit that has them.
         subspaces: orthonormal bases and scales of clusters that are low-dimensional subspaces.
         latent: latents of the rows.
         loadings: loadings of each view to the suffix of the view's other variables, as in
@@ -30,6 +31,7 @@ class Roles(NamedTuple):
     weight: str | None = None
     responsibilities: str = "responsibilities"
     occupied: str = "num_occupied"
+    gaussian: tuple[str, ...] = ()
     subspaces: tuple[str, ...] = ()
     latent: str | None = None
     loadings: Mapping[str, str] = {}

@@ -70,7 +70,6 @@ Yu (2006), chapter 7.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -82,7 +81,7 @@ from zoo.fields import choice, flag, numbers, part, positive, scale_of, size, si
 from zoo.kernels import Kernel
 from zoo.linear_gaussian.rows import flat, standard_normal
 from zoo.linear_gaussian.supervised import Block, FeatureSpace, Primal, Probit, Real, block_prior
-from zoo.linear_gaussian.supervised_answers import ProbitAnswers, RealAnswers
+from zoo.linear_gaussian.supervised_answers import RealAnswers
 from zoo.linear_gaussian.supervised_intake import DENSE, FACTS, SupervisedIntake
 from zoo.model import NUMBERS, Roles, Table
 from zoo.programs import local
@@ -212,9 +211,10 @@ class SPPCA(SupervisedIntake):
         loadings={"loadings_x": "_x", "loadings_y": "_y"},
         predicted=("observation", "output"),
     )
+    answers = RealAnswers
 
     @property
-    def units_of_sites(self) -> Mapping[str, Unit]:
+    def units(self) -> Mapping[str, Unit]:
         """Rows, means, loadings and noise variances of inputs, and of outputs that are numbers."""
         units = {"x": _place(0), "loc_x": _place(0), "loadings_x": Unit(1, (-2,))}
         if self.kernel is None or self.kernel.weighs_columns_alike:
@@ -270,15 +270,6 @@ class SPPCA(SupervisedIntake):
         return self.classes is not None and self.num_outputs == len(self.classes)
 
     @property
-    def answers(self) -> type[RealAnswers]:
-        """Closed forms of rows with such outputs."""
-        return RealAnswers if self.output_likelihood == "gaussian" else ProbitAnswers
-
-    def view_variances(self, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-        """As of every model; the noise of utilities has variance 1."""
-        return super().view_variances({"noise_variance_y": 1.0} | dict(values))
-
-    @property
     def prior(self) -> str:
         """``"proper"`` with Gaussian loadings, else ``"improper"``."""
         return "proper" if self.loading_prior == "gaussian" else "improper"
@@ -286,38 +277,13 @@ class SPPCA(SupervisedIntake):
     @property
     def proper_with(self) -> str:
         """The prior that draws inputs, which a feature space does not."""
-        return "" if self.needs_fitted_rows else "loading_prior='gaussian'"
+        return "" if self.kernel is not None else "loading_prior='gaussian'"
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
         """The dims of all variables; each output has a noise variance with ``output_noise="per_output"``."""
         per_output = {"noise_variance_y": ("output",)} if self.output_noise == "per_output" else {}
         return dict(self.dims) | per_output
-
-    @property
-    def needs_fitted_rows(self) -> bool:
-        """Whether new rows are represented by their kernel values with the fitted ones."""
-        return self.kernel is not None
-
-    @property
-    def kept_locals(self) -> tuple[str, ...]:
-        """Local latents that the program draws though `log_likelihood` has them integrated out."""
-        return () if self.outputs.has_marginal else ("latents",)
-
-    def predicted_part(self, what: str | None) -> str | None:
-        """Inputs or outputs; probabilities of classes are no cells."""
-        return {None: "y", "outputs": "y", "cells": "x", "classes": None}[what]
-
-    def completions(self) -> dict[str, tuple[str, ...]]:
-        """Outputs, cells where x has any, and classes where y holds labels."""
-        found: dict[str, tuple[str, ...]] = {"outputs": ("observation", "output")}
-        if self.kernel is None:
-            found["cells"] = ("observation", "feature")
-        return found if self.classes is None else found | {"classes": ("observation", "class")}
-
-    def default_completion(self, *data: Any) -> str | None:
-        """Classes where the outputs are labels, whose columns' expectations are no probabilities."""
-        return None if self.classes is None else "classes"
 
 
 def _place(part: int) -> Unit:

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from zoo.model import Model
 
-__all__ = ["RELATIONS", "Change", "Relation", "Side"]
+__all__ = ["RELATIONS", "Change", "Relation", "Side", "cell_units"]
 
 NOTHING: Mapping = MappingProxyType({})
 HOLES = 0.1  # share of the cells that are made missing
@@ -154,12 +154,33 @@ def _classes_reordered(model: Model, data: tuple, rng: np.random.Generator) -> C
 # Units
 
 
+def cell_units(model: Model) -> tuple[str, ...]:
+    """How cells may be measured anew: in any unit, or one also from another origin.
+
+    Args:
+        model: the model.
+
+    Returns:
+        For each part of the data ``"none"`` (counts, classes), ``"scale"`` or ``"location_scale"``.
+    """
+    families = model.cell_families or (None,) * len(model.data_names)
+    units = (model.units.get(name) for name in model.data_names)
+    return tuple(
+        getattr(family, "cell_units", "none")
+        if unit is None
+        else "location_scale"
+        if unit.is_location
+        else "scale"
+        for family, unit in zip(families, units, strict=True)
+    )
+
+
 def _in_units(scale: Callable, shift: Callable) -> Callable:
     """The change of every part that has units by ``scale(table)`` and then ``shift(table)``, per column."""
 
     def change(model: Model, data: tuple, rng: np.random.Generator) -> Change:
         scales, shifts, parts = [], [], []
-        for part, units in zip(data, model.cell_units, strict=True):
+        for part, units in zip(data, cell_units(model), strict=True):
             width = np.shape(part)[1] if np.ndim(part) == 2 else 1  # one column of labels
             table = np.asarray(part, float) if units != "none" else np.zeros((1, width))
             factor = scale(table) * np.ones(table.shape[1]) if units != "none" else np.ones(table.shape[1])

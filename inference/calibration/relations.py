@@ -25,7 +25,7 @@ import xarray as xr
 from scipy.optimize import linear_sum_assignment
 
 from inference.algorithm import Direct, Method, Sampler, Stochastic
-from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side
+from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side, cell_units
 from inference.calibration.verdicts import RelationVerdict, two_sample
 from inference.convergence.identifiable import invariants, kind_of
 from inference.fitting.front_door import fit
@@ -33,9 +33,11 @@ from inference.inputs.tables import as_arrays
 from inference.methods import method_of
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
+from zoo.answers import has_answer
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 from zoo.documents.topic_model import dirichlet_of
+from zoo.intake.tables import takes_missing, takes_sparse_counts
 from zoo.model import Assumptions, Model
 
 __all__ = ["outcome_of", "relation_check", "sized"]
@@ -200,17 +202,17 @@ def outcome_of(model: Model, method: str, relation: Relation) -> str:
         said = "same, predictions in the new units"
     if said.startswith("no: "):
         return said
-    if name in (*_UNITS, *_SHIFTS) and not any(u != "none" for u in model.cell_units):
+    if name in (*_UNITS, *_SHIFTS) and not any(u != "none" for u in cell_units(model)):
         return "no: the cells have no unit"
-    if name in _SHIFTS and "location_scale" not in model.cell_units:
+    if name in _SHIFTS and "location_scale" not in cell_units(model):
         return "no: the cells have an origin"
-    if name in _MISSING and not model.takes_missing:
+    if name in _MISSING and not takes_missing(model):
         return "no: no cell may be missing"
     takes = method_of(model, method).takes
     needs = {"row_doubled": "weights", "row_left_out": "weights", "batches": "batches", "devices": "devices"}
     if (needed := needs.get(name)) and needed not in takes:
         return f"no: method {method!r} takes no {needed}"
-    if name == "sparse" and not (model.takes_documents or model.takes_sparse_counts or "sparse" in takes):
+    if name == "sparse" and not (model.takes_documents or takes_sparse_counts(model) or "sparse" in takes):
         return f"no: method {method!r} takes dense rows"
     return said
 
@@ -312,12 +314,12 @@ def _is_generative(tree: xr.DataTree) -> bool:
 def _is_random_density(tree: xr.DataTree, method: Method) -> bool:
     """Whether densities of new rows are estimated with random numbers, or averaged over several draws."""
     is_averaged = method.log_density is None and kind_of(tree) != "point"
-    return _has_density(tree) and (is_averaged or model_of(tree).estimates_density)
+    return _has_density(tree) and (is_averaged or model_of(tree).answers.estimates_density)
 
 
 def _has_density(tree: xr.DataTree) -> bool:
     """Whether a fit has densities of new rows."""
-    return _is_generative(tree) and model_of(tree).scores_rows
+    return _is_generative(tree) and model_of(tree).answers.has_density
 
 
 def _objective(tree: xr.DataTree) -> float:
@@ -341,9 +343,9 @@ def _found(tree: xr.DataTree, change: Change, said: str, *, first: bool = False)
         )
         yield "log_density", log_density(tree, *data)
     method = method_of(model, tree.attrs["method"])
-    if model.projects_by_draws or not isinstance(method, Sampler | Stochastic):
+    if model.answers.projects_by_draws or not isinstance(method, Sampler | Stochastic):
         yield "scores", transform(tree, *data)
-    if model.predicts_cells and _is_generative(tree) and not change.reverses_views:
+    if has_answer(model, "cells") and _is_generative(tree) and not change.reverses_views:
         predicted = predict(tree, *data[: model.num_needed])
         yield "predicted", predicted.drop_vars("standard_deviation")
         yield "standard_deviation", predicted["standard_deviation"]
@@ -525,7 +527,7 @@ def _stored(tree: xr.DataTree, data: tuple, said: str) -> Iterator[tuple[str, xr
     """Scores and log densities of the fitted rows as the fit holds them, and in the order of the fit."""
     model = model_of(tree)
     for name, value in _asked(tree, data):
-        if name == "scores" or not model.estimates_density:
+        if name == "scores" or not model.answers.estimates_density:
             yield f"{name} in another order", value
     group = tree["variational"] if "variational" in tree.children else tree["posterior"]
     for site in (model.roles.responsibilities, model.roles.latent, model.roles.document_topic):

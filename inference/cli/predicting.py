@@ -16,6 +16,8 @@ from inference.program_cache import compile_cache
 from inference.results.files import load, model_of
 from inference.results.groups import stored_columns
 from inference.results.tables import check_table_file, table_file
+from zoo.answers import has_answer
+from zoo.intake.tables import takes_missing
 from zoo.model import Model
 
 __all__ = ["predict_rows"]
@@ -102,14 +104,14 @@ def _answer(
     tree: xr.DataTree, model: Model, parts: Sequence[Any], options: SimpleNamespace
 ) -> tuple[str, pd.DataFrame]:
     """The answer in words, and as a table."""
-    asked = options.what
-    if asked == "log_density":
+    what = options.what
+    if what == "log_density":
         return "log density of each row, in nats", _frame(log_density(tree, *parts))
     is_cluster = len(model.roles.predicted) == 1
-    if asked == "scores" or (asked is None and not is_cluster and not model.predicts_cells):
+    if what == "scores" or (what is None and not is_cluster and not has_answer(model, "cells")):
         scores = transform(tree, *parts)
         return f"scores, by {scores.dims[-1]}", _frame(scores, f"{scores.dims[-1]}_")
-    given = {} if asked in (None, "prediction") else {"what": asked}
+    given = {} if what in (None, "prediction") else {"what": what}
     predicted = predict(tree, *parts, **given)
     if is_cluster:
         shares = transform(tree, *parts)
@@ -126,9 +128,9 @@ def _answer(
     if options.deviations and "standard_deviation" in predicted.coords:
         deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
         table = table.join(deviations)
-    is_filled = predicted.dims == model.roles.predicted and model.takes_missing
+    is_filled = predicted.dims == model.roles.predicted and takes_missing(model)
     missing = ", missing cells filled in" if is_filled else ""
-    return f"{asked or predicted.dims[-1] + 's'} of each row{missing}", table
+    return f"{what or predicted.dims[-1] + 's'} of each row{missing}", table
 
 
 def _as_read(table: pd.DataFrame, columns: Sequence[Any]) -> pd.DataFrame:

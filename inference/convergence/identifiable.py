@@ -36,6 +36,8 @@ import xarray as xr
 from inference.convergence.partitions import cluster_sizes
 from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model_of
 from inference.results.groups import group_of, labels_of, loadings_of
+from zoo.answers import answer_of
+from zoo.coordinates.of_models import noise_factors
 from zoo.dependencies import naming_versions
 from zoo.model import Model
 
@@ -74,7 +76,11 @@ def symmetries_of(tree: xr.DataTree) -> tuple[str, ...]:
 def _draws_latents(tree: xr.DataTree) -> bool:
     """Whether the program has its latents as sites, so that draws of Theta follow from those of both."""
     model = model_of(tree)
-    return model.roles.latent in draws_of(tree) and bool(loadings_of(tree)) and not model.sums_out_locals
+    return (
+        model.roles.latent in draws_of(tree)
+        and bool(loadings_of(tree))
+        and not answer_of(model, "sums_out_locals")
+    )
 
 
 def kind_of(tree: xr.DataTree) -> str:
@@ -256,7 +262,7 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
 
 
 def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
-    found, views, posterior, factors = {}, {}, draws_of(tree), model_of(tree).noise_factors
+    found, views, posterior, factors = {}, {}, draws_of(tree), noise_factors(model_of(tree))
     for suffix, loadings in loadings_of(tree).items():
         feature, w = loadings.dims[2], loadings.values
         standard = w / np.sqrt(factors[suffix])[:, None] if suffix in factors else w
@@ -289,7 +295,7 @@ def factors_of(tree: xr.DataTree) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 def in_standard_units(model: Model, loadings: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Loadings by suffix, those of columns that the model measures in units of their own in these units."""
-    factors = model.noise_factors
+    factors = noise_factors(model)
     return {
         suffix: value / np.sqrt(factors[suffix])[:, None] if suffix in factors else value
         for suffix, value in loadings.items()

@@ -37,7 +37,10 @@ from inference.results.groups import flat_draws, labels_of, responsibilities_of,
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from inference.topics.tables import nearest_documents
+from zoo.answers import answer_of
+from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
+from zoo.intake.tables import takes_sparse_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
@@ -230,7 +233,7 @@ def _shares(aligned: xr.DataTree) -> np.ndarray:
 
 
 def _arrays(model: Model, values: Mapping[str, Any]) -> list[tuple[jax.Array, jax.Array | None]]:
-    return [(jnp.asarray(part.values), part.spread) for part in model.typical_cells(values)]
+    return [(jnp.asarray(part.values), part.spread) for part in answer_of(model, "typical_cells", values)]
 
 
 def _cells(
@@ -249,7 +252,7 @@ def _cells(
     held = np.where(share > 0, 1.0, np.nan)[..., None]  # a cluster without rows is a draw from the prior
     values_of, apart = [], {int(k): [] for k in kept}
     for part, (values, spread) in zip(
-        parts, over_draws(_arrays, draws, model.resolving(draws), ()), strict=True
+        parts, over_draws(_arrays, draws, answer_of(model, "resolving", draws), ()), strict=True
     ):
         values = np.asarray(values)[0]  # (draws, clusters, columns)
         spread = None if spread is None else np.asarray(spread)[0]
@@ -342,7 +345,7 @@ def _directions(tree: xr.DataTree, count: int) -> pd.DataFrame:
     note = (
         "effective: number of directions, weighed by their size; direction_1, ...: sizes, the largest first"
     )
-    note += "; columns are in their standard deviations" if model_of(tree).noise_factors else ""
+    note += "; columns are in their standard deviations" if noise_factors(model_of(tree)) else ""
     table.attrs |= {"title": "Directions within each cluster", "note": note}
     return table
 
@@ -365,7 +368,7 @@ def _topics_of_clusters(aligned: xr.DataTree, asked: Asked, kept: np.ndarray) ->
 
 
 def _by_cluster(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
-    return model.log_density_by_cluster(values, *data)
+    return answer_of(model, "log_density_by_cluster", values, *data)
 
 
 def _cells_of_rows(x: Any) -> np.ndarray:
@@ -424,7 +427,7 @@ def _typical_rows(
     table.attrs |= {
         "title": "Most typical rows",
         "note": note.format(
-            unit="word" if model.takes_sparse_counts and not isinstance(data[0], np.ndarray) else "cell"
+            unit="word" if takes_sparse_counts(model) and not isinstance(data[0], np.ndarray) else "cell"
         ),
     }
     return table

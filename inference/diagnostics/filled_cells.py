@@ -31,6 +31,7 @@ from inference.numerics.programs import over_draws
 from inference.prediction import predict
 from inference.results.files import model_of
 from inference.results.groups import stored_columns, thinned
+from zoo.answers import answer_of, completion_of
 from zoo.intake import Column
 from zoo.model import Model
 
@@ -131,9 +132,9 @@ def _as_read(cell: _Filled, column: Column | None) -> dict[str, Any]:
 def _of_rows(model: Model, draw: Mapping[str, Any], *data: Any) -> list[tuple[jax.Array, ...]]:
     """Moments of the cells of rows under one draw, or probabilities of levels, over clusters with rows."""
     values, holds = draw["values"], draw["holds"]
-    logits = model.local_conditionals(values, *data)[model.roles.cluster].logits
+    logits = answer_of(model, "conditionals", values, *data)[model.roles.cluster].logits
     shares, found = jax.nn.softmax(jnp.where(holds, logits, -jnp.inf), axis=-1)[..., None], []
-    for part in model.cells_given(values, *data):
+    for part in answer_of(model, "cells_given", values, *data):
         mean, *spread = (
             jnp.where(holds[:, None], own, 0.0) for own in (part.values, part.spread) if own is not None
         )
@@ -175,7 +176,9 @@ def _by_clusters(tree: xr.DataTree, gap: np.ndarray) -> _Filled:
 def _predicted(tree: xr.DataTree, data: tuple, name: str, gap: np.ndarray) -> _Filled:
     """A part of the data of a projection filled in by its predictions."""
     model, found, rows = model_of(tree), _Filled.nothing(gap.shape), np.flatnonzero(gap.any(1))
-    chosen = [what for what in (*model.completions(), None) if model.predicted_part(what) == name]
+    chosen = [
+        what for what in (*answer_of(model, "completions"), None) if completion_of(model, what).part == name
+    ]
     if not chosen or not rows.size:
         return found
     predicted = predict(tree, *(part[rows] for part in data), what=chosen[0])

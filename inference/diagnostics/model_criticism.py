@@ -48,7 +48,9 @@ from inference.extension import extend
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, thinned
 from zoo import late
+from zoo.answers import answer_of, has_answer
 from zoo.dependencies import naming_versions
+from zoo.dirichlet_process import truncation_of
 
 __all__ = [
     "STATISTICS",
@@ -297,7 +299,7 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
     nouns = [str(values.dims[-1]).rstrip("_0123456789") for values in observed.values()]
     parts, verdicts = [], []
     for noun, (name, values) in zip(nouns, observed.items(), strict=True):
-        fresh = model_of(tree).sums_out_locals
+        fresh = answer_of(model_of(tree), "sums_out_locals")
         levels = json.loads(values.attrs.get("levels", "{}"))
         part = check_features(values, drawn[name], probability, new_rows=fresh, levels=levels, seed=seed)
         verdicts.append(judge_features(part))
@@ -423,11 +425,11 @@ def _numbers_of_parameters(tree: xr.DataTree) -> tuple[int, int] | None:
     A stick-breaking prior is of the sticks up to the last component with rows, whose place counts too.
     """
     model, posterior = model_of(tree), group_of(tree, "posterior")
-    if not model.leaves_out_empty or model.roles.occupied not in posterior:
+    if not has_answer(model, "prior_of_occupied") or model.roles.occupied not in posterior:
         return None
     counts, labels = posterior[model.roles.occupied], labels_of(tree)
     varies = counts.min() < counts.max()
-    if model.truncation is not None and labels is not None:
+    if truncation_of(model) is not None and labels is not None:
         last = labels.max(labels.dims[-1])
         varies |= last.min() < last.max()
     return (int(counts.min()), int(counts.max())) if varies else None

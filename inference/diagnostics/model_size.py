@@ -57,6 +57,7 @@ from inference.prediction import log_density, predict
 from inference.results.build import for_new_rows
 from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
+from zoo.coordinates.of_models import inside
 from zoo.depcam import DEPCAM
 from zoo.dependencies import naming_versions
 from zoo.intake import Columns
@@ -655,14 +656,14 @@ def _bound(tree: xr.DataTree) -> float:
 @jax.jit
 def _log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
     """That of the parameters, in the coordinates of the data."""
-    own, units = model.own_coordinates, model.units_of_sites
+    own, units = model.own_coordinates, model.units
     if own is None:
         return log_prior(values, model)
     inner = {
         name: own.inward(value, units[name]) if name in units else value for name, value in values.items()
     }
     lost = (jnp.log(own.factor(units[n])) + jnp.zeros_like(v) for n, v in values.items() if n in units)
-    return log_prior(inner, model.inside(own)) - sum(jnp.sum(part) for part in lost)
+    return log_prior(inner, inside(model, own)) - sum(jnp.sum(part) for part in lost)
 
 
 def _candidates(name: str, values: Iterable[int], most: int, why: str = "") -> list[int]:

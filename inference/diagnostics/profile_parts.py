@@ -21,8 +21,9 @@ from inference.results.groups import (
     responsibilities_of,
     restored_data,
 )
+from zoo.answers import TypicalCells, answer_of
 from zoo.intake import Column
-from zoo.model import Model, TypicalCells
+from zoo.model import Model
 
 __all__ = [
     "LEAST_ROWS",
@@ -239,12 +240,14 @@ def quantities_of(model: Model, draws: Mapping[str, np.ndarray]) -> list[Typical
         draws: of its parameters, leading dims (chain, draw).
 
     Returns:
-        As `zoo.model.Model.typical_cells`, values and spread None.
+        As `zoo.answers.Answers.typical_cells`, values and spread None.
     """
     found: list[TypicalCells] = []
 
     def note(values: Mapping[str, Any]) -> None:
-        found.extend(part._replace(values=None, spread=None) for part in model.typical_cells(values))
+        found.extend(
+            part._replace(values=None, spread=None) for part in answer_of(model, "typical_cells", values)
+        )
 
     jax.eval_shape(note, {name: value[0, 0] for name, value in draws.items()})
     return found

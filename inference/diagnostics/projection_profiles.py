@@ -32,6 +32,8 @@ from inference.results.files import model_of
 from inference.results.groups import flat_draws, loadings_of, thinned
 from inference.symmetry import align_rotation
 from inference.symmetry.identified import canonical_correlations
+from zoo.answers import answer_of
+from zoo.coordinates.of_models import noise_factors
 from zoo.model import Model
 
 __all__ = ["projection_tables"]
@@ -85,7 +87,7 @@ def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame
         found["latents"] = _by_inner_products(aligned, asked)
     rows = _extreme_rows(aligned, asked)
     found |= {} if rows is None else {"extreme_rows": rows}
-    if model.num_canonical and len(views) == 2:
+    if answer_of(model, "num_canonical") and len(views) == 2:
         found["canonical_correlations"] = _correlations(few, asked)
     return found
 
@@ -96,7 +98,7 @@ def _views(aligned: xr.DataTree) -> list[_View]:
     for suffix, loadings in loadings_of(aligned).items():
         dim, values = str(loadings.dims[2]), flat_draws(loadings, loadings.dims[2], "latent")
         columns = names_along(aligned, dim, values.shape[1], dim.partition("_")[0])
-        factors = np.broadcast_to(np.asarray(model.noise_factors.get(suffix, 1.0)), values.shape[1:2])
+        factors = np.broadcast_to(np.asarray(noise_factors(model).get(suffix, 1.0)), values.shape[1:2])
         found.append(_View(parts[suffix], suffix, columns, values, factors))
     return found
 
@@ -104,7 +106,7 @@ def _views(aligned: xr.DataTree) -> list[_View]:
 def _covariance(aligned: xr.DataTree) -> np.ndarray | None:
     """Covariance of the latents over the fitted rows, (draws, latents, latents); None: the identity."""
     model, posterior = model_of(aligned), draws_of(aligned)
-    if model.sums_out_locals or model.roles.latent not in posterior:
+    if answer_of(model, "sums_out_locals") or model.roles.latent not in posterior:
         return None
     latents = flat_draws(posterior[model.roles.latent], "observation", "latent")
     centred = latents - latents.mean(1, keepdims=True)
@@ -122,13 +124,13 @@ def _explained(view: _View, covariance: np.ndarray | None) -> np.ndarray:
 
 
 def _variances_by_view(model: Model, values: Mapping[str, Any]) -> dict[str, tuple[jax.Array, jax.Array]]:
-    return model.view_variances(values)
+    return answer_of(model, "view_variances", values)
 
 
 def _variances(aligned: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Explained and remaining variance of the columns of each view, (draws, columns)."""
     model = model_of(aligned)
-    draws_rows = not model.sums_out_locals
+    draws_rows = not answer_of(model, "sums_out_locals")
     if draws_rows and model.roles.latent not in draws_of(aligned):
         return {}
     draws = parameters_of(aligned, _MOST_VARIANCES, draws_rows)
@@ -141,7 +143,7 @@ def _variances(aligned: xr.DataTree) -> dict[str, tuple[np.ndarray, np.ndarray]]
 def _has_point_latents(tree: xr.DataTree) -> bool:
     """Whether latents of rows were maximised along with the parameters."""
     model = model_of(tree)
-    is_drawn = not model.sums_out_locals and model.roles.latent in draws_of(tree)
+    is_drawn = not answer_of(model, "sums_out_locals") and model.roles.latent in draws_of(tree)
     return is_drawn and tree.attrs["method"] == "map"
 
 

@@ -47,11 +47,12 @@ from inference.numerics.devices import of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
 from inference.numerics.summed_rows import summed_of_all
 from inference.numerics.weighted_rows import checked_weight
-from inference.precision import check_count_sizes, check_scales, in_precision
+from inference.precision import check_count_sizes, check_hyperparameters, check_scales, in_precision
 from inference.processes import any_process, exchanged, refuse_unjoined
 from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.settings import COMMON, Climb, Sampling, Settings, plain
+from zoo.answers import answer_of
 from zoo.checks import (
     as_plain,
     check_flag,
@@ -62,6 +63,8 @@ from zoo.checks import (
     shown,
     warn,
 )
+from zoo.exponential_family import has_unit_noise
+from zoo.intake.families import dim_labels
 from zoo.model import Model
 from zoo.naming import did_you_mean
 from zoo.sparse import SparseCounts, SparseMatrix
@@ -245,7 +248,7 @@ def read_call(call: Call) -> FitRequest:
     # of documents no default is read off
     exchanges = spreads_rows and not is_exchanged and "documents" not in chosen.takes
     worth = None  # of the rows that default priors are read off
-    if model.weighs_rows and any_process(sample_weight is not None):
+    if model.answers.weighs_rows and any_process(sample_weight is not None):
         worth = weight if stream is None or is_summed else _weight_to_begin_with(stream)
         worth = np.ones(arrays[0].shape[0]) if worth is None else worth
     if exchanges and worth is not None:
@@ -264,13 +267,13 @@ def read_call(call: Call) -> FitRequest:
         if not told:
             raise
         raise ValueError(f"{error}; {told}") from None
-    coords = {**coords, **model.dim_labels(coords, columns)}
+    coords = {**coords, **dim_labels(model, coords, columns)}
     if stream is not None and not is_summed and "documents" not in chosen.takes:
         check_complete_batch(model, arrays[0])
     model = model.for_data(*arrays)
     _check_keep(call.keep, model)
     check_count_sizes(model, arrays, coords, dtype)
-    model.check_precision(dtype, *_that_count(of_all_processes, weight if worth is None else worth))
+    check_hyperparameters(model, dtype, *_that_count(of_all_processes, weight if worth is None else worth))
     if is_auto and (stream is None or is_summed):
         name, chosen = _suitable(model, of_all_processes, init)
         if spreads_rows and isinstance(chosen, Sampler):
@@ -383,8 +386,9 @@ def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> N
             f"{found}, but share one noise variance, so that small columns hardly count; "
             f"unless all are in the same unit, {remedy}"
         )
-    for name, part, is_unit in zip(model.data_names, arrays, model.unit_noise_parts, strict=False):
-        if is_unit and isinstance(part, np.ndarray) and (found := _misfit_of_unit_noise(model, part)):
+    for name, part, family in zip(model.data_names, arrays, model.cell_families, strict=False):
+        is_unit = has_unit_noise(family) and isinstance(part, np.ndarray)
+        if is_unit and (found := _misfit_of_unit_noise(model, part)):
             warn(
                 f"the Gaussian cells of {name} have noise of known variance 1, the default, {found}: "
                 "estimate it by family Gaussian(noise_variance=None), or give the variance"
@@ -790,7 +794,7 @@ def _check_start(init: Any, model: Model, data: tuple) -> None:
     if isinstance(init, xr.DataTree):
         for dim, part in zip(dims, data, strict=True):
             held = next((group.sizes[dim] for group in init.children.values() if dim in group.sizes), None)
-            if held is not None and dim != "observation" and not model.needs_fitted_rows:
+            if held is not None and dim != "observation" and not answer_of(model, "needs_fitted_rows"):
                 if held != part.shape[1]:
                     raise ValueError(
                         f"init must be a fit of as many columns; it has {held} of the dim {dim!r}, and the "

@@ -26,6 +26,7 @@ from inference.precision import in_precision
 from inference.processes import among_processes
 from inference.results.build import build_tree, is_for_new_rows
 from inference.settings import More, Settings
+from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.dependencies import naming_versions
 from zoo.model import Model
@@ -178,7 +179,7 @@ def fit(
         run = plan(request)
         fitted = fitted_in_data_units(request, run.drive())
         rows = request.data[0]
-        request.model.check_resolved(fitted.outcome.posterior, len(rows), dtype, rows)
+        answer_of(request.model, "check_resolved", fitted.outcome.posterior, len(rows), dtype, rows)
         tree = build_tree(request, fitted)
         if not is_for_new_rows(request, fitted.outcome):
             tree = numbered(tree, request.spreads_rows)

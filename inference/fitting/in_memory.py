@@ -43,6 +43,7 @@ from inference.numerics.weighted_rows import (
     Rows,
     draws_of_rows_limit,
     row_limit,
+    row_width,
     unweighted,
     weight_of,
 )
@@ -363,7 +364,7 @@ def _repeated(shapes: Any, count: int) -> Any:
 def keeps_assignments(request: FitRequest, model: Model, num_rows: int, run: AscentRun) -> bool:
     """Whether the labels of every row are drawn with every draw from q."""
     num_samples, keep = request.settings.num_samples, request.keep
-    sizes = num_samples, num_rows, model.row_width, run.num_iterations
+    sizes = num_samples, num_rows, row_width(model), run.num_iterations
     is_small = row_limit(num_samples * num_rows, "assignments", keep)
     return is_small and draws_of_rows_limit(*sizes, "assignments", keep)
 

@@ -16,7 +16,7 @@ from numpyro import handlers
 from inference.algorithm import Direct, FitRequest, model_name
 from inference.driver.host import CHUNK_CAPACITY
 from inference.numerics.host_draws import affordable
-from inference.numerics.weighted_rows import unweighted
+from inference.numerics.weighted_rows import row_width, unweighted
 from inference.results.groups import ROW_DIMS
 from zoo.checks import machine_memory, memory_in_words
 from zoo.model import Model
@@ -133,7 +133,7 @@ def _generous(request: FitRequest, starts: int, num_draws: int) -> float:
     """More bytes than states and draws of any model of the zoo take at these sizes."""
     num_rows = request.data[0].shape[0]
     num_columns = sum(math.prod(part.shape[1:]) for part in request.data)
-    width = request.model.row_width
+    width = row_width(request.model)
     of_rows = num_rows * (width + num_columns)
     of_parameters = (width + 1) * num_columns * (num_columns + width + 1)
     recorded = CHUNK_CAPACITY + 8  # of a chunk, and the progress

@@ -39,6 +39,8 @@ from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
 from inference.results.groups import restored_data
+from zoo.answers import answer_of
+from zoo.dirichlet_process import truncation_of
 
 __all__ = [
     "REMARKS",
@@ -334,7 +336,7 @@ def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: 
     said = {"converged": [], "max_iterations": ["the objective has levelled off"]}.get(stopped, [stopped])
     more = "num_restarts=10: the ascent finds the optimum nearest to its start"
     if not spread:
-        if "labels" in model.symmetries or model.has_several_modes:
+        if "labels" in model.symmetries or answer_of(model, "has_several_modes"):
             reason = "; ".join([*said, "there was one start, and this objective has many optima", result])
             return Judgement(None, f"{name} has converged, from one start only", reason, more)
         return Judgement(True, f"{name} has converged", "; ".join([*said, result]), advice)
@@ -357,18 +359,14 @@ def _of_truncation(tree: xr.DataTree) -> Judgement | None:
     model, draws = model_of(tree), draws_of(tree)
     if model.roles.occupied not in draws:
         return None
-    if model.truncation is None:
+    if (truncation := truncation_of(model)) is None:
         return _of_number(tree)
-    if model.truncation < 2:
-        return None
-    full = float((draws[model.roles.occupied] >= model.truncation).mean())
+    full = float((draws[model.roles.occupied] >= truncation).mean())
     if full < _OFTEN_FULL:
         return None
-    text = (
-        f"The truncation is too short: all {model.truncation} clusters hold rows in {full:.0%} of the draws"
-    )
+    text = f"The truncation is too short: all {truncation} clusters hold rows in {full:.0%} of the draws"
     reason = "the prior has infinitely many clusters and was cut where the data still fill every one"
-    advice = f"raise the number of clusters to {2 * model.truncation} or more"
+    advice = f"raise the number of clusters to {2 * truncation} or more"
     return Judgement(None, text, reason, advice)
 
 
@@ -376,7 +374,7 @@ def _of_number(tree: xr.DataTree) -> Judgement | None:
     """Judge whether a finite mixture has used up the components that its prior would leave empty."""
     model, draws = model_of(tree), draws_of(tree)
     rows = next((tree[group].sizes.get("observation") for group in _OF_ROWS if group in tree.children), None)
-    if rows is None or tree.attrs.get("method") == "em" or not model.leaves_some_empty(rows):
+    if rows is None or tree.attrs.get("method") == "em" or not answer_of(model, "leaves_some_empty", rows):
         return None
     number = draws.sizes[str(cluster_dim(model))]
     full = float((draws[model.roles.occupied] >= number).mean())

@@ -76,7 +76,7 @@ def methods_with_weights(model: Model | type[Model]) -> tuple[str, ...]:
 def _suited(method: Method, name: str, model: Model | type[Model]) -> Method:
     """The method as it takes this model's rows: those that run the program weigh rows if that can."""
     runs_program = FOR_EVERY_MODEL.get(name) == ".nuts_hmc"
-    return _without_weights(method) if runs_program and not model.weighs_rows else method
+    return _without_weights(method) if runs_program and not model.answers.weighs_rows else method
 
 
 @cache

@@ -26,6 +26,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
 from inference.numerics.programs import latent_names
 from inference.settings import MAP
+from zoo.answers import answer_of, start_of
 
 __all__ = ["METHOD"]
 
@@ -59,7 +60,7 @@ def _state(values: Mapping[str, Array], model: Any, data: tuple, memory_size: in
 
 
 def _init(key: Array, model: Any, *data: Any, memory_size: int) -> LBFGSState:
-    values = model.starting_point(key, *data)
+    values = start_of(model, key, *data)
     if values is None:
         drawn = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(model, *data)
         values = {name: drawn[name]["value"] for name in latent_names(model, *data)}
@@ -118,17 +119,17 @@ def _concluded(
 ) -> tuple[dict[str, Array], Array | None, dict[str, Array]]:
     """The point in the support, probabilities of the summed-out labels (or None), the most probable ones."""
     values = constrain_fn(program, (model, *data), {}, unconstrained)
-    conditional = model.local_conditionals(values, *data).get("assignments")
+    conditional = answer_of(model, "conditionals", values, *data).get("assignments")
     if conditional is None:
         return values, None, {}
     shares = jax.nn.softmax(conditional.logits, axis=-1)
-    return values, shares, model.derived({"assignments": jnp.argmax(shares, axis=-1)})
+    return values, shares, answer_of(model, "derived", {"assignments": jnp.argmax(shares, axis=-1)})
 
 
 def restarts(model: Any, data: tuple, **options: Any) -> int:
     """Several starts where the model says that single ones end at different optima, if they are cheap."""
     cells = sum(part.nbytes for part in data) / 8
-    return starts_by_size(NEEDED if model.has_several_modes else 1, PER_CELL * cells)
+    return starts_by_size(NEEDED if answer_of(model, "has_several_modes") else 1, PER_CELL * cells)
 
 
 METHOD = Ascent(

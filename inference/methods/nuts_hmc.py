@@ -38,6 +38,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names, weighing_rows
 from inference.numerics.weighted_rows import Rows, unweighted
 from inference.settings import HMC, NUTS
+from zoo.answers import start_of
 from zoo.dirichlet_process import with_stick_decays
 
 __all__ = ["METHODS", "given_sites", "position", "program"]
@@ -107,7 +108,7 @@ def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> infer.HMC:
 def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:
     key, start_key = jax.random.split(key)
     unconstrained = None
-    if (values := model.starting_point(start_key, *_unweighted(data))) is not None:
+    if (values := start_of(model, start_key, *_unweighted(data))) is not None:
         unconstrained = unconstrain_fn(program, (model, *data), {}, values)
     return _kernel(kind, options).init(key, num_warmup, unconstrained, (model, *data), {})
 

@@ -15,7 +15,8 @@ from jax import Array
 
 from inference.algorithm import FitRequest, Fitted, Method
 from inference.processes import over_processes
-from zoo.answers import scores_outward
+from zoo.answers import completion_of, scores_outward
+from zoo.coordinates.of_models import inside
 from zoo.model import Model
 from zoo.programs import InCoordinates
 
@@ -73,7 +74,7 @@ def asked_in_data_units(method: Method) -> Method:
 def _units(method: Method, model: Model) -> Mapping[str, tuple[Any, Any]]:
     """Parts of the data, sites and variables of q to scale and shift of the units of the program."""
     own = model.own_coordinates
-    named = {**method.units(model), **model.units_of_sites}
+    named = {**method.units(model), **model.units}
     return {name: (own.factor(unit), own.shift(unit)) for name, unit in named.items()}
 
 
@@ -82,7 +83,7 @@ def _asked(
 ) -> Array:
     """What has no unit, or that of scores."""
     units = _units(method, model)
-    inner, parts = model.inside(model.own_coordinates), _standard_parts(units, model, data)
+    inner, parts = inside(model, model.own_coordinates), _standard_parts(units, model, data)
     found = getattr(method, name)(_standard(units, stored), inner, *parts, **options)
     return scores_outward(model, found, **options) if name == "transform" else found
 
@@ -92,7 +93,7 @@ def _predicted(
 ) -> tuple[Array, Array]:
     """Mean and variance of cells, of the part that the method completes."""
     mean, variance = _asked(method, "predict", stored, model, *data, **options)
-    part, units = model.predicted_part(options.get("what")), _units(method, model)
+    part, units = completion_of(model, options.get("what")).part, _units(method, model)
     if part not in units:
         return mean, variance
     scale, shift = units[part]
@@ -112,7 +113,7 @@ def _log_density(method: Method, stored: Mapping[str, Any], model: Model, *data:
 def _guide(method: Method, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any) -> Any:
     """Q as a program whose sites are in the units of the data; its parameters are in standard units."""
     units = _units(method, model)
-    own = partial(method.guide, _standard(units, stored), model.inside(model.own_coordinates))
+    own = partial(method.guide, _standard(units, stored), inside(model, model.own_coordinates))
     sites = {name: units[name] for name in units if name not in method.units(model)}
     return InCoordinates(own, changes=sites)(*_standard_parts(units, model, data), **options)
 

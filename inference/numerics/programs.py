@@ -25,6 +25,7 @@ from numpyro.primitives import Messenger
 
 from inference.numerics.compiled import compiled, for_work, is_work_told
 from inference.numerics.host_keys import key_from_seed
+from zoo.answers import answer_of
 from zoo.in_blocks import map_in_blocks
 
 __all__ = [
@@ -252,16 +253,17 @@ def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
     The likelihood is left out, and with it the local latents that the program keeps because they cannot be
     summed out exactly: `log_likelihood` of the model has them integrated out. So are, in a mixture, the
     parameters and weights of components without rows: draws from the prior that say nothing, and whose
-    densities would drown the rest (`zoo.Mixture.prior_of_occupied`); the labels among ``values`` tell which.
+    densities would drown the rest (`zoo.answers.Answers.prior_of_occupied`); the labels among ``values`` tell
+    which.
 
     Args:
         model: a zoo model.
         values: value of every latent site of the program when called with ``data``.
         *data: the data; only their shapes matter.
     """
-    total, of_site = jnp.zeros(()), model.prior_of_occupied(values, *data)
+    total, of_site = jnp.zeros(()), answer_of(model, "prior_of_occupied", values, *data)
     for name, site in _sites(model, values, *data).items():
-        if name in model.kept_locals:
+        if name in answer_of(model, "kept_locals"):
             continue
         is_factor = site["type"] == "sample" and isinstance(_base(site["fn"]), dist.Unit)
         if site["type"] == "sample" and (is_factor or not site["is_observed"]):
@@ -295,7 +297,7 @@ def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any
 
     def absent(site: Mapping[str, Any]) -> Array | None:
         name = site["name"]
-        if name in values or name not in (*model.kept_locals, *model.local_sites):
+        if name in values or name not in (*answer_of(model, "kept_locals"), model.roles.document_topic):
             return None
         return jnp.zeros(site["fn"].shape())
 
@@ -365,7 +367,7 @@ def map_draws(function: Callable, key: jax.Array, draws: Mapping[str, Any]) -> A
 def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
     """The local latents given everything else, as NumPyro statements."""
     with numpyro.plate("observations", data[0].shape[0]):
-        conditionals = model.local_conditionals(values, *data).items()
+        conditionals = answer_of(model, "conditionals", values, *data).items()
         summed_out = {site: {"enumerate": "parallel"} if d.is_discrete else None for site, d in conditionals}
         return {site: numpyro.sample(site, d, infer=summed_out[site]) for site, d in conditionals}
 
@@ -381,14 +383,15 @@ def draw_locals(
         draws: site name to draws, leading dims (chain, draw).
         model: the model.
         data: the data.
-        keep_rows: whether values per row are returned, or only the summaries of `Model.derived`.
+        keep_rows: whether values per row are returned, or only the summaries of
+            `zoo.answers.Answers.derived`.
     """
 
     def one(args: tuple) -> dict[str, Array]:
         key, values = args
-        conditionals = model.local_conditionals(values, *data).items()
+        conditionals = answer_of(model, "conditionals", values, *data).items()
         local = {site: d.sample(jax.random.fold_in(key, i)) for i, (site, d) in enumerate(conditionals)}
-        derived = model.derived(values | local)
+        derived = answer_of(model, "derived", values | local)
         return derived if keep_rows else {name: value for name, value in derived.items() if name not in local}
 
     return map_draws(one, key, draws)

@@ -113,6 +113,19 @@ ROW_BYTES = 64e6  # anything per row that would take more is left out of a fit
 ROW_OPERATIONS = 2**27  # of what is made of every row and draw after a fit of fewer iterations than draws
 
 
+def row_width(model: Any) -> int:
+    """The components, topics or latents that the density of a row is summed over.
+
+    Args:
+        model: the model.
+
+    Returns:
+        How many there are, at least one.
+    """
+    names = ("num_components", "num_topics", "num_latents")
+    return max([1, *(int(getattr(model, name, None) or 1) for name in names)])
+
+
 def row_limit(num_bytes: float, name: str, keep: tuple[str, ...] = ()) -> bool:
     """Whether something per row is stored: it is small enough, or asked for by name."""
     return num_bytes < ROW_BYTES or name in keep

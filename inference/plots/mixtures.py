@@ -123,7 +123,7 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
         share, owner = counts.mean(1) / len(drawn), counts.argmax(0)
         present = np.stack([(drawn == k).any(1) for k in range(num_components)], axis=1)
     index = np.flatnonzero((share >= 0.01) & (present.mean(0) >= 0.5))
-    _, *sites = model_of(tree).gaussian_sites
+    _, *sites = model_of(tree).roles.gaussian
     locs, covariances = (_flat(posterior[site], inner) for site, inner in zip(sites, (2, 3), strict=True))
     return Components(
         index,
@@ -159,8 +159,8 @@ def draw_mixture(
         ValueError: no Gaussian components, no data, or an unknown feature.
     """
     posterior, model = draws_of(tree), model_of(tree)
-    missing = [name for name in model.gaussian_sites if name not in posterior]
-    if missing or not model.gaussian_sites:
+    missing = [name for name in model.roles.gaussian if name not in posterior]
+    if missing or not model.roles.gaussian:
         raise ValueError(
             "plot_mixture draws Gaussian components; the posterior lacks "
             f"{missing or 'their weights, means and covariances'}"
@@ -173,7 +173,7 @@ def draw_mixture(
     x = tree["observed_data"][model.data_names[0]].transpose("observation", "feature")
     plane = _plane(x, features)
     axis = figure.subplots() if ax is None else ax
-    weights, locs, covariances = mixture = _projected(posterior, model.gaussian_sites, plane)
+    weights, locs, covariances = mixture = _projected(posterior, model.roles.gaussian, plane)
     if plane.basis.shape[1] == 1:
         _draw_line(axis, tree, mixture, x.values[:, 0], plane)
         return

@@ -85,7 +85,7 @@ def _leave_one_out(tree: xr.DataTree, provisional: bool) -> tuple[list, list[Jud
     if not tree.attrs.get("generative", 1):
         reason = f"method {tree.attrs.get('method')!r} is a projection, under which rows have no density"
         return [Judgement(None, missing, reason, advice)], []
-    if not model.scores_rows:
+    if not model.answers.has_density:
         reason = f"{type(model).__name__} is no distribution of rows, which have no density"
         return [Judgement(None, missing, reason, advice)], []
     if provisional and kind_of(tree) != "point":

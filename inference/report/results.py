@@ -33,6 +33,7 @@ from inference.results.groups import labels_of, loadings_of, responsibilities_of
 from inference.symmetry import relabel
 from inference.symmetry.rotation import align_rotation
 from inference.topics.tables import top_words
+from zoo.coordinates.of_models import noise_factors
 
 __all__ = ["local_pca_blocks", "projection_blocks", "results_section", "topic_blocks"]
 
@@ -117,7 +118,7 @@ def _wide(means: pd.Series, level: str, most: int) -> pd.DataFrame:
 
 def _cluster_pictures(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
     model, names, blocks = model_of(tree), draws_of(tree), []
-    for sites, blocks_of in ((model.gaussian_sites, _components), (model.roles.subspaces, local_pca_blocks)):
+    for sites, blocks_of in ((model.roles.gaussian, _components), (model.roles.subspaces, local_pca_blocks)):
         if sites and all(site in names for site in sites):
             blocks += blocks_of(tree)
     return blocks
@@ -225,7 +226,7 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     if products.sizes["feature"] <= _MOST_PRODUCT_FEATURES:
         traces = ", ".join(f"{np.trace(p):.3g}" for p in products.values)
         caption = "W W' of each component: features of one colour move together, of the other against it."
-        caption += " Columns are in their standard deviations." if model_of(tree).noise_factors else ""
+        caption += " Columns are in their standard deviations." if noise_factors(model_of(tree)) else ""
         alt = f"Matrices with traces {traces}."
         blocks.append(Picture("loading-products", caption, alt, plot_loading_products(tree)))
     return blocks

@@ -13,11 +13,12 @@ import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Fitted, Outcome, Sampler, model_name
 from inference.numerics.programs import deterministics, log_prior, over_draws
-from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit
+from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit, row_width
 from inference.precision import to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
 from inference.results.groups import ROW_DIMS, columns_group, observed_group, with_levels
 from inference.results.model_fields import describe, field_dims
+from zoo.answers import answer_of, has_answer
 from zoo.model import Model
 
 __all__ = ["build_tree", "for_new_rows", "is_for_new_rows"]
@@ -62,18 +63,19 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     fields, arrays = describe(stored)
     draws = dict(outcome.posterior)
     num_draws = np.prod(next(iter(draws.values())).shape[:2])
-    absent = [name for name in model.local_sites if name not in draws] if outcome.is_generative else []
+    shares = model.roles.document_topic
+    absent = [shares] if shares and shares not in draws and outcome.is_generative else []
     num_rows = data[0].shape[0]
     rows_fit = (
         holds_rows
         and row_limit(num_draws * num_rows * 8, "log_likelihood", keep)
         and draws_of_rows_limit(
-            num_draws, num_rows, model.row_width, fitted.run.num_iterations, "log_likelihood", keep
+            num_draws, num_rows, row_width(model), fitted.run.num_iterations, "log_likelihood", keep
         )
     )
     wanted = ["deterministics"] if outcome.is_generative else []
     if not outcome.is_point:  # a point has no posterior to weigh the rows by
-        if not model.scores_rows:
+        if not model.answers.has_density:
             wanted += ["log_prior"]  # with the program's factors
         elif rows_fit and not absent:
             wanted += ["log_prior", "log_likelihood"]
@@ -92,7 +94,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     if "log_likelihood" in found:
         rows = found["log_likelihood"]
         stats["lp"] = rows.sum(axis=-1) + found["log_prior"]
-        latents = "integrated out" if model.sums_out_locals else "drawn"
+        latents = "integrated out" if answer_of(model, "sums_out_locals") else "drawn"
         row_dims = {"log_likelihood": (model.variable_dims[model.data_names[0]][0],)}
         named = {"log_likelihood": rows}
         groups["log_likelihood"] = dataset(named, row_dims, labels, SAMPLE_DIMS, {"latents": latents})
@@ -115,7 +117,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     groups["trace"] = _trace_group(request, fitted.run)
     if stats:
         groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
-        if "lp" in stats and model.leaves_out_empty:
+        if "lp" in stats and has_answer(model, "prior_of_occupied"):
             groups["sample_stats"]["lp"].attrs["components_without_rows"] = "integrated out"
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
         groups["observed_data"] = with_levels(
@@ -193,7 +195,7 @@ def _by_size(
 
 
 def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:
-    if len(data) > 1 or not model.sums_out_locals:
+    if len(data) > 1 or not answer_of(model, "sums_out_locals"):
         return model.log_likelihood(values, *data)
     return map_rows(partial(model.log_likelihood, values), data[0])  # no rows x components array at once
 

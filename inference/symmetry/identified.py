@@ -47,7 +47,9 @@ from inference.methods.paired.closed_form import canonical
 from inference.results.files import model_of
 from inference.results.groups import loadings_of
 from zoo import late
+from zoo.answers import answer_of
 from zoo.checks import check_choice
+from zoo.coordinates.of_models import noise_factors
 from zoo.dependencies import naming_versions
 
 __all__ = ["canonical_correlations", "component_intervals", "components"]
@@ -106,7 +108,7 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     ends = np.cumsum([value.shape[2] for value in views.values()])
     for (suffix, value), part_of_view in zip(views.items(), np.split(right, ends[:-1], axis=2), strict=True):
         dim = value.dims[2]
-        scale = np.sqrt(np.asarray(model.noise_factors.get(suffix, 1.0))).reshape(-1, 1)
+        scale = np.sqrt(np.asarray(noise_factors(model).get(suffix, 1.0))).reshape(-1, 1)
         found[f"loadings{suffix}"] = ((*draws, dim, "component"), part_of_view * scale)
         coords[dim] = value.coords[dim].values
     return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})
@@ -213,7 +215,9 @@ def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
     shape = posterior.sizes["chain"], posterior.sizes["draw"]
     correlations, directions = None, None
     for place in np.ndindex(shape):
-        blocks = model.view_covariances({name: value.values[place] for name, value in draws.items()})
+        blocks = answer_of(
+            model, "view_covariances", {name: value.values[place] for name, value in draws.items()}
+        )
         squares = [s + JITTER * np.trace(s) / len(s) * np.eye(len(s)) for s in blocks[::2]]
         number = min(model.num_shared, *map(len, squares))
         found = canonical(squares[0], blocks[1], squares[1], number)

@@ -32,6 +32,7 @@ from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.convergence.r_hat import largest_psrf
 from inference.results.files import model_of
 from inference.results.groups import loadings_of, with_groups
+from zoo.coordinates.of_models import noise_factors
 from zoo.dependencies import naming_versions
 
 __all__ = ["align_rotation", "identify"]
@@ -102,7 +103,7 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
         raise ValueError(
             f"turning takes one of {wanted} in the posterior; it has {sorted(posterior.data_vars)}"
         )
-    factors = model_of(tree).noise_factors  # columns in units of their own turn as in standard units
+    factors = noise_factors(model_of(tree))  # columns in units of their own turn as in standard units
     views = [
         variable.values / np.sqrt(factors[suffix])[:, None] if suffix in factors else variable.values
         for suffix, variable in turning.items()

@@ -35,7 +35,7 @@ from inference.prediction import (
 )
 from inference.results.files import model_of
 from inference.results.groups import group_of
-from zoo.answers import asked
+from zoo.answers import answer_of
 from zoo.checks import check_choice, check_seed
 from zoo.dependencies import naming_versions
 from zoo.documents.bags import ClusteredBags, log_coefficients
@@ -172,19 +172,19 @@ def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
 
 @jax.jit
 def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
-    return asked(in_current_precision(model), "document_bounds", stored, (documents,))
+    return answer_of(model, "document_bounds", stored, documents)
 
 
 @jax.jit
 def _sampling_errors(draws: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
     prior = in_current_precision(model)
-    errors = jax.lax.map(lambda values: asked(prior, "sampling_errors", values, (documents,)), draws)
+    errors = jax.lax.map(lambda values: answer_of(prior, "sampling_errors", values, documents), draws)
     return jnp.mean(errors, axis=0)
 
 
 def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
     if not model.scored_over_fitted:
-        is_q = model.estimates_density and "variational" in tree.children
+        is_q = model.answers.estimates_density and "variational" in tree.children
         means = model.expected(stored_variables(tree, model)) if is_q else {}
         if model.roles.topic in means:  # of LDA: log_density adds the spread of topics, which PCP's has not
             return _at_means(means, model, documents)

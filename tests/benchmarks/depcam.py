@@ -14,6 +14,7 @@ import time
 import warnings
 
 from tests.recording import write_record
+from zoo.answers import start_of
 
 SIZE = {"num_rows": 7291, "num_features": 256, "num_components": 10, "num_latents": 8}
 BAR, EVALUATIONS_BAR = 1.5, 8
@@ -47,7 +48,7 @@ def calls(num_rows, num_components):
 
     x = jnp.asarray(data(num_rows))
     model = zoo.DEPCAM(num_components=num_components, num_latents=SIZE["num_latents"])
-    values = model.starting_point(jax.random.key(0), x)
+    values = start_of(model, jax.random.key(0), x)
     values["bases"] = values.pop("carriers")
 
     @jax.jit

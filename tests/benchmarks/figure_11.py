@@ -45,6 +45,7 @@ from inference.methods.paired import gibbs
 from inference.precision import in_precision
 from tests.benchmarks.paired_mixing import CELLS, CHAINS, FEATURES, FIELDS, ROWS, figure_10_data
 from tests.recording import write_record
+from zoo.answers import start_of
 from zoo.model import in_current_precision
 
 RATIOS = {"balanced": 1.0, "ratio 100": 100.0, "ratio 100 000": 1e5}
@@ -69,9 +70,9 @@ def scales_of(name, deviation):
     return deviation if name == "latents" else 1 / deviation if name.startswith("loadings") else 1.0
 
 
-def start_of(deviation, key, model, data):
+def start_with(deviation, key, model, data):
     """Values of all sites, U and V normal with this deviation."""
-    values = model.starting_point(key, *data)
+    values = start_of(model, key, *data)
     for place, name in enumerate(sorted(values)):
         if not name.startswith("loc"):
             drawn = jax.random.normal(jax.random.fold_in(key, place), values[name].shape)
@@ -117,7 +118,7 @@ def chains_of_hmc(keys, model, data, deviation, start, mean_step, length):
         return position, (cells_of(constrain_fn(program, (model, *data), {}, plain)), accepted)
 
     def chain(key):
-        values = start_of(start, jax.random.fold_in(key, 1), model, data)
+        values = start_with(start, jax.random.fold_in(key, 1), model, data)
         plain = unconstrain_fn(program, (model, *data), {}, values)
         scaled = {name: scales_of(name, deviation) * own for name, own in plain.items()}
         return jax.lax.scan(trajectory, scaled, jax.random.split(key, length))[1]
@@ -183,7 +184,7 @@ def chains_of_gibecca(keys, model, data, sweep, length):
         return values, cells_of(values)
 
     def chain(key):
-        values = model.starting_point(jax.random.fold_in(key, 1), *data)
+        values = start_of(model, jax.random.fold_in(key, 1), *data)
         return jax.lax.scan(one, values, jax.random.split(key, length))[1]
 
     return jax.vmap(chain)(keys)

@@ -15,12 +15,23 @@ from inference.prediction import (
     _moments_over_draws,
     draws_without_rows,
 )
+from zoo.answers import Answers
+
+
+class ToldAnswers(Answers):
+    """Covariances of scores that the draws say."""
+
+    def scores_covariance(self, model, values, x):
+        return jnp.broadcast_to(values["covariance"], (x.shape[0], 2, 2))
 
 
 class Told(NamedTuple):
     """A model whose cells have the means and variances that its draws say."""
 
     nothing: float = 0.0
+
+    answers = ToldAnswers
+    own_coordinates = None
 
     def predicted(self, values, x):
         return x + values["mean"], values["variance"] * jnp.ones_like(x)
@@ -30,9 +41,6 @@ class Told(NamedTuple):
 
     def scores(self, values, x):
         return x[:, None] * values["slope"]
-
-    def scores_covariance(self, values, x):
-        return jnp.broadcast_to(values["covariance"], (x.shape[0], 2, 2))
 
 
 def test_variance_within_draws_and_between_them():

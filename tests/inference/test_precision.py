@@ -12,6 +12,7 @@ import pytest
 import zoo
 from inference import fit, log_density, predict, transform
 from inference.driver.chains import _impossible
+from zoo.answers import answer_of
 from zoo.checks import LARGEST_COUNTS, check_counts, check_scale, column_moments
 from zoo.conjugate import (
     BernoulliBeta,
@@ -122,7 +123,7 @@ def test_float32_does_not_depend_on_the_origin_by_any_method(name):
 @pytest.mark.slow
 def test_rows_that_stay_lose_their_digits(monkeypatch):
     """The planted fault: the same test fails where nothing is moved, and a warning names the columns."""
-    monkeypatch.setattr(zoo.Mixture, "units_of_sites", {})
+    monkeypatch.setattr(zoo.Mixture, "units", {})
     table = pd.DataFrame(X, columns=["a", "b", "c"])
     at_home = _objective(fit(_mixture(table), table, dtype="float32", **VB))
     with pytest.warns(UserWarning, match=r"column 'a' of x keeps \d\.\d digits of its spread \(mean 1e\+06"):
@@ -422,24 +423,24 @@ def test_a_blurred_component_is_warned_of_before_it_is_spoilt():
     values = {"weights": np.array([0.5, 0.5]), "precisions": np.ones((2, 3))}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.check_resolved(values | {"locs": np.full((2, 3), 1e6)}, 60, "float64")
+        answer_of(model, "check_resolved", values | {"locs": np.full((2, 3), 1e6)}, 60, "float64")
         empty = {"weights": np.array([1.0, 0.0]), "locs": np.array([[0.0] * 3, [1e9] * 3])}
-        model.check_resolved(values | empty, 60, "float64")
+        answer_of(model, "check_resolved", values | empty, 60, "float64")
         far = {name: value[None, None] for name, value in (values | {"locs": np.full((2, 3), 3e6)}).items()}
         held = np.repeat([0, 1], 30)[None, None]
         far["locs"][..., 0, :] = 0.0
-        model.check_resolved(far | {"assignments": 0 * held}, 60, "float64")  # whatever its weight says
+        answer_of(model, "check_resolved", far | {"assignments": 0 * held}, 60, "float64")
         near = {name: np.repeat(value, 3, axis=1) for name, value in far.items()}
         near["locs"][:, 1:] = 0.0
-        model.check_resolved(
-            near | {"assignments": np.repeat(held, 3, axis=1)}, 60, "float64"
+        answer_of(
+            model, "check_resolved", near | {"assignments": np.repeat(held, 3, axis=1)}, 60, "float64"
         )  # a draw of three
     with pytest.warns(UserWarning, match=r"lies 3e\+06 of its .* leaves 0.001 of its variance to rounding"):
-        model.check_resolved(values | {"locs": np.full((2, 3), 3e6)}, 60, "float64")
+        answer_of(model, "check_resolved", values | {"locs": np.full((2, 3), 3e6)}, 60, "float64")
     with pytest.warns(UserWarning, match="component 1 lies"):
-        model.check_resolved(far | {"assignments": held}, 60, "float64")
+        answer_of(model, "check_resolved", far | {"assignments": held}, 60, "float64")
     with pytest.raises(FloatingPointError, match="fit the far groups apart, or with dtype='float64'"):
-        model.check_resolved(values | {"locs": np.full((2, 3), 3e6)}, 60, "float32")
+        answer_of(model, "check_resolved", values | {"locs": np.full((2, 3), 3e6)}, 60, "float32")
 
 
 # Samplers

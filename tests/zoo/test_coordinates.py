@@ -15,7 +15,9 @@ import zoo
 from inference.coordinates import Return
 from inference.precision import in_precision
 from tests.models_with_units import CASES, NUM_ROWS, PLACE
+from zoo.answers import answer_of, start_of
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
+from zoo.coordinates.of_models import expressed, inside
 from zoo.exponential_family import Categorical, Gaussian
 from zoo.model import Model
 
@@ -61,10 +63,10 @@ def worst_error(case, rng, make=lambda model: model):
     data, moments = rows_of(case, rng)
     model = make(case.model(*moments)).for_data(*data)
     own = coordinates(rng, case.freedoms)
-    sites, errors = model.units_of_sites, []
+    sites, errors = model.units, []
     with in_precision():
-        inner = model.expressed(own.inward)
-        for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(inner.expressed(own.outward)), strict=True):
+        inner = expressed(model, own.inward)
+        for a, b in zip(jax.tree.leaves(model), jax.tree.leaves(expressed(inner, own.outward)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
         weights = [model.part_weights.get(name, 1.0) for name in model.data_names]
         parts = zip(case.freedoms, own.scales, strict=True)
@@ -73,7 +75,7 @@ def worst_error(case, rng, make=lambda model: model):
         lost = own.log_scale_of_rows(data, weights).sum() + case.lost(*logs)
         for is_explicit in (False, True, False, True):
             values, drawn = case.values(rng, SIZE), case.locals(rng, len(data[0]))
-            values |= {n: v for n, v in drawn.items() if is_explicit or n in model.kept_locals}
+            values |= {n: v for n, v in drawn.items() if is_explicit or n in answer_of(model, "kept_locals")}
             turned = {n: own.inward(v, sites[n]) if n in sites else v for n, v in values.items()}
             programs = (model.explicit, inner.explicit) if is_explicit else (model, inner)
             rows = data, own.parts_inward(data, model.data_names, sites)
@@ -103,13 +105,13 @@ def test_a_fit_computes_with_the_same_numbers_in_any_coordinates(name):
         for x in (rows, change.outward(rows, Unit(1, (-1,), is_location=True))):
             model = case.model(x.mean(axis=0), x.std(axis=0))
             own = coordinates_of((x,), model.coordinate_freedom)
-            found.append(jax.tree.leaves((model.inside(own), own.inward(x, model.units_of_sites["x"]))))
+            found.append(jax.tree.leaves((inside(model, own), own.inward(x, model.units["x"]))))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
 
 
 def test_every_model_of_the_zoo_that_declares_units_has_a_case():
-    declared = {n for n in zoo.MODELS if zoo.model_class(n).units_of_sites is not Model.units_of_sites}
+    declared = {n for n in zoo.MODELS if zoo.model_class(n).units is not Model.units}
     assert declared <= {name.partition(" ")[0] for name in CASES}
 
 
@@ -122,7 +124,7 @@ def test_a_model_returns_from_the_coordinates_of_a_fit_as_it_was(name):
     if stated is not None:
         own = replace(stated, origins=own.origins) if stated.origins[0] is None else stated
     with in_precision():
-        inner = model.inside(own)
+        inner = inside(model, own)
         assert inner.own_coordinates is None
         found = Return(SimpleNamespace(model=model), own).model(inner)
     for field in (field for field in fields(model) if getattr(model, field.name) is not None):
@@ -139,13 +141,13 @@ def test_a_model_stated_elsewhere_is_the_plain_one_there(name):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(7, SIZE)) * [0.1, 2.0, 30.0] + [3.0, 0.0, -40.0]
     model, values = CASES[name].model(x.mean(0), x.std(0)), CASES[name].values(rng, SIZE)
-    own, sites = model.own_coordinates, model.units_of_sites
+    own, sites = model.own_coordinates, model.units
     inner = {site: own.inward(value, sites[site]) for site, value in values.items()}
     lost = own.log_scale_of_rows((x,)).sum() + CASES[name].lost(np.broadcast_to(np.log(own.scales[0]), SIZE))
     with in_precision():
         joint = log_density(model, (jnp.asarray(x),), {}, values)[0]
-        inside = log_density(model.inside(own), (jnp.asarray(own.inward(x, PLACE)),), {}, inner)[0]
-    assert float(joint) == pytest.approx(float(inside) - lost, rel=1e-12)
+        inner_joint = log_density(inside(model, own), (jnp.asarray(own.inward(x, PLACE)),), {}, inner)[0]
+    assert float(joint) == pytest.approx(float(inner_joint) - lost, rel=1e-12)
 
 
 WRONG = [
@@ -225,7 +227,7 @@ def with_table(model, name, table):
 @pytest.mark.parametrize(("name", "site", "unit"), WRONG)
 def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
     def planted(model):
-        return with_table(model, "units_of_sites", {**model.units_of_sites, site: unit})
+        return with_table(model, "units", {**model.units, site: unit})
 
     with np.errstate(all="ignore"):
         try:
@@ -347,7 +349,7 @@ def mixed_error(rng, make=lambda model: model):
     model = zoo.EPCA(family=(unknown, Categorical(3), unknown), num_latents=1, standardize=True)
     model = make(model.with_sizes_from(x))
     with in_precision():
-        values = model.starting_point(jax.random.key(0), jnp.asarray(x))
+        values = start_of(model, jax.random.key(0), jnp.asarray(x))
         values = jax.tree.map(np.asarray, values)
         is_real, at = [True, False, True], [0, 1, 1, 2]
         scale, place = np.where(is_real, x.std(axis=0), 1.0), np.where(is_real, x.mean(axis=0), 0.0)
@@ -366,8 +368,8 @@ def test_columns_with_several_parameters_have_the_unit_of_their_column():
     assert mixed_error(np.random.default_rng(0)) < 1e-12
 
     def planted(model):
-        units = dict(model.units_of_sites)
+        units = dict(model.units)
         units["loc"] = units["loc"]._replace(columns=(2, 1, 1, 0))
-        return with_table(model, "units_of_sites", units)
+        return with_table(model, "units", units)
 
     assert mixed_error(np.random.default_rng(0), planted) > 1e-3

@@ -11,6 +11,7 @@ from scipy.special import gammaln, logsumexp
 
 import zoo
 from inference.precision import in_precision
+from zoo.answers import answer_of, start_of
 from zoo.exponential_family import Categorical, Gaussian
 from zoo.exponential_family.local_pca import ComponentRows, components_of, modes, orthonormal
 
@@ -39,7 +40,7 @@ def log_joint(model, values, x):
 def start(model, x, seed=0):
     rng = np.random.default_rng(seed)
     with in_precision():
-        values = jax.tree.map(np.asarray, model.starting_point(jax.random.key(seed), jnp.asarray(x)))
+        values = jax.tree.map(np.asarray, start_of(model, jax.random.key(seed), jnp.asarray(x)))
     values["scales"] = values["scales"] * rng.normal(size=values["scales"].shape)
     if "weights" in values:
         values["weights"] = rng.dirichlet(np.ones(COMPONENTS))
@@ -217,7 +218,7 @@ def test_counts_are_in_the_tail_where_their_component_s_latents_are_wide():
     with in_precision():
         given, x = jax.tree.map(jnp.asarray, values), jnp.asarray(nothing)
         mean, variance = model.predicted(given, x, what="cells")
-        far = np.asarray(model.rests_on_tail(given, mean, variance, x))
+        far = np.asarray(answer_of(model, "rests_on_tail", given, mean, variance, x))
     np.testing.assert_array_equal(far, [[True, False]])
 
 
@@ -349,9 +350,9 @@ def test_the_density_by_cluster_with_the_weights_is_that_of_the_row():
     x = np.random.default_rng(0).normal(size=(6, 3))
     model = zoo.DEPCAM.from_data(x, family=Gaussian(noise_variance=None), num_components=2, num_latents=1)
     with in_precision():
-        values = model.starting_point(jax.random.key(0), jnp.asarray(x))
+        values = start_of(model, jax.random.key(0), jnp.asarray(x))
         values["weights"] = jnp.array([0.3, 0.7])
-        by_cluster = np.asarray(model.log_density_by_cluster(values, jnp.asarray(x)))
+        by_cluster = np.asarray(answer_of(model, "log_density_by_cluster", values, jnp.asarray(x)))
         wanted = np.asarray(model.log_likelihood(values, jnp.asarray(x)))
     weighted = by_cluster + np.log([0.3, 0.7])
     np.testing.assert_allclose(np.logaddexp.reduce(weighted, axis=1), wanted, rtol=1e-10)

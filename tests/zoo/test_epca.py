@@ -11,6 +11,7 @@ from scipy import integrate, linalg, stats
 import inference
 import zoo
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Bernoulli, Categorical, Gaussian, Ordinal
 
 ROWS, FEATURES = 7, 4
@@ -42,7 +43,7 @@ def log_joint(model, values, x):
 
 def start(model, x, seed=0):
     with in_precision():
-        return jax.tree.map(np.asarray, model.starting_point(jax.random.key(seed), jnp.asarray(x)))
+        return jax.tree.map(np.asarray, start_of(model, jax.random.key(seed), jnp.asarray(x)))
 
 
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli", "poisson", "exponential"])

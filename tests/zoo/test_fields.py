@@ -10,6 +10,7 @@ import pytest
 from jax import Array
 
 from zoo.coordinates import Unit
+from zoo.coordinates.of_models import coordinate_fields
 from zoo.fields import (
     choice,
     facts_of,
@@ -20,6 +21,7 @@ from zoo.fields import (
     pseudo_counts,
     scale_of,
     size,
+    size_fields,
     size_of,
     static,
     whole,
@@ -55,7 +57,7 @@ class Declared(Model):
     num_features: int | None = size_of("x")
 
     dims = {"x": ("observation", "feature")}
-    units_of_sites = {"x": PLACE}
+    units = {"x": PLACE}
     start = None
 
     @property
@@ -135,7 +137,7 @@ def test_what_follows_from_the_fields():
     model = Declared()
     static_ones = {"num_latents", "num_levels", "form", "repeats", "names", "standardize", "num_features"}
     assert set(model.static_names()) == static_ones | {"draw_locals", "has_steep_cells"}
-    assert model.concentration_fields == ("strength",) and model.size_fields() == ("num_features",)
+    assert model.concentration_fields == ("strength",) and size_fields(model) == ("num_features",)
     assert model.field_dims["loc"] == ("feature",) == model.field_dims["column_scale"]
     assert model.field_dims["rate"] == () and "noise" not in model.field_dims
     assert model.units_of_fields == {"loc": PLACE, "noise": Unit(2)}
@@ -143,7 +145,7 @@ def test_what_follows_from_the_fields():
     assert facts_of(Declared, "size_of") == {"num_features": "x"}
     measured = Declared(standardize=True)
     assert measured.units_of_fields["column_scale"] == Unit(1, (-1,))
-    assert measured.coordinate_fields == {"standardize": False, "column_scale": None}
+    assert coordinate_fields(measured) == {"standardize": False, "column_scale": None}
 
 
 def test_open_fields_are_read_off_the_data_in_the_coordinates_of_the_program():

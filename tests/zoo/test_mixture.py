@@ -11,6 +11,7 @@ import pytest
 from numpyro.infer.util import log_density
 
 from inference.numerics.programs import latent_names, log_prior
+from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
 from zoo.conjugate.resolution import rows_held
 from zoo.intake.suitable_fields import suitable_fields
@@ -73,7 +74,7 @@ def test_hand_written_densities_are_those_of_the_program(form):
     np.testing.assert_allclose(
         model.log_likelihood(values, x).sum() + log_prior(model, values, x), joint, rtol=1e-12
     )
-    labels = model.local_conditionals(values, x)["assignments"]
+    labels = answer_of(model, "conditionals", values, x)["assignments"]
     conditional = jax.vmap(lambda c: log_density(model.explicit, (x,), {}, values | {"assignments": c})[0])
     flips = jnp.zeros((3, 6), int).at[:, 2].set(jnp.arange(3))
     np.testing.assert_allclose(jax.nn.softmax(conditional(flips)), labels.probs[2], rtol=1e-10)
@@ -239,7 +240,7 @@ def test_the_density_by_cluster_with_the_weights_is_that_of_the_row(weight_prior
     with jax.enable_x64(True):
         trace = numpyro.handlers.trace(numpyro.handlers.seed(model, 3)).get_trace(num_observations=6)
         values = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
-        by_cluster = np.asarray(model.log_density_by_cluster(values, x))
+        by_cluster = np.asarray(answer_of(model, "log_density_by_cluster", values, x))
         weighted = by_cluster + np.asarray(model.weights.log_weights(values))
         wanted = np.asarray(model.log_likelihood(values, x))
     np.testing.assert_allclose(np.logaddexp.reduce(weighted, axis=1), wanted, rtol=1e-10)
@@ -260,9 +261,9 @@ def test_rates_of_counts_have_the_columns_means_and_half_an_event_where_there_is
 
 def test_the_prior_s_terms_of_components_with_rows_are_summed_over_their_parameters():
     model = Mixture.from_data(np.random.default_rng(0).normal(size=(6, 2)), num_components=3)
-    density = model.prior_of_occupied({"assignments": np.array([0, 2, 2, 0, 0, 2])}, None)
+    density = answer_of(model, "prior_of_occupied", {"assignments": np.array([0, 2, 2, 0, 0, 2])}, None)
     terms = np.arange(12.0).reshape(3, 2, 2)
     assert float(density("precisions", jnp.asarray(terms))) == terms[[0, 2]].sum()
     assert float(density("locs", jnp.asarray(terms[:, 0]))) == terms[[0, 2], 0].sum()
     assert float(density("concentration", jnp.asarray(terms[0]))) == terms[0].sum()  # of no component
-    assert model.prior_of_occupied({}, None) is None
+    assert answer_of(model, "prior_of_occupied", {}, None) is None

@@ -10,6 +10,7 @@ from scipy import linalg, special, stats
 
 import zoo
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Binomial, Gaussian
 from zoo.exponential_family.natural_params import PadZeros, padded
 
@@ -39,7 +40,7 @@ def log_joint(model, values, views):
 
 def start(model, views, seed=0):
     with in_precision():
-        values = model.starting_point(jax.random.key(seed), *map(jnp.asarray, views))
+        values = start_of(model, jax.random.key(seed), *map(jnp.asarray, views))
         return jax.tree.map(np.asarray, values)
 
 
@@ -349,7 +350,7 @@ def test_orthonormal_scores_are_those_of_loadings_in_standard_units():
     model = zoo.Paired((unknown, unknown), num_shared=2, standardize=True).with_sizes_from(*views)
     with in_precision():
         given = tuple(map(jnp.asarray, views))
-        values = model.starting_point(jax.random.key(0), *given)
+        values = start_of(model, jax.random.key(0), *given)
         latent, found = (np.asarray(model.scores(values, *given, kind=k)) for k in ("latent", "orthonormal"))
     standard = np.concatenate(
         [np.asarray(values[f"loadings_{v}"]) / view.std(axis=0)[:, None] for v, view in enumerate(views)]

@@ -12,6 +12,7 @@ from scipy import linalg, stats
 
 import zoo
 from inference.precision import in_precision
+from zoo.answers import answer_of
 from zoo.linear_gaussian import LatentsGivenRows, answers
 
 
@@ -58,7 +59,7 @@ def test_explicit_program_minus_the_latents_is_the_marginal_one(loading_prior):
     if loading_prior == "ard":
         values["loading_precision"] = jnp.asarray([0.5, 2.0])
     latents = jax.random.normal(jax.random.key(0), (12, 2))
-    conditional = model.local_conditionals(values, x)["latents"]
+    conditional = answer_of(model, "conditionals", values, x)["latents"]
     explicit = program_log_density(model.explicit, (x,), {}, values | {"latents": latents})[0]
     marginal = program_log_density(model, (x,), {}, values)[0]
     assert float(explicit - conditional.log_prob(latents).sum()) == pytest.approx(float(marginal), rel=1e-11)
@@ -111,7 +112,7 @@ def test_priors_are_those_of_the_docstring():
 def test_latents_are_drawn_from_their_conditional():
     """Mean and covariance of 20 000 draws, at 5 standard errors (60 moments: false alarm rate 4e-5)."""
     x, values = _case()
-    conditional = zoo.PPCA(num_latents=2).local_conditionals(values, jnp.asarray(x))["latents"]
+    conditional = answer_of(zoo.PPCA(num_latents=2), "conditionals", values, jnp.asarray(x))["latents"]
     assert isinstance(conditional, LatentsGivenRows)
     draws = np.asarray(conditional.sample(jax.random.key(1), (20_000,)))
     covariance = np.asarray(conditional.covariance_matrix)

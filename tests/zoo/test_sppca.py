@@ -13,6 +13,7 @@ from numpyro.infer.util import log_density
 import zoo
 from inference.precision import in_precision
 from zoo import SPPCA
+from zoo.answers import answer_of
 from zoo.linear_gaussian import latents_mean
 from zoo.linear_gaussian.class_labels import are_labels, class_names, code_labels
 from zoo.sppca import SPPCA as SAME
@@ -86,7 +87,9 @@ def test_latents_drawn_and_summed_out_are_one_model():
     values, (x, y) = parameters(), rows()
     model = SPPCA.from_data(x, y, num_latents=K)
     with in_precision():
-        given = model.local_conditionals(jax.tree.map(jnp.asarray, values), jnp.asarray(x), jnp.asarray(y))
+        given = answer_of(
+            model, "conditionals", jax.tree.map(jnp.asarray, values), jnp.asarray(x), jnp.asarray(y)
+        )
         z = np.random.default_rng(2).normal(size=(N, K))
         posterior = float(given["latents"].log_prob(jnp.asarray(z)).sum())
     drawn, _ = joint_density(model.explicit, values | {"latents": z}, x, y)

@@ -20,6 +20,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
+from zoo.answers import TypicalCells
 from zoo.checks import (
     as_matrix,
     check_cells,
@@ -49,7 +50,6 @@ from zoo.conjugate.component_prior import (
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.coordinates import Unit
 from zoo.fields import facts_of, positive
-from zoo.model import TypicalCells
 from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Beta
 

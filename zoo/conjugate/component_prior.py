@@ -21,9 +21,10 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma
 
+from zoo.answers import TypicalCells
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
 from zoo.coordinates import Unit
-from zoo.model import Assumptions, TypicalCells, as_hyperparameter
+from zoo.model import Assumptions, as_hyperparameter
 from zoo.shapes import (
     Assignments,
     Features,

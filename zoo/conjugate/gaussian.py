@@ -25,6 +25,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
+from zoo.answers import TypicalCells
 from zoo.checks import (
     as_matrix,
     check_columns,
@@ -68,7 +69,6 @@ from zoo.conjugate.missing_cells import (
 from zoo.coordinates import Unit
 from zoo.fields import numbers, positive
 from zoo.gamma_functions import digamma, gammaln
-from zoo.model import TypicalCells
 from zoo.shapes import (
     Features,
     OneOrMore,

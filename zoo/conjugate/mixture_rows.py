@@ -1,6 +1,7 @@
 """Rows of a mixture: their distribution under their components, and what follows from it in closed form."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, override
 
 import jax
@@ -9,13 +10,16 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from zoo.answers import Answers
+from zoo.answers import Answers, TypicalCells
 from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.resolution import check_resolved
 from zoo.dirichlet_process import compact_labels
 from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
 from zoo.sparse import SparseCounts
 
 __all__ = ["MixtureAnswers", "MixtureRows", "log_joint_rows"]
+
+RARE = 0.05  # chance below which the prior does not expect all components to hold rows
 
 
 class MixtureRows(dist.Distribution):
@@ -90,6 +94,8 @@ def log_joint_rows(model: Any, values: Mapping[str, Array], x: Rows | SparseCoun
 class MixtureAnswers(Answers):
     """Of rows under components of a conjugate family, whose labels are the site ``assignments``."""
 
+    weighs_rows = True
+
     @override
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows | SparseCounts) -> PerRow:
         return logsumexp(log_joint_rows(model, values, x), axis=-1)
@@ -112,3 +118,64 @@ class MixtureAnswers(Answers):
         if kind != "latent":
             raise ValueError(f"a mixture has one kind of scores, the responsibilities; got {kind!r}")
         return jax.nn.softmax(log_joint_rows(model, values, x), axis=-1)
+
+    @override
+    def log_density_by_cluster(self, model: Any, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
+        return _scores(model.components, values, x)
+
+    @override
+    def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+        return model.components.typical_cells(values)
+
+    @override
+    def cells_given(self, model: Any, values: Mapping[str, Array], x: Rows) -> tuple[TypicalCells, ...]:
+        return model.components.cells_given(values, x)
+
+    @override
+    def leaves_some_empty(self, model: Any, num_rows: float) -> bool:
+        r"""Whether the prior gives rows in all components less than one chance in twenty.
+
+        A component has no row with probability :math:`E[(1 - \pi_k)^n]`; under Dirichlet weights this is a
+        ratio of Gamma functions. That components are filled independently of each other is close enough.
+        """
+        number = model.num_components
+        if number < 2 or model.weights.has_sticks:
+            return number > 1
+        alpha = float(model.expected_concentration)
+        others = alpha * (1 - 1 / number)
+        log_empty = math.lgamma(alpha) - math.lgamma(others)
+        log_empty += math.lgamma(others + num_rows) - math.lgamma(alpha + num_rows)
+        return (1 - math.exp(log_empty)) ** number < RARE
+
+    @override
+    def check_resolved(
+        self, model: Any, values: Mapping[str, Any], num_rows: int, dtype: str, x: Any = None
+    ) -> None:
+        of_rows = (values.get(model.roles.weight), values.get(model.roles.cluster))
+        check_resolved(model.components, values, *of_rows, num_rows, dtype, x)
+
+    @override
+    def prior_of_occupied(
+        self, model: Any, values: Mapping[str, Array], *data: Any
+    ) -> Callable[[str, Array], Array] | None:
+        """The log prior density of a site with components without rows integrated out.
+
+        Their parameters and weights are draws from the prior. The weights that are left are those of the
+        components with rows and the sum of the others, a Dirichlet vector too; of sticks, those up to the
+        last component with rows. Without labels, which tell the components with rows, every term counts.
+        """
+        if model.roles.cluster not in values:
+            return None
+        labels, dims = jnp.asarray(values[model.roles.cluster]), model.variable_dims
+        occupied = jnp.zeros(model.num_components, bool).at[labels].set(True)
+
+        def density(name: str, log_prob: Array) -> Array:
+            if name == model.weights.site:
+                alpha = values.get("concentration", model.concentration)
+                return model.weights.log_density_of_occupied(values[name], log_prob, alpha, occupied)
+            if dims.get(name, ())[:1] == ("component",):
+                terms = jnp.sum(log_prob.reshape(model.num_components, -1), axis=1)
+                return jnp.sum(jnp.where(occupied, terms, 0.0))
+            return jnp.sum(log_prob)
+
+        return density

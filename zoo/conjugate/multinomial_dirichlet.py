@@ -19,6 +19,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
+from zoo.answers import TypicalCells
 from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths
 from zoo.conjugate.component_prior import (
     ComponentPrior,
@@ -30,7 +31,6 @@ from zoo.conjugate.component_prior import (
     num_columns,
 )
 from zoo.fields import positive, static
-from zoo.model import TypicalCells
 from zoo.shapes import (
     Assignments,
     Features,

@@ -18,6 +18,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
+from zoo.answers import TypicalCells
 from zoo.checks import (
     as_matrix,
     check_cells,
@@ -36,7 +37,6 @@ from zoo.conjugate.component_prior import (
 )
 from zoo.coordinates import Unit
 from zoo.fields import numbers, positive
-from zoo.model import TypicalCells
 from zoo.shapes import Scalar, Statistics
 
 __all__ = ["LogNormalGamma", "NormalGamma", "SphericalNormalGamma"]

@@ -15,12 +15,12 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.answers import TypicalCells
 from zoo.checks import as_matrix, check_columns, column_labels, shown, take_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate
 from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
 from zoo.coordinates import Unit
 from zoo.fields import static
-from zoo.model import TypicalCells
 from zoo.shapes import (
     Features,
     OneOrMore,

@@ -25,6 +25,10 @@ INTEGRATION_SEED = 0  # of the importance sampling that integrates topic shares 
 class TopicAnswers(Answers):
     """Closed forms of a topic model; documents are counts, dense or sparse."""
 
+    def sums_out_locals(self, model: Any) -> bool:
+        """Where documents have no topic shares of their own, the clusters of which are summed out."""
+        return model.roles.document_topic is None
+
     def sampling_errors(self, model: Any, values: Mapping[str, Array], counts: SparseCounts) -> Array:
         """Standard errors of the log densities of new documents where these are estimated by sampling.
 
@@ -60,6 +64,8 @@ class TopicAnswers(Answers):
 
 class LDAAnswers(TopicAnswers):
     """Topic shares are given, or integrated out by importance sampling."""
+
+    estimates_density = True
 
     def log_rows(self, model: Any, values: Mapping[str, Array], counts: Any) -> PerRow:
         """Log density of each document, given its topic shares if ``values`` has them."""

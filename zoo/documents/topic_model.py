@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from scipy.special import softmax
 
-from zoo.checks import check_lengths, check_unique, largest_in_columns
+from zoo.checks import check_lengths, check_unique
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.fields import Part
 from zoo.model import Model, Roles, Table
@@ -92,17 +92,6 @@ class TopicModel(Model):
         """
         never = jnp.max(values[self.roles.topic], axis=0) <= 0
         return counts.times(never[:, None].astype(float))[:, 0] > 0
-
-    def count_sizes(self, counts: SparseCounts) -> tuple[np.ndarray]:
-        """The largest count of each word.
-
-        Args:
-            counts: the documents.
-
-        Returns:
-            Shape (num_words,).
-        """
-        return (largest_in_columns(counts),)
 
     @property
     def share_sites(self) -> tuple[str, ...]:

@@ -13,16 +13,25 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.answers import Answers
+from zoo.coordinates.of_models import noise_factors
 from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import standard_normals, starting_sizes, starting_view_parameters
-from zoo.exponential_family.expectations import SPREAD_NODES, Nodes, over_latents, with_spread
+from zoo.exponential_family.expectations import (
+    SPREAD_NODES,
+    Nodes,
+    are_steep,
+    over_latents,
+    rests_on_tail,
+    with_spread,
+)
 from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
 from zoo.model import in_current_precision
 from zoo.shapes import Covariances, PerRow, Rows, Scores, View
 
-__all__ = ["START_SCALE", "EPCAAnswers", "ProjectionAnswers"]
+__all__ = ["START_SCALE", "WEAK_VARIANCE", "EPCAAnswers", "ProjectionAnswers"]
 
 START_SCALE = 0.3
+WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reaches different optima
 START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of their means
 
 
@@ -33,6 +42,24 @@ class ProjectionAnswers(Answers):
     local latents), ``_with_local``, ``_num_local``, ``_table`` (cells of a view), ``_mean_theta`` and
     ``_view_weights``.
     """
+
+    @override
+    def sums_out_locals(self, model: Any) -> bool:
+        return False
+
+    @override
+    def has_several_modes(self, model: Any) -> bool:
+        """Where ``latent_variance`` times ``loading_variance`` exceeds 10, as was measured."""
+        return float(np.max(model.latent_variance * model.loading_variance)) > WEAK_VARIANCE
+
+    @override
+    def resolving(self, model: Any, variables: Mapping[str, Any]) -> Any:
+        """With finer nodes where bounded cells change steeply, see `zoo.exponential_family.expectations`."""
+        for family, suffix in zip(model.cell_families, model.roles.loadings.values(), strict=True):
+            for name in (f"loadings{suffix}", f"loadings_mean{suffix}"):
+                if name in variables and are_steep(family, variables[name], model.entry_variance):
+                    return model.replaced(has_steep_cells=True)
+        return model
 
     @override
     def log_rows(self, model: Any, values: Mapping[str, Array], *data: View) -> PerRow:
@@ -54,7 +81,7 @@ class ProjectionAnswers(Answers):
         u = self._modes(model, values, data).latents[:, : model.num_latents]
         if kind == "latent":
             return u
-        factors = model.noise_factors
+        factors = noise_factors(model)
         loadings = jnp.concatenate(
             [
                 values[name] / jnp.sqrt(factors[suffix])[:, None] if suffix in factors else values[name]
@@ -89,6 +116,20 @@ class ProjectionAnswers(Answers):
         missing = jnp.isnan(data[v])
         return jnp.where(missing, mean, data[v]), jnp.where(missing, variance, 0.0)
 
+    @override
+    def rests_on_tail(
+        self,
+        model: Any,
+        values: Mapping[str, Array],
+        mean: Array,
+        variance: Array,
+        *data: View,
+        what: str | None = None,
+    ) -> Array | None:
+        """Which expectations the tail of the latents dominates, as mean and variance alone tell."""
+        square = model.cell_families[_place(model, what)].mean_square_of_means(mean, variance)
+        return None if square is None else rests_on_tail(mean, square) & (variance != 0)
+
     def class_probs(
         self, model: Any, values: Mapping[str, Array], *data: View, what: str | None = None
     ) -> Array | None:
@@ -106,16 +147,9 @@ class ProjectionAnswers(Answers):
         v = _place(model, what)
         return self._expected(model, values, data, v)[2] if model.cell_families[v].has_classes else None
 
+    @override
     def view_variances(self, model: Any, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-        """Variance of the cells' means over the rows, and mean of their variances; NaN for classes.
-
-        Args:
-            model: as of `log_rows`.
-            values: of the sites, the latents among them.
-
-        Returns:
-            Suffix of the view to two arrays of shape (num_columns,).
-        """
+        """Variance of the cells' means over the rows, and mean of their variances; NaN for classes."""
         found = {}
         for v, (family, suffix) in enumerate(
             zip(model.cell_families, model.roles.loadings.values(), strict=True)
@@ -252,6 +286,15 @@ def _theta_variance(latents: Array, covariance: Array) -> Array:
 
 class EPCAAnswers(ProjectionAnswers):
     """Of one table, whose sites are ``loadings``, ``loc``, ``latents`` and those of the family."""
+
+    @override
+    def has_several_modes(self, model: Any) -> bool:
+        """Likewise by the variances of latents and conjugate loadings."""
+        if model.conjugate_loadings is None or model.num_features is None:
+            return super().has_several_modes(model)
+        pairs = np.broadcast_to(model.conjugate_loadings, (model.num_features, 2))
+        of_loadings = model.family.kernel_variance(pairs[:, 0], pairs[:, 1])
+        return float(np.max(model.latent_variance * of_loadings)) > WEAK_VARIANCE
 
     @override
     def start(self, model: Any, key: Array, x: Rows) -> dict[str, Array]:

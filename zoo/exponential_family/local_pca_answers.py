@@ -13,13 +13,13 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from zoo.answers import Answers
+from zoo.answers import Answers, Completion, TypicalCells
 from zoo.dirichlet_process import compact_labels
-from zoo.exponential_family import local_pca
+from zoo.exponential_family import local_pca, local_pca_fields
 from zoo.exponential_family.cells import standard_normals
 from zoo.exponential_family.expectations import rests_on_tail
 from zoo.exponential_family.local_pca import LocalPCA, components_of, orthonormal
-from zoo.model import TypicalCells, in_current_precision
+from zoo.model import in_current_precision
 from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
 
 __all__ = ["LocalPCAAnswers"]
@@ -29,6 +29,15 @@ START_SCALE = 0.5
 
 class LocalPCAAnswers(Answers):
     """Of a mixture whose sites are those of `zoo.DEPCAM`."""
+
+    @override
+    def sums_out_locals(self, model: Any) -> bool:
+        return model.integrates_latents
+
+    @override
+    def resolving(self, model: Any, variables: Mapping[str, Any]) -> Any:
+        """With finer nodes where bounded cells change steeply; bases and scales of the components tell."""
+        return model.replaced(has_steep_cells=local_pca_fields.has_steep_cells(model.family, variables))
 
     @override
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows) -> PerRow:
@@ -76,22 +85,31 @@ class LocalPCAAnswers(Answers):
             for family, columns in model.family.column_groups(means.shape[1])
         )
 
+    @override
+    def completions(self, model: Any) -> dict[str, Completion]:
+        """Completed cells, or the mean of every cell."""
+        cells = Completion(("observation", "feature"), "x")
+        return {"cells": cells, "reconstruction": cells._replace(fills=False)}
+
+    @override
+    def default_completion(self, model: Any, *data: Any) -> str:
+        return "cells"
+
+    @override
     def rests_on_tail(
-        self, model: Any, values: Mapping[str, Array], mean: Array, variance: Array, x: Array
+        self,
+        model: Any,
+        values: Mapping[str, Array],
+        mean: Array,
+        variance: Array,
+        x: Array,
+        *,
+        what: str = "cells",
     ) -> Array | None:
         """Which expectations come to more than half from components in which the tail of latents dominates.
 
-        See `zoo.exponential_family.expectations`; that clusters differ is no tail.
-
-        Args:
-            model: as of `log_rows`.
-            values: likewise.
-            mean: of `cells`.
-            variance: of `cells`; zero for cells that were observed.
-            x: rows.
-
-        Returns:
-            Boolean, the shape of ``mean``; None: no cells of the family have a tail.
+        See `zoo.exponential_family.expectations`; that clusters differ is no tail, and cells with a tail are
+        never standardised.
         """
         if model.family.mean_square_of_means(mean, variance) is None:
             return None

@@ -10,7 +10,7 @@ from zoo.coordinates import Freedom
 from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
-from zoo.exponential_family.projections import WEAK_VARIANCE, JointPriorModel
+from zoo.exponential_family.projections import JointPriorModel
 from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = ["OneTable"]
@@ -97,15 +97,6 @@ class OneTable(JointPriorModel):
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
         """None of mixed tables, some of whose columns have no unit."""
         return (None,) if self.family.is_mixed else super().coordinate_freedom
-
-    @property
-    def has_several_modes(self) -> bool:
-        """Where the variances of latents and loadings have a product above 10, as was measured."""
-        if self.conjugate_loadings is None or self.num_features is None:
-            return super().has_several_modes
-        pairs = np.broadcast_to(self.conjugate_loadings, (self.num_features, 2))
-        of_loadings = self.family.kernel_variance(pairs[:, 0], pairs[:, 1])
-        return float(np.max(self.latent_variance * of_loadings)) > WEAK_VARIANCE
 
     @property
     def exact_symmetries(self) -> tuple[str, ...]:

@@ -5,9 +5,12 @@ from typing import Any, override
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from zoo.answers import Completion
+from zoo.coordinates.of_models import noise_factors
 from zoo.exponential_family import joint_prior
 from zoo.exponential_family.answers import START_SCALE, ProjectionAnswers
 from zoo.exponential_family.cells import standard_normals, starting_sizes, starting_view_parameters
@@ -64,6 +67,38 @@ class PairedAnswers(ProjectionAnswers):
         if model.has_dense_rows(v):
             return self._completed(model, values, views, v, spread)
         return super().cells(model, values, *views, what=what, spread=spread)
+
+    @override
+    def completions(self, model: Any) -> dict[str, Completion]:
+        """Each view."""
+        dims = (("observation", f"feature_{v}") for v in range(len(model.families)))
+        return {name: Completion(own, name) for name, own in zip(model.data_names, dims, strict=True)}
+
+    @override
+    def default_completion(self, model: Any, *views: np.ndarray) -> str:
+        """The view that is missing as a whole, or the only one with missing cells; else ValueError."""
+        for condition in (np.all, np.any):
+            found = [n for n, y in zip(model.data_names, views, strict=True) if condition(np.isnan(y))]
+            if len(found) == 1:
+                return found[0]
+        names = ", ".join(model.data_names)
+        raise ValueError(f"say which view to predict: what= one of {names}")
+
+    @override
+    def num_canonical(self, model: Any) -> int:
+        return model.num_shared if len(model.families) == 2 else 0
+
+    @override
+    def view_covariances(self, model: Any, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Of cells that are not Gaussian those of natural parameters."""
+        if len(model.families) != 2:
+            return super().view_covariances(model, values)
+        variance = float(model.entry_variance)
+        w = [values[f"loadings_{v}"] for v in (0, 1)]
+        first, second = (
+            variance * own @ own.T + _noise(model, v, values, len(own)) for v, own in enumerate(w)
+        )
+        return first, variance * w[0] @ w[1].T, second
 
     def _completed(
         self,
@@ -146,6 +181,15 @@ class PairedAnswers(ProjectionAnswers):
 
     def _view_weights(self, model: Any) -> Array:
         return in_current_precision(model.view_weights)
+
+
+def _noise(model: Any, v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
+    """The covariance Psi_v of one draw; zero where the cells have no variance parameter."""
+    if model.specific == "full_covariance":
+        return np.linalg.inv(values[f"specific_precision_{v}"])
+    given = values.get(f"noise_variance_{v}", getattr(model.families[v], "noise_variance", None))
+    factors = noise_factors(model).get(f"_{v}", 1.0)
+    return 0.0 if given is None else float(given) * factors * np.eye(size)
 
 
 def _noisy_views(model: Any) -> list[int]:

@@ -1,15 +1,14 @@
 """What `zoo.EPCA` and `zoo.Paired` have in common: facts of their families and priors, and checks."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jax import Array
 
 from zoo import checks
-from zoo.answers import asked
 from zoo.coordinates import Unit
-from zoo.exponential_family import has_unit_noise, joint_prior
+from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import (
     has_units,
     measured_columns,
@@ -17,16 +16,14 @@ from zoo.exponential_family.cells import (
     units_of_columns,
     without_units,
 )
-from zoo.exponential_family.expectations import are_steep, rests_on_tail
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.fields import Part
 from zoo.intake.families import ChoosesFamily
 from zoo.model import Model
 
-__all__ = ["FACTS", "WEAK_VARIANCE", "JointPriorModel"]
+__all__ = ["FACTS", "JointPriorModel"]
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
-WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reaches different optima
 DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
 
 
@@ -108,17 +105,10 @@ class JointPriorModel(ChoosesFamily, Model):
     ``_check_kernels``, and as answers a `zoo.exponential_family.answers.ProjectionAnswers`.
     """
 
-    sums_out_locals = False
-
     @property
     def entry_variance(self) -> Array:
         """Prior variance of an entry of U and of V."""
         return balanced_variance(self.latent_variance, self.loading_variance, self.beta)
-
-    @property
-    def has_several_modes(self) -> bool:
-        """Where ``latent_variance`` times ``loading_variance`` exceeds 10, as was measured."""
-        return float(np.max(self.latent_variance * self.loading_variance)) > WEAK_VARIANCE
 
     @property
     def has_kernel(self) -> bool:
@@ -128,7 +118,7 @@ class JointPriorModel(ChoosesFamily, Model):
     @property
     def kernel_unit(self) -> Unit | None:
         """Of the kernel's mean, which has none that a column could follow."""
-        return Unit(0) if self.needs_kernel and not self.units_of_sites else None
+        return Unit(0) if self.needs_kernel and not self.units else None
 
     @property
     def needs_kernel(self) -> bool:
@@ -239,69 +229,6 @@ class JointPriorModel(ChoosesFamily, Model):
                 "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
             )
 
-    def resolving(self, variables: Mapping[str, Any]) -> Self:
-        """With finer nodes where bounded cells change steeply, see `zoo.exponential_family.expectations`.
-
-        Args:
-            variables: with loadings or their means, draws with any leading axes.
-
-        Returns:
-            The model.
-        """
-        for family, suffix in zip(self.cell_families, self.roles.loadings.values(), strict=True):
-            for name in (f"loadings{suffix}", f"loadings_mean{suffix}"):
-                if name in variables and are_steep(family, variables[name], self.entry_variance):
-                    return self.replaced(has_steep_cells=True)
-        return self
-
-    def rests_on_tail(
-        self,
-        values: Mapping[str, Array],
-        mean: Array,
-        variance: Array,
-        *data: Array,
-        what: str | None = None,
-    ) -> Array | None:
-        """Which expectations the tail of the latents dominates; see `zoo.exponential_family.expectations`.
-
-        Args:
-            values: not read: mean and variance tell.
-            mean: of `predicted`.
-            variance: of `predicted`; zero for cells that were observed.
-            *data: not read.
-            what: the view, of several.
-
-        Returns:
-            Boolean, the shape of ``mean``; None: no cells of the family have a tail.
-        """
-        family = self.cell_families[0 if what is None else self.data_names.index(what)]
-        square = family.mean_square_of_means(mean, variance)
-        return None if square is None else rests_on_tail(mean, square) & (variance != 0)
-
-    def class_probs(self, values: Mapping[str, Array], *data: Array, what: str | None = None) -> Array | None:
-        """Probabilities of the classes of categorical cells given the observed cells; None: there are none.
-
-        Args:
-            values: of the sites.
-            *data: as in `log_likelihood`.
-            what: the view, of several.
-
-        Returns:
-            Shape (num_observations, num_features, num_classes); zero in columns of other families.
-        """
-        return asked(self, "class_probs", values, data, what=what)
-
-    def view_variances(self, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-        """Variance of the cells' means over the rows, and mean of their variances; NaN for classes.
-
-        Args:
-            values: of the sites, the latents among them.
-
-        Returns:
-            Suffix of the view to two arrays of shape (num_columns,).
-        """
-        return asked(self, "view_variances", values, ())
-
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
         """For each part whether all its cells are Gaussian with one noise variance, in one unit."""
@@ -309,13 +236,3 @@ class JointPriorModel(ChoosesFamily, Model):
             family.log_partition_form == "quadratic" and not (self.standardize and family.learns_noise)
             for family in self.cell_families
         )
-
-    @property
-    def unit_noise_parts(self) -> tuple[bool, ...]:
-        """For each part whether all its cells are Gaussian with noise of known variance 1."""
-        return tuple(map(has_unit_noise, self.cell_families))
-
-    @property
-    def cell_units(self) -> tuple[str, ...]:
-        """Those of the cells of each part."""
-        return tuple(family.cell_units for family in self.cell_families)

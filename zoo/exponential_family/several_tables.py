@@ -72,18 +72,13 @@ class SeveralTables(JointPriorModel):
         views, families = numbers_and_families(cls, views, families)
         return super().from_data(*views, **overrides | {"families": families})
 
-    @classmethod
-    def sizes_for(cls, num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
-        """One shared latent, and one of each wide view's."""
-        return {"num_shared": 1, "num_specific": tuple(int(width > 1) for width in widths)}
-
     def with_families(self, columns: Sequence[Any]) -> Self:
         """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
         given, settled = self._given, super().with_families(columns)
         if settled is self or given["num_specific"] is not None or self.specific == "full_covariance":
             return settled
         widths = [1 if own is None else len(own.kept) for own in columns]
-        specific = self.sizes_for(0, widths)["num_specific"]
+        specific = tuple(int(width > 1) for width in widths)
         if len(widths) != len(self.families) or self.num_shared + sum(specific) > sum(widths):
             return settled
         return replace(settled, num_specific=specific)
@@ -292,33 +287,6 @@ class SeveralTables(JointPriorModel):
         order = np.concatenate([np.arange(self.num_shared), *places]).astype(int)
         return replace(self, **fields), order
 
-    def completions(self) -> dict[str, tuple[str, ...]]:
-        """The quantities that `inference.predict` returns: each view.
-
-        Returns:
-            Name of the view to its dims.
-        """
-        return {name: ("observation", f"feature_{v}") for v, name in enumerate(self.data_names)}
-
-    def default_completion(self, *views: np.ndarray) -> str:
-        """The view to predict by default: the one missing as a whole, or the only one with missing cells.
-
-        Args:
-            *views: as in `log_likelihood`.
-
-        Returns:
-            The view's name.
-
-        Raises:
-            ValueError: several, or none.
-        """
-        for condition in (np.all, np.any):
-            found = [n for n, y in zip(self.data_names, views, strict=True) if condition(np.isnan(y))]
-            if len(found) == 1:
-                return found[0]
-        names = ", ".join(self.data_names)
-        raise ValueError(f"say which view to predict: what= one of {names}")
-
     # Facts of the views
 
     @property
@@ -338,41 +306,7 @@ class SeveralTables(JointPriorModel):
         """Also only with the default scale of the views' covariances."""
         return super().reads_units and (self.standardize or bool(self.covariance_scale == 1))
 
-    def completed_part(self, what: str | None) -> str | None:
-        """The view whose missing cells are filled in; None: the first."""
-        return what or self.data_names[0]
-
     # Two views
-
-    @property
-    def num_canonical(self) -> int:
-        """The shared latents of two views."""
-        return self.num_shared if len(self.families) == 2 else 0
-
-    def view_covariances(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Covariances of two views: of the first, of the first with the second, of the second.
-
-        Args:
-            values: of one draw.
-
-        Returns:
-            Shapes (D_0, D_0), (D_0, D_1), (D_1, D_1); of cells that are not Gaussian those of natural
-            parameters.
-        """
-        if len(self.families) != 2:
-            return super().view_covariances(values)
-        variance = float(self.entry_variance)
-        w = [values[f"loadings_{v}"] for v in (0, 1)]
-        first, second = (variance * own @ own.T + self._noise(v, values, len(own)) for v, own in enumerate(w))
-        return first, variance * w[0] @ w[1].T, second
-
-    def _noise(self, v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
-        """The covariance Psi_v of one draw; zero where the cells have no variance parameter."""
-        if self.specific == "full_covariance":
-            return np.linalg.inv(values[f"specific_precision_{v}"])
-        given = values.get(f"noise_variance_{v}", getattr(self.families[v], "noise_variance", None))
-        factors = self.noise_factors.get(f"_{v}", 1.0)
-        return 0.0 if given is None else float(given) * factors * np.eye(size)
 
     # The papers' models
 

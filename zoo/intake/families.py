@@ -7,6 +7,7 @@ family must be chosen for them, and real numbers in mixtures.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "FAMILIES",
     "ChoosesFamily",
     "components_of",
+    "dim_labels",
     "families_for",
     "level_starts",
     "numbers_and_families",
@@ -250,3 +252,27 @@ class ChoosesFamily:
 
 def _is_auto(family: Any) -> bool:
     return isinstance(family, str) and family == AUTO
+
+
+def dim_labels(
+    model: Model, coords: Mapping[str, Sequence[Any]], columns: Sequence[Columns | None] = ()
+) -> dict[str, Sequence[Any]]:
+    """Labels of dims that are no rows or columns of the data, such as levels and groups of columns.
+
+    Args:
+        model: with its families.
+        coords: labels of rows and columns, by dim.
+        columns: of each part of the data; None of a part that is an array.
+
+    Returns:
+        Dim to labels, of the families that add any.
+    """
+    labels: dict[str, Sequence[Any]] = {}
+    for name, family, own in zip_longest(model.data_names, model.part_families, columns):
+        if family is None:
+            continue
+        dim = model.variable_dims[name][-1]
+        levels = {} if own is None else {column.name: column.levels for column in own.kept}
+        of_family = family.labels_of(coords.get(dim), levels)
+        labels |= {key + dim.removeprefix("feature"): held for key, held in of_family.items()}
+    return labels

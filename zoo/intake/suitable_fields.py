@@ -42,6 +42,25 @@ def kind_of_cells(x: Any) -> str:
     return "count" if (values >= 0).all() and (values == np.round(values)).all() else "real"
 
 
+def sizes_for(model: type[Model], num_rows: int, widths: Sequence[int]) -> dict[str, Any]:
+    """Numbers of latents for a comparison: two, or one where rows or columns are too few.
+
+    Of several views that is one shared latent, and one of each wide view's.
+
+    Args:
+        model: its class.
+        num_rows: of the data.
+        widths: numbers of columns of the parts of the data.
+
+    Returns:
+        Field name to value.
+    """
+    if "num_shared" in model.static_names():
+        return {"num_shared": 1, "num_specific": tuple(int(width > 1) for width in widths)}
+    has_latents = "num_latents" in model.static_names()
+    return {"num_latents": max(1, min(2, widths[0] - 1, num_rows - 1))} if has_latents else {}
+
+
 def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     """Fields of a model that suit the data, besides those that `from_data` reads off them.
 
@@ -59,7 +78,7 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     """
     name, x = model.__name__, data[0]
     _check_num_tables(model, data)
-    if not model.scores_rows:
+    if not model.answers.has_density:
         raise ValueError(f"{name} has no density of rows to compare")
     if model.takes_documents:
         if not hasattr(x, "tocsr"):
@@ -72,7 +91,7 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
         return {} if components is None else {"components": components}
     if hasattr(x, "tocsr"):
         raise ValueError(f"{name} scores cells, which does not compare with documents given their lengths")
-    sizes = model.sizes_for(len(x), [part.shape[1] for part in data])
+    sizes = sizes_for(model, len(x), [part.shape[1] for part in data])
     kinds = [kind_of_cells(part) for part in data]
     if model.family_field is not None:
         return _held(model, [FAMILIES[kind][0] for kind in kinds]) | sizes
@@ -136,7 +155,7 @@ def _fields_for_columns(
     widths = [
         part.shape[1] if own is None else len(own.kept) for part, own in zip(data, columns, strict=True)
     ]
-    return _held(model, families) | model.sizes_for(len(data[0]), widths)
+    return _held(model, families) | sizes_for(model, len(data[0]), widths)
 
 
 def _check_num_tables(model: type[Model], data: Sequence[Any]) -> None:

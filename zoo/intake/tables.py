@@ -1,16 +1,29 @@
 """What a model declares of the tables that it takes; which data suit it follows from that."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from zoo import checks
+from zoo.answers import answer_of
+from zoo.fields import part_sizes, size_fields
 from zoo.intake.kinds import read_columns
 from zoo.sparse import as_rows, is_sparse
 
-__all__ = ["ANY", "NUMBERS", "OfTables", "Table", "as_cells", "check_fit", "check_latents", "check_rows_of"]
+__all__ = [
+    "ANY",
+    "NUMBERS",
+    "OfTables",
+    "Table",
+    "as_cells",
+    "check_fit",
+    "check_latents",
+    "check_rows_of",
+    "takes_missing",
+    "takes_sparse_counts",
+]
 
 NUMBERS = ("real", "positive", "date")  # kinds of columns, as of `zoo.intake.KINDS`
 ANY = (*NUMBERS, "count", "yes/no", "category", "ordered")
@@ -32,6 +45,10 @@ class Table(NamedTuple):
         why: there must be so many.
         latents: of which there are more than latents, ``"rows"`` or ``"columns"``.
         most_latents: of which there are as many as latents, or more.
+        stated_in: in which coordinates the numbers of the program, and of fields without a unit, are: the
+            ``"data"``'s, or with ``"columns"`` those about the columns' means and in their deviations, with
+            ``"common"`` in a common one. They are read off the data into fields of the model,
+            ``{name}_origin`` and ``{name}_scale``, which ``standardize=False`` leaves out.
     """
 
     name: str
@@ -46,6 +63,7 @@ class Table(NamedTuple):
     why: str = "the projection of one row is the row itself"
     latents: tuple[str, ...] = ()
     most_latents: tuple[str, ...] = ()
+    stated_in: Literal["data", "columns", "common"] = "data"
 
 
 class OfTables:
@@ -87,7 +105,7 @@ def as_cells(model: Any, place: int, part: Any) -> Any:
     if is_sparse(part):
         if table.sparse == "reals":
             return as_rows(part, table.name)
-        if not model.takes_sparse_counts:
+        if not takes_sparse_counts(model):
             raise TypeError(f"{table.name} must be dense: {table.dense.format(name=table.name)}")
         return part
     if isinstance(part, pd.DataFrame) and "class_labels" not in table.cells:
@@ -106,8 +124,8 @@ def check_rows_of(model: Any, data: Sequence[Any]) -> None:
         data: parts of the data; None of one that is left out.
     """
     checks.check_num_parts(type(model).__name__, max(len(data), len(model.tables)), len(model.tables))
-    takes_missing, fields, lengths = model.takes_missing, model.size_fields(), {}
-    described = zip(model.tables, model.part_sizes, model.part_families, data, strict=False)
+    has_gaps, fields, lengths = takes_missing(model), size_fields(model), {}
+    described = zip(model.tables, part_sizes(model), model.part_families, data, strict=False)
     for place, (table, size, family, part) in enumerate(described):
         if part is None:
             continue
@@ -116,7 +134,7 @@ def check_rows_of(model: Any, data: Sequence[Any]) -> None:
         if family is not None:
             family.check(x, *(table.name,) * (len(model.tables) > 1))
         elif not is_sparse(x):
-            (checks.check_infinite if place or takes_missing else checks.check_finite)(x, table.name)
+            (checks.check_infinite if place or has_gaps else checks.check_finite)(x, table.name)
         lengths[table.name] = x.shape[0]
     if len(set(lengths.values())) > 1:
         told = " and ".join(f"{name} has {size}" for name, size in lengths.items())
@@ -152,8 +170,9 @@ def check_latents(model: Any, data: Sequence[Any]) -> None:
     first, x = model.tables[0], data[0]
     of = f" of {first.name}" if len(model.tables) > 1 else ""
     sizes = {"rows": ("rows", np.shape(x)[0]), "columns": (f"columns{of}", np.shape(x)[1])}
+    in_space = answer_of(model, "needs_fitted_rows")
     for limits, below in ((first.latents, True), (first.most_latents, False)):
-        known = (sizes[limit] for limit in limits if limit == "rows" or not model.needs_fitted_rows)
+        known = (sizes[limit] for limit in limits if limit == "rows" or not in_space)
         checks.check_num_latents(getattr(model, "num_latents", 0), dict(known), below=below)
 
 
@@ -173,3 +192,30 @@ def _check_some_cells(tables: Sequence[Table], parts: Sequence[np.ndarray]) -> N
             f"{row} has no observed cell in {' or '.join(names)}; leave it out, {leave}, "
             f"and likewise of {others}"
         )
+
+
+def takes_missing(model: Any) -> bool:
+    """Whether cells of the (first part of the) data may be missing; kernels are of whole rows.
+
+    Args:
+        model: with its tables and families.
+
+    Returns:
+        Whether they may.
+    """
+    family, table = model.part_families[0], model.data[0]
+    is_taken = bool(table.missing) and not answer_of(model, "needs_fitted_rows")
+    return is_taken and (family is None or family.takes_missing)
+
+
+def takes_sparse_counts(model: Any) -> bool:
+    """Whether rows may be `zoo.SparseCounts`.
+
+    Args:
+        model: with its tables and families.
+
+    Returns:
+        Whether they may.
+    """
+    family, table = model.part_families[0], model.data[0]
+    return table.sparse == "counts" and (family is None or family.takes_sparse)

@@ -23,6 +23,13 @@ class KernelPCAAnswers(Answers):
     the rotation across components, not rows (the text's eigen-function has it the other way).
     """
 
+    has_density = False
+    projects_by_draws = False
+
+    def needs_fitted_rows(self, model: Any) -> bool:
+        """Always: new rows are their kernel values with these."""
+        return True
+
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows) -> PerRow:
         """Raise ValueError, because the model has no density of rows."""
         raise ValueError(

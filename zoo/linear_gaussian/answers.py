@@ -19,6 +19,8 @@ __all__ = ["LinearGaussianAnswers"]
 class LinearGaussianAnswers(Answers):
     """Of rows W z + mu + noise, whose sites are ``loadings``, ``loc``, ``noise_variance`` and ``latents``."""
 
+    weighs_rows = True
+
     @override
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix) -> PerRow:
         return rows.log_density(x, *_parameters(values))

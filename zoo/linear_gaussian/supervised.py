@@ -16,6 +16,8 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import deterministic, sample
 
+from zoo.coordinates.of_models import field_by_part
+from zoo.fields import require
 from zoo.kernels.gram import (
     FeatureRows,
     centred_cross,
@@ -91,9 +93,9 @@ def block_prior(model: Any, block: str) -> BlockPrior:
         Its numbers, in the current precision.
     """
     names = ("loading_variance", "loc_mean", "loc_variance", "noise_rate")
-    model.require(*names)
+    require(model, *names)
     own, number = in_current_precision(model), model.data_names.index(block)
-    found = {name: own.field_by_part(name)[number] for name in names}
+    found = {name: field_by_part(own, name)[number] for name in names}
     return BlockPrior(**found, noise_concentration=own.noise_concentration)
 
 

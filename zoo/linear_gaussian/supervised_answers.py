@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from zoo.answers import Answers
+from zoo.answers import Answers, Completion
 from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import centred_matrix
 from zoo.linear_gaussian.axes import signs_of
@@ -27,6 +27,15 @@ type Values = Mapping[str, Array]
 
 class RealAnswers(Answers):
     """Of rows whose outputs are real numbers; without outputs, answers are given x alone."""
+
+    @classmethod
+    @override
+    def of(cls, model: Any) -> "RealAnswers":
+        return RealAnswers() if model.output_likelihood == "gaussian" else ProbitAnswers()
+
+    @override
+    def needs_fitted_rows(self, model: Any) -> bool:
+        return model.kernel is not None
 
     @override
     def log_rows(
@@ -110,6 +119,21 @@ class RealAnswers(Answers):
         known = ~jnp.isnan(data)
         return jnp.where(known, data, expected), jnp.where(known, 0.0, variance)
 
+    @override
+    def completions(self, model: Any) -> dict[str, Completion]:
+        """Outputs, cells where x has any, and classes where y holds labels."""
+        found = {"outputs": Completion(("observation", "output"), "y", fills=False)}
+        if model.kernel is None:
+            found["cells"] = Completion(("observation", "feature"), "x")
+        if model.classes is not None:
+            found["classes"] = Completion(("observation", "class"), None, fills=False)
+        return found
+
+    @override
+    def default_completion(self, model: Any, *data: Any) -> str | None:
+        """Classes where the outputs are labels, whose columns' expectations are no probabilities."""
+        return None if model.classes is None else "classes"
+
     def _classes(self, model: Any, values: Values, x: Rows | SparseMatrix, y: Outputs | None) -> Predicted:
         """Probability of each class."""
         mean, covariance = self._latents(model, values, x, None)
@@ -133,6 +157,15 @@ class RealAnswers(Answers):
 
 class ProbitAnswers(RealAnswers):
     """Of rows whose outputs are zeros and ones that utilities decide."""
+
+    @override
+    def kept_locals(self, model: Any) -> tuple[str, ...]:
+        return () if model.outputs.has_marginal else ("latents",)
+
+    @override
+    def view_variances(self, model: Any, values: Values) -> dict[str, tuple[Array, Array]]:
+        """As of every model; the noise of utilities has variance 1."""
+        return super().view_variances(model, {"noise_variance_y": 1.0} | dict(values))
 
     @override
     def log_rows(self, model: Any, values: Values, x: Rows, y: Outputs | None = None) -> PerRow:

@@ -76,6 +76,6 @@ def with_prior_of(model: Model, former: Model) -> Model:
     """
     if model.loading_prior == "flat" or former.loading_prior != model.loading_prior:
         return model
-    names = (*model.scale_fields, *facts_of(model, "read"))
+    names = (*facts_of(model, "scales"), *facts_of(model, "read"))
     open_ones = (name for name in names if getattr(model, name) is None)
     return model.replaced(**{n: getattr(former, n) for n in open_ones if getattr(former, n) is not None})

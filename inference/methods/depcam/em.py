@@ -99,6 +99,7 @@ from inference.methods.depcam.rows import (
 )
 from inference.methods.mixture.starts import hierarchical_labels, kmeans_labels, principal_labels
 from inference.numerics.compiled import compiled
+from zoo.answers import answer_of, start_of
 from zoo.depcam import DEPCAM
 from zoo.dirichlet_process import log_stick_weights, with_stick_decays
 from zoo.dpp import log_determinant
@@ -304,7 +305,7 @@ def _held_state(values: dict[str, Array], labels: Array, clamped_sweeps: int) ->
 
 
 def _random_values(key: Array, model: DEPCAM, x: Array, integrated: bool) -> dict[str, Array]:
-    values = model.starting_point(key, x)
+    values = start_of(model, key, x)
     values["bases"] = values.pop("carriers")
     if "stick_decays" in values:  # the estimate is the mode of the density of the fractions
         values["weights"] = jnp.exp(model.weights.log_weights(values))
@@ -415,7 +416,7 @@ def conclude(
 def _labels(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, dict[str, Array]]:
     """Responsibilities, and the most probable labels with what follows from them."""
     r = evaluate(values, model, x, jnp.zeros((1, 1))).responsibilities
-    return r, model.derived({"assignments": jnp.argmax(r, axis=-1)})
+    return r, answer_of(model, "derived", {"assignments": jnp.argmax(r, axis=-1)})
 
 
 def log_density(stored: Mapping[str, Array], model: DEPCAM, x: Array) -> Array:

@@ -37,6 +37,7 @@ from inference.methods.depcam import VB, em
 from inference.methods.depcam.em import evaluate, rows_of
 from inference.numerics.compiled import compiled
 from inference.numerics.host_draws import generator, label_draws
+from zoo.answers import answer_of
 from zoo.depcam import DEPCAM
 from zoo.model import in_current_precision
 
@@ -111,7 +112,7 @@ def _draws(
     rng = generator(key)
     loc, covariance = np.asarray(stored["latents_loc"]), np.asarray(stored["latents_covariance"])
     labels = label_draws(rng, stored["responsibilities"], num_samples)
-    drawn = model.derived({"assignments": labels})
+    drawn = answer_of(model, "derived", {"assignments": labels})
     if model.integrates_latents:  # no site of its program
         return drawn
     values, vectors = np.linalg.eigh(covariance)  # a root even where rounding has left none by Cholesky

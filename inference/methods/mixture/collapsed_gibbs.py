@@ -76,6 +76,7 @@ from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw, draw_log_gamma
 from inference.numerics.host_draws import generator, site_draws
+from zoo.answers import answer_of
 from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
@@ -369,7 +370,7 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
     given["concentration"] = np.broadcast_to(np.ravel(alpha), len(labels))
     found = site_draws(rng, sample_given_labels, len(labels), model, given=given)
     found = {name: np.asarray(value) for name, value in found.items()}
-    found |= model.derived({"assignments": labels})
+    found |= answer_of(model, "derived", {"assignments": labels})
     posterior = {name: value.reshape(*chains, *value.shape[1:]) for name, value in found.items()}
     posterior = dict(draws) | posterior
     if not keep_rows:

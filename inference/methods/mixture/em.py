@@ -39,6 +39,7 @@ from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import map_rows, sum_over_rows
 from inference.precision import to_numpy
+from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.mixture import Mixture
 
@@ -249,7 +250,7 @@ def _concluded(
     """What is stored of the estimate, the most probable labels, and the log likelihood in nats."""
     values = {"weights": jnp.exp(state.log_weights)} | state.parameters
     r = responsibilities(values, model, x)
-    labels = model.derived({"assignments": jnp.argmax(r, axis=-1)})
+    labels = answer_of(model, "derived", {"assignments": jnp.argmax(r, axis=-1)})
     occupied = jnp.sum(state.statistics[:, 0] > OCCUPIED)
     stored = values | {"responsibilities": r, "num_occupied": occupied}
     return stored, labels, e_step(state.log_weights, state.parameters, model, x)[0]

@@ -129,6 +129,7 @@ from inference.methods.mixture.starts import given_labels
 from inference.numerics.programs import draw_locals, log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
 from inference.numerics.weighted_rows import Rows
+from zoo.answers import answer_of
 from zoo.checks import machine_memory
 from zoo.conjugate import NormalGamma, Product
 from zoo.conjugate.component_prior import ComponentPrior
@@ -422,7 +423,7 @@ COMPLETING = Move(component_parameters_of_completed_rows)
 
 
 def labels(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
-    """The labels given weights and parameters, as `zoo.Mixture.local_conditionals`."""
+    """The labels given weights and parameters, as `zoo.answers.Answers.conditionals`."""
     return {"assignments": RowLabels(logits=log_joint_rows(model, values, x), validate_args=False)}
 
 
@@ -583,7 +584,7 @@ def build(strategy: str, num_warmup: int, label_moves: bool, split_merge: int) -
 
 def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -> dict[str, Array]:
     """Values kept at every draw: all, and the number of occupied components; labels only if ``keep_rows``."""
-    kept = state.values | model.derived(state.values)
+    kept = state.values | answer_of(model, "derived", state.values)
     return {name: value for name, value in kept.items() if keep_rows or name != "assignments"}
 
 

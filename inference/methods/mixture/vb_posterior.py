@@ -33,6 +33,7 @@ from inference.methods.mixture.vb_hyperparameters import (
 from inference.numerics.compiled import compiled
 from inference.numerics.host_draws import generator, label_draws, site_draws
 from inference.numerics.weighted_rows import map_rows, weight_of
+from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.coordinates import Unit
@@ -205,7 +206,7 @@ def conclude(
     draws = site_draws(rng, sample_globals, num_samples, state, current)
     if keep_rows and data:
         labels = label_draws(rng, stored["responsibilities"], num_samples)
-        draws |= current.derived({"assignments": labels})
+        draws |= answer_of(current, "derived", {"assignments": labels})
     outcome = Outcome(posterior=as_one_chain(draws), variational=stored, densities={"objective": ()})
     if not learn:
         return outcome

@@ -56,6 +56,7 @@ from inference.methods.projections.vb_factors import (
     normal_terms,
 )
 from inference.methods.projections.views import given_values, prior_variance
+from zoo.answers import start_of
 from zoo.checks import row_of
 from zoo.conjugate.gaussian import expected_log_det, log_wishart_normaliser, symmetric_inverse
 from zoo.coordinates import Unit
@@ -278,7 +279,7 @@ def units(model: Paired) -> dict[str, Unit]:
 
     With ``standardize`` the axes follow the columns, and variances along them have no unit.
     """
-    sites, found = model.units_of_sites, {}
+    sites, found = model.units, {}
     for v in range(len(model.families)):
         if f"loadings_{v}" not in sites:
             continue
@@ -292,7 +293,7 @@ def units(model: Paired) -> dict[str, Unit]:
 
 def init(key: Array, model: Paired, *data: Array) -> FullPosterior:
     """Narrow factors around the model's starting point, with covariances of the views' cells."""
-    return _about(model.starting_point(key, *data), model, data)
+    return _about(start_of(model, key, *data), model, data)
 
 
 def _about(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...]) -> FullPosterior:
@@ -315,7 +316,7 @@ def start(
     """A former q, or narrow factors around given sites, the others as in a fresh start."""
     if "axes_0" in variables and "latents_covariance" in variables:
         return _from_stored(variables, model)
-    return _about(given_values(model.starting_point(key, *data), variables), model, data)
+    return _about(given_values(start_of(model, key, *data), variables), model, data)
 
 
 def step(

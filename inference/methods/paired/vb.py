@@ -15,6 +15,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Outcome
 from inference.methods.paired import full_covariance_vb as full_covariance
 from inference.methods.projections import vb as projections
+from zoo.answers import answer_of
 from zoo.paired import Paired
 
 __all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
@@ -66,7 +67,7 @@ def _transform(stored: dict[str, Array], model: Paired, *data: Array, **options:
 
 
 def _covariance(stored: dict[str, Array], model: Paired, *data: Array) -> Array:
-    return model.scores_covariance(_own(model).point(stored, model), *data)
+    return answer_of(model, "scores_covariance", _own(model).point(stored, model), *data)
 
 
 def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: Any) -> tuple[Array, Array]:

@@ -36,6 +36,7 @@ from inference.methods.pcp.gibbs import posteriors
 from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw
 from inference.numerics.programs import map_draws
+from zoo.answers import answer_of
 from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
@@ -199,7 +200,7 @@ def _parameters(key: Array, draws: dict[str, Array], model: PCP, tokens: Tokens)
         by_word = counts_by(tokens.word, topics, tokens.shape[1], k)
         given = posteriors(jnp.bincount(clusters, length=m), by_cluster, by_word, model)
         drawn = {name: draw(jax.random.fold_in(key, i), d) for i, (name, d) in enumerate(given.items())}
-        return drawn | model.derived({"doc_clusters": clusters})
+        return drawn | answer_of(model, "derived", {"doc_clusters": clusters})
 
     return map_draws(one, key, draws)
 

@@ -35,6 +35,7 @@ from inference.methods.documents.tokens import prepare as prepare_tokens
 from inference.methods.lda.gibbs import TopicGibbsInfo
 from inference.methods.pcp import Gibbs
 from inference.numerics.gamma_draws import draw
+from zoo.answers import answer_of
 from zoo.dirichlet_process import with_stick_decays
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.model import in_current_precision
@@ -90,7 +91,7 @@ def clusters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, 
 
     For small corpora; a sweep draws the topics token by token.
     """
-    return model.local_conditionals(values, counts) | word_topics(values, model, counts)
+    return answer_of(model, "conditionals", values, counts) | word_topics(values, model, counts)
 
 
 def word_topics(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
@@ -175,7 +176,7 @@ def prepare(model: PCP, data: tuple, init: Any, **options: Any) -> tuple[Documen
 
 def position(state: PCPGibbsState, model: PCP, keep_rows: bool = True) -> dict[str, Array]:
     """Values kept at every draw; the documents' clusters only if ``keep_rows``."""
-    kept = state.values | model.derived({"doc_clusters": state.doc_clusters})
+    kept = state.values | answer_of(model, "derived", {"doc_clusters": state.doc_clusters})
     return {name: value for name, value in kept.items() if keep_rows or name != "doc_clusters"}
 
 

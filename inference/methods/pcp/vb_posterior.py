@@ -28,6 +28,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.documents import DocumentBlocks
 from inference.numerics.host_draws import affordable, dirichlet_draws, generator, label_draws, weight_draws
 from inference.precision import to_numpy
+from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.gamma_functions import digamma, expected_log, gammaln
@@ -364,7 +365,7 @@ def conclude(
     else:
         draws["topic_word_probs"] = dirichlet_draws(rng, state.words, num_samples)
     if keep_rows:
-        draws |= model.derived({"doc_clusters": label_draws(rng, r, num_samples)})
+        draws |= answer_of(model, "derived", {"doc_clusters": label_draws(rng, r, num_samples)})
     prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
     fields = {name: getattr(model, name) for name in model.leaf_names()} | {"topic_prior": prior}
     fields |= {"concentration": state.concentration, "word_smoothing": state.word_smoothing}

@@ -73,7 +73,7 @@ MOMENTS = {
 
 def units(model: PPCA) -> dict[str, Unit]:
     """The moments of q; its noise and loading precisions follow those of the program."""
-    sites = model.units_of_sites
+    sites = model.units
     found = MOMENTS | {"noise_precision_rate": sites["noise_variance"]}
     if "loading_precision" in sites:
         found["loading_precision_rate"] = Unit(-sites["loading_precision"].power)

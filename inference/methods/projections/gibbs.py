@@ -56,6 +56,7 @@ from inference.methods.projections.quadratic_cells import (
 from inference.methods.projections.views import View, given_values, prior_variance, views_of
 from inference.numerics.programs import log_densities
 from inference.numerics.slice_sampling import PositiveSlice
+from zoo.answers import start_of
 from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
@@ -235,7 +236,7 @@ def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
 
 def init(key: Array, model: EPCA | Paired, *data: Array) -> GibbsState:
     """The state at the model's starting point."""
-    return GibbsState(model.starting_point(key, *data), jnp.ones(()))
+    return GibbsState(start_of(model, key, *data), jnp.ones(()))
 
 
 def start(

@@ -36,6 +36,7 @@ from inference.methods.projections.vb_factors import (
 from inference.methods.projections.views import View, given_values, prior_variance, views_of
 from inference.numerics.host_draws import generator, site_draws
 from inference.numerics.weighted_rows import row_limit
+from zoo.answers import answer_of, start_of
 from zoo.coordinates import Unit
 from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
@@ -84,7 +85,7 @@ OF_VIEWS = {
 
 def units(model: EPCA | Paired) -> dict[str, Unit]:
     """The moments of q follow the data as loadings, means and the noise of the program do."""
-    sites, found = model.units_of_sites, {}
+    sites, found = model.units, {}
     for site, suffix in model.roles.loadings.items():
         if site not in sites:
             continue
@@ -114,7 +115,7 @@ class ProjectionVBInfo(NamedTuple):
 
 def init(key: Array, model: EPCA | Paired, *data: Array) -> ProjectionPosterior:
     """Narrow factors around the model's starting point."""
-    return _about(model.starting_point(key, *data), model, data)
+    return _about(start_of(model, key, *data), model, data)
 
 
 def _about(values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array, ...]) -> ProjectionPosterior:
@@ -142,7 +143,7 @@ def start(
     """A former q, or narrow factors around given sites, the others as in a fresh start."""
     if f"loadings_mean{views_of(model)[0].suffix}" in variables and "latents_covariance" in variables:
         return _from_stored(variables, model)
-    return _about(given_values(model.starting_point(key, *data), variables), model, data)
+    return _about(given_values(start_of(model, key, *data), variables), model, data)
 
 
 def step(
@@ -363,7 +364,9 @@ METHOD = Ascent(
     conclude=conclude,
     guide=guide,
     transform=lambda stored, model, *data, **options: model.scores(point(stored, model), *data, **options),
-    covariance=lambda stored, model, *data: model.scores_covariance(point(stored, model), *data),
+    covariance=lambda stored, model, *data: answer_of(
+        model, "scores_covariance", point(stored, model), *data
+    ),
     predict=predict,
     check=check,
 )

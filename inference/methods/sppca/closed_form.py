@@ -57,6 +57,7 @@ from inference.methods.linear_gaussian.rows import check_complete, gain_and_cova
 from inference.methods.sppca import ClosedForm
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
+from zoo.answers import answer_of
 from zoo.checks import is_finite, warn
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.axes import signs_of
@@ -204,7 +205,7 @@ def _with_latents(
     if wanted[0]:
         latents["latents"] = model.scores(values, x, y)
     if wanted[1]:
-        latents["latents_covariance"] = model.scores_covariance(values, x, y)
+        latents["latents_covariance"] = answer_of(model, "scores_covariance", values, x, y)
     return values, latents
 
 

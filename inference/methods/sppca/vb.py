@@ -55,7 +55,7 @@ def units(model: SPPCA) -> dict[str, Unit]:
     for number, block in enumerate(BLOCKS):
         moments = zip(PARTS, ppca.MOMENTS.values(), strict=False)
         found |= {part.format(block): own._replace(part=number) for part, own in moments}
-        noise = model.units_of_sites.get(f"noise_variance_{block}")
+        noise = model.units.get(f"noise_variance_{block}")
         found |= {} if noise is None else {f"noise_precision_{block}_rate": noise}
     return found
 

@@ -95,7 +95,7 @@ def check_clusters(tree, data):
     table = confusion(tree, LABELS)
     for cluster in table:
         assert table[cluster].sum() == ((partition if of_rows else predicted) == cluster).sum()
-    if model_of(tree).gaussian_sites:
+    if set(model_of(tree).roles.gaussian) & tree["posterior"].keys():
         drawn = occupied_components(tree)
         np.testing.assert_array_equal(drawn.owner, predicted)
         centres = np.stack([data[predicted == k].mean(0) for k in drawn.index])

@@ -16,6 +16,7 @@ from inference.diagnostics import model_size
 from inference.precision import in_precision
 from inference.report import report
 from inference.symmetry.identified import canonical_correlations
+from zoo.answers import start_of
 from zoo.exponential_family import Gaussian
 
 UNKNOWN = Gaussian(None)
@@ -50,7 +51,7 @@ def test_without_shared_latents_the_program_is_that_of_each_view():
     ]
     with in_precision():
         data = tuple(map(jnp.asarray, x))
-        values = model.starting_point(jax.random.key(1), *data)
+        values = start_of(model, jax.random.key(1), *data)
         parts = [
             {"latents": values["latents"][:, :2], "loadings": values["loadings_0"][:, :2]},
             {"latents": values["latents"][:, 2:], "loadings": values["loadings_1"][:, 2:]},

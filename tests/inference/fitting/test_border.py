@@ -141,7 +141,7 @@ def test_a_guide_is_that_of_the_standardised_table(table, name, family):
             trace = handlers.trace(program).get_trace(jnp.asarray(x))
         sites = (site for site in trace.items() if site[1]["type"] == "sample")
         draws.append({n: np.asarray(s["value"]) for n, s in sites if not s["infer"].get("is_auxiliary")})
-    units = model.units_of_sites
+    units = model.units
     for site, value in draws[0].items():
         expected = own.outward(value, units[site]) if site in units else value
         np.testing.assert_allclose(draws[1][site], expected, rtol=1e-5, atol=1e-7, err_msg=site)

@@ -23,6 +23,7 @@ import numpyro.distributions as dist
 import pytest
 from jax import Array
 from numpyro import handlers, sample
+from numpyro.infer.util import log_density
 from scipy.sparse import csr_matrix
 from scipy.special import gammaln, logsumexp
 from scipy.stats import t
@@ -44,15 +45,17 @@ from inference.plots import (
 from inference.report import report
 from inference.topics import token_shares, top_words, topic_shares
 from zoo.answers import Answers
+from zoo.coordinates import Unit
 from zoo.documents.answers import TopicAnswers
 from zoo.documents.bags import ClusteredBags
 from zoo.documents.topic_model import LENGTHS, TopicModel
 from zoo.fields import positive, size, size_of, static
 from zoo.linear_gaussian.rows import linear_gaussian, standard_normal
-from zoo.model import Model, Roles, in_current_precision
+from zoo.model import Model, Roles, Table, in_current_precision
 from zoo.programs import local
 from zoo.sparse import SparseCounts
 
+PLACE = Unit(1, (-1,), is_location=True)
 SMALL = {"num_chains": 2, "num_warmup": 150, "num_samples": 60, "progress": False}
 
 
@@ -197,7 +200,9 @@ class RobustLocation(Model):
     degrees: Array = positive(4.0)
     num_features: int | None = size_of("x")
 
+    data = (Table("x", cells=("real",), stated_in="columns"),)
     dims = {"loc": ("feature",), "scale": ("feature",), "x": ("observation", "feature")}
+    units = {"x": PLACE, "loc": PLACE, "scale": Unit(1, (-1,))}
     methods = ("nuts", "hmc", "svi", "map")
 
     def program(self, x: Any, rows: numpyro.plate) -> Array:
@@ -419,6 +424,36 @@ def test_a_program_and_four_facts_are_a_model(rows, tmp_path):
     assert drawn.dims[-1] == "feature"
     path = report(back, tmp_path / "page.html")
     assert "Student-t rows about a common centre" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("stated", ["columns", "common"])
+def test_a_table_says_in_which_coordinates_its_program_is(rows, stated):
+    """Log joint and draws follow the data's unit and origin; planted: numbers of the data themselves."""
+    data = (Table("x", cells=("real",), stated_in=stated),)
+    kind = dataclass(frozen=True, eq=False)(
+        type("Stated", (RobustLocation,), {"data": data, "__annotations__": {}})
+    )
+    s = np.array([1e-5, 1.0, 30.0, 1e6]) if stated == "columns" else 1e3
+    o = np.array([5.0, -1e3, 1e6, 0.0])
+    moved = rows * s + o
+    plain, other = kind.from_data(rows), kind.from_data(moved)
+    assert np.shape(other.x_scale) == ((4,) if stated == "columns" else ())
+    np.testing.assert_allclose(other.x_scale, plain.x_scale * s)
+    np.testing.assert_allclose(other.x_origin, plain.x_origin * s + o, atol=1e-6 * np.max(s))
+    values = {"loc": np.array([0.3, -0.2, 1.0, 0.0]), "scale": np.array([1.0, 0.5, 2.0, 0.1])}
+
+    def joint(model, x, **values):
+        return float(log_density(model, (x,), {}, values)[0])
+
+    with jax.enable_x64(True):
+        inner = joint(plain, rows, **values)
+        outer = {"loc": values["loc"] * s + o, "scale": values["scale"] * s}
+        lost = (len(rows) + 2) * np.log(s * np.ones(4)).sum()
+        np.testing.assert_allclose(joint(other, moved, **outer), inner - lost, rtol=1e-9)
+        as_passed = kind.from_data(moved, standardize=False)
+        assert as_passed.x_scale is None and abs(joint(as_passed, moved, **outer) - inner + lost) > 1
+        drawn = [handlers.seed(model, 0)(num_observations=3) for model in (plain, other)]
+        np.testing.assert_allclose(drawn[1], drawn[0] * s + o, rtol=1e-9, atol=1e-9 * np.max(s))
 
 
 @pytest.mark.slow

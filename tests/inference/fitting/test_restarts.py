@@ -23,6 +23,7 @@ from inference.methods import method_of
 from inference.methods.mixture.starts import kmeans_labels
 from tests.fit_cases import CASES
 from tests.planted import planted_zoo, variational_mixture
+from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
 from zoo.datasets import load
 
@@ -266,7 +267,7 @@ def test_a_prior_leaves_some_empty_where_all_filled_would_surprise(number, conce
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.full(number, concentration / number), size=400)
     filled = np.mean([(rng.multinomial(200, own) > 0).all() for own in weights])
-    assert model.leaves_some_empty(200) == (filled < 0.05) == expected
+    assert answer_of(model, "leaves_some_empty", 200) == (filled < 0.05) == expected
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from inference.methods import units
 from inference.methods.ppca import vb
 from inference.methods.sppca import vb as sppca_vb
 from inference.precision import in_precision
+from zoo.coordinates.of_models import inside, noise_factors
 from zoo.exponential_family import Gaussian
 
 SCALES = np.array([1e-3, 1.0, 50.0, 1e3])
@@ -373,7 +374,7 @@ def test_priors_of_a_standardised_table_are_those_of_the_table_divided_by_hand(t
     (mean,) = (field for field in ("loc_mean", "offset_mean") if hasattr(plain, field))
     np.testing.assert_allclose(getattr(own, mean), np.nanmean(table, axis=0), rtol=1e-9)
     with in_precision():
-        standard = own.inside(own.own_coordinates)
+        standard = inside(own, own.own_coordinates)
         assert not standard.standardize and standard.own_coordinates is None
         np.testing.assert_allclose(getattr(standard, mean), np.nanmean(z, axis=0), rtol=1e-6)
 
@@ -405,7 +406,7 @@ def test_moments_of_loadings_and_means_have_the_units_of_their_draws(table):
         assert shift == 0.0
         spread = (left[:, own] * s[own]).var(axis=0)
         np.testing.assert_allclose(
-            left[:, own].var(axis=0) * model.noise_factors[suffix],
+            left[:, own].var(axis=0) * noise_factors(model)[suffix],
             spread,
             rtol=1e-6,
         )

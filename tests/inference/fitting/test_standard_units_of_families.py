@@ -21,6 +21,7 @@ from inference.diagnostics import profiles
 from inference.precision import in_precision
 from inference.symmetry import components
 from tests.relation_cases import relation_of
+from zoo.answers import answer_of, start_of
 from zoo.cards import read_card
 from zoo.exponential_family import Categorical, Gaussian
 
@@ -170,9 +171,9 @@ def test_the_program_is_that_of_standard_units(table, make):
     model, plain = make(standardize=True).with_sizes_from(*parts), make().with_sizes_from(*standard)
     with in_precision():
         given, hand = (tuple(map(jnp.asarray, data)) for data in (parts, standard))
-        values = plain.starting_point(jax.random.key(0), *hand)
+        values = start_of(plain, jax.random.key(0), *hand)
         scaled = {name: value * power_of(name, scales) for name, value in values.items()}
-        started = model.starting_point(jax.random.key(0), *given)
+        started = start_of(model, jax.random.key(0), *given)
         for name, value in scaled.items():
             np.testing.assert_allclose(started[name], value, rtol=1e-6)
         cells = sum((np.isfinite(p) * np.log(s)).sum() for p, s in zip(parts, scales, strict=True))
@@ -273,9 +274,9 @@ def test_canonical_correlations_and_components_have_no_unit(table):
     values = {f"loadings_{v}": r.normal(size=(2, 1)) for v in range(2)}
     values |= {f"noise_variance_{v}": np.array(0.3) for v in range(2)}
     scaled = {name: value * power_of(name, scales) for name, value in values.items()}
-    plain = paired().view_covariances(values)
+    plain = answer_of(paired(), "view_covariances", values)
     sizes = (np.outer(scales[0], scales[0]), np.outer(*scales), np.outer(scales[1], scales[1]))
-    for found, wanted, size in zip(model.view_covariances(scaled), plain, sizes, strict=True):
+    for found, wanted, size in zip(answer_of(model, "view_covariances", scaled), plain, sizes, strict=True):
         np.testing.assert_allclose(found / size, wanted)
     s = np.nanstd(table, axis=0)
     tree = fit(depcam(standardize=True), table, method="em", **CLIMB)

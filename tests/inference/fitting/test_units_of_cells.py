@@ -164,7 +164,7 @@ def test_programs_and_units(table):
     assert zoo.EPCA.from_data(x, family="gaussian").unit is None
     assert zoo.EPCA.from_data(x, family=UNKNOWN, loc_variance=7.0).unit is None  # given: in the data's units
     mixed = zoo.Paired.from_data(x, np.eye(40, 3), families=(UNKNOWN, "bernoulli"))
-    assert mixed.unit[1] == 1.0 and set(mixed.units_of_sites) & {"y_0", "y_1"} == {"y_0"}
+    assert mixed.unit[1] == 1.0 and set(mixed.units) & {"y_0", "y_1"} == {"y_0"}
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def test_the_bound_at_the_end_is_a_mean_of_256_particles_with_its_standard_error
     monkeypatch.setattr(svi, "map_in_blocks", mapped)
     monkeypatch.setattr(svi, "_conclude", svi._conclude.__wrapped__)
     options = {"guide": "normal", "step_size": 0.01, "num_particles": 1}
-    model = SimpleNamespace(units_of_sites={})
+    model = SimpleNamespace(units={})
     found = svi.conclude(jax.random.key(0), jnp.asarray(5.0), model, (), 3, True, **options)
     assert asked == [(256, -7.0)]  # the bound is minus the loss
     assert found.attrs["elbo"] == pytest.approx(127.5)

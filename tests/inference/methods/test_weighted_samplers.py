@@ -19,6 +19,7 @@ from inference.methods import methods_with_weights
 from inference.methods.nuts_hmc import program
 from inference.numerics.programs import latent_sites
 from inference.numerics.weighted_rows import Rows
+from zoo.answers import start_of
 from zoo.conjugate import PoissonGamma
 
 rng = np.random.default_rng(5)
@@ -54,7 +55,7 @@ def test_the_program_of_weighted_rows_is_that_of_their_copies(name):
     model, x = programs()[name]
     model = model.for_data(x)
     sites = latent_sites(model, x)
-    values = model.starting_point(jax.random.key(0), x) or _drawn(model, x)
+    values = start_of(model, jax.random.key(0), x) or _drawn(model, x)
     assert set(values) == set(sites)
 
     def joint(data):
@@ -89,8 +90,8 @@ def test_programs_with_a_latent_of_each_row_take_no_weights():
         trace = _trace(model.from_data(x, num_latents=1), x).values()
         latent = [site for site in trace if site["type"] == "sample" and not site["is_observed"]]
         plates = {frame.name for site in latent for frame in site["cond_indep_stack"]}
-        assert model.weighs_rows == ("observations" not in plates)
-        assert ("nuts" in methods_with_weights(model)) == model.weighs_rows
+        assert model.answers.weighs_rows == ("observations" not in plates)
+        assert ("nuts" in methods_with_weights(model)) == model.answers.weighs_rows
     with pytest.raises(ValueError, match="method 'nuts' of epca does not take sample_weight: leave it out"):
         fit(zoo.EPCA(family="bernoulli", num_latents=1), cells, method="nuts", sample_weight=np.ones(9))
     with pytest.raises(ValueError, match="the program draws latents of each"):

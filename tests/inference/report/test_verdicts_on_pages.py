@@ -22,6 +22,8 @@ import zoo
 from inference.fitting import verdict as verdicts
 from inference.fitting.verdict import Judgement, convergence_judgements, gravest, verdict
 from inference.report import report, report_comparison
+from zoo.answers import Answers
+from zoo.dirichlet_process import weight_prior
 from zoo.model import Roles
 
 _RNG = np.random.default_rng(3)
@@ -362,7 +364,8 @@ def test_a_caution_goes_before_what_is_in_favour_in_whatever_order():
     ],
 )
 def test_a_truncation_is_too_short_where_one_draw_in_twenty_fills_it(counts, truncation, share, monkeypatch):
-    model = SimpleNamespace(truncation=truncation, roles=Roles())
+    kind = "dirichlet" if truncation is None else "stick_breaking"
+    model = SimpleNamespace(weights=weight_prior(kind, truncation or 3), roles=Roles())
     monkeypatch.setattr(verdicts, "model_of", lambda tree: model)
     posterior = xr.Dataset({"num_occupied": (("chain", "draw"), np.reshape(counts, (2, 20)))})
     found = verdicts._of_truncation(xr.DataTree.from_dict({"posterior": posterior}))
@@ -396,7 +399,8 @@ def test_an_ascent_is_compared_with_a_sampler_that_the_model_has(draws, methods,
     tree = marked(replaced(variational_mixture(num_draws=draws), trace=None), stop_reason="converged")
     said = ": an approximation usually" if draws > 1 else ", which has a posterior"
     for symmetries, several, good in (((), False, True), (("labels",), False, None), ((), True, None)):
-        model = SimpleNamespace(methods=methods, symmetries=symmetries, has_several_modes=several)
+        told = type("Told", (Answers,), {"has_several_modes": lambda self, model, told=several: told})
+        model = SimpleNamespace(methods=methods, symmetries=symmetries, answers=told)
         monkeypatch.setattr(verdicts, "model_of", lambda tree, model=model: model)
         found = verdicts._of_ascent(tree)
         assert found.good is good

@@ -22,6 +22,7 @@ from inference.diagnostics.tables import summary_cells
 from inference.symmetry import align_rotation, identified, identify, relabel
 from inference.symmetry.labels import given_rows
 from tests.fit_cases import fitted
+from zoo.coordinates import Coordinates, Unit
 
 
 @pytest.fixture(autouse=True)
@@ -224,7 +225,8 @@ def test_loadings_of_standardised_columns_turn_as_those_in_standard_units(turn, 
     units = np.array([10.0, 0.1, 3.0, 1.0])
     posterior = tree["posterior"].to_dataset()
     posterior["loadings"] = posterior["loadings"] * xr.DataArray(units, dims="feature")
-    monkeypatch.setattr(PlantedProjection, "noise_factors", {"": units**2})
+    monkeypatch.setattr(PlantedProjection, "units", {"loadings": Unit(1, (-2,))})
+    monkeypatch.setattr(PlantedProjection, "own_coordinates", Coordinates((None,), (units,)))
     turned = turn(replaced(tree, posterior=posterior))["posterior"]
     np.testing.assert_allclose(
         turned["loadings"], in_standard_units["loadings"].values * units[:, None], atol=1e-9

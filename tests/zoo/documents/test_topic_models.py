@@ -20,6 +20,7 @@ from inference.inputs.tables import as_arrays
 from inference.inputs.text import WordCounts, matching_words, read_documents, to_vocabulary
 from inference.methods.lda import vb
 from inference.precision import in_precision
+from zoo.answers import answer_of
 from zoo.documents import topic_model
 from zoo.documents.bags import as_counts, log_coefficients
 from zoo.documents.shares import LogIntegrals, fold_in, likely_shares, log_integrals
@@ -142,7 +143,7 @@ def test_a_new_document_s_part_of_the_bound_of_pcp_is_its_formula(sticks):
     )
     expected = logsumexp(TINY @ np.log(words).T + log_weights, axis=1)
     with in_precision():
-        found = model.answers().document_bounds(model, jax.tree.map(jnp.asarray, stored), sparse(TINY))
+        found = answer_of(model, "document_bounds", jax.tree.map(jnp.asarray, stored), sparse(TINY))
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-9)
 
 
@@ -172,7 +173,7 @@ def test_a_new_document_s_part_of_the_bound_of_lda_and_its_shares_by_mean_field(
         shares.append(gamma / gamma.sum())
     with in_precision():
         counts = sparse(TINY)
-        found = model.answers().document_bounds(model, {"topic_word_concentration": jnp.asarray(q)}, counts)
+        found = answer_of(model, "document_bounds", {"topic_word_concentration": jnp.asarray(q)}, counts)
         np.testing.assert_allclose(np.asarray(found), bounds, rtol=1e-6)
         found = model.scores({"topic_word_probs": jnp.asarray(probs)}, counts)
         np.testing.assert_allclose(np.asarray(found), shares, rtol=1e-4)

@@ -16,10 +16,12 @@ from scipy import stats
 import zoo
 from inference import fit, load, model_of, predict, save
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import ByColumn, Categorical, Gaussian, Ordinal, as_family
 from zoo.exponential_family.cells import FamilyCells
 from zoo.exponential_family.cut_points import OrderBlocks, cut_points_prior, starting_cut_points
 from zoo.intake import read_columns
+from zoo.intake.families import dim_labels
 
 KINDS = ("poisson", Categorical(3), "bernoulli", Ordinal(4), "poisson", Gaussian(None), "bernoulli")
 
@@ -79,7 +81,7 @@ def test_one_family_for_all_columns_is_that_family(table):
     mixed = zoo.EPCA.from_data(x, family=("poisson", "poisson"), num_latents=1, beta=0.3)
     plain = zoo.EPCA.from_data(x, family="poisson", num_latents=1, beta=0.3)
     with in_precision():
-        values = plain.starting_point(jax.random.key(0), jnp.asarray(x))
+        values = start_of(plain, jax.random.key(0), jnp.asarray(x))
         one, other = (program_log_density(m, (jnp.asarray(x),), {}, values)[0] for m in (mixed, plain))
     np.testing.assert_allclose(one, other, rtol=1e-13)
     np.testing.assert_allclose(mixed.conjugate, np.broadcast_to(plain.conjugate, (2, 2)))
@@ -232,9 +234,9 @@ def test_cut_points_have_names(levels):
     assert [model.family.families[place].num_levels for place in model.family.columns] == [3, 2]
     assert model.variable_dims["cut_points"] == ("level_cut",)
     read = read_columns(frame[["a", "e"]])
-    named = model.dim_labels({"feature": ["a", "e"]}, (read,))
+    named = dim_labels(model, {"feature": ["a", "e"]}, (read,))
     assert named == {"level_cut": ["a: no|maybe", "a: maybe|yes", "e: low|high"]}
-    numbered = zoo.EPCA(family=LEVELS, num_features=5).dim_labels({"feature": list("abcde")})
+    numbered = dim_labels(zoo.EPCA(family=LEVELS, num_features=5), {"feature": list("abcde")})
     assert numbered["level_cut"][:3] == ["a: 1|2", "a: 2|3", "c: 1|2"] and len(numbered["level_cut"]) == 9
     dims = zoo.Paired((LEVELS, Ordinal(5)), num_shared=1, num_features=(5, 2)).variable_dims
     assert dims["cut_points_0"] == ("level_cut_0",) and dims["cut_points_1"] == ("feature_1", "cut_1")

@@ -16,6 +16,7 @@ from scipy import integrate, special, stats
 import zoo
 from inference import extend, fit, load, log_density, model_of, save
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Bernoulli, Binomial, Gaussian, Poisson, as_family
 from zoo.exponential_family.conjugate_loadings import ConjugateLoadings
 
@@ -101,7 +102,7 @@ def test_draws_of_other_parameters_from_the_same_key_are_shifted_and_scaled():
 
 def values_of(model, x, seed=0):
     with in_precision():
-        return jax.tree.map(np.asarray, model.starting_point(jax.random.key(seed), jnp.asarray(x)))
+        return jax.tree.map(np.asarray, start_of(model, jax.random.key(seed), jnp.asarray(x)))
 
 
 def log_joint(model, values, x):

@@ -12,6 +12,7 @@ from scipy import special, stats
 import inference
 import zoo
 from inference.precision import in_precision
+from zoo.answers import answer_of, start_of
 from zoo.exponential_family import (
     Bernoulli,
     Binomial,
@@ -148,14 +149,16 @@ def test_the_share_of_the_tail_is_that_of_the_log_normal():
     with in_precision():
         counts = zoo.EPCA(family="poisson", num_latents=1, num_features=4)
         mean, variance = jax.jit(lambda y: counts.predicted(values, y))(jnp.asarray(row))
-        np.testing.assert_array_equal(counts.rests_on_tail(values, mean, variance, row)[0], share > 0.1)
+        np.testing.assert_array_equal(
+            answer_of(counts, "rests_on_tail", values, mean, variance, row)[0], share > 0.1
+        )
         mixed = zoo.EPCA(
             family=("poisson", "bernoulli", "poisson", Gaussian()), num_latents=1, num_features=4
         )
         mean, variance = jax.jit(lambda y: mixed.predicted(values, y))(jnp.asarray(row))
-        found = mixed.rests_on_tail(values, mean, variance, row)[0]
+        found = answer_of(mixed, "rests_on_tail", values, mean, variance, row)[0]
         np.testing.assert_array_equal(found, [False, False, True, False])
-        assert not mixed.rests_on_tail(values, mean, 0.0 * variance, row).any()
+        assert not answer_of(mixed, "rests_on_tail", values, mean, 0.0 * variance, row).any()
 
 
 @pytest.mark.parametrize("family", [Poisson(), GammaWithShape(2.5), Exponential(), NegativeBinomial(1.5)])
@@ -236,13 +239,13 @@ def test_clusters_that_differ_are_no_tail():
     """A rare cluster of large counts: a wide mixture, and each component's expectation is sure."""
     model = zoo.DEPCAM(family="poisson", num_components=2, num_latents=1, num_features=3, offset=True)
     with in_precision():
-        values = model.starting_point(jax.random.key(0), jnp.ones((4, 3)))
+        values = start_of(model, jax.random.key(0), jnp.ones((4, 3)))
         row = jnp.full((1, 3), jnp.nan)
         values["offsets"] = jnp.asarray([[0.0] * 3, [8.0] * 3])
         for scale, expected in ((0.1, False), (2.5, True)):
             own = values | {"scales": jnp.full_like(values["scales"], scale)}
             mean, variance = model.predicted(own, row)
-            found = model.rests_on_tail(own, mean, variance, row)
+            found = answer_of(model, "rests_on_tail", own, mean, variance, row)
             assert bool(found.any()) == expected
 
 
@@ -276,7 +279,7 @@ def test_mixed_columns_classes_and_levels_equal_quadrature():
     spread = w @ (levels @ np.arange(1, 5) ** 2) - expected**2
     np.testing.assert_allclose([mean[0, 3], deviation[0, 3]], [expected, np.sqrt(spread)], rtol=1e-3)
     with in_precision():
-        found = model.class_probs(jax.tree.map(jnp.asarray, values), jnp.asarray(row))
+        found = answer_of(model, "class_probs", jax.tree.map(jnp.asarray, values), jnp.asarray(row))
     np.testing.assert_allclose(found[0, 2], probs, rtol=1e-3)
 
 

@@ -9,6 +9,7 @@ from scipy.special import expit
 
 import inference
 import zoo
+from zoo.answers import answer_of
 from zoo.exponential_family import as_family
 from zoo.exponential_family.expectations import (
     STEEP,
@@ -99,18 +100,19 @@ def test_a_prediction_sees_a_step_that_a_fit_has_found():
     assert deviation * np.abs(point["loadings"][4, 0]) > 10 * STEEP[1]
     found = inference.predict(tree, gap).to_numpy()[:, 4]
     np.testing.assert_allclose(found, exact, atol=0.005)
-    assert inference.model_of(tree).resolving(point).has_steep_cells
+    assert answer_of(inference.model_of(tree), "resolving", point).has_steep_cells
 
 
 def test_typical_cells_of_a_cluster_see_steps_too():
     """A component of DEPCAM whose bits are steps of its latent in many places, by quadrature."""
     offsets = np.linspace(-150.0, 150.0, 61)
     values = {"bases": np.ones((1, 61, 1)), "scales": np.full((1, 1), 100.0), "offsets": offsets[None]}
-    model = zoo.DEPCAM(family="bernoulli", num_components=1, num_latents=1, num_features=61).resolving(values)
+    model = zoo.DEPCAM(family="bernoulli", num_components=1, num_latents=1, num_features=61)
+    model = answer_of(model, "resolving", values)
     assert model.has_steep_cells
     exact = NORMAL @ expit(100.0 * FINE[:, None] + offsets)
     with jax.enable_x64(True):
         models = model, model.replaced(has_steep_cells=False)
-        fine, coarse = (np.asarray(own.typical_cells(values)[0].values)[0] for own in models)
+        fine, coarse = (np.asarray(answer_of(own, "typical_cells", values)[0].values)[0] for own in models)
     np.testing.assert_allclose(fine, exact, atol=0.002)
     assert np.abs(coarse - exact).max() > 0.05  # planted: the grid for all

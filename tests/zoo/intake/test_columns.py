@@ -11,7 +11,7 @@ import inference
 import zoo
 from inference.cli import predicting
 from zoo.intake import Column, Columns, date_in_words, read_columns
-from zoo.intake.families import suited_to
+from zoo.intake.families import dim_labels, suited_to
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -378,11 +378,11 @@ def test_natural_parameters_of_classes_are_named_by_column_and_level():
     frame = pd.DataFrame({"age": age, "town": town, "smoker": ["yes", "no"] * 6})
     read = read_columns(frame)
     model = zoo.EPCA(family=suited_to(zoo.EPCA(num_latents=1), (read,)).family, num_latents=1, num_features=3)
-    labels = model.dim_labels({"feature": ["age", "town", "smoker"]}, (read,))
+    labels = dim_labels(model, {"feature": ["age", "town", "smoker"]}, (read,))
     assert labels["feature_class"] == ["age", "town: Kiel", "town: Ulm", "smoker"]
-    unread = model.dim_labels({"feature": ["age", "town", "smoker"]})
+    unread = dim_labels(model, {"feature": ["age", "town", "smoker"]})
     assert unread["feature_class"] == ["age", "town: 1", "town: 2", "smoker"]
-    assert zoo.EPCA(family="gaussian", num_features=3).dim_labels({"feature": ["a", "b", "c"]}) == {}
+    assert dim_labels(zoo.EPCA(family="gaussian", num_features=3), {"feature": ["a", "b", "c"]}) == {}
 
 
 def test_predicted_cells_are_written_in_the_words_of_the_table():

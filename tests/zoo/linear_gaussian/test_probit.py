@@ -15,6 +15,7 @@ from scipy.special import ndtr
 from inference import fit
 from inference.precision import in_precision
 from zoo import SPPCA
+from zoo.answers import answer_of
 from zoo.linear_gaussian.probit import (
     ProbitOutputs,
     class_log_probabilities,
@@ -307,7 +308,7 @@ def test_latents_given_decisions_are_drawn_from_their_density(kind):
     model, values, data = case(kind)
     with in_precision():
         values, data = jax.tree.map(jnp.asarray, (values, data))
-        latents = model.local_conditionals(values, *data)["latents"]
+        latents = answer_of(model, "conditionals", values, *data)["latents"]
         draws = np.asarray(latents.sample(jax.random.key(0), (40_000,)))
         center, scale = np.asarray(latents.loc_given_x), np.sqrt(np.asarray(latents.covariance_given_x).max())
         steps = np.linspace(-8, 8, 81) * scale

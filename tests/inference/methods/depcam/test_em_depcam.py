@@ -29,6 +29,7 @@ from inference.methods.depcam.em import (
     update_weights,
 )
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Binomial, GammaWithShape, Gaussian, NegativeBinomial
 from zoo.exponential_family.local_pca import components_of, orthonormal
 
@@ -48,7 +49,7 @@ def table():
 def values_of(model, x, seed=0):
     """Everything at random, bases in the place of carriers; latents of Gaussian cells integrated."""
     rng = np.random.default_rng(seed)
-    values = jax.jit(model.starting_point)(jax.random.key(seed), jnp.asarray(x))
+    values = jax.jit(lambda *given: start_of(model, *given))(jax.random.key(seed), jnp.asarray(x))
     values["bases"] = values.pop("carriers")
     values["scales"] = jnp.asarray(rng.normal(size=values["scales"].shape))
     values["weights"] = jnp.asarray(rng.dirichlet(np.ones(model.num_components)))

@@ -11,6 +11,7 @@ import zoo
 from inference import fit
 from inference.methods.depcam import em
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Gaussian
 
 SEEDS = range(12)
@@ -162,7 +163,7 @@ def test_three_components_are_the_mixture_of_ppcas(method):
 
 def column_state(model, x, direction, scale):
     """Values at offsets of the columns' means with one column, and the objective there."""
-    values = jax.jit(model.starting_point)(jax.random.key(0), x)
+    values = jax.jit(lambda *given: start_of(model, *given))(jax.random.key(0), x)
     values["bases"] = jnp.asarray(direction)[None, :, None]
     values.pop("carriers")
     values["offsets"] = jnp.mean(x, axis=0)[None]

@@ -18,6 +18,7 @@ from inference.methods.depcam.em import evaluate, rows_of, update_latents
 from inference.methods.depcam.rows import tight_curves
 from inference.methods.depcam.vb import _draws
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Binomial, Gaussian
 from zoo.exponential_family.local_pca import components_of
 
@@ -34,7 +35,7 @@ def table():
 
 def at_random(model, x, seed=0):
     rng = np.random.default_rng(seed)
-    values = jax.jit(model.starting_point)(jax.random.key(seed), jnp.asarray(x))
+    values = jax.jit(lambda *given: start_of(model, *given))(jax.random.key(seed), jnp.asarray(x))
     values["bases"] = values.pop("carriers")
     values["scales"] = jnp.asarray(rng.normal(size=values["scales"].shape))
     values.pop("latents", None)

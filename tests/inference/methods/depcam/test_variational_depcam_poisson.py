@@ -13,6 +13,7 @@ from inference.calibration import elbo_check
 from inference.methods.depcam.em import evaluate, rescale, update_latents
 from inference.methods.depcam.rows import best_scaling, prior_latents, scaled_bound
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family.local_pca import components_of
 
 SIZES = dict(num_components=2, num_latents=1)
@@ -32,7 +33,7 @@ def counts():
 
 def at_random(model, x, seed=0):
     rng = np.random.default_rng(seed)
-    values = jax.jit(model.starting_point)(jax.random.key(seed), jnp.asarray(x))
+    values = jax.jit(lambda *given: start_of(model, *given))(jax.random.key(seed), jnp.asarray(x))
     values["bases"] = values.pop("carriers")
     values["scales"] = jnp.asarray(rng.normal(size=values["scales"].shape))
     values.pop("latents", None)

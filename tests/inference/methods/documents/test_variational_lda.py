@@ -22,6 +22,7 @@ from inference.methods.lda import vb
 from inference.methods.lda.vb import LDAVBState
 from inference.numerics import host_draws
 from inference.numerics.documents import CACHED_NUMBERS, cut
+from zoo.answers import answer_of
 from zoo.gamma_functions import expected_log
 
 LEARN = ("word_smoothing", "topic_prior")
@@ -236,7 +237,7 @@ def test_the_density_of_a_document_is_its_expectation_under_q(num_topics, most):
     stored = {"topic_word_concentration": jnp.asarray(words)}
     found = vb.log_density(stored, model, sparse(documents))
     at_means = model.log_likelihood(model.expected(stored), sparse(documents))
-    error = model.answers().sampling_errors(model, model.expected(stored), sparse(documents))
+    error = answer_of(model, "sampling_errors", model.expected(stored), sparse(documents))
     assert (np.abs(found - exact) < most + 4 * error).all()
     assert (exact - at_means).max() > 0.5
 

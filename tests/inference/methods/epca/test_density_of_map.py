@@ -10,6 +10,7 @@ import zoo
 from inference import fit, model_of
 from inference.methods import map as maximum
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Gaussian
 
 
@@ -19,7 +20,7 @@ def test_the_objective_of_map_is_the_density_without_a_change_of_coordinates():
     model = zoo.EPCA(Gaussian(None), num_latents=1, num_features=4)
     with in_precision():
         data = (jnp.asarray(x),)
-        values = dict(model.starting_point(jax.random.key(0), *data)) | {"noise_variance": jnp.asarray(0.3)}
+        values = dict(start_of(model, jax.random.key(0), *data)) | {"noise_variance": jnp.asarray(0.3)}
         point = maximum._state(values, model, data, 3).point
         wanted = log_density(maximum.program, (model, *data), {}, values)[0]
         found = maximum.log_joint(point, model, *data)
@@ -38,7 +39,7 @@ def test_the_gradient_vanishes_at_the_end_of_map():
     model = model_of(tree)
     values = {name: jnp.asarray(own.to_numpy()[0, 0]) for name, own in tree["posterior"].data_vars.items()}
     with in_precision():
-        sites = {name: values[name] for name in model.starting_point(jax.random.key(0), jnp.asarray(x))}
+        sites = {name: values[name] for name in start_of(model, jax.random.key(0), jnp.asarray(x))}
 
         @jax.jit
         def slopes(at):

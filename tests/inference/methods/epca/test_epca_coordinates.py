@@ -51,7 +51,7 @@ def test_every_moment_of_q_has_the_power_of_its_unit(monkeypatch):
 
         def changed(self, values, turn, name=name, wrong=wrong):
             model = self.request.model
-            units = {**right(model), **model.units_of_sites, name: wrong}
+            units = {**right(model), **model.units, name: wrong}
             return {n: turn(value, units[n]) if n in units else value for n, value in values.items()}
 
         monkeypatch.setattr(Return, "changed", changed)

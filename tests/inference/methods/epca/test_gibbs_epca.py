@@ -24,6 +24,7 @@ from inference.methods.projections.quadratic_cells import (
 )
 from inference.numerics import polya_gamma
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Binomial, ByColumn, Gaussian
 
 ALGORITHM = gibbs.algorithm_of()
@@ -58,7 +59,7 @@ def data_of(model, seed=0):
 
 def values_of(model, x, seed=0):
     with in_precision():
-        values = model.starting_point(jax.random.key(seed), jnp.asarray(x))
+        values = start_of(model, jax.random.key(seed), jnp.asarray(x))
         values = {name: 1.5 * value for name, value in values.items()}
         return jax.tree.map(np.asarray, values)
 

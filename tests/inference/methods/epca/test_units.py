@@ -9,6 +9,7 @@ from numpyro.infer.util import log_density as program_log_density
 import zoo
 from inference import fit, log_density, predict
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import GammaWithShape, NegativeBinomial
 
 X = np.random.default_rng(0).exponential(1.0, (40, 6))
@@ -20,7 +21,7 @@ def trivial(model, x):
     """The program's log density at the column means, loadings and latents of zero."""
     with in_precision():
         given = jnp.asarray(x)
-        values = model.starting_point(jax.random.key(0), given)
+        values = start_of(model, jax.random.key(0), given)
         values |= {name: 0.0 * values[name] for name in ("loadings", "latents")}
         return float(program_log_density(model, (given,), {}, values)[0])
 
@@ -146,6 +147,9 @@ def test_zeros_are_exponential_cells():
 def test_the_unit_is_positive():
     with pytest.raises(ValueError, match="natural_unit must be a positive number"):
         zoo.EPCA(family="exponential", natural_unit=-1.0)
+    words = r"natural_unit must have one number or one for each column or view; got shape \(2, 2\)"
+    with pytest.raises(ValueError, match=words):
+        zoo.EPCA(natural_unit=np.ones((2, 2)))
 
 
 def test_a_view_without_columns_is_named():

@@ -16,6 +16,7 @@ from inference.methods.nuts_hmc import program
 from inference.precision import in_precision
 from zoo import PPCA, SPPCA
 from zoo.coordinates import coordinates_of
+from zoo.coordinates.of_models import inside
 from zoo.linear_gaussian.supervised import block_prior
 
 RNG = np.random.default_rng(0)
@@ -176,11 +177,11 @@ def test_unconstrained_coordinates_have_no_unit(name):
             values |= {"loadings_y": t * rng.normal(size=(size, 2)), "loc_y": d + t * rng.normal(size=size)}
         if name == "sppca":
             values["noise_variance_y"] = t**2 * np.asarray(0.3)
-        coordinates, units = coordinates_of(data, model.coordinate_freedom), model.units_of_sites
+        coordinates, units = coordinates_of(data, model.coordinate_freedom), model.units
         values = {n: coordinates.inward(v, units[n]) if n in units else v for n, v in values.items()}
         data = coordinates.parts_inward(data, model.data_names, units)
         with in_precision():
-            model = model.inside(coordinates)
+            model = inside(model, coordinates)
             values, data = jax.tree.map(jnp.asarray, (values, data))
             found.append(jax.tree.map(np.asarray, unconstrain_fn(program, (model, *data), {}, values)))
     for key, value in found[0].items():

@@ -276,7 +276,7 @@ def test_components_without_rows_are_integrated_out(family):
 
 
 def test_locations_of_groups_are_those_of_their_columns_in_the_table():
-    units = mixture("groups").units_of_sites
+    units = mixture("groups").units
     assert units["prior_loc_0"] == units["locs_0"] == Unit(1, (-1,), is_location=True, columns=(0, 2))
 
 

@@ -155,7 +155,7 @@ def test_every_parameter_of_q_has_the_power_of_its_unit(table, name, monkeypatch
 def _with(name, wrong):
     def changed(self, values, turn):
         model = self.request.model
-        units = {**vb.METHOD.units(model), **model.units_of_sites, name: wrong}
+        units = {**vb.METHOD.units(model), **model.units, name: wrong}
         return {name: turn(value, units[name]) if name in units else value for name, value in values.items()}
 
     return changed

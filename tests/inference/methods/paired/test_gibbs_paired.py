@@ -19,6 +19,7 @@ from inference.methods.paired import gibbs as full
 from inference.methods.paired import gibbs as paired
 from inference.methods.projections import gibbs as projections
 from inference.precision import in_precision
+from zoo.answers import start_of
 from zoo.exponential_family import Binomial, Gaussian, Ordinal
 
 COMMAND = "python -m pytest -m slow tests/inference/methods/paired/test_gibbs_paired.py"
@@ -236,7 +237,7 @@ class _Info(NamedTuple):
 
 def _planted(sweep):
     def init(key, model, *data):
-        return _State(model.starting_point(key, *data))
+        return _State(start_of(model, key, *data))
 
     def step(key, state, model, *data):
         return _State(sweep(key, state.values, model, *data)), _Info(jnp.zeros(()))
@@ -327,7 +328,7 @@ def test_missing_cells_are_drawn_given_those_of_their_row():
     loadings, loc = rng.normal(size=(3, 1)), rng.normal(size=3)
     with in_precision():
         y = jnp.tile(cell, (4000, 1)), jnp.tile(cell[::-1], (4000, 1))
-        values = model.starting_point(jax.random.key(0), *y) | {"latents": jnp.full((4000, 1), 0.7)}
+        values = start_of(model, jax.random.key(0), *y) | {"latents": jnp.full((4000, 1), 0.7)}
         for v in (0, 1):
             own = {"specific_precision": np.linalg.inv(covariance), "loadings": loadings, "loc": loc}
             values |= {f"{name}_{v}": jnp.asarray(value) for name, value in own.items()}
@@ -390,7 +391,7 @@ def test_a_row_moves_as_a_whole_given_a_full_covariance():
     model = zoo.Paired(families=("bernoulli",) * 2, **(FULL | {"ard": False}))
     with in_precision():
         y = jnp.ones((4000, 2))
-        values = model.starting_point(jax.random.key(0), y, y)
+        values = start_of(model, jax.random.key(0), y, y)
         values |= {f"specific_precision_{v}": jnp.asarray(np.linalg.inv(psi)) for v in (0, 1)}
         values |= {f"loadings_{v}": jnp.zeros((2, 1)) for v in (0, 1)}
         values |= {f"loc_{v}": jnp.zeros(2) for v in (0, 1)}

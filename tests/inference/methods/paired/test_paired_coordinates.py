@@ -13,6 +13,7 @@ from inference.coordinates import Return
 from inference.methods.paired import full_covariance_vb, vb
 from inference.methods.projections import vb as projections
 from inference.precision import in_precision
+from zoo.answers import answer_of, start_of
 from zoo.coordinates import Unit
 from zoo.exponential_family import Gaussian
 
@@ -66,7 +67,7 @@ def test_every_moment_of_q_has_the_power_of_the_unit_of_its_view(form, monkeypat
 
     def changed(self, values, turn):
         model = self.request.model
-        units = {**right(model), **model.units_of_sites, name: Unit(2)}  # of the other view
+        units = {**right(model), **model.units, name: Unit(2)}  # of the other view
         return {n: turn(value, units[n]) if n in units else value for n, value in values.items()}
 
     monkeypatch.setattr(Return, "changed", changed)
@@ -118,7 +119,7 @@ def test_a_density_of_rows_loses_the_scales_of_its_cells_by_the_weights_of_views
     inner = [(y - np.nanmean(y, axis=0)) / s for y, s in zip(data, scales, strict=True)]
     plain = model.replaced(standardize=False, unit=None, loc_mean=None)
     with in_precision():
-        values = plain.starting_point(jax.random.key(0), *map(jnp.asarray, inner))
+        values = start_of(plain, jax.random.key(0), *map(jnp.asarray, inner))
         values = {name: value for name, value in values.items() if name != "latents"}
         given = dict(values)
         for v, (y, s) in enumerate(zip(data, scales, strict=True)):
@@ -138,8 +139,8 @@ def test_variances_of_columns_are_in_the_unit_of_their_view():
     bits = np.resize(np.eye(3), (20, 3))
     model = zoo.Paired(("bernoulli", UNKNOWN)).with_sizes_from(bits, y)
     with in_precision():
-        values = model.starting_point(jax.random.key(0), jnp.asarray(bits), jnp.asarray(y))
-        values, found = jax.tree.map(np.asarray, (values, model.view_variances(values)))
+        values = start_of(model, jax.random.key(0), jnp.asarray(bits), jnp.asarray(y))
+        values, found = jax.tree.map(np.asarray, (values, answer_of(model, "view_variances", values)))
     theta = values["latents"] @ values["loadings_1"].T
     np.testing.assert_allclose(found["_1"][0], theta.var(axis=0), rtol=1e-9)
     np.testing.assert_allclose(found["_1"][1], np.full(2, values["noise_variance_1"]), rtol=1e-9)

@@ -109,7 +109,7 @@ def test_every_moment_of_q_has_the_power_of_its_unit(table, noise, monkeypatch):
 def _with(right, name, wrong):
     def changed(self, values, turn):
         model = self.request.model
-        units = {**right(model), **model.units_of_sites, name: wrong}
+        units = {**right(model), **model.units, name: wrong}
         return {name: turn(value, units[name]) if name in units else value for name, value in values.items()}
 
     return changed

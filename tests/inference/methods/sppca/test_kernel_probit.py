@@ -14,6 +14,7 @@ from inference import fit, load, log_density, predict, save, transform
 from inference.methods.sppca import ep
 from inference.precision import in_precision
 from zoo import SPPCA
+from zoo.answers import answer_of
 from zoo.kernels import RBF
 from zoo.linear_gaussian.probit import ProbitOutputs
 
@@ -60,7 +61,7 @@ def test_the_explicit_program_is_the_one_with_locals_summed_out():
         known, sign = ~jnp.isnan(y), jnp.where(jnp.isnan(y), 1.0, 2 * y - 1)
         u = sign * jnp.abs(jnp.asarray(rng.normal(size=(12, 1))))
         predictor = values["loc_y"] + z @ values["loadings_y"].T
-        of_z = model.local_conditionals(given, x, y)["latents"].log_prob(z)
+        of_z = answer_of(model, "conditionals", given, x, y)["latents"].log_prob(z)
         of_u = stats.norm.logpdf(u - predictor * known) - known * log_ndtr(sign * predictor)
         whole = program_log_density(model.explicit, (x, y), {}, values | {"latents": z, "utilities": u})[0]
         summed = program_log_density(model, (x, y), {}, values)[0]

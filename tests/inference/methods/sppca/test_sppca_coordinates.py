@@ -13,6 +13,7 @@ from inference.coordinates import Return
 from inference.methods.sppca import morp, vb
 from inference.precision import in_precision
 from zoo.coordinates import Unit
+from zoo.coordinates.of_models import inside
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(40, 2))
@@ -131,7 +132,7 @@ def drawn_parameters(x):
     """A standardised model, and a draw of its parameters in the units of the data."""
     model = MODEL.replaced(standardize=True).with_sizes_from(X, Y)
     sites = trace(seed(model, 0)).get_trace(x)
-    return model, {name: sites[name]["value"] for name in model.units_of_sites if name not in ("x", "y")}
+    return model, {name: sites[name]["value"] for name in model.units if name not in ("x", "y")}
 
 
 def test_outputs_that_are_drawn_are_in_the_units_of_the_data():
@@ -142,9 +143,9 @@ def test_outputs_that_are_drawn_are_in_the_units_of_the_data():
         again = substitute(seed(model, 0), values)
         given, drawn = again(x)
         np.testing.assert_array_equal(given, x)
-        coordinates, units = model.own_coordinates, model.units_of_sites
+        coordinates, units = model.own_coordinates, model.units
         inner = {n: coordinates.inward(v, units[n]) for n, v in values.items()}
-        plain = substitute(seed(model.inside(coordinates), 0), inner)
+        plain = substitute(seed(inside(model, coordinates), 0), inner)
         _, standard = plain(coordinates.inward(x, units["x"]))
         np.testing.assert_allclose(drawn, coordinates.outward(standard, units["y"]), rtol=1e-9)
         assert not np.allclose(drawn, standard)

@@ -1,0 +1,112 @@
+"""A model in other coordinates, by the units of its sites and fields."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from zoo.coordinates import Coordinates, Unit, by_part
+from zoo.fields import part_sizes
+
+__all__ = ["coordinate_fields", "expressed", "field_by_part", "inside", "noise_factors", "turned"]
+
+
+def expressed(model: Any, turn: Callable[[Any, Unit], Any]) -> Any:
+    """The same model of data in other coordinates.
+
+    Args:
+        model: the model.
+        turn: what becomes of a field with a unit: `zoo.coordinates.Coordinates.inward` or ``outward``.
+
+    Returns:
+        The model.
+    """
+    names = [name for name in model.units_of_fields if getattr(model, name) is not None]
+    nested = [name for name in model.leaf_names() if hasattr(getattr(model, name), "expressed")]
+    found = {name: getattr(model, name).expressed(turn) for name in nested}
+    return model.replaced(**{name: turned(model, name, turn) for name in names} | found)
+
+
+def turned(model: Any, name: str, turn: Callable[[Any, Unit], Any]) -> Any:
+    """A field with a unit in other coordinates.
+
+    Args:
+        model: the model.
+        name: of the field.
+        turn: as of `expressed`.
+
+    Returns:
+        Its value.
+    """
+    value, unit = getattr(model, name), model.units_of_fields[name]
+    if isinstance(unit, Unit):
+        return turn(value, unit)
+    numbers = jnp if isinstance(value, jax.Array) else np
+    sizes = (size if own.axes else 1 for size, own in zip(part_sizes(model), unit, strict=True))
+    parts = zip(field_by_part(model, name), unit, sizes, strict=True)
+    return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
+
+
+def field_by_part(model: Any, name: str) -> list[Any]:
+    """What a hyperparameter holds of each part of the data.
+
+    Args:
+        model: the model.
+        name: of the field, which has a unit for each part.
+
+    Returns:
+        For each part a number, or one for each of its columns.
+    """
+    return by_part(getattr(model, name), model.units_of_fields[name], part_sizes(model))
+
+
+def coordinate_fields(model: Any) -> dict[str, Any]:
+    """Fields that tell `zoo.model.Model.own_coordinates`.
+
+    Args:
+        model: the model.
+
+    Returns:
+        Name to what it is in a model of data in these coordinates.
+    """
+    units = model.units_of_fields
+    own = (field for field in fields(model) if field.name in units or "unit" not in field.metadata)
+    return {field.name: field.metadata["inside"] for field in own if "inside" in field.metadata}
+
+
+def inside(model: Any, own: Coordinates) -> Any:
+    """The model of data in coordinates, and stated in these.
+
+    Args:
+        model: the model.
+        own: its own coordinates, with any origin where they have none, or others where it has none.
+
+    Returns:
+        The model.
+    """
+    return expressed(model, own.inward).replaced(**coordinate_fields(model))
+
+
+def noise_factors(model: Any) -> Mapping[str, Any]:
+    """Factors of noise variances in the rows of the loadings, where columns are in units of their own.
+
+    Args:
+        model: the model.
+
+    Returns:
+        Suffix of a noise variance to its factor in each row of the loadings; left out: 1.
+    """
+    own, units = model.own_coordinates, model.units
+    if own is None:
+        return {}
+    found = {suffix: units[site] for site, suffix in model.roles.loadings.items() if site in units}
+    if model.roles.subspaces:  # whose scales have no axis over the columns
+        found[""] = units[model.data_names[0]]
+    return {
+        suffix: own.factor(Unit(2, (-1,), part=unit.part, columns=unit.columns))
+        for suffix, unit in found.items()
+        if (scale := own.scales[unit.part]) is not None and scale.ndim
+    }
