@@ -343,7 +343,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     model.check_new(*arrays)
     check_count_sizes(model, arrays, coords)
     model = model.for_data(*arrays)
-    return model, jax.tree.map(jnp.asarray, arrays), coords
+    return model, jax.tree.map(jax.device_put, arrays), coords
 
 
 def _columns(tree: xr.DataTree, dim: str) -> np.ndarray:
@@ -369,7 +369,7 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
 
 def _in_double(values: np.ndarray) -> jax.Array:
     """The values of a fit; in single precision it is scored in double, and loops want one type throughout."""
-    return jnp.asarray(values.astype(float) if values.dtype.kind == "f" else values)
+    return jax.device_put(values.astype(float) if values.dtype.kind == "f" else values)
 
 
 def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, jax.Array]:
@@ -481,7 +481,7 @@ def _in_a_bucket(answer: Callable, place: int) -> Callable:
         size = bucket(num_rows, FEWEST_NEW)
         if size == num_rows or not all(isinstance(part, jax.Array | np.ndarray) for part in data):
             return answer(*args)
-        padded = tuple(jnp.asarray(beside_copies(part, size)) for part in data)
+        padded = tuple(jax.device_put(beside_copies(part, size)) for part in data)
         found = answer(*args[:place], padded, *args[place + 1 :])
         return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_rows], found)
 
