@@ -39,7 +39,7 @@ from inference.algorithm import Algorithm, Ascent, Outcome, as_one_chain, starts
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.linear_gaussian.rows import CompressedRows
-from inference.methods.linear_gaussian.vb import LatentMoments, LinearGaussianPosterior
+from inference.methods.linear_gaussian.vb import LatentMoments, LinearGaussianPosterior, Transformation
 from inference.methods.mcfa import VB
 from inference.methods.mixture import vb as mixture_vb
 from inference.methods.mixture import vb_posterior as of_mixture
@@ -231,39 +231,40 @@ def moments_of(
 
 def transformation(
     columns: LinearGaussianPosterior, state: MixtureVBState, model: MCFA, rows: CompressedRows
-) -> tuple[Array, Array]:
-    """The transformation A, b of the latents, which are moved by b and multiplied by the inverse of A."""
+) -> Transformation:
+    """The transformation of the latents after which the priors of columns and clusters are about highest."""
     of_loadings, gram, with_loc = linear_gaussian.prior_pulls(columns, rows, of_ppca.prior_of(model, rows))
     q, counts = state.components, state.statistics[:, 0]
     held = (counts > of_mixture.OCCUPIED).astype(counts.dtype)
     expected = q.degrees_of_freedom[:, None, None] * q.scale_matrix
     strength = model.mean_precision * counts / q.mean_precision
     pull = model.mean_precision * jnp.einsum("m,mij,mj->i", held, expected, q.loc)
-    b = jnp.linalg.solve(gram + jnp.einsum("m,mij->ij", held * strength, expected), pull - with_loc)
+    m = jnp.linalg.solve(gram + jnp.einsum("m,mij->ij", held * strength, expected), pull - with_loc)
     total = jnp.einsum("m,mij->ij", held, expected) * model.mean_precision * model.degrees_of_freedom
     number = jnp.sum(held) * model.degrees_of_freedom
     if model.loading_prior == "gaussian":
         total, number = total + of_loadings, number + len(columns.mean)
     values, vectors = jnp.linalg.eigh(total)
-    root = (vectors * jnp.sqrt(number / values)) @ vectors.T
+    lengths = jnp.sqrt(number / values)
+    root, inverse = ((vectors * own) @ vectors.T for own in (lengths, 1 / lengths))
     if model.loading_prior == "ard":
-        root = root @ jnp.linalg.eigh(root.T @ of_loadings @ root)[1]
-    return root, b
+        turn = jnp.linalg.eigh(root @ of_loadings @ root)[1]
+        root, inverse = root @ turn, turn.T @ inverse
+    return Transformation(root, inverse, jnp.sum(jnp.log(lengths)), m)
 
 
-def transformed_sums(sums: mixture_vb.RowSums, root: Array, m: Array) -> mixture_vb.RowSums:
-    """Statistics and entropy of latents that are moved by m and multiplied by the inverse of the root."""
-    k, statistics = len(m), sums.statistics
+def transformed_sums(sums: mixture_vb.RowSums, by: Transformation) -> mixture_vb.RowSums:
+    """Statistics and entropy of transformed latents."""
+    k, statistics = len(by.m), sums.statistics
     count, first = statistics[:, 0], statistics[:, 1 : k + 1]
     row, column = np.triu_indices(k)
     second = jnp.zeros((len(count), k, k), count.dtype).at[:, row, column].set(statistics[:, k + 1 :])
     second = second.at[:, column, row].set(statistics[:, k + 1 :])
-    inverse, away = jnp.linalg.inv(root), first - count[:, None] * m
-    cross = first[:, :, None] * m
-    second = second - cross - jnp.swapaxes(cross, 1, 2) + count[:, None, None] * jnp.outer(m, m)
-    second = (inverse @ second @ inverse.T)[:, row, column]
-    moved = jnp.concatenate([count[:, None], away @ inverse.T, second], axis=1)
-    return mixture_vb.RowSums(moved, sums.entropy - jnp.sum(count) * jnp.linalg.slogdet(root)[1])
+    away, cross = first - count[:, None] * by.m, first[:, :, None] * by.m
+    second = second - cross - jnp.swapaxes(cross, 1, 2) + count[:, None, None] * jnp.outer(by.m, by.m)
+    second = (by.inverse @ second @ by.inverse.T)[:, row, column]
+    moved = jnp.concatenate([count[:, None], away @ by.inverse.T, second], axis=1)
+    return mixture_vb.RowSums(moved, sums.entropy - jnp.sum(count) * by.log_det)
 
 
 def columns_of(state: LinearGaussianPosterior, rows: CompressedRows) -> Columns:
@@ -357,15 +358,12 @@ def step(key: Array, state: MCFAPosterior, model: MCFA, *data: Any) -> tuple[MCF
     local = update_rows(columns_of(state.columns, rows), state.mixture, model, x, holes)
     sums = mixture_vb.RowSums(*statistics_of(local, weight))
     mixture, info = mixture_vb.update_globals(state.mixture, sums, model.mixture, sort_sticks=True)
-    moments = moments_of(local, weight, x, holes, rows)
-    columns, terms = linear_gaussian.update_columns(
-        state.columns, moments, rows, of_ppca.prior_of(model, rows)
-    )
-    root, m = transformation(columns, mixture, model, rows)
-    moved, gain = linear_gaussian.transformed_columns(columns, root, m, rows, of_ppca.prior_of(model, rows))
-    moved_sums = transformed_sums(sums, root, m)
+    moments, prior = moments_of(local, weight, x, holes, rows), of_ppca.prior_of(model, rows)
+    columns, log_dets, terms = linear_gaussian.update_columns(state.columns, moments, rows, prior)
+    by = transformation(columns, mixture, model, rows)
+    moved, gain = linear_gaussian.transformed_columns(columns, log_dets, by, rows, prior)
     moved_mixture, moved_info = mixture_vb.update_globals(
-        state.mixture, moved_sums, model.mixture, sort_sticks=True
+        state.mixture, transformed_sums(sums, by), model.mixture, sort_sticks=True
     )
     better = moved_info.objective + gain > info.objective
     after, before = (

@@ -169,11 +169,12 @@ def test_transformation_leaves_rows_as_they_are(holes):
         )
         weight = jnp.ones(len(x))
         sums = vb.mixture_vb.RowSums(*vb.statistics_of(local, weight))
-        found = vb.transformed_sums(sums, jnp.asarray(root), jnp.asarray(m))
+        by = vb.Transformation(*map(jnp.asarray, (root, inverse, np.linalg.slogdet(root)[1], m)))
+        found = vb.transformed_sums(sums, by)
         expected = vb.statistics_of(moved, weight)
         np.testing.assert_allclose(found.statistics, expected[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(found.entropy, expected[1], rtol=1e-9)
-        columns = linear_gaussian._moved(state.columns, jnp.asarray(root), jnp.asarray(m))
+        columns = linear_gaussian._transformed(state.columns, by)
         squares = [
             linear_gaussian._expected_squares(
                 own, vb.moments_of(rows_, weight, jnp.asarray(x), seen, rows), rows
