@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.partitions import central_draw
 from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
 from inference.results.groups import labels_of, loadings_of, responsibilities_of, thinned
 from inference.symmetry.rotation import align_rotation
-from inference.topics.tables import cluster_shares
 from zoo.dependencies import naming_versions
 
 __all__ = ["plot_biplot", "plot_loadings"]
@@ -121,8 +121,7 @@ def plot_biplot(
     longest = np.linalg.norm(centre, axis=1).max(initial=1e-12)
     scale = 0.9 * np.quantile(np.linalg.norm(mean, axis=1), 0.95) / longest
     figure, axis = figure_with_axes(7.4, 6.4, ax)
-    if colour_by is None and (labels_of(tree) is not None or responsibilities_of(tree) is not None):
-        colour_by = pd.Series(cluster_shares(tree).to_numpy().argmax(axis=1), name="cluster")
+    colour_by = _clusters_of_rows(tree) if colour_by is None else colour_by
     if sd is not None and len(mean) <= _MOST_BARS:
         style = {"fmt": "none", "ecolor": "0.8", "linewidth": 0.7, "zorder": 1}
         axis.errorbar(*mean.T, xerr=sd[:, 0], yerr=sd[:, 1], **style)
@@ -151,6 +150,13 @@ def plot_biplot(
     title = ("Rows and features" if names else "Rows") + (f" ({'; '.join(notes)})" if notes else "")
     axis.set_title(title, fontsize=9, loc="left")
     return figure
+
+
+def _clusters_of_rows(tree: xr.DataTree) -> pd.Series | None:
+    """The most probable cluster of each row, or that in the drawn partition nearest to the others."""
+    if responsibilities_of(tree) is None and labels_of(tree) is None:
+        return None
+    return pd.Series(central_draw(tree), name="cluster")
 
 
 def _values_of_rows(tree: xr.DataTree, colour_by: Any, num_rows: int) -> tuple[str, np.ndarray]:
