@@ -43,7 +43,7 @@ HEAD = f"""# Every method on the reference posteriors
 
 ![{WORDS}](posteriors.svg)
 
-Small posteriors of all ten models, {{exact}} of {{all}} of them with means known exactly, by listing all
+Small posteriors of all eleven models, {{exact}} of {{all}} of them with means known exactly, by listing all
 labels or topics, and what each method finds. Written by `python -m tests.posterior_table --draw` from the
 records in `tests/reference/posteriors`. The bias is the largest of all quantities, in posterior standard
 deviations, with its standard error. Samplers of the posterior itself are checked, by `posterior_check` of
