@@ -249,7 +249,7 @@ def best_run(
     if not np.isfinite(objective).any():
         raise FloatingPointError(
             "the objective is not finite after the first step, at every restart: check the scale of data and "
-            "priors, and how far they lie from each other"
+            "priors, and how far they lie from each other, or give another start by init="
         )
     ends = np.where(status == DROPPED, -np.inf, objective)
     best = int((ends >= ends.max() - TIE * num_rows).argmax())

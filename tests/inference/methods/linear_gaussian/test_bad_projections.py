@@ -26,6 +26,8 @@ ONE = ["a", "b"] * 5 + ["a", "c"]
 GRAM = {"num_latents": 2, "kernel": "precomputed", "noise_variance_x": 0.1}
 CASES = {
     "PPCA, K = N": (PPCA(num_latents=3), (X[:3],), "below the number of rows, 3; got 3: .*=2 or less"),
+    "PPCA, prior of one row": (PPCA(loading_prior="ard"), (X[:1],), "at least 2 rows .*no variance.*got 1"),
+    "PPCA, prior of no variance": (PPCA(loading_prior="gaussian"), (X * 0,), "column 0 of x is constant"),
     "PPCA, K = M": (PPCA(num_latents=4), (X,), "below the number of columns, 4; got 4"),
     "PPCA, one column": (PPCA(num_latents=1), (X[:, :1],), "a projection needs at least 2 columns; got 1"),
     "PPCA, constant": (PPCA(), (with_(X, ALL, 1, 5.0),), r"column 1 of x is constant \(5.0\)"),
