@@ -53,7 +53,7 @@ from zoo.coordinates import Unit
 from zoo.fields import choice, flag, numbers, positive, scale_of, size, size_of
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
-from zoo.linear_gaussian.units import BROAD, NOISE_RATE, of_prior, with_prior_of
+from zoo.linear_gaussian.units import BROAD, NOISE_RATE, of_prior
 from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
@@ -167,8 +167,6 @@ class PPCA(Model):
         return self.variance_unit._replace(axes=(-1,) if self.noise == "diagonal" else ())
 
     # Sizes and checks
-
-    continuing = with_prior_of
 
     def check(self, x: Rows) -> None:
         """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann)."""
