@@ -323,11 +323,6 @@ class DEPCAM(ChoosesFamily, Model):
         prior = {"ard_concentration": (model.num_features + 1) / 2, "ard_rate": rate}
         return replace(model, **prior | {name: fields[name] for name in prior.keys() & fields.keys()})
 
-    def __post_init__(self) -> None:
-        """Remember that the family is open, then settle the fields."""
-        self._remember_auto()
-        super().__post_init__()
-
     def validate(self) -> None:
         """Raise ValueError if fields do not go together."""
         local_pca_fields.check_together(self, is_open=self._given is not None)

@@ -18,11 +18,6 @@ __all__ = ["OneTable"]
 class OneTable(JointPriorModel):
     """A projection of one table; the subclass has the fields of `zoo.EPCA`, its program and its units."""
 
-    def __post_init__(self) -> None:
-        """Remember that the family is open, then settle the fields."""
-        self._remember_auto()
-        super().__post_init__()
-
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
         super().validate()

@@ -99,12 +99,11 @@ class SeveralTables(JointPriorModel):
         return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
 
     def __post_init__(self) -> None:
-        """Remember which families are open, then settle the fields."""
+        """Refuse one family in place of one for each view, then settle the fields."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
             raise TypeError(
                 f"families must be a tuple with one for each view; got {checks.shown(self.families)}"
             )
-        self._remember_auto()
         super().__post_init__()
 
     def validate(self) -> None:

@@ -154,16 +154,18 @@ class ChoosesFamily:
         held = getattr(self, self.family_field)
         return held if isinstance(held, tuple) else (held,)
 
-    def _remember_auto(self) -> None:
-        """Keep the fields as they were given, before a family and what follows from it take the place."""
+    def __post_init__(self) -> None:
+        """Keep the fields as given where a family is open, before what follows from it takes their place."""
         held = getattr(self, self.family_field)
         names = (held,) if isinstance(held, str) else held if isinstance(held, tuple | list) else ()
-        if not any(map(_is_auto, names)):
-            return
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
-        object.__setattr__(self, "_given", given)
-        settled = tuple("bernoulli" if _is_auto(name) else name for name in names)
-        object.__setattr__(self, self.family_field, settled[0] if isinstance(held, str) else settled)
+        if any(map(_is_auto, names)):
+            given = {
+                field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init
+            }
+            object.__setattr__(self, "_given", given)
+            settled = tuple("bernoulli" if _is_auto(name) else name for name in names)
+            object.__setattr__(self, self.family_field, settled[0] if isinstance(held, str) else settled)
+        super().__post_init__()
 
     def with_families(self, columns: Sequence[Columns | None]) -> Any:
         """The model with the families of the columns of tables, where none were given.
