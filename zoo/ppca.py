@@ -51,7 +51,7 @@ from zoo import checks
 from zoo.fields import choice, flag, numbers, positive, scale_of, size, size_of
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
-from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior, with_prior_of
+from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior
 from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
@@ -142,8 +142,6 @@ class PPCA(ProjectionUnits, Model):
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
     # Sizes and checks
-
-    continuing = with_prior_of
 
     def check(self, x: Rows) -> None:
         """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann)."""
