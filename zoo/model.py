@@ -343,11 +343,6 @@ class Model(Assumptions):
         return "proper"
 
     @property
-    def has_moments(self) -> bool:
-        """Whether methods that sum rows up to number, mean and scatter may do so."""
-        return True
-
-    @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
         """Variable name to its dims: ``dims`` and those of nested priors."""
         return self.dims

@@ -181,7 +181,11 @@ class PPCA(Model):
     continuing = with_prior_of
 
     def check(self, x: Rows) -> None:
-        """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann)."""
+        """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann).
+
+        Raises:
+            ValueError: rows are sparse and Student-t.
+        """
         super().check(x)
         if is_sparse(x) and self.degrees_of_freedom is not None:
             raise ValueError("sparse x goes with normal rows: leave degrees_of_freedom out, or make x dense")
@@ -204,16 +208,15 @@ class PPCA(Model):
         return "closed_form" if has_form else "em"
 
     def check_method(self, method: str) -> None:
-        """Refuse the methods of normal rows where rows are Student-t."""
+        """Refuse the methods of normal rows where rows are Student-t.
+
+        Raises:
+            ValueError: the method is one of these.
+        """
         if self.degrees_of_freedom is not None and method in ("closed_form", "vb"):
             raise ValueError(
                 f"{method} is for normal rows: leave degrees_of_freedom out, or use method='em' or 'nuts'"
             )
-
-    @property
-    def has_moments(self) -> bool:
-        """Whether rows are normal."""
-        return self.degrees_of_freedom is None
 
     @property
     def prior(self) -> str:

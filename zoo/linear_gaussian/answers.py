@@ -26,6 +26,10 @@ class LinearGaussianAnswers(Answers):
     weighs_rows = True
 
     @override
+    def has_moments(self, model: Any) -> bool:
+        return model.degrees_of_freedom is None
+
+    @override
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix) -> PerRow:
         own, nu = _parameters(values), model.degrees_of_freedom
         return rows.log_density(x, *own) if nu is None else rows.StudentRows(*own, nu).log_prob(x)
@@ -64,19 +68,21 @@ class LinearGaussianAnswers(Answers):
         self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix
     ) -> Covariances:
         own = rows.latents_covariance(x, values["loadings"], values["noise_variance"])
-        return own * _expected_variance(model, values, x)[..., None]
+        nu = model.degrees_of_freedom
+        return own if nu is None else own * _expected_variance(nu, values, x)[..., None]
 
     @override
     def cells(self, model: Any, values: Mapping[str, Array], x: Rows) -> tuple[Rows, Rows]:
         filled, variance = rows.completed(x, *_parameters(values))
-        return filled, jnp.where(variance > 0, variance * _expected_variance(model, values, x), 0.0)
+        nu = model.degrees_of_freedom
+        if nu is None:
+            return filled, variance
+        return filled, jnp.where(variance > 0, variance * _expected_variance(nu, values, x), 0.0)
 
 
-def _expected_variance(model: Any, values: Mapping[str, Array], x: Rows) -> Array:
-    """E[1/u | x] of Student-t rows, infinite with too few cells, or ones; shape (num_observations, 1)."""
-    if model.degrees_of_freedom is None:
-        return jnp.ones((x.shape[0], 1))
-    count, strength = rows.precision_of_rows(x, *_parameters(values), model.degrees_of_freedom)
+def _expected_variance(degrees_of_freedom: Array, values: Mapping[str, Array], x: Rows) -> Array:
+    """E[1/u | x] of Student-t rows, infinite with too few cells, shape (num_observations, 1)."""
+    count, strength = rows.precision_of_rows(x, *_parameters(values), degrees_of_freedom)
     return jnp.where(count > 2, strength / jnp.where(count > 2, count - 2, 1.0), jnp.inf)[:, None]
 
 
