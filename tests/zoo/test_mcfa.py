@@ -143,7 +143,7 @@ def test_no_reduction_is_the_gaussian_mixture():
     values = _values(d=3, k=3) | {"raw_loadings": jnp.eye(3), "raw_loc": jnp.zeros(3)}
     model = zoo.MCFA.from_data(x, num_components=CLUSTERS, num_latents=3)
     covariances = jnp.linalg.inv(values["precisions"]) + values["noise_variance"] * jnp.eye(3)
-    mixture = zoo.Mixture.from_data(x, num_components=CLUSTERS).for_data(x)
+    mixture = zoo.Mixture.from_data(x, num_components=CLUSTERS)
     own = {"weights": values["weights"], "locs": values["locs"], "precisions": jnp.linalg.inv(covariances)}
     np.testing.assert_allclose(model.log_likelihood(values, x), mixture.log_likelihood(own, x), rtol=1e-10)
     assert isinstance(model.mixture.components, GaussianWishart)
