@@ -31,7 +31,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import beside_copies, bucket
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
-from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data, stored_columns
+from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data
 from inference.symmetry import align_rotation, relabel
 from zoo.answers import answer_of, completion_of
 from zoo.checks import check_choice, check_flag, warn
@@ -229,7 +229,7 @@ def predict(
     predicted = _labelled(mean, predicted_dims, Labels({**coords, dim: columns}))
     deviation = np.sqrt(np.maximum(np.asarray(variance), 0.0))
     if completed is not None:
-        own = stored_columns(tree, model)[model.data_names.index(completed)]
+        own = tree.fit.columns[model.data_names.index(completed)]
         if own is not None and own.level_numbers:
             predicted.attrs["levels"] = json.dumps(own.level_numbers)
     return predicted.assign_coords(standard_deviation=(predicted_dims, deviation)).rename("predicted")
@@ -327,7 +327,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
     given = tuple(as_passed(part, model) for part in given)
     check_parts(model, given, least=model.num_needed)
-    columns = stored_columns(tree, model)
+    columns = tree.fit.columns
     label = next((own.label for own in columns if own is not None), None)
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
     given = encoded_parts(given, columns)
@@ -343,7 +343,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     model.check_new(*arrays)
     check_count_sizes(model, arrays, coords)
     model = model.for_data(*arrays)
-    return model, jax.tree.map(jnp.asarray, arrays), coords
+    return model, jax.tree.map(jax.device_put, arrays), coords
 
 
 def _columns(tree: xr.DataTree, dim: str) -> np.ndarray:
@@ -369,7 +369,7 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
 
 def _in_double(values: np.ndarray) -> jax.Array:
     """The values of a fit; in single precision it is scored in double, and loops want one type throughout."""
-    return jnp.asarray(values.astype(float) if values.dtype.kind == "f" else values)
+    return jax.device_put(values.astype(float) if values.dtype.kind == "f" else values)
 
 
 def draws_without_rows(tree: xr.DataTree, most: int | None = None) -> dict[str, jax.Array]:
@@ -481,7 +481,7 @@ def _in_a_bucket(answer: Callable, place: int) -> Callable:
         size = bucket(num_rows, FEWEST_NEW)
         if size == num_rows or not all(isinstance(part, jax.Array | np.ndarray) for part in data):
             return answer(*args)
-        padded = tuple(jnp.asarray(beside_copies(part, size)) for part in data)
+        padded = tuple(jax.device_put(beside_copies(part, size)) for part in data)
         found = answer(*args[:place], padded, *args[place + 1 :])
         return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_rows], found)
 

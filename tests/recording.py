@@ -18,7 +18,7 @@ REFERENCE = Path(__file__).parent / "reference"
 METHODS = "inference/methods/"
 MIXTURES, TOPICS = (METHODS + "mixture",), (METHODS + "documents", METHODS + "lda", METHODS + "pcp")
 PROJECTIONS = tuple(METHODS + name for name in ("linear_gaussian", "ppca", "sppca"))
-CELLS = tuple(METHODS + name for name in ("projections", "paired"))
+CELLS = tuple(METHODS + name for name in ("epca", "paired"))
 WHOLE = ("zoo", "inference")
 DESCRIBED = {  # by how the name of the record begins, the longest beginning counts
     "bad_inputs": WHOLE,

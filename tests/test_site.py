@@ -28,8 +28,44 @@ CELL = re.compile(r"```\{code-cell\} python\n(?:---\n.*?---\n)?(.*?)```", re.DOT
 
 def test_the_reference_has_every_module_that_users_import_from():
     faces = {f"inference.{name}" for name in inference._MODULES} | {f"zoo.{name}" for name in zoo._SUBMODULES}
-    assert faces | {"zoo", "inference", "zoo.exponential_family"} == set(MODULES)
+    assert faces | {"zoo", "inference"} == set(MODULES)
     assert all(public_names(module) for module in MODULES)
+
+
+#: One thing of the field that two papers name differently.
+SAME = {("psrf", "rhat")}
+
+
+def interface_faults(text):
+    """What the page of the interface lists and is not exported, or the other way round, and names twice."""
+    rows = re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE)
+    listed = {module: re.findall(r"`(\w+)`", names) for module, names in rows}
+    faults = [f"{module} is not listed" for module in sorted(set(MODULES) - set(listed))]
+    for module, names in listed.items():
+        exported = importlib.import_module(module).__all__
+        faults += [f"{module}.{name}" for name in sorted(set(names) ^ set(exported))]
+        faults += [f"{module}.{name} twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    return faults
+
+
+def test_the_guide_lists_the_interface_and_nothing_else():
+    text = (NOTEBOOKS / "guide" / "interface.md").read_text(encoding="utf-8")
+    assert interface_faults(text) == []
+    assert interface_faults(text.replace("`predict`", "`foretell`")) == [
+        "inference.foretell",
+        "inference.predict",
+    ]
+    assert interface_faults(text.replace("`predict`", "`predict`, `fit`")) == ["inference.fit twice"]
+    assert interface_faults(text.replace("| `zoo` |", "| zoo |")) == ["zoo is not listed"]
+
+
+def test_every_object_of_the_interface_has_one_name():
+    homes = {}
+    for module in MODULES:
+        for name, value in public_names(module).items():
+            if callable(value):
+                homes.setdefault(id(value), []).append(name)
+    assert {tuple(names) for names in homes.values() if len(names) > 1} == SAME
 
 
 def test_every_model_has_an_example_with_a_picture():

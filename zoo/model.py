@@ -159,7 +159,7 @@ class Assumptions:
         Returns:
             Names, in the order of the fields.
         """
-        return tuple(f.name for f in dataclasses.fields(cls) if not f.metadata.get("static"))
+        return _names(cls)[0]
 
     @classmethod
     def static_names(cls) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Assumptions:
         Returns:
             Names, in the order of the fields.
         """
-        return tuple(f.name for f in dataclasses.fields(cls) if f.metadata.get("static"))
+        return _names(cls)[1]
 
     def replaced(self, **fields: Any) -> Self:
         """A copy with some fields replaced without checks, by computed (posteriors) or traced values.
@@ -204,6 +204,19 @@ class Assumptions:
             for name, value in zip(names, values, strict=True):
                 object.__setattr__(new, name, value)
         return new
+
+
+_NAMES: dict[type, tuple[tuple[str, ...], ...]] = {}
+
+
+def _names(cls: type[Assumptions]) -> tuple[tuple[str, ...], ...]:
+    """Names of leaves and of static fields, asked for whenever an argument of a program is taken apart."""
+    if cls not in _NAMES:
+        kinds = {f.name: bool(f.metadata.get("static")) for f in dataclasses.fields(cls)}
+        _NAMES[cls] = tuple(
+            tuple(name for name, own in kinds.items() if own == kind) for kind in (False, True)
+        )
+    return _NAMES[cls]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

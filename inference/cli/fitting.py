@@ -28,7 +28,6 @@ from inference.diagnostics.first_screen import first_screen
 from inference.fitting import front_door
 from inference.program_cache import compile_cache
 from inference.results import files
-from inference.results.groups import stored_columns
 from zoo import model_class
 
 __all__ = ["fit"]
@@ -66,7 +65,7 @@ def fit(options: SimpleNamespace) -> int:
     attributes = tree.attrs
     print(as_options(screen.opening), end="\n\n")
     print(f"data       {name}: {in_words(data, options.batch_size)}")
-    print_notes(data, stored_columns(tree, files.model_of(tree)))
+    print_notes(data, tree.fit.columns)
     print(f"model      {card.name}: {card.title}")
     told = ", ".join(filter(None, (f"seed {attributes['seed']}", " ".join(map(str.strip, options.set)))))
     print(f"method     {attributes['method']}, {told}")

@@ -32,13 +32,6 @@ def validated(
 ) -> Any:
     """Cross-validate a model of class labels; settle its size where the command does not name one.
 
-    Args:
-        model: its class.
-        settings: fields; ``num_latents`` is added.
-        data: parts of the data.
-        options: of the command line.
-        **reading: as for `inference.fit`: ``families``, ``levels``, ``id``.
-
     Returns:
         The table of `inference.choose_num_latents_for_classes`; None where outputs are no class labels, rows
         are weighted, or the method has no class probabilities.

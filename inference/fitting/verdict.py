@@ -44,7 +44,7 @@ from inference.convergence.starts import CLOSE, components_in_one_place, spread_
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
-from inference.results.groups import restored_data, stored_columns
+from inference.results.groups import restored_data
 from zoo.answers import answer_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import truncation_of
@@ -423,7 +423,7 @@ def _of_pieces(tree: xr.DataTree) -> Judgement | None:
         return None
     x = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas()
     x = x.iloc[:: -(-len(x) // _ROWS_LOOKED_AT)]
-    (read,) = stored_columns(tree, model)
+    (read,) = tree.fit.columns
     unordered = [] if read is None else [c.name for c in read.kept if c.kind == "category" and not c.numbers]
     heaped, together = {}, np.eye(x.shape[1], dtype=bool)
     for family, columns in components.by_columns:
@@ -462,7 +462,9 @@ def _of_scales(tree: xr.DataTree) -> Judgement | None:
         return None
     held = tree["observed_data"].to_dataset()
     coords = {str(dim): values.to_numpy() for dim, values in held.coords.items()}
-    reason, remedy = scales_in_words(model, restored_data(held, model), coords)
+    weight = tree["constant_data"].to_dataset().get("sample_weight")
+    told = model, restored_data(held, model), coords, None if weight is None else weight.to_numpy()
+    reason, remedy = scales_in_words(*told)
     if not reason:
         return None
     text = "Columns with large numbers decide this fit: all share one noise variance"

@@ -454,12 +454,13 @@ class ComponentPrior(Assumptions):
             if not self.is_random(name):
                 check_single_concentration(name, getattr(self, name), dtype)
 
-    def check_offset(self, x: Any, dtype: str) -> None:
+    def check_offset(self, x: Any, dtype: str, weight: np.ndarray | None = None) -> None:
         """Raise ValueError if the prior's location is so far from the rows that their spread is lost.
 
         Args:
             x: rows, shape (num_observations, num_features), NaN where a cell is missing.
             dtype: the precision of the computation.
+            weight: of the rows, shape (num_observations,); None: one.
         """
 
     def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:

@@ -45,20 +45,15 @@ from zoo.exponential_family.families import (
 from zoo.exponential_family.family import ByColumn, Family
 
 __all__ = [
-    "FAMILIES",
     "Bernoulli",
     "Binomial",
-    "ByColumn",
     "Categorical",
     "Exponential",
-    "Family",
     "GammaWithShape",
     "Gaussian",
     "NegativeBinomial",
     "Ordinal",
     "Poisson",
-    "as_family",
-    "has_unit_noise",
 ]
 
 #: Name to family, as fields and the command line take them.

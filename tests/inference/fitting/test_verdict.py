@@ -12,6 +12,7 @@ from inference.convergence.r_hat import Agreement
 from inference.fitting import verdict
 from inference.fitting.verdict import has_converged
 from inference.methods import method_of
+from inference.results.accessor import Fit
 from zoo import conjugate
 from zoo.intake import Column, Columns
 
@@ -58,6 +59,7 @@ def _with_clusters(number, *, heaped=False, kind="NormalGamma"):
 def test_many_clusters_may_be_pieces_of_fewer(number, options, said, monkeypatch):
     model, tree = _with_clusters(number, **options)
     monkeypatch.setattr(verdict, "model_of", lambda tree: model)
+    monkeypatch.setattr(Fit, "columns", (None,))
     found = verdict._of_pieces(tree)
     assert (found is None) == (said is None)
     if said is not None:
@@ -83,5 +85,5 @@ def test_codes_of_categories_have_no_rank(monkeypatch):
     model, tree = _with_clusters(8)
     monkeypatch.setattr(verdict, "model_of", lambda tree: model)
     read = Columns((Column("age", "category", "", levels=("b", "a")), Column("pay", "real", "")))
-    monkeypatch.setattr(verdict, "stored_columns", lambda tree, model: (read,))
+    monkeypatch.setattr(Fit, "columns", (read,))
     assert verdict._of_pieces(tree) is None

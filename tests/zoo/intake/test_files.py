@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from inference import open_rows
-from inference.results.tables import table_file
+from inference.results.written_tables import table_file
 from zoo.datasets import read_table, read_tables
 
 NAN = np.nan
