@@ -105,7 +105,7 @@ def __dir__() -> list[str]:
 
 def _html_of_tree(tree: Any) -> str:
     """The card of a fit, imported when the first tree is shown."""
-    return importlib.import_module("inference.diagnostics").html_of_tree(tree)
+    return importlib.import_module("inference.diagnostics.notebook_cards").html_of_tree(tree)
 
 
 def _show_cards_in_notebooks() -> None:

@@ -29,7 +29,14 @@ from inference.numerics.programs import draw_locals, latent_names, log_prior, ov
 from inference.precision import double_precision, to_numpy
 from inference.prediction import prepared
 from inference.results.files import SAMPLE_DIMS, Labels, check_tree, dataset, model_of
-from inference.results.groups import ROW_DIMS, group_of, left_out_of, observed_group, restored_data
+from inference.results.groups import (
+    ROW_DIMS,
+    group_of,
+    left_out_of,
+    observed_group,
+    restored_data,
+    with_groups,
+)
 from inference.settings import NUTS
 from zoo import late
 from zoo.answers import answer_of
@@ -81,7 +88,7 @@ def extend(
         raise ValueError(f"extend does not know {unknown[0]!r}; it makes {', '.join(known)}")
     model = model_of(tree)
     dims = dict(model.variable_dims) | {"log_likelihood": model.variable_dims[model.data_names[0]][:1]}
-    new = tree.copy()
+    new = with_groups(tree, {})
     if given:
         new["observed_data"] = xr.DataTree(_observed(tree, model, given))
     elif "observed_data" in groups and "observed_data" not in tree.children:

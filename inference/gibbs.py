@@ -21,7 +21,7 @@ _MOVED = {
     "paired": "inference.methods.paired.gibbs",
 }
 
-__all__ = ["GibbsKernel", "KernelState", "kernel"]
+__all__ = ["kernel"]
 
 
 class KernelState(NamedTuple):

@@ -96,13 +96,16 @@ def check_scales(
             check_scale(x, dtype, name, labels, is_whole=is_whole)
 
 
-def check_hyperparameters(model: Model, dtype: str, *data: Any) -> None:
+def check_hyperparameters(
+    model: Model, dtype: str, *data: Any, sample_weight: np.ndarray | None = None
+) -> None:
     """Refuse a concentration, or a distance to the prior location, that exceeds the precision.
 
     Args:
         model: with its sizes.
         dtype: the precision of the fit.
         *data: the parts of the data.
+        sample_weight: of the rows, shape (num_observations,); None: one.
 
     Raises:
         ValueError: the precision cannot hold what the model makes of the data.
@@ -114,7 +117,7 @@ def check_hyperparameters(model: Model, dtype: str, *data: Any) -> None:
     for prior in (getattr(model, name) for name in model.leaf_names()):
         if hasattr(prior, "check_concentrations"):  # of components
             prior.check_concentrations(dtype)
-            prior.check_offset(data[0], dtype)
+            prior.check_offset(data[0], dtype, sample_weight)
 
 
 def check_count_sizes(model: Model, data: tuple, coords: Mapping[str, Any], dtype: str = "float64") -> None:
@@ -171,11 +174,11 @@ def warn_of_lost_digits(request: Any, origin: tuple) -> None:
             continue
         if _is_single(x):
             continue
-        means, deviations = column_moments(x)
+        means, deviations = column_moments(x, request.sample_weight)
         near = deviations < LOST_SPREAD * np.abs(means)
         if not near.any():
             continue
-        rounding = column_moments(np.abs(x.astype(np.float32) - x))[0]
+        rounding = column_moments(np.abs(x.astype(np.float32) - x), request.sample_weight)[0]
         near &= rounding > LOST_SHARE * deviations
         site = request.model.data_names[number]
         labels = request.coords.get(request.model.variable_dims[site][-1])

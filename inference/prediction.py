@@ -31,7 +31,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import beside_copies, bucket
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
-from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data, stored_columns
+from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data
 from inference.symmetry import align_rotation, relabel
 from zoo.answers import answer_of, completion_of
 from zoo.checks import check_choice, check_flag, warn
@@ -229,7 +229,7 @@ def predict(
     predicted = _labelled(mean, predicted_dims, Labels({**coords, dim: columns}))
     deviation = np.sqrt(np.maximum(np.asarray(variance), 0.0))
     if completed is not None:
-        own = stored_columns(tree, model)[model.data_names.index(completed)]
+        own = tree.fit.columns[model.data_names.index(completed)]
         if own is not None and own.level_numbers:
             predicted.attrs["levels"] = json.dumps(own.level_numbers)
     return predicted.assign_coords(standard_deviation=(predicted_dims, deviation)).rename("predicted")
@@ -327,7 +327,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
     given = tuple(as_passed(part, model) for part in given)
     check_parts(model, given, least=model.num_needed)
-    columns = stored_columns(tree, model)
+    columns = tree.fit.columns
     label = next((own.label for own in columns if own is not None), None)
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
     given = encoded_parts(given, columns)

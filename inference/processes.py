@@ -54,10 +54,9 @@ def join_processes() -> tuple[int, int]:
     """Join the processes that were started to share a fit; call it before anything is computed.
 
     What was started is read off the environment: the variables ``JAX_COORDINATOR_ADDRESS`` (host:port of
-    process 0), ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID``, which ``python -m inference.launch`` sets and
-    which may be set by hand; else those of Slurm (``srun``) or Open MPI. Where there are none this is the
-    only process, and nothing happens. A process that has joined and fails by an error that nothing catches
-    ends at once, and so do the others, each with one line and status 75.
+    process 0), ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID``; else those of Slurm (``srun``) or Open MPI.
+    Where there are none this is the only process, and nothing happens. A process that has joined and fails by
+    an error that nothing catches ends at once, and so do the others, each with one line and status 75.
 
     Returns:
         The number of this process, from 0, and how many there are.
@@ -126,7 +125,7 @@ def _ending_at_once(shown: Any) -> Any:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not issubclass(kind, ProcessLost):
             shown(kind, error, trace)
-        elif "ZOO_LAUNCHED" not in os.environ:  # else the launcher says it
+        else:
             print(error, file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -156,14 +155,7 @@ def among_processes() -> Iterator[None]:
 
 
 def gathered(**arrays: Any) -> list[dict[str, np.ndarray]]:
-    """Arrays of every process, by process; they may differ in names and shapes.
-
-    Args:
-        **arrays: numbers, texts or arrays of NumPy.
-
-    Returns:
-        What each process gave, bit for bit; the same in every process.
-    """
+    """Arrays of every process, by process; they may differ in names and shapes."""
     if jax.process_count() == 1:
         return [{name: np.asarray(value) for name, value in arrays.items()}]
     file = io.BytesIO()
@@ -193,21 +185,15 @@ def _gathered_bytes(message: bytes) -> list[bytes]:
 
 
 def gathered_leaves(tree: Any, own: slice) -> Any:
-    """Leaves with a leading axis over chains, of which each process has made some: all of them, in order.
-
-    Args:
-        tree: leaves with a leading axis over all chains.
-        own: those that this process has made (`share_of`).
-
-    Returns:
-        The same tree in every process, leaves of NumPy but for keys.
-    """
+    """Leaves with a leading axis over chains, of which each process has made some: all of them, in order."""
     leaves, structure = jax.tree.flatten(tree)
     plain = [np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in leaves]
     parts = gathered(**{f"leaf_{i}": leaf[own] for i, leaf in enumerate(plain)})
     whole = [np.concatenate([part[f"leaf_{i}"] for part in parts]) for i in range(len(plain))]
     keyed = [
-        jax.random.wrap_key_data(new, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else new
+        jax.random.wrap_key_data(jax.numpy.asarray(new), impl=jax.random.key_impl(leaf))
+        if _is_key(leaf)
+        else new
         for leaf, new in zip(leaves, whole, strict=True)
     ]
     return jax.tree.unflatten(structure, keyed)

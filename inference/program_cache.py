@@ -98,9 +98,6 @@ def _user_folder() -> Path:
 def own_folder(folder: Path) -> Path:
     """A new folder of this process, with links to the entries of the common one above it.
 
-    Args:
-        folder: of the cache; made if need be.
-
     Raises:
         PermissionError: others own ``folder`` or may write to it.
         OSError: it cannot be made.

@@ -247,7 +247,7 @@ table_3_1.apply(
 geyser = load("faithful").frame()
 rows = []
 for alpha, thesis in ((100, 3), (500, 6), (1000, 15)):
-    components = zoo.GaussianWishart.from_data(geyser, mean_precision=0.1)
+    components = zoo.conjugate.GaussianWishart.from_data(geyser, mean_precision=0.1)
     model = zoo.Mixture(components=components, num_components=len(geyser), concentration=float(alpha))
     tree = quietly(
         inference.fit,
@@ -281,7 +281,7 @@ centred = pixels - pixels.mean(axis=0)
 scores = centred @ np.linalg.svd(centred, full_matrices=False)[2][:5].T
 digit_fits = {}
 for alpha in (1.0, 500.0):
-    components = zoo.GaussianWishart.from_data(scores, mean_precision=0.1)
+    components = zoo.conjugate.GaussianWishart.from_data(scores, mean_precision=0.1)
     model = zoo.Mixture(components=components, num_components=len(scores), concentration=alpha)
     digit_fits[alpha] = quietly(
         inference.fit, model, scores, max_iterations=150, num_samples=1, progress=progress

@@ -190,7 +190,8 @@ def small_model(two_clusters):
     """A three-component mixture whose prior is strong enough for all samplers to mix on the two clusters."""
     import numpyro.distributions as dist
 
-    from zoo import GaussianWishart, Mixture
+    from zoo import Mixture
+    from zoo.conjugate import GaussianWishart
 
     components = GaussianWishart.from_data(two_clusters, mean_precision=0.5, degrees_of_freedom=8.0)
     return Mixture(components=components, num_components=3, concentration=dist.Gamma(3.0, 1.0))

@@ -130,7 +130,7 @@ CASES = {
     "mixture": lambda: Case(
         "Three Gaussians on six numbers, Dirichlet weights",
         zoo.Mixture(
-            components=zoo.GaussianWishart([0.0], 0.3, [[0.7]], 2.5),
+            components=zoo.conjugate.GaussianWishart([0.0], 0.3, [[0.7]], 2.5),
             num_components=3,
             concentration=1.3,
             weight_prior="dirichlet",

@@ -18,7 +18,7 @@ REFERENCE = Path(__file__).parent / "reference"
 METHODS = "inference/methods/"
 MIXTURES, TOPICS = (METHODS + "mixture",), (METHODS + "documents", METHODS + "lda", METHODS + "pcp")
 PROJECTIONS = tuple(METHODS + name for name in ("linear_gaussian", "ppca", "sppca"))
-CELLS = tuple(METHODS + name for name in ("projections", "paired"))
+CELLS = tuple(METHODS + name for name in ("epca", "paired"))
 WHOLE = ("zoo", "inference")
 DESCRIBED = {  # by how the name of the record begins, the longest beginning counts
     "bad_inputs": WHOLE,
@@ -51,6 +51,10 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "mutants": ("tests/mutants/mutants.toml",),
     "notebooks": ("notebooks",),
     "paired": CELLS,
+    "paper_kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),
+    "paper_mixture": MIXTURES,
+    "paper_projections": PROJECTIONS,
+    "paper_topics": TOPICS,
     "pcp_corpora": TOPICS,
     "posteriors/": WHOLE,
     "ppca": PROJECTIONS,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import zoo
-from inference.calibration import RELATIONS
+from inference.calibration.relation_changes import RELATIONS
 from zoo.conjugate import BernoulliBeta, ExponentialGamma, MultinomialDirichlet, NormalGamma, PoissonGamma
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.cells import has_units

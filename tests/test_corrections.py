@@ -120,12 +120,12 @@ def of_determinant():
     return abs(1 - np.exp(2 * rho * cosines) - truth), abs(1 - np.exp(2 * rho * (cosines - 2)) - truth)
 
 
-@shows("means in natural parameters")
+@shows("the mean of a Bernoulli variable")
 def of_means():
-    """Of an exponential variable: the mean is -1 / theta; minus theta, the rate, is printed."""
+    """Against the sum over its two values."""
     theta = -2.5
-    mean, _ = integrate.quad(lambda x: x * np.exp(theta * x + np.log(-theta)), 0, np.inf)
-    return abs(-theta - mean), abs(-1 / theta - mean)
+    mean = sum(x * np.exp(theta * x - np.log1p(np.exp(theta))) for x in (0, 1))
+    return abs(1 / (1 + np.exp(theta)) - mean), abs(1 / (1 + np.exp(-theta)) - mean)
 
 
 @shows("conjugate priors of natural parameters")
@@ -173,8 +173,9 @@ def of_latent():
     return np.abs(noise * m - truth).max(), np.abs(noise * np.linalg.inv(m) - truth).max()
 
 
-def _of_projection(printed):
-    """The projection of a new row in the dual form, against the primal posterior mean, up to a sign."""
+@shows("the projection of a new row")
+def of_projection():
+    """In the dual form, against the primal posterior mean, up to a sign; D is printed, of unit noise of x."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 4)) * [3.0, 2.0, 1.0, 0.5], rng.normal(size=(30, 2))
     y += x[:, :2]
@@ -194,15 +195,7 @@ def _of_projection(printed):
     def dual(added):
         return np.sqrt(n) * np.linalg.solve(middle + np.diag(added), vectors.T @ x @ new) / np.sqrt(d)
 
-    return np.abs(dual(printed(d)) - truth).max(), np.abs(dual(n * sx2 / d) - truth).max()
-
-
-@shows("the projection of a new row in the thesis and the paper")
-def of_projection():
-    """D is printed in the thesis, its inverse in the paper; the smaller of the two errors."""
-    thesis, ours = _of_projection(lambda d: d)
-    paper, _ = _of_projection(lambda d: 1 / d)
-    return min(thesis, paper), ours
+    return np.abs(dual(d) - truth).max(), np.abs(dual(n * sx2 / d) - truth).max()
 
 
 @shows("the Lagrangian of PCA")
@@ -262,6 +255,124 @@ def of_small_components():
     best = optimize.minimize_scalar(falls, bounds=(0, 50), method="bounded", options={"xatol": 1e-12}).x
     printed = value / m - noise  # whose root the printed formula takes, though it is negative
     return abs(printed - best), abs(max(printed, 0.0) - best)
+
+
+@shows("the Kullback-Leibler divergence")
+def of_divergence():
+    """Against log p(Y) less the bound, for a parameter of three values."""
+    joint, q = np.array([0.02, 0.05, 0.01]), np.array([0.5, 0.2, 0.3])
+    posterior = joint / joint.sum()
+    gap = np.log(joint.sum()) - (q * np.log(joint / q)).sum()
+    return abs((q * np.log(posterior / q)).sum() - gap), abs((q * np.log(q / posterior)).sum() - gap)
+
+
+@shows("the output noise in the dual form")
+def of_output_noise():
+    """Against the primal update (7.16) of the same latents; rows without outputs count as zeros in print."""
+    rng = np.random.default_rng(0)
+    n, n1 = 12, 7
+    y, z = rng.normal(size=(n1, 2)), rng.normal(size=(n, 3))
+    own, spread = z[:n1], z.T @ z + 0.4 * n * np.eye(3)
+    c1 = own.T @ own + 0.4 * n1 * np.eye(3)
+    w = y.T @ own @ np.linalg.inv(c1)
+    truth = ((y**2).sum() + np.trace(w.T @ w @ c1) - 2 * np.trace(y @ w @ own.T)) / (2 * n1)
+    explained = own.T @ y @ y.T @ own
+    printed = ((y**2).sum() - np.trace(explained @ np.linalg.inv(spread))) / (2 * n)
+    return abs(printed - truth), abs(
+        ((y**2).sum() - np.trace(explained @ np.linalg.inv(c1))) / (2 * n1) - truth
+    )
+
+
+@shows("the gradient of the loadings")
+def of_gradient():
+    """Of Gaussian cells with as many latents as columns, so that the transpose has the same shape."""
+    rng = np.random.default_rng(0)
+    x, u, v = rng.normal(size=(6, 3)), rng.normal(size=(6, 3)), rng.normal(size=(3, 3))
+
+    def likelihood(v):
+        theta = u @ v.T
+        return (x * theta - theta**2 / 2).sum()
+
+    truth, step = np.empty((3, 3)), 0.5  # central differences of a quadratic function are exact
+    for at in np.ndindex(3, 3):
+        move = np.zeros((3, 3))
+        move[at] = step
+        truth[at] = (likelihood(v + move) - likelihood(v - move)) / (2 * step)
+    printed = u.T @ (x - u @ v.T)
+    return np.abs(printed - truth).max(), np.abs(printed.T - truth).max()
+
+
+@shows("the singular values of the natural parameters")
+def of_singular_values():
+    """How far U = Theta V S^-1 is from orthonormal; mu squared are the eigenvalues of Theta' Theta."""
+    theta = np.random.default_rng(0).normal(size=(8, 3))
+    squares, v = np.linalg.eigh(theta.T @ theta)
+
+    def away(scale):
+        u = theta @ v / scale
+        return np.abs(u.T @ u - np.eye(3)).max()
+
+    return away(squares), away(np.sqrt(squares))
+
+
+@shows("the loadings of probabilistic CCA")
+def of_canonical_loadings():
+    """V_1 V_2' of the estimate against the covariance of the views, for a rotation of the latents."""
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(4, 4))
+    s = root @ root.T
+    s11, s12, s22 = s[:2, :2], s[:2, 2:], s[2:, 2:]
+    r1, r2 = (np.linalg.inv(np.linalg.cholesky(own)).T for own in (s11, s22))
+    left, p, right = np.linalg.svd(r1.T @ s12 @ r2)
+    w1, w2 = r1 @ left, r2 @ right.T
+    turn = np.array([[np.cos(0.7), -np.sin(0.7)], [np.sin(0.7), np.cos(0.7)]])
+    half = np.diag(np.sqrt(p))
+
+    def away(m1, m2):
+        return np.abs(s11 @ w1 @ m1 @ (s22 @ w2 @ m2).T - s12).max()
+
+    return away(half @ turn, turn.T @ half), away(half @ turn, half @ turn)
+
+
+@shows("the covariance of loadings in GiBECCA")
+def of_gibecca_loadings():
+    """Against the conditional covariance of the joint Gaussian of one loading vector and all rows."""
+    rng = np.random.default_rng(0)
+    u, gamma, root = rng.normal(size=5), 0.8, rng.normal(size=(2, 2))
+    psi = root @ root.T + np.eye(2)
+    cross = gamma * np.kron(u[None], np.eye(2))
+    rows = gamma * np.kron(np.outer(u, u), np.eye(2)) + np.kron(np.eye(5), psi)
+    truth = gamma * np.eye(2) - cross @ np.linalg.solve(rows, cross.T)
+    printed = (u**2).sum() * np.linalg.inv(psi) + np.eye(2) / gamma
+    return np.abs(printed - truth).max(), np.abs(np.linalg.inv(printed) - truth).max()
+
+
+@shows("the parameters of PCP")
+def of_pcp():
+    """Entries of alpha, lambda and of K topics over V words, which sum to one; M clusters are drawn."""
+    clusters, topics, words = 20, 6, 30
+    truth = 1 + np.zeros(topics).size + np.zeros((topics, words - 1)).size
+    return abs(1 + clusters + topics * (words - 1) - truth), abs(1 + topics + topics * (words - 1) - truth)
+
+
+@shows("the derivative of the determinant's logarithm")
+def of_log_determinant():
+    """By a scale, against differences: what is printed for weight one does not carry the weight."""
+    rho, xi, weight, rng = 0.3, 0.4, 10.0, np.random.default_rng(0)
+    bases, scales = np.linalg.qr(rng.normal(size=(2, 5, 2)))[0], np.array([[1.2, -0.7], [0.5, 0.9]])
+    similarity = np.asarray(angular_similarity(jnp.asarray(bases), rho), float)
+
+    def kernel(scale):
+        moved = scales.copy()
+        moved[0, 1] = scale
+        quality = np.exp(-0.5 * xi * np.abs(moved).sum(axis=1))
+        return quality[:, None] * similarity * quality
+
+    step = 1e-5
+    up, down, own = kernel(-0.7 + step), kernel(-0.7 - step), kernel(-0.7)
+    truth = weight * (np.linalg.slogdet(up)[1] - np.linalg.slogdet(down)[1]) / (2 * step)
+    printed = np.trace(np.linalg.solve(own, (up - down) / (2 * step)))
+    return abs(printed - truth), abs(-weight * xi * np.sign(-0.7) - truth)
 
 
 def test_the_primal_algorithm_of_morp_is_pca_with_one_row_more_than_columns():

@@ -13,10 +13,9 @@ from zoo.dependencies import naming_versions, show_versions
 if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
     from zoo import conjugate as conjugate
     from zoo import datasets as datasets
-    from zoo import dirichlet_process as dirichlet_process
+    from zoo import exponential_family as exponential_family
     from zoo import kernels as kernels
     from zoo import posteriors as posteriors
-    from zoo.conjugate import GaussianWishart as GaussianWishart
     from zoo.depcam import DEPCAM as DEPCAM
     from zoo.epca import EPCA as EPCA
     from zoo.kernel_pca import KernelPCA as KernelPCA
@@ -138,22 +137,11 @@ _GENERIC_METHODS = ("nuts", "hmc", "svi", "map")  # every program has these
 
 _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
     "Model": "zoo.model",
-    "GaussianWishart": "zoo.conjugate",
     "SparseCounts": "zoo.sparse",
 }
-_SUBMODULES = ("conjugate", "datasets", "dirichlet_process", "kernels", "posteriors")
+_SUBMODULES = ("conjugate", "datasets", "exponential_family", "kernels", "posteriors")
 
-__all__ = [
-    "ALIASES",
-    "MODELS",
-    "canonical_name",
-    "model_class",
-    "register",
-    "registered_methods",
-    "show_versions",
-    "unregister",
-    *sorted(_PUBLIC),
-]
+__all__ = ["MODELS", "register", "show_versions", "unregister", *sorted(_PUBLIC)]
 
 
 def canonical_name(name: str) -> str:
@@ -302,7 +290,4 @@ if not TYPE_CHECKING:  # to type checkers a name that is not among the imports a
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        {*globals(), *_PUBLIC, *_SUBMODULES}
-        - {"TYPE_CHECKING", "Any", "Mapping", "importlib", "naming_versions"}
-    )
+    return sorted([*__all__, *_SUBMODULES, "__version__"])

@@ -347,14 +347,14 @@ class Answers:
         return None
 
     def check_resolved(
-        self, model: Any, values: Mapping[str, np.ndarray], num_rows: int, dtype: str, x: Any = None
+        self, model: Any, values: Mapping[str, np.ndarray], num_rows: float, dtype: str, x: Any = None
     ) -> None:
         """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
 
         Args:
             model: the model.
             values: draws (or the estimate) of the sites.
-            num_rows: rows of the data.
+            num_rows: rows of the data, the sum of their weights.
             dtype: the precision of the fit.
             x: the rows themselves, whose columns have names in messages.
         """

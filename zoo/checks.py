@@ -88,12 +88,7 @@ MOST_NAMED = 8  # columns that a message lists
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the caller: the first one that is not of this library, nor of one that calls it.
-
-    Args:
-        message: of the warning.
-        category: of the warning.
-    """
+    """Warn at the line of the caller: the first one that is not of this library, nor of one that calls it."""
     here = Path(__file__).parents[1]
     held = [
         sys.modules[name].__file__ for name in _SKIPPED if getattr(sys.modules.get(name), "__file__", None)
@@ -176,15 +171,7 @@ def _labels_of(array: Any) -> _Labels | None:
 
 
 def column_of(array: Any, place: int) -> str:
-    """A column in a message: ``column 'income'``, or ``column 3`` of an array without names.
-
-    Args:
-        array: the data.
-        place: of the column.
-
-    Returns:
-        Text.
-    """
+    """A column in a message: ``column 'income'``, or ``column 3`` of an array without names."""
     return f"column {_column_label(array, int(place))!r}"
 
 
@@ -195,15 +182,7 @@ def _is_table(array: Any) -> bool:
 
 
 def column_labels(array: Any, places: Sequence[int]) -> tuple[Any, ...]:
-    """Names of columns in a message, or their places in the whole array where they have none.
-
-    Args:
-        array: the data.
-        places: of the columns.
-
-    Returns:
-        One for each place.
-    """
+    """Names of columns in a message, or their places in the whole array where they have none."""
     return tuple(_column_label(array, int(place)) for place in places)
 
 
@@ -218,15 +197,7 @@ def _column_label(array: Any, place: int) -> Any:
 
 
 def row_of(array: Any, place: int) -> str:
-    """A row in a message: ``row 'anna'``, or ``row 14`` counted from 0 where rows have no labels.
-
-    Args:
-        array: the data.
-        place: of the row.
-
-    Returns:
-        Text.
-    """
+    """A row in a message: ``row 'anna'``, or ``row 14`` counted from 0 where rows have no labels."""
     labels = _labels_of(array)
     if labels is None or labels.index is None:
         return f"row {int(place)}"
@@ -240,16 +211,7 @@ def _plain_label(label: Any) -> Any:
 
 
 def without_columns(array: Any, places: Collection[int], name: str = "x") -> str:
-    """The expression that leaves columns out, for the end of a message.
-
-    Args:
-        array: the data.
-        places: of the columns.
-        name: of the data.
-
-    Returns:
-        Python.
-    """
+    """The expression that leaves columns out, for the end of a message."""
     labels = _labels_of(array)
     found = _one_or_all([_column_label(array, int(place)) for place in places])
     if labels is None or labels.columns is None:
@@ -258,16 +220,7 @@ def without_columns(array: Any, places: Collection[int], name: str = "x") -> str
 
 
 def without_rows(array: Any, places: Collection[int], name: str = "x") -> str:
-    """The expression that leaves rows out, for the end of a message.
-
-    Args:
-        array: the data.
-        places: of the rows.
-        name: of the data.
-
-    Returns:
-        Python.
-    """
+    """The expression that leaves rows out, for the end of a message."""
     labels = _labels_of(array)
     if labels is None or labels.index is None:
         return f"np.delete({name}, {_one_or_all(list(map(int, places)))}, axis=0)"
@@ -322,10 +275,6 @@ def as_plain(x: Any, name: str = "x") -> np.ndarray:
 def as_numbers(x: Any, name: str = "x") -> np.ndarray:
     """The numbers as a float64 array, masked or missing ones as NaN.
 
-    Args:
-        x: as in `as_plain`.
-        name: of the data in messages.
-
     Returns:
         The shape of ``x``.
     """
@@ -334,10 +283,6 @@ def as_numbers(x: Any, name: str = "x") -> np.ndarray:
 
 def table_numbers(table: Any, name: str = "x") -> np.ndarray:
     """The cells of a table of pandas as float64, missing ones as NaN.
-
-    Args:
-        table: a DataFrame, nullable types included.
-        name: of the data in messages.
 
     Returns:
         Shape (num_observations, num_features).
@@ -441,14 +386,7 @@ def _is_real(value: Any) -> bool:
 
 
 def check_unique(names: Iterable[Any], of: str, kind: str = "columns", remedy: str = "") -> None:
-    """Raise ValueError if two columns have one name, as strings: a fit could not tell them apart.
-
-    Args:
-        names: of the columns.
-        of: the data, in messages.
-        kind: of what is named, in the plural.
-        remedy: how to rename them; left out, that of a DataFrame.
-    """
+    """Raise ValueError if two columns have one name, as strings: a fit could not tell them apart."""
     names, found = list(map(str, names)), dict[str, int]()
     for name in names:
         found[name] = found.get(name, 0) + 1
@@ -516,10 +454,6 @@ def as_matrix(x: Any, name: str = "x") -> np.ndarray:
 
 def as_column(y: Any, name: str = "y") -> Any:
     """Numbers of one dimension as one column, anything else as it is.
-
-    Args:
-        y: an array, a Series, a list, or a table.
-        name: of the data in messages.
 
     Returns:
         A table of one column with the name and the index of a Series that has a name, or an array of shape
@@ -595,25 +529,29 @@ def is_finite(x: np.ndarray) -> bool:
 
     Args:
         x: any shape.
-
-    Returns:
-        Whether they are.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(x.sum()) or np.isfinite(x).all())
 
 
-def column_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def column_moments(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Means and standard deviations of the observed cells of each column; 0 where there is none.
 
     The deviation of a column of equal cells is exactly zero, not what rounding makes of it.
 
     Args:
         x: shape (num_observations, num_features), NaN where a cell is missing.
+        weight: as often as each row counts, shape (num_observations,); None: once.
 
     Returns:
         Two arrays of shape (num_features,).
     """
+    if weight is not None:
+        known = np.where(np.isnan(x), 0.0, weight[:, None])
+        count = np.where((count := known.sum(axis=0)) > 0, count, 1.0)
+        means = (known * np.where(known > 0, x, 0.0)).sum(axis=0) / count
+        squares = (known * np.where(known > 0, x - means, 0.0) ** 2).sum(axis=0)
+        return means, _without_rounding(x[weight > 0], means, np.sqrt(squares / count))
     kind = x.dtype if x.dtype.kind == "f" else np.float64  # sums are in float64 whatever it is
     with np.errstate(over="ignore", invalid="ignore"):
         sums = x.sum(axis=0, dtype=np.float64)
@@ -710,13 +648,7 @@ def check_rows(x: np.ndarray, at_least: int, why: str, name: str = "x") -> None:
 
 
 def check_num_latents(num_latents: int, limits: Mapping[str, int], *, below: bool = False) -> None:
-    """Raise ValueError if there are more latents than rows or columns allow, or too few of these for any.
-
-    Args:
-        num_latents: of the model.
-        limits: how many there are of what is counted, such as ``{"rows": 4}``.
-        below: whether there must be fewer latents than that.
-    """
+    """Raise ValueError if there are more latents than rows or columns allow, or too few of these for any."""
     for counted, size in limits.items():
         most = size - below
         if num_latents <= most:
@@ -904,14 +836,7 @@ def check_some_columns(x: np.ndarray, name: str = "x") -> None:
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it: on one line, arrays of more than a few numbers by their shape.
-
-    Args:
-        value: anything.
-
-    Returns:
-        Text without line breaks.
-    """
+    """A value as messages show it: on one line, arrays of more than a few numbers by their shape."""
     shape = getattr(value, "shape", ())
     shape = shape if isinstance(shape, tuple) else ()
     if len(shape) > 1 or (shape and shape[0] > 8):
@@ -923,36 +848,19 @@ def shown(value: Any) -> str:
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    """Raise ValueError unless ``value`` is one of the names in ``choices``.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-        choices: allowed names.
-    """
+    """Raise ValueError unless ``value`` is one of the names in ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {shown(value)}")
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raise TypeError unless ``value`` is a boolean.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-    """
+    """Raise TypeError unless ``value`` is a boolean."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False; got {shown(value)}")
 
 
 def check_num_parts(name: str, given: int, needed: int) -> None:
-    """Raise TypeError unless the number of parts of data is the one that the model takes.
-
-    Args:
-        name: of the model.
-        given: number of parts.
-        needed: number that it takes.
-    """
+    """Raise TypeError unless the number of parts of data is the one that the model takes."""
     if given != needed:
         parts = "part" if needed == 1 else "parts"
         raise TypeError(
@@ -961,13 +869,7 @@ def check_num_parts(name: str, given: int, needed: int) -> None:
 
 
 def check_size(name: str, value: Any, least: int = 1) -> None:
-    """Raise TypeError unless ``value`` is a whole number, ValueError if it is below ``least``.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-        least: smallest allowed value.
-    """
+    """Raise TypeError unless ``value`` is a whole number, ValueError if it is below ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number; got {shown(value)}")
     if value < least:
@@ -981,12 +883,7 @@ def _check_most(name: str, value: int) -> None:
 
 
 def check_lengths(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value`` is a whole number of at least 0, or a vector of such.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-    """
+    """Raise ValueError unless ``value`` is a whole number of at least 0, or a vector of such."""
     lengths = np.asarray(value) if not np.ma.is_masked(value) else np.array(np.nan)
     found = shown(value)
     if lengths.dtype.kind in "iuf" and lengths.ndim < 2:
@@ -998,25 +895,14 @@ def check_lengths(name: str, value: Any) -> None:
 
 
 def check_whole(name: str, value: Any, least: int = 1) -> None:
-    """Raise ValueError unless ``value`` is a whole number of at least ``least``.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-        least: smallest allowed value.
-    """
+    """Raise ValueError unless ``value`` is a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {shown(value)}")
     _check_most(name, value)
 
 
 def check_number(name: str, value: Any) -> None:
-    """Raise TypeError unless ``value`` is a real number, not a boolean.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-    """
+    """Raise TypeError unless ``value`` is a real number, not a boolean."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a number; got {shown(value)}")
 
@@ -1031,10 +917,6 @@ def check_concentration(name: str, value: Any) -> None:
     Above 1e10 differences of log-gamma functions, of which bounds and moves consist, are rounding errors: the
     bound of 40 to 4000 rows is off by 1e-5 nats at 1e9, 1e-4 at 1e10 and 0.01 at 1e12 (float32: see
     `check_single_concentration`). Below 1e-300 the share of one of many components is not a normal number.
-
-    Args:
-        name: of the argument in the message.
-        value: one number, or an array of them.
 
     Raises:
         ValueError: a number that is not finite or not within the range.
@@ -1060,11 +942,6 @@ def check_single_concentration(name: str, value: Any, dtype: str) -> None:
     Of ``a + n``, the prior's parameter and the rows, and of the difference of their log-gamma functions,
     float32 loses 0.01 nats at 1e4, 0.1 at 1e5 and 1 at 1e6.
 
-    Args:
-        name: of the field in the message.
-        value: one number, or an array of them.
-        dtype: the precision of the fit.
-
     Raises:
         ValueError: a number above 1e4, and ``dtype`` is ``"float32"``.
     """
@@ -1077,12 +954,7 @@ def check_single_concentration(name: str, value: Any, dtype: str) -> None:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value`` is one positive, finite number.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-    """
+    """Raise ValueError unless ``value`` is one positive, finite number."""
     is_number = np.shape(value) == () and np.asarray(value).dtype.kind in "iuf"
     if not is_number or not 0 < value < np.inf:
         raise ValueError(
@@ -1091,14 +963,7 @@ def check_positive(name: str, value: Any) -> None:
 
 
 def check_share(name: str, value: Any, of: str, *, closed: bool = False) -> None:
-    """Raise TypeError or ValueError unless ``value`` is a number above 0 and below 1.
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-        of: meaning of the number, for the message.
-        closed: whether 0 is allowed too.
-    """
+    """Raise TypeError or ValueError unless ``value`` is a number above 0 and below 1."""
     check_number(name, value)
     if not (0 <= value if closed else 0 < value) or not value < 1:
         bounds = "in [0, 1)" if closed else "between 0 and 1"
@@ -1106,13 +971,7 @@ def check_share(name: str, value: Any, of: str, *, closed: bool = False) -> None
 
 
 def check_names(name: str, value: Any, allowed: Collection[str]) -> None:
-    """Raise TypeError unless ``value`` is a tuple of names, ValueError if one of them is not allowed.
-
-    Args:
-        name: of the argument in the message.
-        value: given value; a string is refused, whose letters would be taken for names.
-        allowed: names that it may hold.
-    """
+    """Raise TypeError unless ``value`` is a tuple of names, ValueError if one of them is not allowed."""
     if not isinstance(value, tuple) or not all(isinstance(part, str) for part in value):
         raise TypeError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {shown(value)}")
     for part in value:
@@ -1121,12 +980,7 @@ def check_names(name: str, value: Any, allowed: Collection[str]) -> None:
 
 
 def check_seed(name: str, value: Any) -> None:
-    """Raise ValueError unless ``value`` is a whole number in [0, 2**32).
-
-    Args:
-        name: of the argument in the message.
-        value: given value.
-    """
+    """Raise ValueError unless ``value`` is a whole number in [0, 2**32)."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
         raise ValueError(f"{name} must be a whole number in [0, 2**32); got {shown(value)}")
 
@@ -1155,14 +1009,7 @@ SCALES = {"float64": (1e-150, 1e150), "float32": (1e-16, 1e16)}  # sums of squar
 
 
 def unit_roundoff(dtype: str) -> float:
-    """The largest relative error of rounding a number.
-
-    Args:
-        dtype: ``"float64"`` or ``"float32"``.
-
-    Returns:
-        Half the distance of 1 from the next number.
-    """
+    """The largest relative error of rounding a number."""
     return float(np.finfo(dtype).eps) / 2
 
 
@@ -1268,14 +1115,7 @@ def machine_memory() -> float:
 
 
 def memory_in_words(size: float) -> str:
-    """Bytes in MiB, or in GiB from one of them on.
-
-    Args:
-        size: how many.
-
-    Returns:
-        The words.
-    """
+    """Bytes in MiB, or in GiB from one of them on."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
 
 

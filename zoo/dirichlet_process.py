@@ -19,17 +19,11 @@ fixed, so its weights sum to less than one. That is a different model; ``free_la
 to reproduce the published tables. At concentrations large against K it spreads the rows over many components
 where the model as defined puts them all on the last stick.
 
-Three functions draw from a Dirichlet process :math:`\mathrm{DP}(\alpha, G_0)`, with the same distribution:
-
-* `polya_urn`: each value is new with probability :math:`\alpha / (\alpha + i)`, else one of the i before it
-  (Blackwell and MacQueen 1973; Yu 2006, section 3.2.1).
-* `chinese_restaurant`: first the partition, then one value of the base measure for each table.
-* `stick_breaking_draw`: weights :math:`V_j \prod_{l<j} (1 - V_l)`, values at the sticks that uniform numbers
-  fall on (Sethuraman 1994; Yu 2006, section 3.2.2). The sticks that are broken leave less than ``leftover``
-  of the mass in expectation; a number that falls beyond them takes the last.
+`polya_urn` draws from a Dirichlet process :math:`\mathrm{DP}(\alpha, G_0)`: each value is new with
+probability :math:`\alpha / (\alpha + i)`, else one of the i before it (Blackwell and MacQueen 1973; Yu 2006,
+(3.5)).
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -50,14 +44,12 @@ __all__ = [
     "DirichletAllocation",
     "StickBreaking",
     "WeightPrior",
-    "chinese_restaurant",
     "compact_labels",
     "equivalent_dirichlet",
     "generalised_dirichlet_log_density",
     "generalised_dirichlet_mean",
     "log_stick_weights",
     "polya_urn",
-    "stick_breaking_draw",
     "truncation_of",
     "weight_prior",
     "with_stick_decays",
@@ -132,9 +124,6 @@ class DirichletAllocation(NamedTuple):
     def sample_posterior(self, q: dist.Distribution) -> Array:
         """Sample the weights from a `posterior` in a NumPyro program.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Log weights, shape (num_components,).
         """
@@ -153,9 +142,6 @@ class DirichletAllocation(NamedTuple):
 
     def expected_log_weights(self, q: dist.Distribution) -> PerComponent:
         """E[log weights] under a `posterior`.
-
-        Args:
-            q: result of `posterior`.
 
         Returns:
             Shape (num_components,).
@@ -176,9 +162,6 @@ class DirichletAllocation(NamedTuple):
     def expected_weights(self, q: dist.Distribution) -> PerComponent:
         """E[weights] under a `posterior`.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Shape (num_components,).
         """
@@ -186,9 +169,6 @@ class DirichletAllocation(NamedTuple):
 
     def log_normaliser(self, q: dist.Distribution) -> Scalar:
         """Log of the integral of the Dirichlet kernel of a `posterior`.
-
-        Args:
-            q: result of `posterior`.
 
         Returns:
             A scalar, in nats.
@@ -209,9 +189,6 @@ class DirichletAllocation(NamedTuple):
     def variables(self, q: dist.Distribution) -> dict[str, Array]:
         """The parameters of a `posterior` under the names they have in a fit.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             The concentration, shape (num_components,).
         """
@@ -219,9 +196,6 @@ class DirichletAllocation(NamedTuple):
 
     def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
         """The `posterior` with the parameters that `variables` returned.
-
-        Args:
-            values: result of `variables`.
 
         Returns:
             Dirichlet with event shape (num_components,).
@@ -282,9 +256,6 @@ class BetaDecay(dist.Distribution):
 
     def log_prob(self, value: Array) -> Array:
         """Log density, in nats.
-
-        Args:
-            value: decays, positive.
 
         Returns:
             Broadcast shape of ``value`` and the parameters.
@@ -373,9 +344,6 @@ class StickBreaking(NamedTuple):
     def sample_posterior(self, q: BetaDecay) -> Array:
         """Sample the weights from a `posterior` in a NumPyro program.
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Log weights, shape (num_components,).
         """
@@ -443,9 +411,6 @@ class StickBreaking(NamedTuple):
     def expected_log_weights(self, q: BetaDecay) -> PerComponent:
         """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed).
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Shape (num_components,).
         """
@@ -457,9 +422,6 @@ class StickBreaking(NamedTuple):
     def expected_weights(self, q: BetaDecay) -> PerComponent:
         """E[weights] under a `posterior`: the mean of a generalised Dirichlet  (3.21).
 
-        Args:
-            q: result of `posterior`.
-
         Returns:
             Shape (num_components,).
         """
@@ -467,9 +429,6 @@ class StickBreaking(NamedTuple):
 
     def log_normaliser(self, q: BetaDecay) -> Scalar:
         """Log of the integral of the kernels of a `posterior`.
-
-        Args:
-            q: result of `posterior`.
 
         Returns:
             A scalar, in nats.
@@ -479,9 +438,6 @@ class StickBreaking(NamedTuple):
 
     def variables(self, q: BetaDecay) -> dict[str, Array]:
         """The parameters of a `posterior` under the names they have in a fit.
-
-        Args:
-            q: result of `posterior`.
 
         Returns:
             Both parameters of the sticks, each of shape (num_sticks,).
@@ -493,9 +449,6 @@ class StickBreaking(NamedTuple):
 
     def with_variables(self, values: Mapping[str, Array]) -> BetaDecay:
         """The `posterior` with the parameters that `variables` returned.
-
-        Args:
-            values: result of `variables`.
 
         Returns:
             Batch shape (num_sticks,).
@@ -523,17 +476,7 @@ def truncation_of(model: Any) -> int | None:
 def weight_prior(
     kind: str, num_components: int, *, free_last_stick: bool = False, name: str = "weights"
 ) -> WeightPrior:
-    """The prior of mixture weights; a single component has weight 1 under either prior.
-
-    Args:
-        kind: ``"dirichlet"`` or ``"stick_breaking"``.
-        num_components: the number of components or the truncation.
-        free_last_stick: see `StickBreaking`.
-        name: of the weights in the program.
-
-    Returns:
-        The prior.
-    """
+    """The prior of mixture weights; a single component has weight 1 under either prior."""
     if kind == "dirichlet" or num_components == 1:
         return DirichletAllocation(num_components, name)
     return StickBreaking(num_components, free_last_stick, name)
@@ -620,9 +563,6 @@ def equivalent_dirichlet(concentration1: Array, concentration0: Array, rtol: flo
 
 def with_stick_decays(values: Mapping[str, Array]) -> dict[str, Array]:
     """Decays of the sticks of values that hold fractions only, such as a caller's start.
-
-    Args:
-        values: of the sites; ``stick_fractions`` is read where ``stick_decays`` is missing.
 
     Returns:
         The values, with ``stick_decays``, ``-log(1 - V)`` in the shape of the fractions, where there are
@@ -712,84 +652,6 @@ def polya_urn(
 
     origin = jax.lax.scan(draw, source, place)[0]
     return base.sample(value_key, (num_draws,))[origin]
-
-
-def chinese_restaurant(
-    key: Array, concentration: float, num_draws: int, base: dist.Distribution | None = None
-) -> Array:
-    """Draw values by the Chinese restaurant process: a partition first, then a value for each table.
-
-    Errors are those of `polya_urn`.
-
-    Args:
-        key: random key.
-        concentration: alpha > 0.
-        num_draws: how many values.
-        base: the base measure.
-
-    Returns:
-        Values, shape (num_draws,) and the event shape of the base measure.
-    """
-    base = _checked(concentration, num_draws, base)
-    seat_key, value_key = jax.random.split(key)
-
-    def seat(carry: tuple[Array, Array], draw: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        counts, tables = carry
-        i, uniform = draw
-        threshold = uniform * (concentration + i)
-        upto = jnp.cumsum(counts)
-        table = jnp.where(threshold < i, jnp.searchsorted(upto, threshold, side="right"), tables)
-        return (counts.at[table].add(1.0), jnp.maximum(tables, table + 1)), table
-
-    uniforms = jax.random.uniform(seat_key, (num_draws,))
-    most = min(num_draws, _most_tables(float(concentration), num_draws))
-    start = (jnp.zeros(most), jnp.zeros((), int))
-    tables = jax.lax.scan(seat, start, (jnp.arange(num_draws), uniforms))[1]
-    return base.sample(value_key, (most,))[tables]
-
-
-def stick_breaking_draw(
-    key: Array,
-    concentration: float,
-    num_draws: int,
-    base: dist.Distribution | None = None,
-    leftover: float = 1e-8,
-) -> Array:
-    """Draw values from a random measure with stick-breaking weights.
-
-    Errors are those of `polya_urn` too.
-
-    Args:
-        key: random key.
-        concentration: alpha > 0.
-        num_draws: how many values.
-        base: the base measure.
-        leftover: expected mass beyond the sticks that are broken.
-
-    Returns:
-        Values, shape (num_draws,) and the event shape of the base measure.
-
-    Raises:
-        ValueError: ``leftover`` is not between 0 and 1.
-    """
-    base = _checked(concentration, num_draws, base)
-    if not 0 < leftover < 1:
-        raise ValueError(f"leftover must lie between 0 and 1; got {shown(leftover)}")
-    ratio = math.log(concentration) - math.log1p(concentration)  # each stick leaves alpha / (1 + alpha)
-    num_sticks = math.ceil(math.log(leftover) / ratio) + 1
-    stick_key, place_key, value_key = jax.random.split(key, 3)
-    decays = dist.Exponential(concentration).sample(stick_key, (num_sticks,))  # of V ~ Beta(1, alpha)
-    taken = -jnp.expm1(-jnp.cumsum(decays))
-    places = jnp.searchsorted(taken, jax.random.uniform(place_key, (num_draws,)))
-    return base.sample(value_key, (num_sticks,))[jnp.minimum(places, num_sticks - 1)]
-
-
-def _most_tables(concentration: float, num_draws: int) -> int:
-    """Number of tables that is exceeded with probability below 1e-12: mean plus nine standard deviations."""
-    places = range(num_draws)
-    mean = sum(concentration / (concentration + i) for i in places)
-    variance = sum(concentration * i / (concentration + i) ** 2 for i in places)
-    return math.ceil(mean + 9 * math.sqrt(variance) + 9)
 
 
 def _checked(concentration: float, num_draws: int, base: dist.Distribution | None) -> dist.Distribution:

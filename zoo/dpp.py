@@ -85,10 +85,6 @@ def marginal_kernel(likelihood_kernel: Array) -> Array:
 def log_elementary_symmetric(log_values: Array, degree: int) -> Array:
     """Log elementary symmetric polynomials of all leading parts of a list of values.
 
-    Args:
-        log_values: logarithms of M values of at least 0.
-        degree: the highest degree.
-
     Returns:
         Shape (M + 1, degree + 1): entry (m, l) is that of degree l of the first m values.
     """
@@ -216,9 +212,6 @@ def greedy_subset(likelihood_kernel: Any, size: int | None = None) -> list[int]:
     Args:
         likelihood_kernel: L, shape (M, M).
         size: how many items; None: as long as the determinant grows.
-
-    Returns:
-        Numbers of the items, in the order in which they were chosen.
 
     Raises:
         ValueError: as `LEnsemble`, or a size above the rank of L.

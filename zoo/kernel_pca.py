@@ -24,7 +24,7 @@ preserving, so `log_density` is not offered.
 
 The maximum is known (Theorem 5.2.1): with eigenvalues :math:`\lambda_j` and eigenvectors :math:`v_j` of K,
 :math:`Z = V (\Lambda/m - s^2)_+^{1/2} R` for any rotation R. Components with :math:`\lambda_j \le m s^2`
-vanish, which the text's "any s2 leads to (5.18)" overlooks.
+vanish, so that not "any such" s2 leads to (5.18), as section 5.2.2 says.
 
 Without ``noise_variance`` the dimension M of the feature space must be finite: then ``s2`` is a site, the
 score has the determinant of all M dimensions, -(m/2) (M - N) log s2 more, and its maximum

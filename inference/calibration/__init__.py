@@ -22,31 +22,10 @@ from inference.calibration.conditionals import conditional_check
 from inference.calibration.elbo import elbo_check
 from inference.calibration.joint_distribution import geweke
 from inference.calibration.reference_posteriors import posterior_check
-from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side
 from inference.calibration.relations import relation_check
 from inference.calibration.simulation_based import sbc
-from inference.calibration.verdicts import (
-    ConditionalVerdict,
-    ELBOVerdict,
-    GewekeVerdict,
-    PosteriorVerdict,
-    RelationVerdict,
-    SBCVerdict,
-    Verdict,
-)
 
 __all__ = [
-    "RELATIONS",
-    "Change",
-    "ConditionalVerdict",
-    "ELBOVerdict",
-    "GewekeVerdict",
-    "PosteriorVerdict",
-    "Relation",
-    "RelationVerdict",
-    "SBCVerdict",
-    "Side",
-    "Verdict",
     "conditional_check",
     "elbo_check",
     "geweke",

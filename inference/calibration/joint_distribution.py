@@ -182,12 +182,6 @@ def joint_functionals(
 ) -> dict[str, jax.Array]:
     """Named scalars of one joint draw.
 
-    Args:
-        values: every site of the program, latent and data, in constrained space.
-        sites: their descriptions.
-        program: the program, called with the data in the order of ``data_names``.
-        data_names: which sites are data.
-
     Returns:
         Summaries of each site by its kind, products of the mean of the data with those of real latents, and
         log densities in nats.

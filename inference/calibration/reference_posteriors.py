@@ -99,10 +99,6 @@ def scores(draws: Mapping[str, np.ndarray], posterior: posteriors.Posterior) -> 
     Args:
         draws: quantities of the posterior's reference to draws, shape (num_chains, num_draws).
         posterior: the reference.
-
-    Returns:
-        Name to ``bias`` and ``standard_error`` in posterior standard deviations, ``z`` and ``ess``. A
-        quantity that never changes in the draws has infinite z and no effective draws.
     """
     found = {}
     for name, values in draws.items():
@@ -125,9 +121,6 @@ def scores(draws: Mapping[str, np.ndarray], posterior: posteriors.Posterior) -> 
 
 def compared_quantities(tree: xr.DataTree) -> dict[str, np.ndarray]:
     """Draws of what references hold: the invariants, and which rows share a component.
-
-    Args:
-        tree: a fit.
 
     Returns:
         Name to draws, shape (num_chains, num_draws). Of up to 12 rows with labels every pair is there as

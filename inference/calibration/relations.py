@@ -186,16 +186,7 @@ def _condition_of_correlations(covariance: np.ndarray) -> float:
 
 
 def outcome_of(model: Model, method: str, relation: Relation) -> str:
-    """What happens under a relation: as it says, or what units, cells and method make of it.
-
-    Args:
-        model: with its sizes.
-        method: a method of the model.
-        relation: the relation.
-
-    Returns:
-        A short phrase; one that begins with ``"no: "`` gives the reason why the relation does not hold.
-    """
+    """What happens under a relation: as it says, or what units, cells and method make of it."""
     said, name = relation.said, relation.name
     is_general = said == getattr(RELATIONS.get(name), "said", None)
     if name == "columns_rescaled" and is_general and _has_unit_of_each_column(model):

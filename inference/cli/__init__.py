@@ -36,9 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Args:
         arguments: words of the command line; None: those of this process.
-
-    Returns:
-        The exit status.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = SimpleNamespace(traceback=False)

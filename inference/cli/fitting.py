@@ -23,12 +23,11 @@ from inference.cli.printing import (
 )
 from inference.cli.selection import data_of, in_words, settle_parts
 from inference.cli.settings import resolve
-from inference.cli.validating import class_facts, validated
+from inference.cli.validating import class_facts, size_by_bound, validated
 from inference.diagnostics.first_screen import first_screen
 from inference.fitting import front_door
 from inference.program_cache import compile_cache
 from inference.results import files
-from inference.results.groups import stored_columns
 from zoo import model_class
 
 __all__ = ["fit"]
@@ -48,6 +47,7 @@ def fit(options: SimpleNamespace) -> int:
     reading = {"families": options.families, "levels": options.levels, "id": options.id}
     with collected_warnings() as notes:
         by_class = None if options.in_batches else validated(chosen, settings, data, options, **reading)
+        facts = class_facts(by_class) or size_by_bound(chosen, settings, data, options, **reading)
         tree = front_door.fit(
             chosen(**resolve(settings)),
             *data,
@@ -58,7 +58,6 @@ def fit(options: SimpleNamespace) -> int:
             **keywords,
             **options.method_options,
         )
-        facts = class_facts(by_class)
         tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])} | facts
         place, trouble = _saved(tree, options.out.settled())
         tree.encoding["source"] = str(place)  # the page names its file
@@ -66,7 +65,7 @@ def fit(options: SimpleNamespace) -> int:
     attributes = tree.attrs
     print(as_options(screen.opening), end="\n\n")
     print(f"data       {name}: {in_words(data, options.batch_size)}")
-    print_notes(data, stored_columns(tree, files.model_of(tree)))
+    print_notes(data, tree.fit.columns)
     print(f"model      {card.name}: {card.title}")
     told = ", ".join(filter(None, (f"seed {attributes['seed']}", " ".join(map(str.strip, options.set)))))
     print(f"method     {attributes['method']}, {told}")

@@ -63,13 +63,6 @@ def _spread(words: Sequence[str], several: set[str]) -> Iterator[str]:
 def parse(arguments: Sequence[str]) -> SimpleNamespace | int:
     """Read the words of the command line.
 
-    Args:
-        arguments: the words.
-
-    Returns:
-        The options of a command, whose name is ``command``; the exit status where ``--help`` or ``--version``
-        has been answered.
-
     Raises:
         ValueError: a word is wrong.
     """

@@ -14,8 +14,7 @@ from inference.cli.selection import data_of, in_words
 from inference.prediction import log_density, predict, transform
 from inference.program_cache import compile_cache
 from inference.results.files import load, model_of
-from inference.results.groups import stored_columns
-from inference.results.tables import check_table_file, table_file
+from inference.results.written_tables import check_table_file, table_file
 from zoo.answers import has_answer
 from zoo.intake.tables import takes_missing
 from zoo.model import Model
@@ -124,7 +123,7 @@ def _answer(
         table.insert(0, "class", names)
         table.insert(1, "probability", predicted.max("class").to_numpy())
         return "class of each row, and the probability of each class", table
-    table = _as_read(_frame(predicted), stored_columns(tree, model))
+    table = _as_read(_frame(predicted), tree.fit.columns)
     if options.deviations and "standard_deviation" in predicted.coords:
         deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
         table = table.join(deviations)

@@ -22,10 +22,6 @@ __all__ = ["data_of", "in_words", "select", "settle_parts"]
 def data_of(options: SimpleNamespace, *, texts: bool = False) -> tuple[str, tuple[Any, ...]]:
     """A short name for the data of a command, and their parts: tables, or a source that is read in batches.
 
-    Args:
-        options: of the command line, as checked early.
-        texts: whether the model takes documents.
-
     Raises:
         ValueError: no such column.
     """
@@ -83,13 +79,6 @@ def select(
     read: Mapping[str, Any] | None = None,
 ) -> tuple[str, tuple[Any, ...]]:
     """Read the data for ``model(*data)`` from a data set of the catalogue or a file.
-
-    Args:
-        source: name of a data set or path.
-        x: names of columns or of arrays, or runs of columns ``first:last``.
-        y: outputs, in the same form.
-        views: columns of each view, in the same form.
-        read: how to read a file, see `zoo.datasets.read_table`.
 
     Returns:
         A short name for the source, and a tuple of tables: DataFrames where columns have names, NumPy arrays

@@ -1,18 +1,25 @@
-"""The size of a model of class labels by rows whose labels are hidden, for ``zoo fit``."""
+"""The size of a model that a command does not name: by hidden class labels, or by the bound of topics."""
 
 import warnings
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from inference.cli.settings import resolve
 from inference.diagnostics.model_size import choose_num_latents_for_classes, read_rows
+from inference.fitting import front_door
 
-__all__ = ["class_facts", "validated"]
+__all__ = ["class_facts", "size_by_bound", "validated"]
 
 _ASCENTS = ("em", "ep", "vb")  # methods that are run to validate; of others the default one stands in
 _WITHOUT_CLASSES = ("morp", "kernel_cca")
 _SETTINGS = ("seed", "max_iterations", "tolerance")
+_SIZES = ("num_topics", "num_shared")  # that the bound settles
+_LARGEST = 20  # that is tried
+_FALLS = 2  # of the bound in a row, after which no larger size is tried
+_MOST_ROWS = 5000  # above which trying costs too long
 _OF_FLOORS = (".* is at its floor", "the .+ outputs have rank")  # by which the validated size is not judged
 
 
@@ -24,13 +31,6 @@ def validated(
     **reading: Any,
 ) -> Any:
     """Cross-validate a model of class labels; settle its size where the command does not name one.
-
-    Args:
-        model: its class.
-        settings: fields; ``num_latents`` is added.
-        data: parts of the data.
-        options: of the command line.
-        **reading: as for `inference.fit`: ``families``, ``levels``, ``id``.
 
     Returns:
         The table of `inference.choose_num_latents_for_classes`; None where outputs are no class labels, rows
@@ -78,3 +78,43 @@ def class_facts(table: Any) -> dict[str, str]:
             f"standard error of the best (right by number of latents: {tried})"
         )
     return facts
+
+
+def size_by_bound(
+    model: type, settings: dict[str, Any], data: Sequence[Any], options: SimpleNamespace, **reading: Any
+) -> dict[str, str]:
+    """Settle the number of topics, or of shared latents, by the bound of VB where the command names none.
+
+    Args:
+        model: its class.
+        settings: fields; the size is added.
+        data: parts of the data.
+        options: of the command line.
+        **reading: as for `inference.fit`.
+
+    Returns:
+        How it was chosen, as an attribute of the fit; nothing where the model has other sizes, the method is
+        not VB, rows are read in batches, the run goes on from another, or there are too many rows.
+    """
+    size = next((name for name in _SIZES if name in options.card.fields), None)
+    goes_on = options.init is not None or options.checkpoint is not None
+    if size is None or size in settings or options.method not in ("auto", "vb") or goes_on:
+        return {}
+    if "num_clusters" in options.card.fields or options.in_batches or data[0].shape[0] > _MOST_ROWS:
+        return {}
+    given = {"seed": options.seed or 0, "sample_weight": options.sample_weight, **reading}
+    bounds: dict[int, float] = {}
+    for number in range(1, _LARGEST + 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of fits that are not kept
+            fields = resolve(settings) | {size: number}
+            tree = front_door.fit(model(**fields), *data, method=options.method, progress=False, **given)
+        if tree.attrs["method"] != "vb" or tree.attrs["stop_reason"].startswith("interrupted"):
+            return {}
+        bounds[number] = float(np.nanmax(tree["trace"]["objective"]))
+        best = max(bounds, key=bounds.__getitem__)
+        if number - best >= _FALLS:
+            break
+    settings[size] = best
+    tried = ", ".join(f"{number}: {bound:.5g}" for number, bound in bounds.items())
+    return {"size": f"{size}={best}, which has the highest bound in nats (by number: {tried})"}

@@ -112,9 +112,6 @@ def feature_names(data: xr.DataArray, noun: str = "feature") -> list[str]:
     Args:
         data: with the dim ``feature``.
         noun: the word for numbered ones.
-
-    Returns:
-        A name a feature.
     """
     names = data["feature"].values
     return [f"{noun} {name}" if isinstance(name, int | np.integer) else str(name) for name in names]

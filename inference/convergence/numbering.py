@@ -49,12 +49,7 @@ _MOST_ROUNDS = 20
 
 
 def numbered(tree: xr.DataTree, spreads_rows: bool = False) -> xr.DataTree:
-    """The fit with its clusters, components and topics in the numbering of this module.
-
-    Args:
-        tree: a fit, in the order of the algorithm that made it.
-        spreads_rows: whether each of several processes holds rows of its own.
-    """
+    """The fit with its clusters, components and topics in the numbering of this module."""
     model = model_of(tree)
     if "labels" not in model.symmetries:
         return tree
@@ -199,9 +194,6 @@ def stored_labels(tree: xr.DataTree, dim: str) -> xr.DataArray | None:
 
 def draw_labels(tree: xr.DataTree) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     """The numbers that the components of each draw have for a reader, by the names that a tree has for them.
-
-    Args:
-        tree: a fit by a sampler.
 
     Returns:
         Name to dims and numbers, shape (chain, draw, dim); nothing of clusters whose labels the fit lacks.

@@ -39,9 +39,6 @@ _MAX_SWEEPS = 100
 def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
     """Rows in each component, draw by draw.
 
-    Args:
-        assignments: integers (..., num_observations), labels from 0.
-
     Returns:
         Integers, shape (..., largest label + 1).
     """
@@ -141,10 +138,6 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
     It needs no matrix of pairs of rows, O(most^2 N) instead of the O(N^2) of `point_partition`, and searches
     among draws only.
 
-    Args:
-        tree: a fit with assignments or responsibilities.
-        most: draws looked at, evenly spaced.
-
     Returns:
         The component of each row, integers of shape (num_observations,); of responsibilities the most
             probable one.
@@ -169,11 +162,7 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
 
 
 def seen_clusters(tree: xr.DataTree) -> np.ndarray | None:
-    """The most probable cluster of each row, as the fit numbers them; None where it does not.
-
-    Args:
-        tree: a fit with assignments or responsibilities.
-    """
+    """The most probable cluster of each row, as the fit numbers them; None where it does not."""
     soft, drawn = responsibilities_of(tree), labels_of(tree)
     if soft is not None:
         return soft.values.argmax(1)

@@ -34,6 +34,7 @@ __all__ = [
     "psrf",
     "psrf_of",
     "psrf_path",
+    "rhat",
     "why_no_psrf",
 ]
 
@@ -46,7 +47,7 @@ ESS_PER_CHAIN_WANTED = 100
 
 @naming_versions()
 def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str = "rank") -> xr.Dataset:
-    """Potential scale reduction factor (R-hat) between the chains of a sampler's fit.
+    """Potential scale reduction factor (R-hat, `rhat`) between the chains of a sampler's fit.
 
     Args:
         tree: a fit by MCMC with at least two chains.
@@ -65,6 +66,9 @@ def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str 
     _check(tree, method)
     values = _chosen(tree, var_names)
     return _factors(values, method).assign_attrs(method=method, constant=_constant(values))
+
+
+rhat = psrf  # its name today; the papers of the models say PSRF
 
 
 @naming_versions()
@@ -138,9 +142,6 @@ class Mixing(NamedTuple):
 def mixing(tree: xr.DataTree) -> Mixing:
     """R-hat and effective sample size of every invariant.
 
-    Args:
-        tree: a fit by MCMC with at least two chains of four draws.
-
     Raises:
         ValueError: the draws are not Markov chains.
     """
@@ -195,13 +196,6 @@ def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
 
 def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Agreement:
     """The verdict of `judge` with the largest R-hat.
-
-    Args:
-        tree: a fit by MCMC.
-        mixed: its `mixing`, where it is known.
-
-    Returns:
-        The verdict, its reasons, and the largest R-hat.
 
     Raises:
         ValueError: the draws are not Markov chains.

@@ -16,9 +16,6 @@ ONE_PLACE = 0.5  # cosine of two components' responsibilities: 1 in one place, s
 def occupied_by_start(tree: xr.DataTree) -> np.ndarray | None:
     """Occupied components at the end of every start of an ascent.
 
-    Args:
-        tree: a fit.
-
     Returns:
         Whole numbers, shape (num_starts,), of the starts that ended with a finite objective, the best first;
             None for a sampler, one start, or a model without components.
@@ -34,9 +31,6 @@ def occupied_by_start(tree: xr.DataTree) -> np.ndarray | None:
 
 def spread_of_starts(tree: xr.DataTree) -> str:
     """Where the starts of an ascent ended, in a sentence or two.
-
-    Args:
-        tree: a fit.
 
     Returns:
         The number of starts, the two highest objectives and the occupied components of all, best first; and
@@ -71,9 +65,6 @@ def components_in_one_place(tree: xr.DataTree) -> list[tuple[str, str]]:
 
     No row says which of the two it belongs to: the cosine of the angle between their responsibilities,
     weighted as the rows are, is above one half. It does not depend on how the rows are split between them.
-
-    Args:
-        tree: a fit by VB or EM of a mixture.
 
     Returns:
         Labels of the components, the pair that shares most first; empty where no responsibilities are stored.

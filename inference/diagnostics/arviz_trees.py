@@ -338,9 +338,8 @@ def _drawn(tree: xr.DataTree, seed: int, of_column: Callable) -> np.ndarray:
 def _prior(tree: xr.DataTree, posterior: xr.Dataset) -> xr.Dataset:
     """Quantities of the posterior under the prior, as far as prior draws have them."""
     drawn = group_of(tree, "prior")
-    bare = xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs)), "posterior": drawn})
-    if "constant_data" in tree.children:
-        bare["constant_data"] = xr.DataTree(tree["constant_data"].to_dataset())
+    kept = {name: tree[name].to_dataset() for name in ("constant_data",) if name in tree.children}
+    bare = xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs)), "posterior": drawn} | kept)
     found = _with_ranks(invariants(bare))
     found = found.rename({dim: new for dim, new in _RENAMED.items() if dim in found.dims}).assign(
         {name: value for name, value in drawn.data_vars.items() if name in posterior}

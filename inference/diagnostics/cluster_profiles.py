@@ -29,14 +29,14 @@ from inference.diagnostics.profile_parts import (
     row_names,
     spread_of_logs,
 )
-from inference.diagnostics.tables import occupied
+from inference.diagnostics.summaries import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of, stored_columns, thinned
+from inference.results.groups import flat_draws, labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
-from inference.topics.tables import nearest_documents
+from inference.topics.topic_tables import nearest_documents
 from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
@@ -62,15 +62,7 @@ def aligned_clusters(tree: xr.DataTree) -> xr.DataTree:
 
 
 def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
-    """Build the tables on clusters of rows or documents.
-
-    Args:
-        tree: a fit of a model with clusters.
-        asked: the arguments of `profiles`.
-
-    Returns:
-        Key to table, as `profiles` lists them.
-    """
+    """Build the tables on clusters of rows or documents."""
     model, kind = model_of(tree), kind_of(tree)
     found = {"num_clusters": number_table(tree)}
     if kind == "sampling" and labels_of(tree) is None and "observed_data" not in tree.children:
@@ -125,9 +117,6 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
 def number_table(tree: xr.DataTree) -> pd.DataFrame:
     """Tabulate the number of clusters under a fit, and how many its other starts found.
 
-    Args:
-        tree: a fit of a model with clusters.
-
     Returns:
         Index ``num_clusters``; ``probability`` and ``mcse``, NaN of an estimate and of one q without other
         starts, or whose other starts found other numbers; of several starts ``starts`` and ``behind``.
@@ -151,14 +140,7 @@ def number_table(tree: xr.DataTree) -> pd.DataFrame:
 
 
 def number_in_words(tree: xr.DataTree) -> str:
-    """The number of clusters of a fit in a sentence that is honest about other starts.
-
-    Args:
-        tree: a fit of a model with clusters.
-
-    Returns:
-        The sentence, without a full stop.
-    """
+    """The number of clusters of a fit in a sentence that is honest about other starts."""
     counts, starts, kind = occupied(tree), starts_table(tree), kind_of(tree)
     support = counts["num_occupied"].to_numpy()[counts.to_numpy() > 0.0]
     if kind == "sampling":
@@ -184,9 +166,6 @@ def number_in_words(tree: xr.DataTree) -> str:
 
 def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
     """Tabulate how the starts of an ascent ended, the best first.
-
-    Args:
-        tree: a fit.
 
     Returns:
         Index ``start``; ``objective``, ``behind`` and, with clusters, ``occupied``; None for one start.
@@ -246,7 +225,7 @@ def _cells(
     if not parts:
         return {}
     size = 1 + max(int(part.columns.max()) for part in parts if part.columns.size)
-    names, (read, *_) = column_names(aligned, model.data_names[0], size), stored_columns(aligned, model)
+    names, (read, *_) = column_names(aligned, model.data_names[0], size), aligned.fit.columns
     read = {} if read is None else {column.name: column for column in read.kept}
     share = by_draw if len(by_draw) == draws[next(iter(draws))].shape[1] else by_draw.mean(0)[None]
     held = np.where(share > 0, 1.0, np.nan)[..., None]  # a cluster without rows is a draw from the prior

@@ -29,7 +29,7 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
 from inference.convergence.r_hat import is_constant
-from inference.diagnostics.tables import summary
+from inference.diagnostics.summaries import summary
 from inference.extension import extend
 from inference.fitting.front_door import fit
 from inference.prediction import log_density
@@ -52,7 +52,6 @@ __all__ = [
     "differences",
     "different_data",
     "heldout",
-    "judge_leave_one_out",
     "leave_one_out",
     "same_posterior",
     "score_methods",
@@ -100,35 +99,6 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
     with warnings.catch_warnings():  # high Pareto k: counted and reported by the callers
         warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto")
         return late.loo(tree, pointwise=True, reff=_relative_efficiency(pointwise.values))
-
-
-@naming_versions()
-def judge_leave_one_out(tree: xr.DataTree, score: "ELPDData | None" = None) -> tuple[bool | None, str]:
-    """Judge whether the leave-one-out score of a fit can be trusted, and say why.
-
-    *Rule*: the verdict is withheld (None) while the fit has not converged, whatever its Pareto k; else the
-    score can be trusted where the Pareto k of every row is below the threshold.
-
-    Args:
-        tree: a fit with a posterior.
-        score: the result of `leave_one_out`, so that it is not computed again.
-
-    Returns:
-        The verdict and one sentence of reasons.
-
-    Raises:
-        ValueError: as `leave_one_out`.
-    """
-    score = leave_one_out(tree) if score is None else score
-    bad, rows = int((score.pareto_k > score.good_k).sum()), score.n_data_points
-    found = f"{bad} of {rows} rows have Pareto k above {score.good_k:.2f}"
-    if not int(tree.attrs.get("converged", 1)):
-        return None, f"the fit has not converged, so its score is that of unfinished draws ({found})"
-    text = "no row has" if not bad else f"{bad} of {rows} rows have"
-    reason = f"{text} a Pareto k above {score.good_k:.2f}"
-    if kind_of(tree) == "variational":
-        reason += "; the draws are from q, so this is the score of the approximation"
-    return not bad, reason
 
 
 def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) -> None:

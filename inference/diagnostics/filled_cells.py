@@ -30,7 +30,7 @@ from inference.diagnostics.profile_parts import (
 from inference.numerics.programs import over_draws
 from inference.prediction import predict
 from inference.results.files import model_of
-from inference.results.groups import stored_columns, thinned
+from inference.results.groups import thinned
 from zoo.answers import answer_of, completion_of
 from zoo.intake import Column
 from zoo.model import Model
@@ -64,9 +64,6 @@ class _Filled(NamedTuple):
 def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     """Tabulate the expectations of the missing cells of the fitted data.
 
-    Args:
-        tree: a fit.
-
     Returns:
         As `inference.diagnostics.profiles` lists it; None where no cell is missing, or the fit does not hold
         its data.
@@ -87,7 +84,7 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
         return None
     few, rows, unknown, origins = thinned(tree, _MOST_DRAWS), [], 0, {}
     labels = row_names(tree)
-    read = dict(zip(model.data_names, stored_columns(tree, model), strict=True))
+    read = dict(zip(model.data_names, tree.fit.columns, strict=True))
     has_clusters = len(model.roles.predicted) == 1
     for name, gap in gaps.items():
         found = _by_clusters(few, gap) if has_clusters else _predicted(few, data, name, gap)

@@ -14,7 +14,7 @@ from inference.convergence.identifiable import kind_of
 from inference.convergence.starts import spread_of_starts
 from inference.diagnostics.cluster_profiles import SURE
 from inference.diagnostics.profile_tables import TYPICAL, answers_text, in_blocks, profiles
-from inference.diagnostics.tables import summary, summary_cells
+from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import model_of
 from zoo.dependencies import naming_versions
@@ -104,14 +104,7 @@ def summary_text(
 def first_screen(
     tree: xr.DataTree, *, details: bool = False, width: int = 110, most: int = _MOST_OF_A_VARIABLE
 ) -> FirstScreen:
-    """Build the parts of the first screen.
-
-    Args:
-        tree: a fit.
-        details: whether the table of invariants is asked for.
-        width: of a line.
-        most: rows of one variable in that table.
-    """
+    """Build the parts of the first screen."""
     tables = profiles(tree, num_rows=TYPICAL)
     told, reasons = sentences(judged := verdict(tree))
     told = [f"{judged.word}: {told}", *(f"  {reason}" for reason in reasons)]

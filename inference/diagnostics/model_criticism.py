@@ -46,7 +46,7 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.extension import extend
 from inference.results.files import model_of
-from inference.results.groups import group_of, labels_of, thinned
+from inference.results.groups import group_of, labels_of, thinned, with_groups
 from zoo import late
 from zoo.answers import answer_of, has_answer
 from zoo.dependencies import naming_versions
@@ -208,9 +208,6 @@ def _compared(found: dict[str, np.ndarray], probability: float) -> pd.DataFrame:
 def judge_features(table: pd.DataFrame) -> tuple[bool | None, str]:
     """Judge by the rule at the head of this module whether replications look like the data, and say why.
 
-    Args:
-        table: the result of `check_features`.
-
     Returns:
         The verdict, None where there are too few replications, and one sentence of reasons.
     """
@@ -263,14 +260,6 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
 
     Replications of a point estimate vary less than they should: its parameters do not.
 
-    Args:
-        tree: a fit that holds its data, tables of rows.
-        probability: content of the intervals.
-        seed: of the replications.
-
-    Returns:
-        The verdict, its reason and the table.
-
     Raises:
         ValueError: the fit does not hold its data, they are sparse or documents, or nothing can be drawn.
     """
@@ -292,7 +281,7 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
     if kind_of(tree) == "point":
         times = min(most, _OF_AN_ESTIMATE)
         held = draws_of(tree).isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
-        few = tree.assign({"posterior": xr.DataTree(held)})
+        few = with_groups(tree, {"posterior": held})
     else:
         few = thinned(tree, most)
     drawn = extend(few, "posterior_predictive", seed=seed)["posterior_predictive"]
@@ -480,9 +469,6 @@ def judge_prior(table: pd.DataFrame) -> tuple[bool | None, str]:
 
     *Rule*: the prior decides where a quantity moves by more than 0.05 under the prior's power, and by more
     than shuffled weights move any quantity.
-
-    Args:
-        table: the result of `prior_sensitivity`.
 
     Returns:
         The verdict, None for a table that was forced, and one sentence of reasons.

@@ -117,9 +117,6 @@ def names_along(tree: xr.DataTree, dim: str, size: int, noun: str) -> list[str]:
         dim: the dim.
         size: of the dim.
         noun: the word for numbered ones.
-
-    Returns:
-        A name a place.
     """
     held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
     names = next((found for found in held if len(found) == size), np.arange(size))
@@ -127,16 +124,7 @@ def names_along(tree: xr.DataTree, dim: str, size: int, noun: str) -> list[str]:
 
 
 def column_names(tree: xr.DataTree, part: str, size: int) -> list[str]:
-    """Names of the columns of a part of the data.
-
-    Args:
-        tree: a fit.
-        part: name of the data site.
-        size: how many columns it has.
-
-    Returns:
-        A name a column.
-    """
+    """Names of the columns of a part of the data."""
     dim = model_of(tree).variable_dims[part][1]
     return names_along(tree, dim, size, dim.partition("_")[0])
 
@@ -159,11 +147,6 @@ def fitted_data(tree: xr.DataTree) -> tuple | None:
 def parameters_of(tree: xr.DataTree, most: int, with_rows: bool = False) -> dict[str, np.ndarray]:
     """Draws of the parameters, evenly spread, all chains end to end; one where all are equal.
 
-    Args:
-        tree: a fit.
-        most: draws.
-        with_rows: whether values by row are among them.
-
     Returns:
         Name to draws, dims (1, draws, ...) as `inference.numerics.programs.over_draws` takes them.
     """
@@ -184,10 +167,6 @@ def held_in_draws(tree: xr.DataTree, most: int) -> np.ndarray:
 
     Under one q these are the same in all draws, those expected to hold half a row; where the fit holds no
     labels, all.
-
-    Args:
-        tree: a fit of a model with clusters.
-        most: draws.
 
     Returns:
         Dims (1, draws, clusters) or (1, 1, clusters).
@@ -211,11 +190,6 @@ def _spread(tree: xr.DataTree, most: int) -> tuple[int, np.ndarray]:
 
 def ranked(rows: list[dict[str, Any]], index: tuple[str, ...], columns: tuple[str, ...]) -> pd.DataFrame:
     """A table from its rows, with an index of several levels.
-
-    Args:
-        rows: each with the names of the index and of the columns.
-        index: names of the levels.
-        columns: names of the columns.
 
     Returns:
         The table; empty with the same columns where there are no rows.
@@ -271,10 +245,6 @@ def place_in_words(column: str, quantity: str) -> str:
     """Word a quantity of a column: the column alone for its mean, ``COLUMN: LEVEL`` for a probability.
 
     The mean of a column of dates is itself a date, whatever the first one is.
-
-    Args:
-        column: its name.
-        quantity: as of `quantity_in_words`.
     """
     if quantity.partition(", ")[0] == "mean":
         return column

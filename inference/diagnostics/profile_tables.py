@@ -182,16 +182,7 @@ def _provisional(tree: xr.DataTree) -> str:
 
 @naming_versions()
 def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
-    """Format a table of `profiles` for print: intervals beside means, shares in per cent, dates as dates.
-
-    Args:
-        table: one of the tables.
-
-    Returns:
-        A table of strings with the same index and attributes. ``lb`` and ``ub`` stand behind the quantity
-        that they belong to, as in ``"3.29 (3.10 to 3.45)"``. The mean of a column of dates is a date, with
-        its interval; standard deviations of such columns are in days, and say so.
-    """
+    """Format a table of `profiles` for print: intervals beside means, shares in per cent, dates as dates."""
     columns, origins = {}, table.attrs.get("origins") or {}
     leading = next((name for name in ("difference", "mean", "share", "explained") if name in table), None)
     firsts = [origins.get(name) for name in table.reset_index()["column"]] if origins else [None] * len(table)
@@ -334,12 +325,7 @@ def _named(what: str, noun: str, table: pd.DataFrame) -> str:
 
 
 def in_blocks(cells: pd.DataFrame, width: int) -> str:
-    """A table of text; columns that do not fit into the width follow in a block of their own.
-
-    Args:
-        cells: the cells as text.
-        width: of a line.
-    """
+    """A table of text; columns that do not fit into the width follow in a block of their own."""
     first = max(map(len, map(str, cells.index)), default=0)
     blocks, block, used = [], [], first
     for name in cells.columns:

@@ -64,15 +64,7 @@ class _View(NamedTuple):
 
 
 def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
-    """Build the tables on latents.
-
-    Args:
-        tree: a fit of a model whose latents may be turned.
-        asked: the arguments of `profiles`.
-
-    Returns:
-        Key to table, as `profiles` lists them.
-    """
+    """Build the tables on latents."""
     few = thinned(tree, MOST_DRAWS)
     model, found = model_of(tree), {}
     turns = bool(loadings_of(few)) or model.roles.latent in draws_of(few)

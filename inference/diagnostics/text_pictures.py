@@ -22,9 +22,6 @@ def scatter(x: np.ndarray, marks: list[str], names: list[str], width: int) -> st
         marks: one character a row; where rows meet, the most frequent one is drawn.
         names: of the two columns.
         width: of a line.
-
-    Returns:
-        Lines: the second column upwards, the first to the right, their ends at the axes.
     """
     seen = np.isfinite(x).all(1)
     points, kept = x[seen], np.asarray(marks)[seen]

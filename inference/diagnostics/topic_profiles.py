@@ -9,7 +9,7 @@ from inference.diagnostics.profile_parts import MOST_DRAWS, Asked, intervals, ki
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, thinned
 from inference.symmetry.topics import align_topics
-from inference.topics.tables import documents_of, token_share_draws, token_shares
+from inference.topics.topic_tables import documents_of, token_share_draws, token_shares
 
 __all__ = ["topic_tables"]
 
@@ -17,15 +17,7 @@ _SHORT = 0.5  # documents of less than this share of the median length are not n
 
 
 def topic_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
-    """Build the tables on topics.
-
-    Args:
-        tree: a fit of a model with topics.
-        asked: the arguments of `profiles`.
-
-    Returns:
-        Key to table, as `profiles` lists them.
-    """
+    """Build the tables on topics."""
     model, kind = model_of(tree), kind_of(tree)
     few = align_topics(thinned(tree, MOST_DRAWS))
     holds_data = "observed_data" in tree.children

@@ -273,7 +273,8 @@ def read_call(call: Call) -> FitRequest:
     model = model.for_data(*arrays)
     _check_keep(call.keep, model)
     check_count_sizes(model, arrays, coords, dtype)
-    check_hyperparameters(model, dtype, *_that_count(of_all_processes, weight if worth is None else worth))
+    counted, of_counted = _that_count(of_all_processes, weight if worth is None else worth)
+    check_hyperparameters(model, dtype, *counted, sample_weight=of_counted)
     if is_auto and (stream is None or is_summed):
         name, chosen = _suitable(model, of_all_processes, init)
         if spreads_rows and isinstance(chosen, Sampler):
@@ -283,7 +284,7 @@ def read_call(call: Call) -> FitRequest:
     )
     chosen.check(model, settings)
     model.check_method(name)
-    _warn_of_scales(model, _that_count(arrays, weight), coords)
+    _warn_of_scales(model, *_that_count(arrays, weight), coords)
     asked = asked._replace(method=chosen, name=name, model=model, data=arrays, settings=settings)
     _refuse(asked._replace(has_weight=sample_weight is not None))
     _check_start(init, model, arrays)
@@ -343,13 +344,16 @@ def _no_model(model: Any) -> str:
     return f"model must be a model of the zoo; got {got}{remedy}"
 
 
-def scales_in_words(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> tuple[str, str]:
+def scales_in_words(
+    model: Model, arrays: tuple, coords: Mapping[str, Any], weight: np.ndarray | None = None
+) -> tuple[str, str]:
     """Find columns of very different scales under one noise variance.
 
     Args:
         model: the model.
         arrays: the parts of the data.
         coords: labels by dim.
+        weight: of the rows, shape (num_observations,); None: one.
 
     Returns:
         What was found and what to do about it; both empty where all is well.
@@ -359,7 +363,7 @@ def scales_in_words(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> t
     for name, dim, part, is_isotropic in parts:
         if not is_isotropic or not isinstance(part, np.ndarray):
             continue
-        deviations = column_moments(part)[1]
+        deviations = column_moments(part, weight)[1]
         varying = np.flatnonzero(deviations > 0)
         if not varying.size:
             continue
@@ -371,16 +375,19 @@ def scales_in_words(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> t
     return (" and ".join(found), model.scale_remedy) if found else ("", "")
 
 
-def _that_count(arrays: tuple, weight: np.ndarray | None) -> tuple:
-    """The data without rows of weight zero, as far as the weights are of these rows."""
-    if weight is None or len(weight) != arrays[0].shape[0] or weight.all():
-        return arrays
-    return tuple(part[weight > 0] if isinstance(part, np.ndarray) else part for part in arrays)
+def _that_count(arrays: tuple, weight: np.ndarray | None) -> tuple[tuple, np.ndarray | None]:
+    """The data without rows of weight zero, and the weights, as far as they are of these rows."""
+    if weight is None or len(weight) != arrays[0].shape[0]:
+        return arrays, None
+    counts = weight > 0
+    return tuple(part[counts] if isinstance(part, np.ndarray) else part for part in arrays), weight[counts]
 
 
-def _warn_of_scales(model: Model, arrays: tuple, coords: Mapping[str, Any]) -> None:
+def _warn_of_scales(
+    model: Model, arrays: tuple, weight: np.ndarray | None, coords: Mapping[str, Any]
+) -> None:
     """Warn of columns of very different scales under one noise variance, and of unit noise that is none."""
-    found, remedy = scales_in_words(model, arrays, coords)
+    found, remedy = scales_in_words(model, arrays, coords, weight)
     if found:
         warn(
             f"{found}, but share one noise variance, so that small columns hardly count; "

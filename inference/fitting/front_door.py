@@ -178,8 +178,9 @@ def fit(
     with in_precision(dtype), for_work(*request.work), one_memory_error(request), _held(request):
         run = plan(request)
         fitted = fitted_in_data_units(request, run.drive())
-        rows = request.data[0]
-        answer_of(request.model, "check_resolved", fitted.outcome.posterior, len(rows), dtype, rows)
+        rows, weight = request.data[0], request.sample_weight
+        num_rows = len(rows) if weight is None else weight.sum()
+        answer_of(request.model, "check_resolved", fitted.outcome.posterior, num_rows, dtype, rows)
         tree = build_tree(request, fitted)
         if not is_for_new_rows(request, fitted.outcome):
             tree = numbered(tree, request.spreads_rows)

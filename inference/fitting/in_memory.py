@@ -9,6 +9,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from tqdm import tqdm
 
 from inference.algorithm import (
@@ -49,7 +50,7 @@ from inference.numerics.weighted_rows import (
 )
 from inference.precision import to_numpy
 from inference.processes import exchanged, over_processes, place_of
-from inference.results.build import build_tree
+from inference.results.build import build_tree, joined_draws, without_rows
 from inference.results.files import versions
 from inference.results.groups import ROW_DIMS
 from inference.settings import Climb, Once, Sampling
@@ -186,9 +187,15 @@ class SamplerPlan(_WholePlan[Sampler, Sampling]):
             outcome = method.conclude(conclude_key, run.draws, self.model, self.data, keep_rows)
             return self._fitted(run, outcome)
 
+        looked_at: list[xr.DataTree] = []
+
         def look(draws: Any, trace: dict[str, np.ndarray], num_sweeps: int) -> tuple[bool, float]:
-            tree = build_tree(request, concluded(ChainsRun(draws, trace, "completed", num_sweeps)))
-            verdict = judgement(tree)
+            block = settings.num_samples
+            for begin in range(len(looked_at) * block, jax.tree.leaves(draws)[0].shape[1], block):
+                own = jax.tree.map(lambda leaf, at=begin: leaf[:, at : at + block], draws)
+                tree = build_tree(request, concluded(ChainsRun(own, trace, "completed", num_sweeps)))
+                looked_at.append(without_rows(tree))
+            verdict = judgement(joined_draws(looked_at))
             return verdict.converged, verdict.r_hat
 
         position = method.position(keep_rows)

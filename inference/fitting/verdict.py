@@ -20,7 +20,10 @@ The rules; of those that fail the gravest is the verdict, and the others are nam
    components of a point estimate or of q share their rows.
 7. *All columns count* (a caution): under one noise variance no column has ten times the standard deviation of
    another.
-8. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
+8. *Clusters are no pieces* (a caution): where eight clusters or more hold rows, no two columns that are
+   independent within a cluster have a rank correlation above 0.5, and no number of a Gaussian or log-normal
+   column is in one row of ten.
+9. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
    where rules 1 to 4 hold.
 """
 
@@ -40,6 +43,7 @@ from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
 from inference.results.groups import restored_data
 from zoo.answers import answer_of
+from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import truncation_of
 
 __all__ = [
@@ -65,6 +69,10 @@ _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
 _OFTEN_FULL = 0.05  # share of draws that fill a truncation
 _MOST_PAIRS = 3  # that are named
+_MANY = 8  # clusters, from which on they may be pieces of fewer
+_TOGETHER = 0.5  # rank correlation of columns that rise or fall together
+_HEAPED = 0.1  # share of rows with one number
+_ROWS_LOOKED_AT = 5000  # for that
 _OF_ROWS = ("observed_data", "variational", "log_likelihood")  # groups that tell how many rows there were
 
 
@@ -400,13 +408,51 @@ def _of_places(tree: xr.DataTree) -> Judgement | None:
     return Judgement(None, text, reason, advice)
 
 
+def _of_pieces(tree: xr.DataTree) -> Judgement | None:
+    """Judge whether many clusters may be pieces of fewer, by columns that no component describes."""
+    model, draws = model_of(tree), draws_of(tree)
+    components = getattr(model, model.family_field or "", None)
+    if not isinstance(components, ComponentPrior) or model.roles.occupied not in draws:
+        return None
+    number = int(np.median(draws[model.roles.occupied]))
+    if number < _MANY or "observed_data" not in tree.children:
+        return None
+    x = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas()
+    x = x.iloc[:: -(-len(x) // _ROWS_LOOKED_AT)]
+    (read,) = tree.fit.columns
+    unordered = [] if read is None else [c.name for c in read.kept if c.kind == "category" and not c.numbers]
+    reasons, together = [], np.eye(x.shape[1], dtype=bool)
+    for family, columns in components.by_columns:
+        together[np.ix_(columns, columns)] |= family.has_correlations
+        for name in x.columns[list(columns)] if family.unit_of_cells is not None else ():
+            shares = x[name].value_counts(normalize=True)
+            if len(shares) and shares.iloc[0] >= _HEAPED:
+                reasons.append(f"{name} is {shares.index[0]:g} in {shares.iloc[0]:.0%} of the rows")
+    together |= x.columns.isin(unordered) | x.columns.isin(unordered)[:, None]
+    found = np.where(together, 0.0, np.triu(x.corr("spearman")))
+    pairs = sorted(np.argwhere(np.abs(found) > _TOGETHER), key=lambda pair: -abs(found[tuple(pair)]))
+    if pairs:
+        named = (f"{x.columns[i]} with {x.columns[j]} ({found[i, j]:.2f})" for i, j in pairs[:_MOST_PAIRS])
+        reasons.insert(0, "columns have rank correlations that no cluster has: " + ", ".join(named))
+    if not reasons:
+        return None
+    text = f"{number} clusters may be pieces of fewer"
+    advice = (
+        "act on no single cluster: fit without some of these columns (families), or with logarithms of "
+        "positive ones and levels as numbers, which have correlations, and see how many clusters remain"
+    )
+    return Judgement(None, text, "; ".join(reasons), advice)
+
+
 def _of_scales(tree: xr.DataTree) -> Judgement | None:
     model = model_of(tree)
     if "observed_data" not in tree.children or not any(model.isotropic_parts):
         return None
     held = tree["observed_data"].to_dataset()
     coords = {str(dim): values.to_numpy() for dim, values in held.coords.items()}
-    reason, remedy = scales_in_words(model, restored_data(held, model), coords)
+    weight = tree["constant_data"].to_dataset().get("sample_weight")
+    told = model, restored_data(held, model), coords, None if weight is None else weight.to_numpy()
+    reason, remedy = scales_in_words(*told)
     if not reason:
         return None
     text = "Columns with large numbers decide this fit: all share one noise variance"
@@ -418,5 +464,6 @@ REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_divergences,
     _of_truncation,
     _of_places,
+    _of_pieces,
     _of_scales,
 )

@@ -18,7 +18,7 @@ import numpy as np
 from inference.inputs.reading_ahead import read_ahead
 from inference.inputs.sources import is_source
 from inference.inputs.text import TextChunks, read_documents
-from inference.numerics.documents import DocumentBlocks, Layout, cut, log_coefficient
+from inference.numerics.documents import BlockSizes, DocumentBlocks, cut, log_coefficient
 from zoo.checks import as_matrix, column_of, shown
 from zoo.documents.bags import warn_of_empty
 from zoo.model import Model
@@ -352,7 +352,7 @@ class CountStream:
             warn_of_empty(self.lengths)
         else:
             warn_of_empty(self.lengths, given, self.coords.get("document"))
-        self.layout = Layout.of(np.concatenate(cells), num_columns)
+        self.layout = BlockSizes.of(np.concatenate(cells), num_columns)
         self._num_blocks = 0
 
     def batches(self, order: np.ndarray | None = None) -> Iterator[tuple[int, SparseCounts]]:

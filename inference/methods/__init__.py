@@ -33,7 +33,7 @@ BY_MODEL: dict[str, dict[str, str]] = {
         "gibbs": ".sppca.gibbs",
         "ep": ".sppca.ep",
     },
-    "epca": {"gibbs": ".projections.gibbs", "vb": ".projections.vb"},
+    "epca": {"gibbs": ".epca.gibbs", "vb": ".epca.vb"},
     "paired": {"gibbs": ".paired.gibbs", "vb": ".paired.vb", "closed_form": ".paired.closed_form"},
     "lda": {"vb": ".lda.vb", "collapsed_gibbs": ".lda.collapsed_gibbs", "gibbs": ".lda.gibbs"},
     "plsi": {"em": ".plsi.em"},

@@ -29,7 +29,7 @@ __all__ = [
     "CACHED_NUMBERS",
     "DocumentBlock",
     "DocumentBlocks",
-    "Layout",
+    "BlockSizes",
     "PassSums",
     "add_by_word",
     "block_sums",
@@ -202,7 +202,7 @@ def _constant(filling: dict[str, Any]) -> dict[str, Any]:
     return {} if "mode" in filling else filling
 
 
-class Layout(NamedTuple):
+class BlockSizes(NamedTuple):
     """The sizes of blocks.
 
     Attributes:
@@ -241,7 +241,7 @@ def cut(
     counts: SparseCounts,
     num_columns: int = 1,
     *,
-    layout: Layout | None = None,
+    layout: BlockSizes | None = None,
     num_documents: int | None = None,
     num_blocks: int = 0,
 ) -> DocumentBlocks:
@@ -249,7 +249,7 @@ def cut(
 
     Args:
         counts: the documents.
-        num_columns: columns that a pass gathers for each cell, see `Layout.of`.
+        num_columns: columns that a pass gathers for each cell, see `BlockSizes.of`.
         layout: the sizes of blocks, where they are not to be made for these documents.
         num_documents: that the blocks are to pass for, at least as many as there are.
         num_blocks: at least so many; those that fill up hold nothing.
@@ -257,7 +257,7 @@ def cut(
     held, absent = counts.shape[0], counts.shape[0] if num_documents is None else num_documents
     length = np.bincount(counts.document, minlength=held)
     if layout is None:
-        layout = Layout.of(length, num_columns)
+        layout = BlockSizes.of(length, num_columns)
     number = -(-length // layout.width)  # segments of each document
     ends = np.cumsum(number)
     borders = [0]

@@ -19,7 +19,7 @@ from jax import Array
 
 from zoo.dirichlet_process import BetaDecay
 
-__all__ = ["draw", "draw_dirichlet", "draw_log_gamma"]
+__all__ = ["draw", "draw_dirichlet", "draw_log_gamma", "wishart_of"]
 
 BLOCK_NUMBERS = 2**16  # drawn at once, so that the temporary arrays stay small
 FEW = 2**12  # numbers that are all proposed again where one is refused
@@ -59,14 +59,32 @@ def draw(key: Array, distribution: dist.Distribution) -> Array:
 
 
 def _draw_wishart(key: Array, distribution: dist.Wishart, shape: tuple[int, ...]) -> Array:
-    """Bartlett's decomposition: the root of a chi-squared variable on the diagonal, normal ones below it."""
-    root, size = distribution.base_dist, shape[-1]
     diagonal_key, below_key = jax.random.split(key)
-    halves = 0.5 * (jnp.asarray(root.concentration)[..., None] - jnp.arange(size))
+    halves = 0.5 * (jnp.asarray(distribution.base_dist.concentration)[..., None] - jnp.arange(shape[-1]))
     logs = draw_log_gamma(diagonal_key, jnp.broadcast_to(halves, shape[:-1]))
-    below = jnp.tril(jax.random.normal(below_key, shape, logs.dtype), -1)
-    factor = root.scale_tril @ (below + jnp.sqrt(2.0) * jnp.exp(0.5 * logs)[..., None] * jnp.eye(size))
-    return factor @ jnp.swapaxes(factor, -1, -2)
+    return wishart_of(distribution, logs, jax.random.normal(below_key, shape, logs.dtype))
+
+
+def wishart_of(distribution: dist.Wishart, logs: Array, normal: Array) -> Array:
+    """Bartlett's decomposition: the root of a chi-squared variable on the diagonal, normal ones below it.
+
+    Rounding leaves one draw in some millions indefinite where there are as many degrees of freedom as
+    columns, more with fewer: the diagonal grows by as much as rounding may have taken.
+
+    Args:
+        distribution: of matrices of shape (..., D, D).
+        logs: of gamma variables, whose concentrations are the halves of the degrees of freedom, one fewer for
+            every column, shape (..., D).
+        normal: standard normal variables, shape (..., D, D).
+
+    Returns:
+        Shape (..., D, D), positive definite.
+    """
+    size = logs.shape[-1]
+    diagonal = jnp.sqrt(2.0) * jnp.exp(0.5 * logs)[..., None] * jnp.eye(size)
+    factor = distribution.base_dist.scale_tril @ (jnp.tril(normal, -1) + diagonal)
+    product = factor @ jnp.swapaxes(factor, -1, -2)
+    return product * (1 + 8 * size * jnp.finfo(product.dtype).eps * jnp.eye(size))
 
 
 def draw_dirichlet(key: Array, concentration: Array) -> Array:

@@ -26,6 +26,7 @@ from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from inference.numerics.compiled import compiled
+from inference.numerics.gamma_draws import wishart_of
 from zoo.checks import memory_in_words, warn
 from zoo.dirichlet_process import BetaDecay
 
@@ -349,10 +350,8 @@ def _made(distribution: dist.Distribution, logs: Array | None, normal: Array | N
         return base.loc + (base.scale_tril @ normal[..., None])[..., 0]
     if isinstance(base, dist.Delta):
         return jnp.broadcast_to(base.v, distribution.shape())
-    if isinstance(base, dist.Wishart):  # Bartlett's decomposition
-        diagonal = jnp.sqrt(2.0) * jnp.exp(0.5 * logs)[..., None] * jnp.eye(logs.shape[-1])
-        factor = base.base_dist.scale_tril @ (jnp.tril(normal, -1) + diagonal)
-        return factor @ jnp.swapaxes(factor, -1, -2)
+    if isinstance(base, dist.Wishart):
+        return wishart_of(base, logs, normal)
     if not isinstance(base, GAMMAS):
         raise TypeError(f"{type(base).__name__} is not made of normal and gamma variables")
     tiny, eps = jnp.finfo(logs.dtype).tiny, jnp.finfo(logs.dtype).epsneg

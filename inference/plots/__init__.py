@@ -6,7 +6,6 @@ readers; markers and line styles repeat the distinction. ``plt.style.use("infere
 figures made with pyplot the same look.
 """
 
-from inference.plots.comparison import plot_agreement, plot_methods, plot_scores
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,
@@ -15,24 +14,20 @@ from inference.plots.components import (
 )
 from inference.plots.draws import plot_forest, plot_ppc, plot_rank, plot_scree, plot_trace
 from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
-from inference.plots.mixtures import draw_mixture, plot_confusion, plot_dirichlet_process, plot_em
+from inference.plots.mixtures import plot_dirichlet_process, plot_em
 from inference.plots.model_graph import plot_model_graph
 from inference.plots.palette import COLOURS, LINES, MARKERS
-from inference.plots.projections import plot_basis_images, plot_biplot, plot_loadings
+from inference.plots.projections import plot_biplot, plot_loadings
 from inference.plots.topics import plot_clusters, plot_document_check, plot_document_clusters, plot_topics
 
 __all__ = [
     "COLOURS",
     "LINES",
     "MARKERS",
-    "draw_mixture",
-    "plot_agreement",
-    "plot_basis_images",
     "plot_biplot",
     "plot_clusters",
     "plot_co_clustering",
     "plot_component_similarity",
-    "plot_confusion",
     "plot_dirichlet_process",
     "plot_document_check",
     "plot_document_clusters",
@@ -41,7 +36,6 @@ __all__ = [
     "plot_hinton",
     "plot_loading_products",
     "plot_loadings",
-    "plot_methods",
     "plot_mixture",
     "plot_model_graph",
     "plot_objective",
@@ -49,7 +43,6 @@ __all__ = [
     "plot_ppc",
     "plot_psrf_path",
     "plot_rank",
-    "plot_scores",
     "plot_scree",
     "plot_topics",
     "plot_trace",

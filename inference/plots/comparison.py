@@ -31,9 +31,6 @@ def plot_agreement(table: pd.DataFrame, *, ax: Axes | None = None) -> Figure:
             furthest apart are drawn.
         ax: axes to draw into; None: a new figure.
 
-    Returns:
-        The figure.
-
     Raises:
         ValueError: no invariant is shared by two fits, or none of the fits has draws that vary.
     """
@@ -84,9 +81,6 @@ def plot_scores(table: pd.DataFrame, *, ax: Axes | None = None) -> Figure:
     Args:
         table: the result of `inference.diagnostics.compare`.
         ax: axes to draw into; None: a new figure.
-
-    Returns:
-        The figure; fits with rows whose Pareto k is too high are drawn hollow.
     """
     below = (table["elpd"] - table["elpd"].max()).to_numpy()
     height = np.arange(len(table))[::-1]
@@ -112,9 +106,6 @@ def plot_methods(scores: Sequence[MethodScore]) -> Figure:
     """Plot methods side by side, the best score on top; hollow where the fit did not converge.
 
     A score so far below the others that their differences could not be seen is a number at the edge.
-
-    Args:
-        scores: those of `inference.diagnostics.comparison.score_methods`, refusals left out.
 
     Returns:
         Panels that share their lines: nats a row with one standard error, seconds, mebibytes, and the largest

@@ -29,7 +29,7 @@ from inference.plots.palette import (
     literal,
 )
 from inference.results.files import model_of
-from inference.results.groups import group_of, thinned
+from inference.results.groups import group_of, thinned, with_groups
 from zoo.checks import check_size
 from zoo.dependencies import naming_versions
 
@@ -328,7 +328,7 @@ def plot_ppc(
     chosen = columns[: 1 if ax is not None and features is None else _MOST_COLUMNS]
     if kind_of(tree) == "point":
         held = draws_of(tree).isel(draw=np.zeros(num_draws, int)).assign_coords(draw=np.arange(num_draws))
-        few = tree.assign({"posterior": xr.DataTree(held)})
+        few = with_groups(tree, {"posterior": held})
     else:
         few = thinned(tree, num_draws)
     drawn = extend(few, "posterior_predictive", seed=seed)["posterior_predictive"]

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import numpyro.distributions as dist
-import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
@@ -22,7 +21,6 @@ from matplotlib.ticker import MaxNLocator
 from scipy.special import chdtri
 
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
-from inference.convergence.partitions import central_draw, point_partition, seen_clusters
 from inference.plots.palette import (
     COLOURS,
     LINES,
@@ -31,22 +29,18 @@ from inference.plots.palette import (
     figure_with_axes,
     legend_of,
     literal,
-    shade_cells,
 )
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
-from inference.topics.tables import cluster_shares, normalised_mutual_information
 from zoo.checks import check_seed, check_size
 from zoo.dependencies import naming_versions
 from zoo.dirichlet_process import polya_urn
 
 __all__ = [
-    "confusion",
     "draw_mixture",
     "occupied_components",
-    "plot_confusion",
     "plot_dirichlet_process",
     "plot_em",
 ]
@@ -98,9 +92,6 @@ class Components(NamedTuple):
 
 def occupied_components(tree: xr.DataTree) -> Components | None:
     """Select components that hold at least one per cent of the rows and are occupied in half of the draws.
-
-    Args:
-        tree: a fit of a mixture, relabelled here if it is not yet.
 
     Returns:
         The components, or None where the assignments were left out of a sampler's fit.
@@ -382,74 +373,6 @@ def plot_dirichlet_process(
         axes.legend(frameon=False, fontsize=9)
     panels[-1].set_xlabel("value")
     return figure
-
-
-_MOST_ROWS = 2000  # of a partition that minimises a posterior loss: it costs O(N^2)
-
-
-def confusion(tree: xr.DataTree, labels: Any) -> pd.DataFrame:
-    """Count the rows of every known label in every found cluster.
-
-    Args:
-        tree: a fit with clusters: a mixture, DEPCAM or PCP.
-        labels: the known label of each fitted row.
-
-    Returns:
-        Counts, one row per label, one column per cluster, named by its number in the fit. Clusters are those
-        of `inference.diagnostics.point_partition`; of documents, and above 2000 rows, each row's most
-        probable one. They are ordered by their commonest label.
-
-    Raises:
-        ValueError: the fit has no clusters, or the labels are of other rows.
-    """
-    clusters, labels = _clusters(tree), np.asarray(labels)
-    if labels.shape != clusters.shape:
-        raise ValueError(f"labels must have one entry for each of {len(clusters)} rows; got {labels.shape}")
-    table = pd.crosstab(pd.Series(labels, name="label"), pd.Series(clusters, name="cluster"))
-    counts = table.to_numpy()
-    return table.iloc[:, np.lexsort((-counts.max(0), counts.argmax(0)))]
-
-
-@naming_versions()
-def plot_confusion(tree: xr.DataTree, labels: Any, *, ax: Axes | None = None) -> Figure:
-    """Plot known labels by found clusters, shaded by the share of the label that the cluster holds.
-
-    Args:
-        tree: a fit with clusters: a mixture, DEPCAM or PCP.
-        labels: the known label of each fitted row.
-        ax: axes to draw into; None: a new figure.
-
-    Returns:
-        The figure; the numbers are rows, the title has the normalised mutual information.
-
-    Raises:
-        ValueError: the fit has no clusters, or the labels are of other rows.
-    """
-    table = confusion(tree, labels)
-    counts = table.to_numpy()
-    figure, axis = figure_with_axes(2.6 + 0.5 * counts.shape[1], 1.5 + 0.36 * counts.shape[0], ax)
-    words = np.where(counts > 0, counts.astype(str), "") if counts.size <= 400 else np.empty((0, 0), str)
-    image = shade_cells(axis, counts / counts.sum(1, keepdims=True), words, 8, aspect="auto")
-    ticks = [f"{cluster}\n({total})" for cluster, total in zip(table.columns, counts.sum(0), strict=True)]
-    axis.set_xticks(range(counts.shape[1]), ticks, fontsize=8)
-    axis.set_yticks(range(counts.shape[0]), [literal(label) for label in table.index], fontsize=8)
-    axis.set(xlabel="cluster (rows)", ylabel="label")
-    pairs = np.repeat(np.indices(counts.shape).reshape(2, -1), counts.ravel(), axis=1)
-    shared = normalised_mutual_information(*pairs)
-    axis.set_title(f"Labels by clusters, NMI {shared:.2f}", loc="left", fontsize=10)
-    figure.colorbar(image, ax=axis, label="share of the label's rows", shrink=0.8)
-    return figure
-
-
-def _clusters(tree: xr.DataTree) -> np.ndarray:
-    if model_of(tree).roles.cluster_topic is not None:
-        return cluster_shares(tree).to_numpy().argmax(1)
-    drawn, soft = labels_of(tree), responsibilities_of(tree)
-    num_rows = drawn.shape[-1] if drawn is not None else 0 if soft is None else soft.shape[0]
-    if num_rows <= _MOST_ROWS:
-        return point_partition(tree).values
-    seen = seen_clusters(tree)
-    return central_draw(tree) if seen is None else seen
 
 
 @naming_versions()

@@ -31,7 +31,7 @@ from zoo.dependencies import naming_versions
 from zoo.model import Model, in_current_precision
 from zoo.sparse import SparseMatrix
 
-__all__ = ["Graph", "Layout", "arrange", "draw_graph", "graph_of", "in_words", "plot_model_graph"]
+__all__ = ["Graph", "Placement", "arrange", "draw_graph", "graph_of", "in_words", "plot_model_graph"]
 
 _INCHES = 2.15  # that one unit of length takes in the picture
 _BOX = (0.86, 0.30)  # width and height of a symbol
@@ -75,7 +75,7 @@ class Graph(NamedTuple):
     dims: Mapping[str, Sequence[str]]
 
 
-class Layout(NamedTuple):
+class Placement(NamedTuple):
     """Positions of the parts of a drawn graph.
 
     Attributes:
@@ -92,14 +92,6 @@ class Layout(NamedTuple):
 @double_precision
 def graph_of(tree: xr.DataTree) -> Graph:
     """Derive the graph of a fitted model's program, its local latents drawn.
-
-    Args:
-        tree: a fit that holds its data.
-
-    Returns:
-        Symbols, their distributions, plates and dependencies. Where the program stacks its views, the
-        abstract run takes every view to depend on the parameters of all; those of other views are dropped by
-        their names (``loadings_x`` is not of ``y``).
 
     Raises:
         ValueError: the fit does not hold its data, without which the program cannot be run.
@@ -149,11 +141,7 @@ def _relations(model: Model, data: tuple) -> dict:
 
 
 def in_words(graph: Graph) -> str:
-    """Describe the graph for a reader who cannot see it.
-
-    Args:
-        graph: the result of `graph_of`.
-    """
+    """Describe the graph for a reader who cannot see it."""
     nodes = [
         f"{name} ({graph.distributions[name]})" + (f" depends on {', '.join(sources)}" if sources else "")
         for name, sources in graph.parents.items()
@@ -182,14 +170,7 @@ def plot_model_graph(tree: xr.DataTree) -> Figure:
 
 
 def draw_graph(graph: Graph) -> Figure:
-    """Draw the figure of `plot_model_graph` for a graph that is known already.
-
-    Args:
-        graph: the result of `graph_of`.
-
-    Returns:
-        The figure.
-    """
+    """Draw the figure of `plot_model_graph` for a graph that is known already."""
     layout = arrange(graph.parents, graph.plates)
     at = {name: (x, -_ROW * row) for name, (x, row) in layout.places.items()}
     left, right = _sides(layout)
@@ -209,16 +190,8 @@ def draw_graph(graph: Graph) -> Figure:
     return figure
 
 
-def arrange(parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]]) -> Layout:
-    """Place the symbols of a graph so that arrows point down and no box lies on another.
-
-    Args:
-        parents: symbol to those that it depends on.
-        plates: plate to the symbols in it; plates are disjoint or nested.
-
-    Returns:
-        The layout with symbols beside the plates that they lead to, or above them where that is too wide.
-    """
+def arrange(parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]]) -> Placement:
+    """Place the symbols of a graph so that arrows point down and no box lies on another."""
     beside = _arranged(_rows(parents, plates, above=False), parents, plates)
     left, right = _sides(beside)
     if right - left <= _WIDEST + 0.5:
@@ -227,7 +200,7 @@ def arrange(parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[
     return over if _sides(over)[1] - _sides(over)[0] < right - left else beside
 
 
-def _sides(layout: Layout) -> tuple[float, float]:
+def _sides(layout: Placement) -> tuple[float, float]:
     """Leftmost and rightmost x of a layout."""
     sides = [side for left, right, _, _ in layout.frames.values() for side in (left, right)]
     sides += [x + side * _BOX[0] / 2 for x, _ in layout.places.values() for side in (-1, 1)]
@@ -237,7 +210,7 @@ def _sides(layout: Layout) -> tuple[float, float]:
 
 def _arranged(
     rows: Sequence[Sequence[str]], parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]]
-) -> Layout:
+) -> Placement:
     """Lay out symbols whose rows are known."""
     by_size = sorted(plates, key=lambda plate: -len(plates[plate]))
     inside: dict[Hashable, tuple[str, ...]] = {
@@ -263,7 +236,7 @@ def _arranged(
                 inside[plate, row] = tuple(p for p in by_size if set(plates[p]) >= set(plates[plate]))
     ordered = _ordered(slots, segments, inside)
     x, frames, _ = _coordinates(ordered, segments, inside)
-    return Layout(
+    return Placement(
         {name: (x[name], row_of[name]) for name in parents},
         {arrow: [(x[slot], slot[2]) for slot in chain] for arrow, chain in chains.items()},
         {plate: (*frames[plate], *spans[plate]) for plate in plates},
@@ -459,7 +432,7 @@ def _draw_plate(axis: Axes, plate: str, frame: tuple[float, float, int, int]) ->
     axis.text(right - 0.03, low + 0.015, plate.removesuffix("__CLONE"), zorder=2.5, bbox=box, **style)
 
 
-def _arrows(layout: Layout) -> list[Path]:
+def _arrows(layout: Placement) -> list[Path]:
     """Paths from lower to upper edges of boxes, upright where they pass between the symbols of a row."""
     half, at = _BOX[1] / 2, {name: (x, -_ROW * row) for name, (x, row) in layout.places.items()}
     stops = {

@@ -56,15 +56,7 @@ def figure_with_axes(width: float, height: float, ax: Axes | None = None) -> tup
 
 
 def legend_of(figure: Figure, axes: Axes, given: Axes | None, place: str, **options: Any) -> None:
-    """Draw a legend outside of the only axes of a figure, or inside axes that were given.
-
-    Args:
-        figure: with the axes.
-        axes: that were drawn into.
-        given: the axes that a caller passed, if any.
-        place: outside of the axes, as of ``Figure.legend``.
-        **options: of the legend.
-    """
+    """Draw a legend outside of the only axes of a figure, or inside axes that were given."""
     if given is not None:
         axes.legend(handles=options.get("handles"), fontsize=7, frameon=False)
         return
@@ -72,14 +64,7 @@ def legend_of(figure: Figure, axes: Axes, given: Axes | None, place: str, **opti
 
 
 def tick_names(axis: Axis, names: Sequence[object], most: int = 16, **style: Any) -> None:
-    """Write names at the ticks of an axis; of more than can be read an even selection.
-
-    Args:
-        axis: ``axes.xaxis`` or ``axes.yaxis``, its places 0, 1, ...
-        names: one a place.
-        most: names written.
-        **style: of the labels.
-    """
+    """Write names at the ticks of an axis; of more than can be read an even selection."""
     places = np.unique(np.linspace(0, len(names) - 1, min(len(names), most)).round().astype(int))
     axis.set_ticks(places, [literal(names[place]) for place in places], **style)
 

@@ -17,12 +17,11 @@ from matplotlib.figure import Figure
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import loadings_of, stored_columns, thinned
+from inference.results.groups import loadings_of, thinned
 from inference.symmetry.rotation import align_rotation
-from zoo.checks import check_size
 from zoo.dependencies import naming_versions
 
-__all__ = ["plot_basis_images", "plot_biplot", "plot_loadings"]
+__all__ = ["plot_biplot", "plot_loadings"]
 
 _MOST_DRAWS = 400
 _MOST_FEATURES = 30
@@ -179,7 +178,7 @@ def _column(tree: xr.DataTree, column: str) -> np.ndarray:
     """A column of the fitted data by its name, words where it held words."""
     model, known = model_of(tree), []
     held = tree["observed_data"].to_dataset() if "observed_data" in tree.children else xr.Dataset()
-    for part, read in zip(model.data_names, stored_columns(tree, model), strict=True):
+    for part, read in zip(model.data_names, tree.fit.columns, strict=True):
         if part not in held or held[part].ndim != 2:
             continue
         labels = held[part][held[part].dims[1]].values.tolist() if held[part].dims[1] in held.coords else []
@@ -238,38 +237,6 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
         axis.text(
             x, level, literal(name), fontsize=8, color=colour, ha=sideways, va="center", bbox=box, zorder=5
         )
-
-
-@naming_versions()
-def plot_basis_images(tree: xr.DataTree, shape: tuple[int, int], num_columns: int = 6) -> Figure:
-    """Plot mean loadings as images, one panel per latent, where the features are the pixels of an image.
-
-    Args:
-        tree: a fit of a projection with loadings.
-        shape: (height, width) of an image; its pixels are the features, row by row.
-        num_columns: panels in a line.
-
-    Returns:
-        The figure, on one scale of colours that is symmetric around zero.
-
-    Raises:
-        ValueError: the features are not so many pixels, no columns, or the fit has no loadings.
-    """
-    check_size("num_columns", num_columns)
-    draws, names, _ = _stacked(_aligned(tree))
-    if int(np.prod(shape)) != len(names):
-        raise ValueError(
-            f"an image of {shape} has {int(np.prod(shape))} pixels; the fit has {len(names)} features"
-        )
-    images = draws.mean(0).T.reshape(-1, *shape)
-    figure, grid = figure_with_grid(len(images), num_columns, (1.0, 0.5), (1.5, 1.6))
-    limit = float(np.abs(images).max()) or 1.0
-    for latent, (axis, image) in enumerate(zip(grid, images, strict=True)):
-        drawn = axis.imshow(image, cmap="RdBu_r", vmin=-limit, vmax=limit)
-        axis.set_title(f"latent {latent}", fontsize=8)
-        axis.set(xticks=[], yticks=[])
-    figure.colorbar(drawn, ax=list(grid), label="loading", shrink=0.8)
-    return figure
 
 
 def _aligned(tree: xr.DataTree) -> xr.DataTree:

@@ -16,7 +16,7 @@ from inference.plots.palette import COLOURS, ShownFigure, figure_with_axes, figu
 from inference.results.groups import thinned
 from inference.symmetry.topics import align_topics
 from inference.topics.document_checks import DocumentCheck
-from inference.topics.tables import (
+from inference.topics.topic_tables import (
     cluster_shares,
     cluster_topics,
     token_share_draws,

@@ -10,6 +10,7 @@ from pathlib import Path
 import xarray as xr
 
 from inference.fitting.verdict import convergence_judgements, gravest, is_provisional
+from inference.precision import double_precision
 from inference.report.comparison import report_comparison
 from inference.report.convergence import convergence_section
 from inference.report.page import Paragraph, check_page_path, write_page
@@ -22,6 +23,7 @@ __all__ = ["report", "report_comparison"]
 
 
 @naming_versions()
+@double_precision
 def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
     """Write the report of a fit.
 

@@ -33,7 +33,7 @@ from inference.report.page import (
     Paragraph,
     Picture,
     Section,
-    Table,
+    ShownTable,
     check_page_path,
     one_column,
     write_page,
@@ -150,7 +150,7 @@ def _fitted(
         rows[name] |= {key: facts.get(key, "-") for key in ("method", "draws", "seed", "time")}
         rows[name]["verdict"] = gravest(own[name]).text
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("fit")
-    blocks: list = [Table("The fits", frame, ("converged",))]
+    blocks: list = [ShownTable("The fits", frame, ("converged",))]
     if unchecked:
         reason = f"the data were left out of {', '.join(unchecked)} for their size"
         advice = "check it yourself, or fit with keep=('observed_data',)"
@@ -159,7 +159,7 @@ def _fitted(
     else:
         blocks.append(Paragraph("All are of the same data, cell by cell."))
     if len(fields := _fields_that_differ(trees)):
-        blocks.append(Table("Assumptions that differ", fields))
+        blocks.append(ShownTable("Assumptions that differ", fields))
     return Section("Fits", blocks)
 
 
@@ -248,7 +248,7 @@ def _scores(
         text = "Same model: a difference in score is of the approximation, so there is no ranking"
         reason = "fits of one model estimate one score; a q that is too narrow scores higher by construction"
         advice = "use the sampler's score, if there is one"
-        return [Judgement(None, text, reason, advice), Table(caption, shown)], None
+        return [Judgement(None, text, reason, advice), ShownTable(caption, shown)], None
     shown.insert(0, "below best", table["elpd"].max() - table["elpd"])
     shown.insert(1, "dse", table["dse"])
     shown["weight"] = [f"{weight:.3f}" for weight in table["weight"]]
@@ -264,7 +264,7 @@ def _scores(
     caption += "; dse: standard error of the difference from the best"
     blocks = [
         ranking,
-        Table(caption, shown, ("below best", "dse")),
+        ShownTable(caption, shown, ("below best", "dse")),
         Picture("scores", picture, alt, plot_scores(table)),
     ]
     return blocks, ranking
@@ -318,7 +318,7 @@ def _held_out(
         if late:  # differences from the best would rank it
             frame = frame.loc[list(scores), ["nats per row", "converged", "standard error"]]
         decisive = ("nats per row" if late else "below best", "converged")
-        blocks = [ranking, Table("Rows held out", frame, decisive)]
+        blocks = [ranking, ShownTable("Rows held out", frame, decisive)]
     if refused:
         blocks.append(one_column("Fits that do not score these rows", refused, "why"))
     return blocks, ranking
@@ -462,7 +462,7 @@ def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
     left_out = variable[~kept].value_counts()
     more = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
     note = [Paragraph(f"Not shown: {more} (of each, those furthest apart are shown).")] if more else []
-    return [Table(caption, cells[kept], ("apart (SE)", "apart (sd)")), *note]
+    return [ShownTable(caption, cells[kept], ("apart (SE)", "apart (sd)")), *note]
 
 
 def _mean_and_error(mean: float, error: float) -> str:

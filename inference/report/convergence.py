@@ -8,11 +8,11 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.r_hat import mixing
-from inference.diagnostics.tables import summary, summary_cells
+from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import Judgement
 from inference.plots.draws import plot_rank, plot_trace
 from inference.plots.fits import plot_objective, plot_psrf_path
-from inference.report.page import Paragraph, Picture, Section, Table
+from inference.report.page import Paragraph, Picture, Section, ShownTable
 from inference.results.files import model_of
 
 __all__ = ["convergence_section"]
@@ -25,12 +25,7 @@ _END = {"_lb": "5", "_ub": "95"}  # of an interval of 90 %
 
 
 def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
-    """Return the section on convergence: judgements, pictures and the table of invariants.
-
-    Args:
-        tree: a fit.
-        own: its `convergence_judgements`.
-    """
+    """Return the section on convergence: judgements, pictures and the table of invariants."""
     table = summary(tree)
     cells = summary_cells(table, _MOST_OF_A_VARIABLE)
     ends = {name: f"{_END[name[-3:]]} %" for name in cells.columns if name[-3:] in _END}
@@ -45,7 +40,7 @@ def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
     elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         blocks.append(_of_objective(tree))
     caption = "Invariants: no quantity in this table depends on labels or axes"
-    return Section("Convergence", [*blocks, Table(caption, cells, _DECISIVE), Paragraph(said)])
+    return Section("Convergence", [*blocks, ShownTable(caption, cells, _DECISIVE), Paragraph(said)])
 
 
 def _of_chains(tree: xr.DataTree, table: pd.DataFrame) -> list[Picture]:

@@ -27,6 +27,7 @@ from PIL import Image
 
 from inference.fitting.verdict import Judgement, sentences
 from inference.numerics.atomic_files import check_replaceable, replacing
+from zoo.cards.markup import Code, Paragraph
 
 __all__ = [
     "Code",
@@ -34,7 +35,7 @@ __all__ = [
     "Paragraph",
     "Picture",
     "Section",
-    "Table",
+    "ShownTable",
     "as_html",
     "as_markdown",
     "check_page_path",
@@ -51,27 +52,7 @@ _FIRST = re.compile(r"^(\d*)([#>+=)-]|\.(?!\d))")  # of Markdown, at the beginni
 _DPI = 130
 
 
-class Paragraph(NamedTuple):
-    """A paragraph of plain text.
-
-    Attributes:
-        text: the words.
-    """
-
-    text: str
-
-
-class Code(NamedTuple):
-    """Lines to be shown verbatim.
-
-    Attributes:
-        text: the lines.
-    """
-
-    text: str
-
-
-class Table(NamedTuple):
+class ShownTable(NamedTuple):
     """A table.
 
     Attributes:
@@ -126,19 +107,13 @@ class Section(NamedTuple):
     """
 
     title: str
-    blocks: Sequence[Paragraph | Judgement | Code | Table | Picture]
+    blocks: Sequence[Paragraph | Judgement | Code | ShownTable | Picture]
 
 
-def one_column(caption: str, values: Mapping[str, object], name: str = "value") -> Table:
-    """Build a table of one column: the keys are its index.
-
-    Args:
-        caption: its title.
-        values: the rows, in order.
-        name: the column's heading.
-    """
+def one_column(caption: str, values: Mapping[str, object], name: str = "value") -> ShownTable:
+    """Build a table of one column: the keys are its index."""
     index = pd.Index(list(values), name="item")
-    return Table(caption, pd.DataFrame({name: values.values()}, index=index))
+    return ShownTable(caption, pd.DataFrame({name: values.values()}, index=index))
 
 
 def to_png(figure: Figure) -> bytes:
@@ -174,9 +149,6 @@ def _beside(name: str) -> str:
 def check_page_path(path: Path) -> None:
     """Raise before any work unless a page can be written there.
 
-    Args:
-        path: where to write; the ending decides the form.
-
     Raises:
         ValueError: another ending than ``.html`` and ``.md``, or something is there that no page replaces: a
             link, a device, a saved fit or a checkpoint.
@@ -198,18 +170,7 @@ def check_page_path(path: Path) -> None:
 
 
 def write_page(front: Front, sections: Sequence[Section], path: Path) -> Path:
-    """Write a page in the form that the ending of its name asks for.
-
-    Args:
-        front: its first screen.
-        sections: its contents.
-        path: where; pictures of Markdown are PNG files beside it, under its name. Of files of these names
-            those are replaced that the former page of the path shows; beside any other the picture gets a
-            number.
-
-    Returns:
-        The path written.
-    """
+    """Write a page in the form that the ending of its name asks for."""
     pictures = {
         block.name: to_png(block.figure)
         for section in sections
@@ -268,7 +229,7 @@ class _Cells(NamedTuple):
     rows: list[list[str]]
 
 
-def _cells(table: Table) -> _Cells:
+def _cells(table: ShownTable) -> _Cells:
     """Write a table: the index first, then decisive columns, then the others; words are set to the left."""
     decisive = [name for name in table.decisive if name in table.frame]
     frame = table.frame[[*decisive, *(name for name in table.frame if name not in decisive)]].map(_cell)

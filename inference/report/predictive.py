@@ -21,7 +21,7 @@ from inference.diagnostics.model_criticism import (
 )
 from inference.fitting.verdict import Judgement
 from inference.plots.topics import plot_document_check
-from inference.report.page import Paragraph, Picture, Section, Table, one_column
+from inference.report.page import Paragraph, Picture, Section, ShownTable, one_column
 from inference.results.files import model_of
 from inference.topics.document_checks import check_documents
 
@@ -37,12 +37,7 @@ _NO_MEAN = 1.0  # Pareto k above which importance weights have no mean
 
 
 def predictive_section(tree: xr.DataTree, provisional: bool) -> tuple[Section, list[Judgement]]:
-    """Return the section on prediction, and those of its judgements that count for the verdict on the fit.
-
-    Args:
-        tree: a fit.
-        provisional: whether its run failed.
-    """
+    """Return the section on prediction, and those of its judgements that count for the verdict on the fit."""
     score, counted = _leave_one_out(tree, provisional)
     checks = predictive_blocks(tree)
     if provisional:
@@ -54,7 +49,7 @@ def predictive_section(tree: xr.DataTree, provisional: bool) -> tuple[Section, l
     return Section("Predictive checks", [*checks, *score, *prior]), counted
 
 
-def _prior(tree: xr.DataTree) -> list[Judgement | Table | Paragraph]:
+def _prior(tree: xr.DataTree) -> list[Judgement | ShownTable | Paragraph]:
     """Blocks on how far the prior moves the answers of a sampler; a sentence where that cannot be told."""
     if kind_of(tree) != "sampling" or model_of(tree).prior == "improper":
         return []
@@ -65,7 +60,7 @@ def _prior(tree: xr.DataTree) -> list[Judgement | Table | Paragraph]:
     good, reason = judge_prior(table)
     shown = table.drop(columns="prior_noise").rename_axis("quantity")
     note = "how far a quantity moves when prior or likelihood are weighted more or less; above 0.05 is large"
-    blocks = [Table("Weight of the prior", shown, ("prior", "diagnosis"), note)]
+    blocks = [ShownTable("Weight of the prior", shown, ("prior", "diagnosis"), note)]
     if good:
         return [Judgement(True, "The prior moves no answer", reason, "report it with the answers"), *blocks]
     advice = "say where the prior is from, or fit with a wider one and compare"
@@ -138,16 +133,8 @@ def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
     return Judgement(None, text, reason, advice), False
 
 
-def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:
-    """Build the blocks on statistics of rows, observed and replicated: a verdict and a table.
-
-    Args:
-        tree: a fit.
-
-    Returns:
-        Blocks of a section; a sentence where nothing can be drawn from the fit, and nothing where it does not
-            hold its data.
-    """
+def predictive_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable | Judgement]:
+    """Build the blocks on statistics of rows, observed and replicated: a verdict and a table."""
     if model_of(tree).roles.topic in draws_of(tree):
         return document_blocks(tree)
     if "observed_data" not in tree.children or not tree.attrs.get("generative", 1):
@@ -188,7 +175,7 @@ def _verdict_on_rows(tree: xr.DataTree, check: PredictiveCheck) -> Judgement:
     return Judgement(False, "Data drawn from the fit differ from the data", check.reason, advice)
 
 
-def _features(table: pd.DataFrame) -> Table:
+def _features(table: pd.DataFrame) -> ShownTable:
     note = (
         "90 % interval of each statistic in replicated data; p: share of larger replications; distance: "
         "from their median, in their spreads"
@@ -198,18 +185,11 @@ def _features(table: pd.DataFrame) -> Table:
         note += f"; the {_MOST_LINES} furthest out of {len(shown)}"
         order = shown["distance"].sort_values(ascending=False, kind="stable").index
         shown = shown.loc[order[:_MOST_LINES]]
-    return Table("Posterior predictive check", shown, ("p", "distance"), note)
+    return ShownTable("Posterior predictive check", shown, ("p", "distance"), note)
 
 
-def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Judgement]:
-    """Build the blocks on the posterior predictive check of documents: a verdict, tables and a picture.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
-
-    Returns:
-        Blocks of a section; a sentence where the fit lacks the variables of the check.
-    """
+def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable | Judgement]:
+    """Build the blocks on the posterior predictive check of documents: a verdict, tables and a picture."""
     try:
         check = check_documents(tree)
     except ValueError as why_not:
@@ -232,9 +212,11 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table | Jud
     return [
         _verdict_on_documents(_suspect(table), int((topics["p"] < _SUSPECT).sum()), len(topics)),
         _replications(tree, documents),
-        Table("Documents, observed and replicated (90 % interval); p: share of larger replications", table),
+        ShownTable(
+            "Documents, observed and replicated (90 % interval); p: share of larger replications", table
+        ),
         Picture("documents", caption, alt, plot_document_check(check)),
-        Table(mixed, topics.head(_MOST_TOPICS)),
+        ShownTable(mixed, topics.head(_MOST_TOPICS)),
     ]
 
 

@@ -14,7 +14,7 @@ from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_parts import place_in_words
 from inference.diagnostics.profile_tables import profile_cells, profiles
-from inference.diagnostics.tables import occupied
+from inference.diagnostics.summaries import occupied
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,
@@ -27,12 +27,19 @@ from inference.plots.mixtures import occupied_components
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.plots.topics import plot_clusters, plot_topics
 from inference.prediction import transform
-from inference.report.page import Paragraph, Picture, Section, Table
+from inference.report.page import Paragraph, Picture, Section, ShownTable
 from inference.results.files import model_of
-from inference.results.groups import labels_of, loadings_of, responsibilities_of, restored_data, thinned
+from inference.results.groups import (
+    labels_of,
+    loadings_of,
+    responsibilities_of,
+    restored_data,
+    thinned,
+    with_groups,
+)
 from inference.symmetry import relabel
 from inference.symmetry.rotation import align_rotation
-from inference.topics.tables import top_words
+from inference.topics.topic_tables import top_words
 from zoo.coordinates.of_models import noise_factors
 
 __all__ = ["local_pca_blocks", "projection_blocks", "results_section", "topic_blocks"]
@@ -52,11 +59,7 @@ _IDENTIFIED = (
 
 
 def results_section(tree: xr.DataTree) -> Section:
-    """Return the section on results: the tables of `inference.diagnostics.profiles`, with pictures between.
-
-    Args:
-        tree: a fit.
-    """
+    """The section on results: the tables of `inference.diagnostics.profiles`, pictures between."""
     tables = profiles(tree)
     blocks: list = []
     for keys, pictures in _ORDER:
@@ -70,7 +73,7 @@ def results_section(tree: xr.DataTree) -> Section:
     return Section("Results", blocks)
 
 
-def _shown(table: pd.DataFrame, key: str) -> Table | Paragraph:
+def _shown(table: pd.DataFrame, key: str) -> ShownTable | Paragraph:
     """A table of `profiles` as a reader sees it: typical values and loadings side by side, long ones cut."""
     if table.empty:
         return Paragraph(f"{table.attrs.get('title', key)}: {table.attrs.get('note', 'none')}.")
@@ -95,7 +98,7 @@ def _shown(table: pd.DataFrame, key: str) -> Table | Paragraph:
     cells = cells.droplevel(single) if single and cells.index.nlevels > len(single) else cells
     hidden = {str(name) for name in table.columns} - {str(name) for name in cells.columns}
     note = "; ".join(clause for clause in notes if clause.partition(":")[0] not in hidden)
-    return Table(str(table.attrs.get("title", key)), cells, _DECISIVE.get(key, ()), note)
+    return ShownTable(str(table.attrs.get("title", key)), cells, _DECISIVE.get(key, ()), note)
 
 
 def _with_places(cells: pd.DataFrame) -> pd.DataFrame:
@@ -116,7 +119,7 @@ def _wide(means: pd.Series, level: str, most: int) -> pd.DataFrame:
     return pd.DataFrame(columns, index=rows)
 
 
-def _cluster_pictures(tree: xr.DataTree) -> list[Table | Picture | Paragraph]:
+def _cluster_pictures(tree: xr.DataTree) -> list[ShownTable | Picture | Paragraph]:
     model, names, blocks = model_of(tree), draws_of(tree), []
     for sites, blocks_of in ((model.roles.gaussian, _components), (model.roles.subspaces, local_pca_blocks)):
         if sites and all(site in names for site in sites):
@@ -201,24 +204,20 @@ def _components(tree: xr.DataTree) -> list[Picture | Paragraph]:
     return blocks
 
 
-def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
-    """Build the tables and pictures of the components of a repulsive mixture of PCAs.
-
-    Args:
-        tree: a fit of DEPCAM.
-    """
+def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable]:
+    """Build the tables and pictures of the components of a repulsive mixture of PCAs."""
     if kind_of(tree) == "sampling" and labels_of(tree) is None:
         return [_NO_COMPONENTS]
     table = effective_directions(tree)
     if len(table) > _MOST_LOCAL_PCAS:
         caption = f"The largest {_MOST_LOCAL_PCAS} of {len(table)} components"
-        return [Paragraph(_IDENTIFIED), Table(caption, table[:_MOST_LOCAL_PCAS])]
+        return [Paragraph(_IDENTIFIED), ShownTable(caption, table[:_MOST_LOCAL_PCAS])]
     reach = ", ".join(f"{value:.1f}" for value in table["effective"])
     caption = "Sizes of the directions of each component: the area of a square is |phi|."
     alt = f"Hinton diagram: effective numbers of directions {reach}."
     blocks = [
         Paragraph(_IDENTIFIED),
-        Table("Components and the directions they use, the largest share of rows first", table),
+        ShownTable("Components and the directions they use, the largest share of rows first", table),
         Picture("hinton", caption, alt, plot_hinton(tree)),
     ]
     blocks += _pairs(tree) if len(table) > 1 else []
@@ -232,14 +231,14 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | Table]:
     return blocks
 
 
-def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
+def _pairs(tree: xr.DataTree) -> list[Picture | ShownTable]:
     found, overlap = component_similarity(tree), responsibility_overlap(tree)
     above = np.triu_indices(len(overlap), 1)
     columns = {str(name): values.values[above] for name, values in found.data_vars.items()}
     columns["rows in common"] = overlap.to_numpy()[above]
     index = [f"{first} and {second}" for first, second in zip(*above, strict=True)]
     caption = "Pairs of components: similarities, and which share of the first's rows the second would take"
-    table = Table(caption, pd.DataFrame(columns, pd.Index(index, name="components")))
+    table = ShownTable(caption, pd.DataFrame(columns, pd.Index(index, name="components")))
     caption = "Similarity of components by both kernels of the prior and by the correlation of W W'."
     described = "no component has a direction"
     if np.isfinite(columns["products"]).any():
@@ -252,11 +251,7 @@ def _pairs(tree: xr.DataTree) -> list[Picture | Table]:
 
 
 def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """Build the pictures of loadings, and of rows and features on the plane of the first two latents.
-
-    Args:
-        tree: a fit of a model with the symmetry "rotation".
-    """
+    """Build the pictures of loadings, and of rows and features on the plane of the first two latents."""
     loadings = list(loadings_of(tree).values())
     if not loadings:
         return _rows_alone(tree)
@@ -299,7 +294,7 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
     if scores.sizes["latent"] < 2:
         return [Paragraph("This projection has one axis: inference.transform computes the scores on it.")]
     held = draws_of(tree).assign({model.roles.latent: scores.expand_dims(("chain", "draw"))})
-    drawn = tree.assign({"posterior": xr.DataTree(held)})
+    drawn = with_groups(tree, {"posterior": held})
     drawn.attrs["rotation_aligned"] = 1
     caption = "Rows on the first two axes of the projection, the strongest first."
     alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."
@@ -327,11 +322,7 @@ def _strongest(aligned: xr.DataTree) -> str:
 
 
 def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    """Build the pictures of topics by their words, and of clusters as mixtures of topics.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
-    """
+    """Build the pictures of topics by their words, and of clusters as mixtures of topics."""
     words, blocks = top_words(tree), []
     if "observed_data" not in tree.children:
         return [Paragraph("This fit does not hold its documents, so there is no picture of its topics.")]

@@ -14,9 +14,9 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.fitting.verdict import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
-from inference.report.page import Code, Front, Paragraph, Picture, Section, Table, one_column
+from inference.report.page import Code, Front, Paragraph, Picture, Section, ShownTable, one_column
 from inference.results.files import model_of
-from inference.results.groups import columns_of, stored_columns
+from inference.results.groups import columns_of
 from zoo import MODELS
 from zoo.model import Model
 
@@ -37,12 +37,7 @@ _MINUTE = 60.0
 
 
 def front_of(tree: xr.DataTree, verdict: Judgement) -> Front:
-    """Return the first screen of a report: verdict, data, model, method, draws, date, file, seed and time.
-
-    Args:
-        tree: a fit.
-        verdict: the one verdict on it.
-    """
+    """Return the first screen of a report: verdict, data, model, method, draws, date, file, seed and time."""
     facts = run_facts(tree)
     model = f"{title_of(tree)}{_sizes(model_of(tree))}"
     method = f"{facts['method']}: {facts['draws']}"
@@ -53,32 +48,20 @@ def front_of(tree: xr.DataTree, verdict: Judgement) -> Front:
 
 
 def heading_of(tree: xr.DataTree) -> str:
-    """Return a short heading for a fit: data, if they have a name, model and method.
-
-    Args:
-        tree: a fit.
-    """
+    """Return a short heading for a fit: data, if they have a name, model and method."""
     name, method = tree.attrs.get("data_name"), tree.attrs.get("method", "an unnamed method")
     fit = f"{tree.attrs.get('model', 'model')} by {method}"
     return f"{name}: {fit}" if name else fit
 
 
 def file_of(tree: xr.DataTree) -> str:
-    """Return the name of the file that a fit was loaded from.
-
-    Args:
-        tree: a fit.
-    """
+    """Return the name of the file that a fit was loaded from."""
     source = tree.encoding.get("source")
     return Path(source).name if source else "not loaded from a file"
 
 
 def data_in_words(tree: xr.DataTree) -> str:
-    """Describe the data of a fit: their name, size and columns.
-
-    Args:
-        tree: a fit.
-    """
+    """Describe the data of a fit: their name, size and columns."""
     said = run_facts(tree).get("data", "not stored in this fit")
     if "observed_data" in tree.children:
         cells = tree["observed_data"].to_dataset()
@@ -196,14 +179,7 @@ def _short(value: object) -> str:
 
 
 def run_facts(tree: xr.DataTree) -> dict[str, str]:
-    """Collect method, data, draws, time, seed, settings and versions of a run; unknown ones are left out.
-
-    Args:
-        tree: a fit.
-
-    Returns:
-        Name to words: ``method``, ``data``, ``draws``, ``iterations``, ``time``, ``seed``, ...
-    """
+    """Collect method, data, draws, time, seed, settings and versions of a run; unknown ones are left out."""
     attrs, sizes, kind = tree.attrs, draws_of(tree).sizes, kind_of(tree)
     facts = {"method": str(attrs.get("method", "not recorded"))}
     first = model_of(tree).data_names[0]
@@ -259,7 +235,7 @@ def run_section(tree: xr.DataTree) -> Section:
     return Section("Run", [facts, *_columns(tree), Paragraph("To repeat it:"), Code(_command(tree))])
 
 
-def _columns(tree: xr.DataTree) -> list[Table]:
+def _columns(tree: xr.DataTree) -> list[ShownTable]:
     """What the columns of tables were taken to hold; nothing of arrays."""
     try:
         table = columns_of(tree)
@@ -270,7 +246,7 @@ def _columns(tree: xr.DataTree) -> list[Table]:
     if not table["levels"].any():
         table = table.drop(columns="levels")
     note = "the kind decides the family; to read a column in another way: fit(..., families={COLUMN: KIND})"
-    return [Table("Columns, as they were read", table, ("kind",), note)]
+    return [ShownTable("Columns, as they were read", table, ("kind",), note)]
 
 
 def _is_ours(command: str) -> bool:
@@ -326,7 +302,7 @@ def _command(tree: xr.DataTree) -> str:
 
 def _reads_words(tree: xr.DataTree) -> bool:
     """Whether a table of the fit held more than numbers, so that its cells were encoded."""
-    read = [columns for columns in stored_columns(tree, model_of(tree)) if columns is not None]
+    read = [columns for columns in tree.fit.columns if columns is not None]
     return any(column.levels or column.origin for columns in read for column in columns.kept)
 
 
@@ -335,10 +311,6 @@ def _options(tree: xr.DataTree) -> dict:
 
 
 def title_of(tree: xr.DataTree) -> str:
-    """Return the full name of a fit's model.
-
-    Args:
-        tree: a fit.
-    """
+    """Return the full name of a fit's model."""
     name = tree.attrs.get("model", "model")
     return MODELS[name]["title"] if name in MODELS else str(name)

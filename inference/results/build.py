@@ -1,7 +1,7 @@
 """The DataTree of a finished run: its groups and root attributes."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -21,7 +21,7 @@ from inference.results.model_fields import describe, field_dims
 from zoo.answers import answer_of, has_answer
 from zoo.model import Model
 
-__all__ = ["build_tree", "for_new_rows", "is_for_new_rows"]
+__all__ = ["build_tree", "for_new_rows", "is_for_new_rows", "joined_draws", "without_rows"]
 
 UNTIL = ("until", "max_sweeps", "max_seconds")  # settings of runs until the chains agree alone
 RESTART_ITERATION = "restart_iteration"  # restarts need not end together
@@ -57,7 +57,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     back = request.back
     stored = model if back is None else back.model(outcome.model)
     holds_rows = fitted.data is not None
-    data = fitted.data if holds_rows else request.data
+    data = request.data if fitted.data is None else fitted.data
     labels = Labels(request.coords)
     dims = dict(model.variable_dims) | dict(outcome.dims)
     fields, arrays = describe(stored)
@@ -136,6 +136,25 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     return tree
 
 
+def without_rows(tree: xr.DataTree) -> xr.DataTree:
+    """The tree with the mean over the rows of their log density in its place, all that a verdict needs."""
+    if "log_likelihood" not in tree.children:
+        return tree
+    rows = tree["log_likelihood"].to_dataset()
+    return tree.assign(log_likelihood=xr.DataTree(rows.mean(set(rows.dims) - set(SAMPLE_DIMS))))
+
+
+def joined_draws(trees: Sequence[xr.DataTree]) -> xr.DataTree:
+    """The trees of draws that follow one another as one tree; where some have fewer components, zeros."""
+    (first, *others), groups = trees, {}
+    for name, group in first.children.items():
+        own = [group.to_dataset(), *(tree[name].to_dataset() for tree in others)]
+        if "draw" in group.dims:
+            own = [xr.concat(own, "draw", data_vars="minimal", join="outer", fill_value=0)]
+        groups[name] = own[-1]
+    return xr.DataTree.from_dict({"/": trees[-1].to_dataset(), **groups})
+
+
 def _outward(values: Mapping[str, Any], request: FitRequest) -> dict[str, Any]:
     """Variables of a fit in the coordinates of the data."""
     return dict(values) if request.back is None else request.back.variables(values)
@@ -163,10 +182,10 @@ def _attributes(request: FitRequest, fitted: Fitted) -> dict[str, Any]:
         "num_iterations": run.num_iterations,
         "chain_method": getattr(request.settings, "chain_method", "none"),
     }
-    if getattr(run, "looks", None) is not None:
-        found = [{"draws": int(n), "passed": bool(p), "r_hat": float(r)} for n, p, r in run.looks]
+    if (looks := getattr(run, "looks", None)) is not None:
+        found = [{"draws": int(n), "passed": bool(p), "r_hat": float(r)} for n, p, r in looks]
         attrs |= {"look": len(found), "looks": json.dumps(found)}
-    if _has_restarts(request):
+    if isinstance(run, AscentRun) and _has_restarts(request):
         attrs["best_restart"] = run.best_restart
     attrs |= of_outcome
     if request.stream is not None:
@@ -210,7 +229,7 @@ def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:
     Of several restarts all are beside it as NAME_by_restart, along a dim of their own and NaN after one has
     stopped, and as NAME_at_end what each ended with.
     """
-    dims = dict.fromkeys(run.trace, ("iteration",))
+    dims: dict[str, tuple[str, ...]] = dict.fromkeys(run.trace, ("iteration",))
     length = run.trace["objective"].shape[1]
     labels = Labels(dict.fromkeys(("iteration", RESTART_ITERATION), np.arange(1, length + 1)))
     if isinstance(request.method, Sampler):

@@ -17,6 +17,7 @@ import pandas as pd
 import xarray as xr
 from xarray.backends import H5NetCDFStore
 
+import inference.results.accessor  # noqa: F401 - `tree.fit`
 import zoo
 from inference.numerics.atomic_files import HDF5, check_writable, replacing
 from inference.results.integrity import (
@@ -24,10 +25,10 @@ from inference.results.integrity import (
     INTEGRITY,
     checksum,
     contradiction,
+    nodes_of,
     not_finite,
-    paths_of,
 )
-from inference.results.model_fields import check_known, restore
+from inference.results.model_fields import check_known
 from zoo.dependencies import naming_versions
 from zoo.intake.bounds import check_layout, may_hold
 from zoo.model import Model
@@ -84,9 +85,6 @@ def first_number(dim: str) -> int:
 
     Args:
         dim: name of the dim; ranks are along ``rank``, ``rank_...`` and ``..._rank``.
-
-    Returns:
-        0 or 1.
     """
     return int(dim.partition("_")[0] == "rank" or dim.endswith("_rank"))
 
@@ -118,7 +116,8 @@ def dataset(
         leading: dims that all variables share.
         attrs: attributes of the group.
     """
-    arrays, coords = {}, {}
+    arrays: dict[str, xr.Variable] = {}
+    coords: dict[str, xr.Variable] = {}
     for name, value in variables.items():
         value = np.asarray(value)
         all_dims = (*leading, *_dims_of(name, value.ndim - len(leading), dims))
@@ -174,7 +173,7 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
     check_place_of_fit(path)
     if "model_fields" in tree.attrs and (found := contradiction(tree, model_of(tree))):
         raise ValueError(f"this tree is not a whole fit: {found}; save the tree that inference.fit gave")
-    groups = {where: tree[where].to_dataset(inherit=False) for where in paths_of(tree)}
+    groups = {where: node.to_dataset(inherit=False) for where, node in nodes_of(tree).items()}
     for dataset in groups.values():
         dataset.attrs = {name: _storable_attribute(value) for name, value in dataset.attrs.items()}
     root = groups["."].attrs
@@ -202,9 +201,6 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
 
 def check_place_of_fit(path: str | os.PathLike) -> None:
     """Raise before a run unless its fit can be saved at ``path``.
-
-    Args:
-        path: where.
 
     Raises:
         ValueError: nothing can be written there (`check_writable`), or a file is there that is neither empty
@@ -284,9 +280,11 @@ class _Steady(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         self._file.seek(self._at)
-        found = self._file.readinto(memoryview(buffer)[: max(self._size - self._at, 0)])
-        self._at += found
-        return found
+        room = memoryview(buffer)[: max(self._size - self._at, 0)]
+        found = self._file.read(len(room))
+        room[: len(found)] = found
+        self._at += len(found)
+        return len(found)
 
     def write(self, data: Any) -> int:
         length = memoryview(data).nbytes
@@ -414,9 +412,10 @@ def _one_line(error: Exception) -> str:
 
 def _check_version(path: Path, written: str) -> None:
     """Raise ValueError for a file of a later version: a patch (the third number) changes no file."""
-    numbers = [re.match(r"(\d+)\.(\d+)", version) for version in (written, zoo.__version__)]
-    if None not in numbers:
-        theirs, ours = (tuple(map(int, found.groups())) for found in numbers)
+    found = [re.match(r"(\d+)\.(\d+)", version) for version in (written, zoo.__version__)]
+    numbers = [tuple(map(int, one.groups())) for one in found if one is not None]
+    if len(numbers) == 2:
+        theirs, ours = numbers
         if theirs > ours:
             raise ValueError(
                 f"{path} was written by version {written} of this library and this is {zoo.__version__}: "
@@ -425,11 +424,7 @@ def _check_version(path: Path, written: str) -> None:
 
 
 def check_tree(tree: Any) -> None:
-    """Raise TypeError unless ``tree`` is a DataTree.
-
-    Args:
-        tree: what a function was given for a fit.
-    """
+    """Raise TypeError unless ``tree`` is a DataTree."""
     if not isinstance(tree, xr.DataTree):
         raise TypeError(
             "tree must be a fit, the DataTree that inference.fit or inference.load gives; got "
@@ -439,7 +434,7 @@ def check_tree(tree: Any) -> None:
 
 @naming_versions()
 def model_of(tree: xr.DataTree) -> Model:
-    """The model of a fit, its sizes and data-dependent defaults filled in.
+    """The model of a fit, its sizes and data-dependent defaults filled in: ``tree.fit.model``.
 
     Args:
         tree: a fit.
@@ -459,9 +454,4 @@ def model_of(tree: xr.DataTree) -> Model:
         3
     """
     check_tree(tree)
-    if "model" not in tree.attrs or "model_fields" not in tree.attrs:
-        raise ValueError(
-            "this tree is not a fit of this library: its root attributes do not describe a model"
-        )
-    arrays = tree["constant_data"] if "constant_data" in tree.children else {}
-    return restore(tree.attrs["model"], tree.attrs["model_fields"], arrays)
+    return tree.fit.model

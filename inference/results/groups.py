@@ -26,7 +26,6 @@ __all__ = [
     "observed_group",
     "responsibilities_of",
     "restored_data",
-    "stored_columns",
     "thinned",
     "with_groups",
     "with_levels",
@@ -44,13 +43,6 @@ _REMEDIES = {
 
 def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
     """A group of a fit.
-
-    Args:
-        tree: a fit.
-        name: of the group.
-
-    Returns:
-        The group's variables.
 
     Raises:
         ValueError: the fit lacks the group.
@@ -72,9 +64,6 @@ def left_out_of(tree: xr.DataTree) -> list[str]:
 def labels_of(tree: xr.DataTree) -> xr.DataArray | None:
     """Draws of each row's cluster.
 
-    Args:
-        tree: a fit.
-
     Returns:
         Dims (chain, draw, observation) or (chain, draw, document); None where the fit holds none.
     """
@@ -84,9 +73,6 @@ def labels_of(tree: xr.DataTree) -> xr.DataArray | None:
 
 def responsibilities_of(tree: xr.DataTree) -> xr.DataArray | None:
     """Stored probabilities of each row's clusters.
-
-    Args:
-        tree: a fit.
 
     Returns:
         Dims (observation, component) or (document, cluster); None where the fit holds none.
@@ -101,9 +87,6 @@ def responsibilities_of(tree: xr.DataTree) -> xr.DataArray | None:
 def loadings_of(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     """Draws of the loadings of each view.
 
-    Args:
-        tree: a fit.
-
     Returns:
         Suffix of the view to loadings, dims (chain, draw, feature, latent), in the order of the posterior.
     """
@@ -116,15 +99,7 @@ def loadings_of(tree: xr.DataTree) -> dict[str, xr.DataArray]:
 
 
 def thinned(tree: xr.DataTree, most: int) -> xr.DataTree:
-    """The fit with at most so many draws, evenly spaced, in all groups that have them.
-
-    Args:
-        tree: a fit.
-        most: draws of all chains together; each chain keeps one at least.
-
-    Returns:
-        A new tree with the same root attributes, or the same one where it has no more.
-    """
+    """The fit with at most so many draws, evenly spaced, in all groups that have them."""
     sizes = group_of(tree, "posterior").sizes
     step = -(-sizes["draw"] // max(most // sizes["chain"], 1))
     if step <= 1:
@@ -141,8 +116,9 @@ def thinned(tree: xr.DataTree, most: int) -> xr.DataTree:
 
 def with_groups(tree: xr.DataTree, groups: Mapping[str, xr.Dataset], **attrs: Any) -> xr.DataTree:
     """The fit with some groups replaced, and with further root attributes."""
-    held = {name: child.to_dataset() for name, child in tree.children.items()} | dict(groups)
-    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(tree.attrs) | attrs)} | held)
+    new = tree.assign({name: xr.DataTree(group) for name, group in groups.items()})
+    new.attrs |= attrs
+    return tree.fit.share(new)
 
 
 def flat_draws(variable: xr.DataArray, *dims: Any) -> np.ndarray:
@@ -158,7 +134,9 @@ REAL_CELLS = ("row", "column", "value")
 def observed_group(model: Model, data: tuple, labels: Labels) -> xr.Dataset:
     """Matrices by the names of their sites; sparse ones as their cells, over the dim ``nonzero``."""
     dims = dict(model.variable_dims) | dict.fromkeys(CELLS, ("nonzero",))
-    variables, attrs, bare = {}, {}, {}
+    variables: dict[str, np.ndarray] = {}
+    attrs: dict[str, int] = {}
+    bare: dict[str, np.ndarray] = {}
     for name, part in zip(model.data_names, data, strict=True):
         if isinstance(part, SparseCounts):
             variables |= {cell: np.asarray(getattr(part, cell)) for cell in CELLS}
@@ -193,17 +171,6 @@ def with_levels(group: xr.Dataset, model: Model, columns: Sequence[Columns | Non
     return group
 
 
-def stored_columns(tree: xr.DataTree, model: Model) -> tuple[Columns | None, ...]:
-    """What the columns of each part of the fitted data hold; None of a part that was no table."""
-    if "columns" not in tree.children:
-        return (None,) * len(model.data_names)
-    group = tree["columns"]
-    return tuple(
-        Columns.from_text([str(entry) for entry in group[name].to_numpy()]) if name in group else None
-        for name in model.data_names
-    )
-
-
 @naming_versions()
 def columns_of(tree: xr.DataTree) -> pd.DataFrame:
     """How the columns of the tables of a fit were read, and why.
@@ -225,8 +192,7 @@ def columns_of(tree: xr.DataTree) -> pd.DataFrame:
         >>> inference.columns_of(tree)["kind"].tolist()
         ['real', 'real']
     """
-    model = model_of(tree)
-    found = dict(zip(model.data_names, stored_columns(tree, model), strict=True))
+    found = dict(zip(model_of(tree).data_names, tree.fit.columns, strict=True))
     tables = {name: columns.table() for name, columns in found.items() if columns is not None}
     if not tables:
         raise ValueError("the data of this fit were no tables with named columns: pass a DataFrame to fit")
@@ -237,7 +203,8 @@ def restored_data(group: xr.Dataset, model: Model) -> tuple:
     """The parts of the data that `observed_group` stored, as NumPy arrays or sparse as they were."""
     if "num_documents" in group.attrs:
         shape = (int(group.attrs["num_documents"]), int(group.attrs["num_words"]))
-        return (SparseCounts(*(group[cell].to_numpy() for cell in CELLS), shape),)
+        document, word, count = (group[cell].to_numpy() for cell in CELLS)
+        return (SparseCounts(document, word, count, shape),)
     parts = {name: group[name].to_numpy() for name in model.data_names if name in group}
     if "num_observations" in group.attrs:
         shape = (int(group.attrs["num_observations"]), int(group.attrs["num_features"]))

@@ -22,17 +22,17 @@ __all__ = [
     "INTEGRITY",
     "checksum",
     "contradiction",
+    "nodes_of",
     "not_finite",
-    "paths_of",
 ]
 
 CHECKSUM = "zoo_checksum"  # attribute of a file: the SHA-256 and the groups that it is of
 INTEGRITY = "integrity"  # attribute of a fit that was read from a file without one
 
 
-def paths_of(tree: xr.DataTree) -> list[str]:
+def nodes_of(tree: xr.DataTree) -> dict[str, xr.DataTree]:
     """The groups of a tree by their paths in it, ``"."`` being the tree itself."""
-    return [node.relative_to(tree) for node in tree.subtree]
+    return {node.relative_to(tree): node for node in tree.subtree}
 
 
 def checksum(tree: xr.DataTree, paths: Sequence[str]) -> str:
@@ -41,14 +41,11 @@ def checksum(tree: xr.DataTree, paths: Sequence[str]) -> str:
     Args:
         tree: a fit.
         paths: of the groups; one that the tree does not have counts as empty.
-
-    Returns:
-        Its digits.
     """
     digest = hashlib.sha256()
-    there = set(paths_of(tree))
+    there = nodes_of(tree)
     for path in sorted(paths):
-        dataset = tree[path].to_dataset(inherit=False) if path in there else xr.Dataset()
+        dataset = there[path].to_dataset(inherit=False) if path in there else xr.Dataset()
         _add_words(digest, path, _plain(dataset.attrs))
         for name in sorted(map(str, dataset.variables)):
             variable = dataset.variables[name]
@@ -88,10 +85,6 @@ def _add_values(digest: Any, values: np.ndarray) -> None:
 def contradiction(tree: xr.DataTree, model: Model) -> str:
     """Where a fit does not have the sizes that its model declares.
 
-    Args:
-        tree: the fit.
-        model: its model.
-
     Returns:
         What was found, in a clause; empty where all is well.
     """
@@ -100,7 +93,7 @@ def contradiction(tree: xr.DataTree, model: Model) -> str:
     for group in ("posterior", "variational"):
         if group not in tree.children:
             continue
-        dataset = tree[group].to_dataset(inherit=False)
+        dataset = tree.children[group].to_dataset(inherit=False)
         for dim, size in dataset.sizes.items():
             if str(dim).endswith("_2") and str(dim)[:-2] not in dataset.sizes:
                 continue  # the third group of columns, and no second axis

@@ -10,10 +10,8 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
-import jax
 import numpy as np
 import numpyro.distributions as dist
 
@@ -32,7 +30,6 @@ DISTRIBUTIONS = {
     "Wishart": (dist.Wishart, ("concentration", "scale_matrix")),
 }
 MOST_LETTERS = 2**22
-MOST_KEPT = 2**20  # bytes of the arrays of a model that is kept for the next who asks for it
 DEEPEST = 20
 _BRACKET = re.compile(r'"(?:\\.|[^"\\])*"|[][{}]')  # strings are passed over
 _TYPES = {kind.__name__: kind for kind in (*KERNELS.values(), *FAMILIES.values(), ByColumn)}
@@ -56,21 +53,11 @@ def restore(name: str, fields: str, arrays: Mapping[str, Any]) -> Model:
         described = _parsed(fields)
         names = [name for name in _arrays_in(described) if name in arrays]
         held = {name: np.asarray(arrays[name], np.float64) for name in names}
-        if sum(value.nbytes for value in held.values()) > MOST_KEPT:
-            return _made(zoo.model_class(name), _restore_fields(described, held))
-        kept = tuple((name, value.shape, value.tobytes()) for name, value in held.items())
-        return _restored(zoo.model_class(name), fields, kept, jax.config.jax_enable_x64)
+        return _made(zoo.model_class(name), _restore_fields(described, held))
     except ValueError:
         raise
     except Exception as error:  # a constructor met a value of a kind that `describe` never writes
         raise ValueError(_unreadable(f"{type(error).__name__}: {error}")) from None
-
-
-@lru_cache(maxsize=32)
-def _restored(kind: type, fields: str, held: tuple, x64: bool) -> Model:
-    """The model, made once for all who ask for that of the same fit: it never changes."""
-    arrays = {name: np.ndarray(shape, np.float64, values) for name, shape, values in held}
-    return _made(kind, _restore_fields(_parsed(fields), arrays))
 
 
 def _arrays_in(described: Any) -> Iterator[str]:
@@ -121,7 +108,7 @@ def check_known(name: str) -> None:
 
 def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
     """Dims of the arrays that `describe` returns, as nested priors name them for their fields."""
-    dims = {}
+    dims: dict[str, tuple[str, ...]] = {}
     for field in model.leaf_names():
         nested = getattr(model, field)
         if isinstance(nested, Assumptions):

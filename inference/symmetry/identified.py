@@ -193,9 +193,6 @@ JITTER = 1e-10  # of the mean variance, where views have no noise
 def canonical_correlations(tree: xr.DataTree) -> xr.Dataset:
     """Canonical correlations and directions of every draw.
 
-    Args:
-        tree: a fit of `zoo.Paired` with two views.
-
     Returns:
         ``correlations`` (chain, draw, component), descending, as many as there are shared latents, and
         ``directions_0``, ``directions_1`` (chain, draw, feature, component), columns of unit variance whose

@@ -91,9 +91,6 @@ def given_rows(tree: xr.DataTree) -> xr.Dataset:
 
     There they are draws from the prior, which tell nothing of the cluster of that number.
 
-    Args:
-        tree: a fit with one numbering of its clusters, such as `relabel` gives.
-
     Returns:
         The group ``posterior``; the weights of the clusters are kept, since that of an empty one is known.
     """

@@ -119,9 +119,6 @@ def permuted(
         sources: shape (chain, draw, component).
         targets: the inverse of each permutation.
         drop_sticks: whether stick fractions, which belong to the former order, are left out.
-
-    Returns:
-        The draws in the new order.
     """
     moved = {}
     for name, variable in group.data_vars.items():

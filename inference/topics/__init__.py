@@ -5,24 +5,22 @@ Parameters are posterior means, under q or over draws whose topics were brought 
 with the data.
 """
 
-from inference.inputs.text import WordCounts, to_vocabulary
+from inference.inputs.text import WordCounts
 from inference.symmetry.topics import align_topics, match_topics
 from inference.topics.document_checks import check_documents
-from inference.topics.tables import (
+from inference.topics.text_heldout import split_tokens
+from inference.topics.topic_tables import (
     cluster_shares,
     cluster_topics,
     coherence,
-    documents_of,
     nearest_documents,
     normalised_mutual_information,
     numbered_like,
-    pyldavis_arrays,
     token_shares,
     top_words,
     topic_shares,
     topic_words,
 )
-from inference.topics.text_heldout import split_tokens
 
 __all__ = [
     "WordCounts",
@@ -31,14 +29,11 @@ __all__ = [
     "cluster_shares",
     "cluster_topics",
     "coherence",
-    "documents_of",
     "match_topics",
     "nearest_documents",
     "normalised_mutual_information",
     "numbered_like",
-    "pyldavis_arrays",
     "split_tokens",
-    "to_vocabulary",
     "token_shares",
     "top_words",
     "topic_shares",

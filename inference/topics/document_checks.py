@@ -35,9 +35,9 @@ from scipy.special import xlogy
 
 from inference.convergence.identifiable import draws_of
 from inference.results.files import model_of
-from inference.results.groups import group_of, thinned
+from inference.results.groups import group_of, thinned, with_groups
 from inference.symmetry.topics import align_topics
-from inference.topics.tables import documents_of, top_words
+from inference.topics.topic_tables import documents_of, top_words
 from zoo.checks import check_seed, check_share, check_size
 from zoo.dependencies import naming_versions
 
@@ -277,9 +277,6 @@ def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
     one shape in ``observed_data`` and ``posterior_predictive``. A fit stores the cells, which are few;
     replicated documents are a table.
 
-    Args:
-        tree: a fit of LDA, pLSI or PCP that holds its documents.
-
     Returns:
         A new tree, ``counts`` in ``observed_data`` with dims (document, word); functions of this package
         take the old one.
@@ -300,4 +297,4 @@ def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
         if dim in group.coords and group.sizes.get(dim) == size
     }
     observed = xr.Dataset({"counts": (tuple(shape), counts)}, coords)
-    return tree.assign({"observed_data": xr.DataTree(observed)})
+    return with_groups(tree, {"observed_data": observed})

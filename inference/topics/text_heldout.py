@@ -80,13 +80,6 @@ def heldout_text(
 ) -> xr.Dataset:
     """Score documents under a fit of a topic model.
 
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
-        counts: new documents.
-        protocol: ``"bound"``, ``"likelihood"`` or ``"completion"``.
-        seed: of the split of tokens (completion); in batches each has a split of its own.
-        batch_size: documents that are scored at once, as for `inference.log_density`.
-
     Returns:
         Dataset of scalars ``mean`` (nats per token scored), ``standard_error`` (over documents),
         ``perplexity`` (exp of minus the mean), ``num_tokens`` scored and ``num_rows``; of ``"likelihood"``

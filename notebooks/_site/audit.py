@@ -4,15 +4,17 @@ import json
 import tomllib
 from pathlib import Path
 
-__all__ = ["BUILT", "VERDICTS", "read_audit", "read_items", "recorded", "write"]
+__all__ = ["BUILT", "VERDICTS", "read_audit", "read_items", "recorded", "verdicts_of", "write"]
 
 REFERENCE = Path(__file__).parents[2] / "tests" / "reference"
 #: What a verdict may be, and what it means.
 VERDICTS = {
-    "reproduced": "our numbers say what the source says",
+    "reproduced": "run on the source's settings, where it has some: our numbers say what the source says",
     "in part": "some of it does, or only under conditions that the row states",
     "not reproduced": "our numbers say something else",
-    "in a notebook": "redone in a notebook whose last cell asserts the finding; no record is kept",
+    "other settings": "not run on the source's settings; what was run, and what it says, is stated",
+    "in a notebook": "redone in a notebook or a page of the guide which asserts the finding; no record is kept",
+    "checked": "a formula, a model or an algorithm, which a test compares with an independent computation",
     "illustration": "shows no result; drawn here as stated",
     "not tried": "the reason is stated",
 }
@@ -32,8 +34,9 @@ def read_audit():
     """The rows, in the order of the sources.
 
     Returns:
-        List of dicts with ``source``, ``number``, ``claim``, ``verdict`` and, where they apply, ``ran``, ``where``
-        (a file that shows it), ``reason`` and ``values`` (``label``, ``record``, ``path``, ``theirs``).
+        List of dicts with ``source``, ``number``, ``claim``, ``verdict`` and, where they apply, ``quote`` (words of
+        the source, verbatim), ``ran``, ``where`` (a file that shows it), ``reason`` and ``values`` (``label``,
+        ``record``, ``path``, ``theirs``).
     """
     return tomllib.loads((REFERENCE / "audit.toml").read_text(encoding="utf-8"))["row"]
 
@@ -42,10 +45,27 @@ def read_items():
     """What a reader of the sources would expect, item by item.
 
     Returns:
-        List of dicts with ``source``, ``place``, ``claim``, ``built`` (one of `BUILT`) and, where they apply,
-        ``where``, ``reason`` and ``quote`` (words of the source, verbatim).
+        List of dicts with ``source``, ``place``, ``claim``, ``built`` (one of `BUILT`), ``verdict`` or ``rows``
+        (numbers of the figures and tables whose verdicts it has) and, where they apply, ``where``, ``test`` (the file
+        that checks it), ``ran``, ``reason``, ``quote`` and ``values``.
     """
     return tomllib.loads((REFERENCE / "audit.toml").read_text(encoding="utf-8"))["item"]
+
+
+def verdicts_of(item, rows):
+    """The verdict of an item, or those of the figures and tables that it is shown by.
+
+    Args:
+        item: one of `read_items`.
+        rows: those of `read_audit`.
+
+    Returns:
+        List of verdicts, each once.
+    """
+    if "rows" not in item:
+        return [item["verdict"]]
+    held = {(row["source"], row["number"]): row["verdict"] for row in rows}
+    return list(dict.fromkeys(held[item["source"], number] for number in item["rows"]))
 
 
 def recorded(value):
@@ -84,36 +104,64 @@ def write(path):
     for source in dict.fromkeys(row["source"] for row in rows):
         page += f"## {source}\n\n| number | verdict | claim | ours (theirs) | what was run |\n| --- | --- | --- | --- | --- |\n"
         page += "".join(_line(row) for row in rows if row["source"] == source) + "\n"
-    page += _of_items(read_items())
+    page += _of_items(read_items(), rows)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(page, encoding="utf-8")
 
 
-def _of_items(items):
+def _of_items(items, rows):
     """The second part of the page: all items, and what is missing with its reason."""
     counts = ", ".join(f"{sum(item['built'] == built for item in items)} {built}" for built in BUILT)
+    counts += "; by verdict " + ", ".join(
+        f"{sum(verdict in verdicts_of(item, rows) for item in items)} {verdict}" for verdict in VERDICTS
+    )
     page = f"# The papers, item by item\n\nWhat a reader of the sources would expect: {counts}.\n\n"
     for source in dict.fromkeys(item["source"] for item in items):
-        page += f"## {source}, items\n\n| place | what it has | in the zoo | where, or why not |\n| --- | --- | --- | --- |\n"
+        page += f"## {source}, items\n\n| place | what it has | in the zoo | verdict | ours | where, what was run, or why not |\n"
+        page += "| --- | --- | --- | --- | --- | --- |\n"
         for item in items:
             if item["source"] == source:
-                here = [item.get("where", ""), item.get("reason", "")]
+                values, commands = _values(item)
+                shown = [f"see {' and '.join(item['rows'])}"] if "rows" in item else []
+                tested = [f"`{item['test']}`"] if "test" in item else []
+                here = [
+                    item.get("where", ""),
+                    *tested,
+                    item.get("ran", ""),
+                    item.get("reason", ""),
+                    *shown,
+                    *commands,
+                ]
                 claim = item["claim"] + (f': "{item["quote"]}"' if "quote" in item else "")
-                cells = [item["place"], claim, item["built"], "<br>".join(filter(None, here))]
+                verdict = ", ".join(verdicts_of(item, rows))
+                cells = [
+                    item["place"],
+                    claim,
+                    item["built"],
+                    verdict,
+                    values,
+                    "<br>".join(filter(None, here)),
+                ]
                 page += "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
         page += "\n"
     return page
 
 
-def _line(row):
+def _values(row):
+    """Our numbers beside theirs, and the commands that wrote the records."""
     values, commands = [], []
     for value in row.get("values", ()):
         number, command = recorded(value)
         theirs = f" ({value['theirs']})" if "theirs" in value else ""
         values.append(f"{value['label']}: {number:.4g}{theirs}")
         commands.append(f"`{command}`")
-    here = [row.get("ran", ""), row.get("reason", ""), *dict.fromkeys(commands)]
+    return "<br>".join(values), list(dict.fromkeys(commands))
+
+
+def _line(row):
+    values, commands = _values(row)
+    here = [row.get("ran", ""), row.get("reason", ""), *commands]
     here += [f"`{row['where']}`"] if "where" in row else []
     verdict = row["verdict"] if row["verdict"] == "illustration" else f"**{row['verdict']}**"
-    cells = [row["number"], verdict, row["claim"], "<br>".join(values), "<br>".join(filter(None, here))]
+    cells = [row["number"], verdict, row["claim"], values, "<br>".join(filter(None, here))]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"

@@ -4,7 +4,7 @@ import importlib
 import inspect
 from pathlib import Path
 
-__all__ = ["MODULES", "documented", "public_names", "write"]
+__all__ = ["MODULES", "public_names", "write"]
 
 #: The modules whose ``__all__`` is public, in the order of the menu, and what each is for.
 MODULES = {
@@ -12,7 +12,6 @@ MODULES = {
     "zoo.conjugate": "Component families of mixtures",
     "zoo.exponential_family": "Families of cells",
     "zoo.kernels": "Kernels",
-    "zoo.dirichlet_process": "Dirichlet processes",
     "zoo.datasets": "Data sets",
     "zoo.posteriors": "Reference posteriors",
     "inference": "Fitting and predicting",
@@ -51,24 +50,6 @@ def public_names(module):
     return {name: getattr(face, name) for name in face.__all__}
 
 
-def documented(module):
-    """The public names of a module that its page describes: not those that a later module exports as well.
-
-    Args:
-        module: its dotted name.
-
-    Returns:
-        Dict from name to object.
-    """
-    order = list(MODULES)
-    later = [public_names(other) for other in order[order.index(module) + 1 :]]
-    return {
-        name: value
-        for name, value in public_names(module).items()
-        if not any(name in names and names[name] is value for names in later)
-    }
-
-
 def write(folder):
     """Write a page for each module of `MODULES`, and an index.
 
@@ -85,7 +66,7 @@ def write(folder):
 def _page(module, title):
     heading = f"{title} (``{module}``)"
     lines = [heading, "=" * len(heading), "", f".. automodule:: {module}", "   :no-members:", ""]
-    for name, value in documented(module).items():
+    for name, value in public_names(module).items():
         if inspect.isclass(value):
             lines += [f".. autoclass:: {module}.{name}", "   :members:", ""]
         elif callable(value):

@@ -4,7 +4,9 @@ Run ``python -m tests.benchmarks.depcam_clustering PART`` in an environment with
 ``synthetic`` (offset on or off, latents integrated or maximised, started from k-means and at the true
 classes), ``weights`` (repulsion and sparsity apart), ``paper`` (the paper's lambda, no offset, one y a row),
 or ``usps``, ``cora``, ``cora_paper`` (without the offset) and ``cora_starts`` (from single starts of several
-kinds), which need ``ZOO_DATA``; or ``continuous``:
+kinds), which need ``ZOO_DATA``; or ``lambdas_synthetic``, ``lambdas_usps`` and ``lambdas_cora`` (Figure 4:
+the paper's program at four weights of the determinant, from its random starts and from k-means starts),
+``sizes`` (Figures 6 and 7a: the same by number of latents); or ``continuous``:
 Gaussian cells of unknown noise, where the model is a mixture of PPCAs (Tipping and Bishop 1999), beside
 k-means, mixtures of Gaussians and the mixture of factor analysers (Ghahramani and Hinton 1996), on rows drawn
 from a mixture of PPCAs, its home ground, and on pictures of digits, by held-out density too.
@@ -50,9 +52,19 @@ DRAWS = {
     "cora": range(5),
     "cora_paper": range(5),
     "cora_starts": range(5),
+    "lambdas_synthetic": range(10),
+    "lambdas_usps": range(2),
+    "lambdas_cora": range(3),
+    "sizes": range(5),
     "continuous": range(5),
 }
-FOLDS = {"cora": 1, "cora_starts": 1, "continuous": 1}  # of the five, where not all are used
+FOLDS = {
+    "cora": 1,
+    "cora_starts": 1,
+    "lambdas_usps": 3,
+    "lambdas_cora": 1,
+    "continuous": 1,
+}  # of the five, where not all are used
 SYNTHETIC = {"num_components": 3, "num_latents": 4, "similarity_scale": 0.1}  # K, d, rho of section VI-A
 RUN = {"num_restarts": 3, "max_iterations": 200, "tolerance": 1e-4}
 SINGLE = RUN | {"num_restarts": 1}  # of sweeps over weights
@@ -66,7 +78,13 @@ REAL_RUN = {
     "cora": {"num_restarts": 5, "max_iterations": 60, "tolerance": 1e-4, "clamped_sweeps": 40},
     "cora_starts": {"num_restarts": 1, "max_iterations": 40, "tolerance": 1e-3, "clamped_sweeps": 15},
     "cora_paper": {"num_restarts": 3, "max_iterations": 25, "tolerance": 1e-3, "clamped_sweeps": 15},
+    "lambdas_synthetic": {"num_restarts": 1, "max_iterations": 200, "tolerance": 1e-4},
+    "lambdas_usps": {"num_restarts": 1, "max_iterations": 60, "tolerance": 1e-3},
+    "lambdas_cora": {"num_restarts": 1, "max_iterations": 40, "tolerance": 1e-3},
+    "sizes": {"num_restarts": 1, "max_iterations": 200, "tolerance": 1e-4},
 }
+LAMBDAS = (0.0, 1.0, 10.0, 100.0)
+SMALL = 0.1  # of the largest scale of a component: "quite small boxes" of Figure 6
 EXPECTED = (".*has not converged", "sparsity=0 has no optimum", "em: a guard holds")
 
 
@@ -115,15 +133,16 @@ def by_bernoulli_mixture(train, test, num_clusters):
 
 
 def by_depcam(train, test, fields, labels=None, **options):
-    """Clusters of training and held-out rows, the objective, the share of scales at zero."""
+    """Clusters of training and held-out rows, the objective, the shares of scales at zero and small."""
     model = zoo.DEPCAM(num_features=train.shape[1], **fields)
     if labels is not None:
         options |= {"init": {"responsibilities": np.eye(fields["num_components"])[labels]}, "num_restarts": 1}
     tree = quietly(model, train, **options)
     objective = tree["trace"]["objective"].to_numpy()
     responsibilities = tree["variational"]["responsibilities"].to_numpy()
-    zeros = float(np.mean(tree["variational"]["scales"].to_numpy() == 0))
-    return responsibilities.argmax(axis=1), clusters_of(tree, test), float(np.nanmax(objective)), zeros
+    scales = np.abs(tree["variational"]["scales"].to_numpy())
+    shares = float(np.mean(scales == 0)), float(np.mean(scales <= SMALL * scales.max(axis=-1, keepdims=True)))
+    return responsibilities.argmax(axis=1), clusters_of(tree, test), float(np.nanmax(objective)), *shares
 
 
 def compared(draws, settings, true_labels=(False,), num_folds=NUM_FOLDS, rivals=True):
@@ -151,7 +170,7 @@ def compared(draws, settings, true_labels=(False,), num_folds=NUM_FOLDS, rivals=
                     both = accuracies(own, labels[train], held_out, labels[test])
                     found[name + start].append((*both, *rest))
         print(f"draw {number}: {time.perf_counter() - begin:.0f} s", flush=True)
-    what = ("train", "test", "objective", "share_of_scales_at_zero")
+    what = ("train", "test", "objective", "share_of_scales_at_zero", "share_of_small_scales")
     return {
         name: dict(zip(what, np.reshape(np.transpose(own), (-1, number + 1, num_folds)), strict=False))
         for name, own in found.items()
@@ -229,11 +248,11 @@ def paper():
 
 def real_draws(name):
     """USPS 2, 3, 4: 200 pictures of each, ink where the grey value is above 127; Cora: 400 papers."""
-    held = load("usps_234" if name == "usps" else "cora_two_topics")
+    held = load("usps_234" if "usps" in name else "cora_two_topics")
     x, labels = held["x"], np.unique(held["labels"], return_inverse=True)[1]
     for seed in DRAWS[name]:
         rng = np.random.default_rng(seed)
-        if name == "usps":
+        if "usps" in name:
             rows = np.concatenate([rng.choice(np.flatnonzero(labels == c), 200, False) for c in range(3)])
             yield (x[rows] > 127).astype(float), labels[rows]
         else:
@@ -256,6 +275,54 @@ def real(name):
         for setting in settings
         for rival in ("k-means", "Bernoulli mixture")
     }
+
+
+def lambdas(part):
+    """Figure 4: the paper's program at each weight, from random starts, as in the paper, and from k-means."""
+    kind = part.removeprefix("lambdas_")
+    fields, quality = (SYNTHETIC, 0.1) if kind == "synthetic" else REAL[kind]
+    starts = ("random",) if kind == "cora" else ("random", "kmeans")
+    settings = {
+        f"lambda {weight:g}, {start} starts": (
+            fields
+            | {"offset": False, "latents": "shared", "repulsion": weight, "sparsity": weight * quality},
+            REAL_RUN[part] | {"method": "em", "init": start},
+        )
+        for start in starts
+        for weight in LAMBDAS
+    }
+    draws = synthetic_draws(part) if kind == "synthetic" else real_draws(part)
+    found = compared(draws, settings, num_folds=FOLDS.get(part, NUM_FOLDS), rivals=False)
+    return found, {
+        f"lambda {weight:g} - lambda 0, {start} starts": paired(
+            found, f"lambda {weight:g}, {start} starts", f"lambda 0, {start} starts"
+        )
+        for start in starts
+        for weight in LAMBDAS[1:]
+    }
+
+
+def sizes():
+    """Figures 6 and 7a: the paper's program without and with the determinant by number of latents."""
+    settings = {
+        f"d = {number}, lambda {weight:g}": (
+            SYNTHETIC
+            | {"num_latents": number, "offset": False, "latents": "shared"}
+            | {"repulsion": weight, "sparsity": weight * 0.1},
+            REAL_RUN["sizes"] | {"method": "em", "init": "random"},
+        )
+        for number in (3, 4, 6)
+        for weight in (0.0, 10.0)
+    }
+    found = compared(synthetic_draws("sizes"), settings, rivals=False)
+    pairs = [(f"d = {number}, lambda 10", f"d = {number}, lambda 0") for number in (3, 4, 6)]
+    pairs.append(("d = 3, lambda 10", "d = 4, lambda 0"))
+    differences = {f"{one} - {other}": paired(found, one, other) for one, other in pairs}
+    small = "share_of_small_scales"
+    differences[f"d = 6, lambda 10 - lambda 0, {small}"] = paired(
+        found, "d = 6, lambda 10", "d = 6, lambda 0", small
+    )
+    return found, differences
 
 
 UNKNOWN_NOISE = Gaussian(noise_variance=None)
@@ -463,7 +530,8 @@ def main(part):
     """Run one part, print it, record it."""
     began = time.process_time()
     parts = {"synthetic": synthetic, "weights": weights, "paper": paper, "continuous": continuous}
-    parts["cora_starts"] = cora_starts
+    parts |= {"cora_starts": cora_starts, "sizes": sizes}
+    parts |= {name: partial(lambdas, name) for name in DRAWS if name.startswith("lambdas_")}
     found, differences = parts.get(part, lambda: real(part))()
     for name, own in found.items():
         figures = ", ".join(f"{what} {np.mean(values):.3f}" for what, values in own.items())

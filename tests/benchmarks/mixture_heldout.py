@@ -86,13 +86,13 @@ def priors(train):
     import zoo
 
     num_features = train.shape[1]
-    theirs = zoo.GaussianWishart.from_data(
+    theirs = zoo.conjugate.GaussianWishart.from_data(
         train,
         mean_precision=1.0,
         degrees_of_freedom=float(num_features),
         scale_matrix=np.linalg.inv(np.cov(train, rowvar=False)),
     )
-    return {"ours": zoo.GaussianWishart.from_data(train), "theirs": theirs}
+    return {"ours": zoo.conjugate.GaussianWishart.from_data(train), "theirs": theirs}
 
 
 def fit_ours(train, num_components, seed, prior="ours", flat=False, **settings):

@@ -123,8 +123,8 @@ def with_blocks(*, turns=1, fresh=False):
     import jax.numpy as jnp
 
     from inference.algorithm import Algorithm
-    from inference.methods.projections import gibbs
-    from inference.methods.projections.quadratic_cells import draw_precisions, log_lacking
+    from inference.methods.epca import gibbs
+    from inference.methods.epca.quadratic_cells import draw_precisions, log_lacking
 
     def step(key, state, model, *data):
         values, keys = dict(state.values), jax.random.split(key, 4 * turns + 2)

@@ -33,7 +33,8 @@ def outcomes(case, method, *names):
     import numpyro
 
     numpyro.set_host_device_count(2)
-    from inference.calibration import RELATIONS, relation_check, relations
+    from inference.calibration import relation_check, relations
+    from inference.calibration.relation_changes import RELATIONS
     from tests.relation_cases import CASES, options_of, relation_of
 
     make, data, _ = CASES[case]

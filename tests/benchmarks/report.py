@@ -21,6 +21,7 @@ import zoo
 from inference import plots
 from inference.diagnostics import compare
 from inference.diagnostics.comparison import MethodScore, agreement
+from inference.plots import comparison
 from inference.report import report
 from inference.report.page import to_png
 from inference.topics.document_checks import check_documents
@@ -64,12 +65,10 @@ def _cases() -> dict[str, tuple]:
     labels = (np.arange(_ROWS) < _ROWS // 2).astype(int)
     short, draws = {"max_iterations": 5}, {"num_samples": 500}
     projection = (plots.plot_loadings, plots.plot_biplot, plots.plot_model_graph)
-    images = ("plot_basis_images", lambda tree: plots.plot_basis_images(tree, (2, 3)))
     classes = ("plot_document_clusters", lambda tree: plots.plot_document_clusters(tree, labels))
     check = ("plot_document_check", lambda tree: plots.plot_document_check(check_documents(tree)))
     topics = (check, plots.plot_topics, plots.plot_objective, plots.plot_model_graph)
-    confusion = ("plot_confusion", lambda tree: plots.plot_confusion(tree, labels))
-    clusters = (plots.plot_co_clustering, plots.plot_objective, plots.plot_model_graph, confusion)
+    clusters = (plots.plot_co_clustering, plots.plot_objective, plots.plot_model_graph)
     own = (
         plots.plot_hinton,
         plots.plot_loading_products,
@@ -87,7 +86,7 @@ def _cases() -> dict[str, tuple]:
             zoo.Mixture.from_data(rows, num_components=5),
             (rows,),
             {"method": "gibbs", "num_warmup": 50, "num_samples": 250, "num_chains": 4},
-            (plots.plot_psrf_path, plots.plot_mixture, plots.plot_co_clustering, confusion),
+            (plots.plot_psrf_path, plots.plot_mixture, plots.plot_co_clustering),
         ),
         "mixture_em": (
             zoo.Mixture.from_data(rows, num_components=5),
@@ -95,7 +94,7 @@ def _cases() -> dict[str, tuple]:
             {"method": "em"} | short,
             (plots.plot_em,),
         ),
-        "ppca": (zoo.PPCA(num_latents=2), (rows,), {"method": "closed_form"}, (*projection, images)),
+        "ppca": (zoo.PPCA(num_latents=2), (rows,), {"method": "closed_form"}, projection),
         "sppca": (
             zoo.SPPCA(num_latents=2, center="plugin"),
             (rows, rows[:, :1]),
@@ -167,9 +166,9 @@ def _of_tables() -> dict[str, float]:
         MethodScore("mixture", str(place), -place, 0.1, 1.0, True, 1.0, 1.0, False) for place in range(20)
     ]
     calls = {
-        "plot_agreement": lambda: plots.plot_agreement(table),
-        "plot_scores": lambda: plots.plot_scores(ranked),
-        "plot_methods": lambda: plots.plot_methods(scores),
+        "plot_agreement": lambda: comparison.plot_agreement(table),
+        "plot_scores": lambda: comparison.plot_scores(ranked),
+        "plot_methods": lambda: comparison.plot_methods(scores),
         "plot_dirichlet_process": plots.plot_dirichlet_process,
     }
     found = {}

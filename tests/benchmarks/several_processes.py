@@ -13,13 +13,13 @@ pass in another order.
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from pathlib import Path
 
+from tests.processes import sharing
 from tests.recording import write_record
 
 OTHER_ORDER = "mixture vb in batches"
@@ -85,9 +85,12 @@ def compared(counts):
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "found"
-            command = [sys.executable, "-m", "inference.launch", str(count), __file__, "--file", str(file)]
+            command = [sys.executable, __file__, "--file", str(file)]
             paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-            subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": paths})
+            with sharing(count, command, env=os.environ | {"PYTHONPATH": paths}) as every:
+                answers = [process.communicate() for process in every]
+            if any(process.returncode for process in every):
+                raise RuntimeError(answers)
             parts = [json.loads(Path(f"{file}.{number}").read_text()) for number in range(count)]
         for name, first in parts[0].items():
             figures.setdefault(name, {})[f"{count} processes"] = {

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 import shared_fits
-from processes import LIMIT, started
+from processes import LIMIT, sharing, started
 
 import inference
 import zoo
@@ -24,19 +24,21 @@ GUIDE = TESTS.parent / "notebooks" / "guide" / "several_machines.md"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [TESTS.parent, TESTS, *sys.path]))}
 
 
-def launched(count, script, *arguments, status=0, **options):
-    """What a script printed, and its errors without Gloo's remarks."""
-    command = [sys.executable, "-m", "inference.launch", str(count), str(script), *map(str, arguments)]
-    with started(command, env=ENVIRONMENT, **options) as process:
-        output, errors = process.communicate(timeout=LIMIT)
-    assert process.returncode == status, errors
-    return [line for line in output.splitlines() if "[Gloo]" not in line], errors
+def shared(count, script, *arguments, victim=None, **options):
+    """What process 0 printed, without Gloo's remarks; all end well but a victim, whom the others notice."""
+    command = [sys.executable, str(script), *map(str, arguments)]
+    with sharing(count, command, env=ENVIRONMENT, **options) as every:
+        answers = [process.communicate(timeout=LIMIT) for process in every]
+    lost = 0 if victim is None else processes.LOST_STATUS
+    ended = [-signal.SIGKILL if number == victim else lost for number in range(count)]
+    assert [process.returncode for process in every] == ended, answers
+    return [line for line in answers[0][0].splitlines() if "[Gloo]" not in line]
 
 
-def found_by(count, tmp_path, *names, status=0):
+def found_by(count, tmp_path, *names):
     file = tmp_path / f"found{count}.json"
-    launched(count, SCRIPT, file, *names, status=status)
-    return json.loads(file.read_text()) if status == 0 else None
+    shared(count, SCRIPT, file, *names)
+    return json.loads(file.read_text())
 
 
 def assert_near(one, other, name):
@@ -163,54 +165,18 @@ with among_processes():
 """
 
 
-def test_processes_exchange_bytes_and_end_when_one_is_killed(tmp_path):
+@pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_processes_exchange_bytes_and_survivors_say_one_line_when_one_is_killed(victim, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(EXCHANGING)
-    output, errors = launched(2, script, 1, status=128 + signal.SIGKILL)
-    assert output == ["exchanged"]
-    (line,) = errors.splitlines()
-    assert line.startswith(
-        "inference.launch: process 1 of 2 was killed by SIGKILL, and the others were ended"
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_without_a_launcher_each_survivor_says_one_line(victim, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(EXCHANGING)
-    with _by_hand([sys.executable, str(script), str(victim)], tmp_path) as both:
+    with sharing(2, [sys.executable, str(script), str(victim)], env=ENVIRONMENT) as both:
         answers = [process.communicate(timeout=LIMIT) for process in both]
+    assert "exchanged" in answers[0][0].splitlines()
     assert both[victim].returncode == -signal.SIGKILL
     survivor = 1 - victim
     assert both[survivor].returncode == processes.LOST_STATUS
     (line,) = answers[survivor][1].splitlines()
     assert line.startswith(f"process {survivor} of 2: another process has ended; start all of them again")
-
-
-class _by_hand:  # noqa: N801 - a context
-    """Two processes with the variables that are set by hand."""
-
-    def __init__(self, command, folder):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        shared = {"JAX_COORDINATOR_ADDRESS": address, "JAX_COORDINATOR_BIND_ADDRESS": address}
-        self.contexts = [
-            started(
-                command,
-                cwd=folder,
-                env=ENVIRONMENT | shared | {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(number)},
-            )
-            for number in (0, 1)
-        ]
-
-    def __enter__(self):
-        return [context.__enter__() for context in self.contexts]
-
-    def __exit__(self, *error):
-        for context in self.contexts:
-            context.__exit__(*error)
 
 
 # The same answer
@@ -271,13 +237,12 @@ def test_batches_dealt_out_in_another_order_are_noticed(tmp_path, monkeypatch):
 )
 def test_a_run_whose_process_was_killed_is_resumed_with_the_same_answer(name, victim, looks, tmp_path):
     file = tmp_path / "found.json"
-    _, errors = launched(2, SCRIPT, file, name, "--die", victim, looks, status=128 + signal.SIGKILL)
-    assert f"process {victim} of 2 was killed by SIGKILL" in errors.splitlines()[-1]
+    shared(2, SCRIPT, file, name, "--die", victim, looks, victim=victim)
     assert not file.exists() and Path(f"{file}.npz").stat().st_size > 0
-    launched(2, SCRIPT, file, name, "--die", 0, -1)
+    shared(2, SCRIPT, file, name, "--die", 0, -1)
     resumed = json.loads(file.read_text())
     Path(f"{file}.npz").unlink()
-    launched(2, SCRIPT, file, name, "--die", 0, -1)
+    shared(2, SCRIPT, file, name, "--die", 0, -1)
     whole = json.loads(file.read_text())
     assert resumed.pop("looks") < whole.pop("looks")  # it went on, and did not begin again
     assert resumed == whole
@@ -319,7 +284,7 @@ for model, data, own in (
 def test_what_cannot_be_spread_is_refused_with_the_reason(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(REFUSED)
-    output, _ = launched(2, script)
+    output = shared(2, script)
     expected = (
         "method 'em' of mixture runs in one process; this one is one of 2",
         "method 'closed_form' of ppca runs in one process where rows are held whole; this one is one of 2: "
@@ -362,29 +327,33 @@ def test_the_guide_runs_as_it_stands(tmp_path):
     for name, source in _blocks("script").items():
         (tmp_path / name).write_text(source)
     command = _blocks("command")
-    (line,) = command["local"].splitlines()
-    words = line.split()
-    assert words[:3] == ["python", "-m", "inference.launch"]
-    output, _ = launched(words[3], words[4], cwd=tmp_path)
-    alone, _ = launched(1, words[4], cwd=_fresh(tmp_path, "alone", words[4]))
+    output = _of_shell(command["local"], tmp_path)
+    alone = shared(1, "clusters.py", cwd=_fresh(tmp_path, "alone", "clusters.py"))
     assert [line.split(", ")[0] for line in output + alone] == ["2 processes", "1 processes"]
     assert output[0].split()[-1] == alone[0].split()[-1]
-    output, _ = launched(2, "chains.py", cwd=tmp_path)
+    output = shared(2, "chains.py", cwd=tmp_path)
     assert output[-1] == "2 processes, 4 chains" and (tmp_path / "chains.nc").stat().st_size > 0
     by_hand = [command[f"{which} host"].split() for which in ("first", "second")]
     for number, words in enumerate(by_hand):
         address, count, own, *rest = words
         assert address.startswith("JAX_COORDINATOR_ADDRESS=") and count == "JAX_NUM_PROCESSES=2"
         assert own == f"JAX_PROCESS_ID={number}" and rest == ["python", "clusters.py"]
-    folder = _fresh(tmp_path, "hand", "clusters.py")
-    with _by_hand([sys.executable, "clusters.py"], folder) as both:
-        answers = [process.communicate(timeout=LIMIT) for process in both]
-    assert [process.returncode for process in both] == [0, 0], answers
-    assert answers[0][0].splitlines()[-1].split()[-1] == alone[0].split()[-1]
     shell = tmp_path / "job.sh"
     shell.write_text(_blocks("shell")["slurm"])
     with started(["bash", "-n", str(shell)]) as process:
         assert process.communicate(timeout=LIMIT) == ("", "")
+
+
+def _of_shell(text, folder):
+    """What process 0 prints under the lines of the shell that the guide shows."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        text = text.replace(":7077", f":{free.getsockname()[1]}")
+    python = f"python() {{ '{sys.executable}' \"$@\"; }}\n"
+    with started(["bash", "-c", python + text], cwd=folder, env=ENVIRONMENT) as shell:
+        output, errors = shell.communicate(timeout=LIMIT)
+    assert shell.returncode == 0, errors
+    return [line for line in output.splitlines() if "[Gloo]" not in line]
 
 
 def _fresh(folder, name, script):

@@ -195,9 +195,9 @@ def main(arguments=None):
     parser.add_argument("site", type=Path)
     parser.add_argument("--browser", type=Path, metavar="PICTURES")
     asked = parser.parse_args(arguments)
-    from notebooks._site.reference import MODULES, documented
+    from notebooks._site.reference import MODULES, public_names
 
-    names = [f"{module}.{name}" for module in MODULES for name in documented(module)]
+    names = [f"{module}.{name}" for module in MODULES for name in public_names(module)]
     found = faults_of(asked.site, names)
     if asked.browser is not None:
         found += in_browser(asked.site, asked.browser)

@@ -1,4 +1,4 @@
-"""Three ways to draw from a Dirichlet process are equal in law."""
+"""Draws from a Dirichlet process."""
 
 import jax
 import jax.numpy as jnp
@@ -7,9 +7,8 @@ import pytest
 import scipy.stats
 
 from inference.plots import plot_dirichlet_process
-from zoo.dirichlet_process import chinese_restaurant, polya_urn, stick_breaking_draw
+from zoo.dirichlet_process import polya_urn
 
-WAYS = {"urn": polya_urn, "restaurant": chinese_restaurant, "sticks": stick_breaking_draw}
 ALPHA, DRAWS, REPLICATES = 2.5, 30, 4000
 
 
@@ -22,10 +21,10 @@ def distinct_law(alpha, n):
     return law
 
 
-def replicates(way, alpha=ALPHA):
+def replicates(alpha=ALPHA):
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(0), REPLICATES)
-        return np.asarray(jax.jit(jax.vmap(lambda key: way(key, alpha, DRAWS)))(keys))
+        return np.asarray(jax.jit(jax.vmap(lambda key: polya_urn(key, alpha, DRAWS)))(keys))
 
 
 def p_values(values):
@@ -43,17 +42,15 @@ def p_values(values):
     )
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_draws_have_the_law_of_the_process(way):
-    """Three tests at 1e-4 each for three ways: false alarms below 1e-3. Another concentration must fail."""
-    assert min(p_values(replicates(WAYS[way]))) > 1e-4
-    assert min(p_values(replicates(WAYS[way], alpha=1.15 * ALPHA))) < 1e-4
+def test_draws_have_the_law_of_the_process():
+    """Three tests at 1e-4 each: false alarms below 3e-4. Another concentration must fail."""
+    assert min(p_values(replicates())) > 1e-4
+    assert min(p_values(replicates(alpha=1.15 * ALPHA))) < 1e-4
 
 
 def test_every_draw_of_a_tiny_concentration_is_the_same_and_of_a_huge_one_new():
-    for way in (polya_urn, chinese_restaurant):
-        assert len(np.unique(way(jax.random.key(1), 1e-9, 50))) == 1
-        assert len(np.unique(way(jax.random.key(1), 1e9, 50))) == 50
+    assert len(np.unique(polya_urn(jax.random.key(1), 1e-9, 50))) == 1
+    assert len(np.unique(polya_urn(jax.random.key(1), 1e9, 50))) == 50
 
 
 @pytest.mark.parametrize(
@@ -64,11 +61,8 @@ def test_every_draw_of_a_tiny_concentration_is_the_same_and_of_a_huge_one_new():
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
-    for way in WAYS.values():
-        with pytest.raises(ValueError, match=message):
-            way(jax.random.key(0), *arguments)
-    with pytest.raises(ValueError, match="leftover must lie between 0 and 1"):
-        stick_breaking_draw(jax.random.key(0), 1.0, 5, leftover=2.0)
+    with pytest.raises(ValueError, match=message):
+        polya_urn(jax.random.key(0), *arguments)
 
 
 def test_picture_shows_few_and_many_distinct_values():

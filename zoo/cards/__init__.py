@@ -148,12 +148,6 @@ class Notes(NamedTuple):
 def read_card(name: str) -> Card:
     """The card of a model, read from its source file without importing it.
 
-    Args:
-        name: a name or an alias; see `zoo.canonical_name`.
-
-    Returns:
-        Its title, paper, docstrings and class attributes.
-
     Raises:
         ValueError: no such model.
     """
@@ -184,31 +178,18 @@ def read_card(name: str) -> Card:
 
 
 def methods_of(name: str) -> tuple[str, ...]:
-    """The methods of a model, at a fraction of the time that its card takes.
-
-    Args:
-        name: key in `zoo.MODELS`.
-
-    Returns:
-        Their names, the default one first.
-    """
+    """The methods of a model, at a fraction of the time that its card takes."""
     entry = MODELS[name]
     path = module_file(entry["module"])
     if path is None:
         return tuple(model_class(name).methods)
-    (body,) = (node for node in parsed(path).body if getattr(node, "name", "") == entry["class"])
+    classes = [node for node in parsed(path).body if isinstance(node, ast.ClassDef)]
+    (body,) = (node for node in classes if node.name == entry["class"])
     return tuple(_literals(body)["methods"])
 
 
 def read_notes(card: Card) -> Notes:
-    """The notes on a model, from its TOML file and from ``generic.toml``.
-
-    Args:
-        card: the model's card.
-
-    Returns:
-        Usage, a note for each method of the card, claims and corrections.
-    """
+    """The notes on a model, from its TOML file and from ``generic.toml``."""
     generic = _read_toml(_FOLDER / "generic.toml")
     path = _FOLDER / f"{card.name}.toml"
     own = _read_toml(path) if path.is_file() else _no_notes(card)
@@ -256,7 +237,9 @@ def _literals(body: ast.ClassDef) -> dict[str, Any]:
     """Read the class attributes that must be literals."""
     found = {}
     for node in body.body:
-        target = node.target if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [None])[0]
+        if not isinstance(node, ast.AnnAssign | ast.Assign):
+            continue
+        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
         if isinstance(target, ast.Name) and target.id in _LITERALS and node.value is not None:
             found[target.id] = ast.literal_eval(node.value)
     return found
@@ -276,7 +259,9 @@ def _fields(body: ast.ClassDef) -> dict[str, str]:
 
 def _default(value: ast.expr | None) -> ast.expr | None:
     """The default of a field, which is the first argument where it is declared by `zoo.fields`."""
-    kind = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+    if not isinstance(value, ast.Call):
+        return value
+    kind = ast.unparse(value.func)
     if kind in ("size_of", "scale_of"):
         return ast.Constant(None)
     if kind in ("static", "size", "whole", "choice", "flag", "numbers", "positive", "pseudo_counts", "part"):

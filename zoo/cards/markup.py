@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Block", "Bullets", "Code", "Paragraph", "Table", "as_markdown", "as_text", "parse", "plain_math"]
+__all__ = ["Block", "Bullets", "Code", "Grid", "Paragraph", "as_markdown", "as_text", "parse", "plain_math"]
 
 _INDENT = "    "
 _HARD_SPACE = "\xa0"
@@ -57,7 +57,7 @@ class Code(NamedTuple):
     wrapped: bool = True
 
 
-class Table(NamedTuple):
+class Grid(NamedTuple):
     """A table with a header.
 
     Attributes:
@@ -69,18 +69,11 @@ class Table(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-Block = Paragraph | Bullets | Code | Table
+Block = Paragraph | Bullets | Code | Grid
 
 
 def parse(docstring: str) -> list[Block]:
-    """Parse a docstring into blocks.
-
-    Args:
-        docstring: cleaned of its indentation.
-
-    Returns:
-        Its blocks, in order.
-    """
+    """Parse a docstring into blocks."""
     blocks: list[Block] = []
     chunks = [chunk for chunk in re.split(r"\n\s*\n", docstring.strip("\n")) if chunk.strip()]
     literal = False  # whether an indented chunk is a literal block
@@ -104,8 +97,9 @@ def parse(docstring: str) -> list[Block]:
 
 def _append_code(blocks: list[Block], text: str) -> None:
     """Append a literal block, which may continue after an empty line."""
-    if blocks and isinstance(blocks[-1], Code):
-        text = f"{blocks.pop().text}\n\n{text}"
+    if blocks and isinstance(last := blocks[-1], Code):
+        blocks.pop()
+        text = f"{last.text}\n\n{text}"
     blocks.append(Code(text))
 
 
@@ -113,7 +107,7 @@ def _joined(text: str) -> str:
     return " ".join(text.split())
 
 
-def _table(lines: Sequence[str]) -> Table:
+def _table(lines: Sequence[str]) -> Grid:
     """Parse a simple table with columns as in its border; the last one may continue in the next line."""
     starts = [found.start() for found in re.finditer("=+", lines[0])]
     spans = list(zip(starts, [*starts[1:], None], strict=True))
@@ -126,7 +120,7 @@ def _table(lines: Sequence[str]) -> Table:
             rows.append(cells)
         else:
             rows[-1] = (*rows[-1][:-1], f"{rows[-1][-1]} {cells[-1]}")
-    return Table(rows[0], tuple(rows[1:]))
+    return Grid(rows[0], tuple(rows[1:]))
 
 
 def _replaced(
@@ -148,12 +142,6 @@ def _replaced(
 
 def plain_math(formula: str) -> str:
     r"""Convert a LaTeX formula to plain text.
-
-    Args:
-        formula: without dollar signs.
-
-    Returns:
-        Plain text.
 
     Example:
         >>> plain_math(r"\lambda_j \le m s^{2}")
@@ -185,16 +173,7 @@ def _marked(text: str) -> str:
 
 
 def as_text(blocks: Sequence[Block], width: int, indent: str = "") -> str:
-    """Format blocks for a terminal.
-
-    Args:
-        blocks: of a docstring or written by hand.
-        width: columns of the terminal.
-        indent: put before each line.
-
-    Returns:
-        Lines that fit the width, but for code that must not be broken.
-    """
+    """Format blocks for a terminal."""
     return "\n\n".join(_block_as_text(block, width, indent) for block in blocks)
 
 
@@ -208,7 +187,7 @@ def _block_as_text(block: Block, width: int, indent: str) -> str:
             for number, line in enumerate(item.splitlines())
         )
     indent = indent or _INDENT
-    if isinstance(block, Table):
+    if isinstance(block, Grid):
         return textwrap.indent(_table_as_text(block, width - len(indent)), indent)
     lines = block.text.splitlines()
     if block.wrapped:
@@ -243,7 +222,7 @@ def _broken(line: str, width: int) -> list[str]:
     )
 
 
-def _table_as_text(table: Table, width: int) -> str:
+def _table_as_text(table: Grid, width: int) -> str:
     """Format a table with aligned columns, the last one wrapped."""
     rows = [[_plain(cell).replace(_HARD_SPACE, " ") for cell in row] for row in [table.header, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -258,14 +237,7 @@ def _table_as_text(table: Table, width: int) -> str:
 
 
 def as_markdown(blocks: Sequence[Block]) -> str:
-    """Format blocks as Markdown.
-
-    Args:
-        blocks: of a docstring or written by hand.
-
-    Returns:
-        Paragraphs, lists, tables and fenced code.
-    """
+    """Format blocks as Markdown."""
     return "\n\n".join(map(_block_as_markdown, blocks))
 
 

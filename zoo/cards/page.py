@@ -2,10 +2,11 @@
 
 import re
 import textwrap
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from zoo.cards import Card, markup, read_notes
-from zoo.cards.markup import Block, Bullets, Code, Paragraph, Table
+from zoo.cards.markup import Block, Bullets, Code, Grid, Paragraph
 
 __all__ = ["CardSection", "card_as_markdown", "card_as_text", "card_sections"]
 
@@ -26,14 +27,11 @@ class CardSection(NamedTuple):
     """
 
     title: str
-    blocks: list[Block]
+    blocks: Sequence[Block]
 
 
 def card_sections(card: Card) -> list[CardSection]:
     """The sections of a card, in order.
-
-    Args:
-        card: a model's metadata.
 
     Returns:
         Sections: assumptions, usage, fields, shapes, symmetries, methods, the papers' claims and
@@ -63,7 +61,7 @@ def card_sections(card: Card) -> list[CardSection]:
         CardSection("", markup.parse(card.module_docstring)),
         CardSection("Usage", usage),
         CardSection("Fields", _fields(card)),
-        CardSection("Shapes", [Table(("variable", "dims"), dims)]),
+        CardSection("Shapes", [Grid(("variable", "dims"), dims)]),
         CardSection("Symmetries", [Paragraph(", ".join(card.symmetries) or "none")]),
         CardSection("Methods", [Paragraph(_AUTO), Bullets(tuple(methods)), Paragraph(notes.symbols)]),
         CardSection("Claims of the papers and results here", [Bullets(tuple(claims))]),
@@ -96,15 +94,7 @@ def _fields(card: Card) -> list[Block]:
 
 
 def card_as_text(card: Card, width: int = 100) -> str:
-    """Format a card for a terminal.
-
-    Args:
-        card: a model's metadata.
-        width: columns of the terminal.
-
-    Returns:
-        Lines that fit the width, but for the program.
-    """
+    """Format a card for a terminal."""
     heading = (f"{card.name}: {card.title}", card.paper)
     parts = ["\n".join(markup.as_text([Paragraph(line)], width) for line in heading)]
     for section in card_sections(card):
@@ -114,14 +104,7 @@ def card_as_text(card: Card, width: int = 100) -> str:
 
 
 def card_as_markdown(card: Card) -> str:
-    """Format a card as a Markdown page.
-
-    Args:
-        card: a model's metadata.
-
-    Returns:
-        Markdown: headings, paragraphs, lists, tables, formulas and fenced code.
-    """
+    """Format a card as a Markdown page."""
     parts = [f"# {card.name}: {card.title}", card.paper]
     for section in card_sections(card):
         body = markup.as_markdown(section.blocks)

@@ -18,13 +18,6 @@ def program_of(path: Path, class_name: str) -> str:
     the functions, classes and constants of the same file that these use; and functions that a ``program``
     itself calls of other files. Each is copied from its file, methods dedented; those of another file follow
     under the name of that file.
-
-    Args:
-        path: of the file that defines the model.
-        class_name: of the model.
-
-    Returns:
-        Python source.
     """
     classes = list(_lineage(path, class_name))
     methods: dict[str, tuple[Path, ast.FunctionDef]] = {}
@@ -35,10 +28,11 @@ def program_of(path: Path, class_name: str) -> str:
     models = {body.name for _, body in classes}
     helpers = {file: {n: node for n, node in _definitions(file) if n not in models} for file, _ in classes}
     wanted: list[tuple[Path, ast.stmt]] = []
-    queue = [methods[name] for name in ("program", "__call__") if name in methods][:1]
-    if queue and queue[0][1].name == "program":  # which is short for what it calls of other files
-        used = {part.id for part in ast.walk(queue[0][1]) if isinstance(part, ast.Name)}
-        queue += [found for name, *found in _imported(queue[0][0]) if name in used]
+    first = methods.get("program", methods.get("__call__"))
+    queue: list[tuple[Path, ast.stmt]] = [] if first is None else [first]
+    if first is not None and first[1].name == "program":  # which is short for what it calls of other files
+        used = {part.id for part in ast.walk(first[1]) if isinstance(part, ast.Name)}
+        queue += [(home, own) for name, home, own in _imported(first[0]) if name in used]
         helpers |= {file: {} for file, _ in queue[1:]}
     while queue:
         file, node = queue.pop(0)
@@ -82,9 +76,6 @@ def _lineage(path: Path | None, class_name: str) -> Iterator[tuple[Path, ast.Cla
 def module_file(module: str) -> Path | None:
     """The file of a module of the zoo, found without importing it; None for modules outside it.
 
-    Args:
-        module: its dotted name.
-
     Returns:
         The file, or None.
     """
@@ -95,12 +86,6 @@ def module_file(module: str) -> Path | None:
 
 def registered_file(module: str) -> Path:
     """The file of a module outside the zoo that is imported already.
-
-    Args:
-        module: its dotted name.
-
-    Returns:
-        The file.
 
     Raises:
         ValueError: the module is no file, but an interactive session.
@@ -117,7 +102,9 @@ def _imported(path: Path) -> Iterator[tuple[str, Path, ast.FunctionDef]]:
         if not isinstance(node, ast.ImportFrom) or node.module in (None, "zoo.model", "zoo.programs"):
             continue
         home, names = module_file(node.module), {alias.name for alias in node.names}
-        for own in [] if home is None else parsed(home).body:
+        if home is None:
+            continue
+        for own in parsed(home).body:
             if isinstance(own, ast.FunctionDef) and own.name in names:
                 yield own.name, home, own
 
@@ -159,14 +146,7 @@ def _source(path: Path, node: ast.stmt) -> str:
 
 
 def parsed(path: Path) -> ast.Module:
-    """Parse a file, once for each version of its text.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        Its module node.
-    """
+    """Parse a file, once for each version of its text."""
     return _tree(path.read_text(encoding="utf-8"))
 
 

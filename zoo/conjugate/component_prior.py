@@ -96,6 +96,7 @@ class ComponentPrior(Assumptions):
         takes_sparse: whether rows may be `zoo.SparseCounts`.
         takes_missing: whether cells may be NaN.
         is_grouped: whether groups of columns have different families.
+        has_correlations: whether columns depend on each other within a component.
         unit_of_cells: how cells follow the origin and the scale of the data; None: they have no unit.
         units_of_parameters: sites and deterministics of a component's parameters to how they do.
         has_counts: whether cells are counts, whose log factorials its density takes.
@@ -109,10 +110,16 @@ class ComponentPrior(Assumptions):
     takes_sparse: ClassVar[bool] = False
     takes_missing: ClassVar[bool] = False
     is_grouped: ClassVar[bool] = False
+    has_correlations: ClassVar[bool] = False
     unit_of_cells: ClassVar[Unit | None] = None
     units_of_parameters: ClassVar[Mapping[str, Unit]] = {}
     has_counts: ClassVar[bool] = False
     optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns")
+
+    @property
+    def by_columns(self) -> Sequence[tuple["ComponentPrior", Sequence[int]]]:
+        """Families, each with the numbers of its columns."""
+        return [(self, range(self.num_features))]
 
     @property
     def is_filled(self) -> bool:
@@ -447,12 +454,13 @@ class ComponentPrior(Assumptions):
             if not self.is_random(name):
                 check_single_concentration(name, getattr(self, name), dtype)
 
-    def check_offset(self, x: Any, dtype: str) -> None:
+    def check_offset(self, x: Any, dtype: str, weight: np.ndarray | None = None) -> None:
         """Raise ValueError if the prior's location is so far from the rows that their spread is lost.
 
         Args:
             x: rows, shape (num_observations, num_features), NaN where a cell is missing.
             dtype: the precision of the computation.
+            weight: of the rows, shape (num_observations,); None: one.
         """
 
     def lost_share(self, parameters: Mapping[str, np.ndarray], dtype: str) -> np.ndarray:

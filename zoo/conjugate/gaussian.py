@@ -149,6 +149,7 @@ class _FullGaussian(ComponentPrior):
         "locs": PLACE,
     }
     takes_missing = True
+    has_correlations = True
     unstored = ("patterns",)
 
     @property
@@ -210,7 +211,7 @@ class _FullGaussian(ComponentPrior):
             return super().log_predictive(x)
         return log_predictive_of_observed(self.predictive(), x, jnp.asarray(self.patterns))
 
-    def check_offset(self, x: np.ndarray, dtype: str) -> None:
+    def check_offset(self, x: np.ndarray, dtype: str, weight: np.ndarray | None = None) -> None:
         """Raise ValueError if a prior of means and full covariances is too far from the rows.
 
         Between a mean at m and a prior location at m_0 the scatter of a component grows by a multiple of
@@ -218,7 +219,7 @@ class _FullGaussian(ComponentPrior):
         """
         if "scale_matrix" not in self.field_dims:
             return
-        means, deviations = column_moments(x)
+        means, deviations = column_moments(x, weight)
         loc = np.asarray(self.loc.mean if self.is_random("loc") else self.loc)
         least = np.where(deviations > 0, deviations, np.inf)
         distance = np.abs(means - loc) / least

@@ -149,7 +149,7 @@ class MixtureAnswers(Answers):
 
     @override
     def check_resolved(
-        self, model: Any, values: Mapping[str, Any], num_rows: int, dtype: str, x: Any = None
+        self, model: Any, values: Mapping[str, Any], num_rows: float, dtype: str, x: Any = None
     ) -> None:
         of_rows = (values.get(model.roles.weight), values.get(model.roles.cluster))
         check_resolved(model.components, values, *of_rows, num_rows, dtype, x)

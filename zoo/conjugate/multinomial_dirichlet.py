@@ -1,7 +1,7 @@
 r"""Components of count vectors: the multinomial with a Dirichlet prior.
 
 The coefficient :math:`n! / \prod_j x_j!` of each row is part of the density and of the bound. (A model of the
-single tokens, as in Yu 2006, section 2.2, leaves it out: its bound is lower by a constant of the data.)
+single tokens, as in Yu 2006, section 2.1.3, leaves it out: its bound is lower by a constant of the data.)
 
 Rows may be sparse (`zoo.SparseCounts`): then neither the rows nor anything of their size is ever made dense.
 
@@ -121,6 +121,7 @@ class MultinomialDirichlet(ComponentPrior):
 
     posterior_dims = {"concentration": ("component", "feature")}
     parameter_dims = {"probs": ("component", "feature")}
+    has_correlations = True
     learnable = ("concentration",)
     takes_sparse = True
     has_counts = True

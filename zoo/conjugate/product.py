@@ -98,6 +98,11 @@ class Product(ComponentPrior):
     is_grouped = True
 
     @property
+    def by_columns(self) -> Sequence[tuple[ComponentPrior, Sequence[int]]]:
+        """The families with their columns."""
+        return list(zip(self.families, self.columns, strict=True))
+
+    @property
     def is_filled(self) -> bool:
         """Whether the columns are numbers and the families have all their fields."""
         return not self._named_columns and all(family.is_filled for family in self.families)
@@ -378,11 +383,11 @@ class Product(ComponentPrior):
         for family in self.families:
             family.check_concentrations(dtype)
 
-    def check_offset(self, x: np.ndarray, dtype: str) -> None:
+    def check_offset(self, x: np.ndarray, dtype: str, weight: np.ndarray | None = None) -> None:
         """Raise ValueError if a group's prior location is too far from its columns."""
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             try:
-                family.check_offset(take_columns(x, group), dtype)
+                family.check_offset(take_columns(x, group), dtype, weight)
             except ValueError as error:
                 raise ValueError(
                     f"columns {column_labels(x, group)} (group {number}, {type(family).__name__}): {error}"

@@ -35,7 +35,7 @@ def check_resolved(
     values: Mapping[str, np.ndarray],
     weights: np.ndarray | None,
     labels: np.ndarray | None,
-    num_rows: int,
+    num_rows: float,
     dtype: str,
     x: Any,
 ) -> None:
@@ -46,7 +46,7 @@ def check_resolved(
         values: draws, or the estimate, of its sites.
         weights: of the components, shape (..., num_components), or None.
         labels: of the rows, shape (..., num_observations), or None.
-        num_rows: rows of the data.
+        num_rows: rows of the data, the sum of their weights.
         dtype: the precision of the fit.
         x: the rows, whose columns have names in messages.
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Dataset", "catalogue", "load", "read_table", "read_tables", "shipped_folder"]
+__all__ = ["catalogue", "load", "read_table"]
 
 _LAZY = {  # names imported on first access, so that the catalogue needs no NumPy
     "Dataset": "zoo.datasets.loading",
@@ -34,11 +34,7 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 
 def shipped_folder() -> Path:
-    """The folder of the data: ``zoo/data`` of a wheel, else ``data`` of the clone that holds this package.
-
-    Returns:
-        The folder of the catalogue and of the shipped files.
-    """
+    """The folder of the data: ``zoo/data`` of a wheel, else ``data`` of the clone that holds this package."""
     beside = Path(__file__).parents[1] / "data"
     return beside if beside.is_dir() else Path(__file__).parents[2] / "data"
 

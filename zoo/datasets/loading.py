@@ -75,9 +75,6 @@ class Dataset(Mapping):
     def frame(self, key: str = "x") -> pd.DataFrame:
         """One array as a DataFrame with the names of its rows and columns, which a fit then uses.
 
-        Args:
-            key: name of the array.
-
         Returns:
             The table, shape as that of the array.
         """
@@ -237,15 +234,7 @@ Names = dict[str, tuple[str, ...]]
 
 
 def read_arrays(path: Path, specs: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Names, Names]:
-    """The arrays of a file, as the entry ``arrays`` of the catalogue describes them.
-
-    Args:
-        path: a ``.csv`` or an ``.npz`` file.
-        specs: name of an array to its description.
-
-    Returns:
-        The arrays by name, and the names of their columns and of their rows, by array, where there are any.
-    """
+    """The arrays of a file, as the entry ``arrays`` of the catalogue describes them."""
     if path.suffix == ".csv":
         return _read_table(path, specs)
     arrays, columns = {}, {}

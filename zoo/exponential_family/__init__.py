@@ -26,7 +26,7 @@ e^theta); the exponential's theta is minus its rate, so it is negative; the conj
 Jacobian of the mean (Gaussian: lam = m / s^2 and nu = 1 / s^2, printed 1 / (2 s^2); Bernoulli: mean
 ~ Beta(lam, nu - lam)).
 
-Reference: Virtanen (2010), section 2; Barndorff-Nielsen (1978); McCullagh and Nelder (1989).
+Reference: Virtanen (2010), section 3.1; Barndorff-Nielsen (1978); McCullagh and Nelder (1989).
 """
 
 from typing import Any
@@ -45,20 +45,15 @@ from zoo.exponential_family.families import (
 from zoo.exponential_family.family import ByColumn, Family
 
 __all__ = [
-    "FAMILIES",
     "Bernoulli",
     "Binomial",
-    "ByColumn",
     "Categorical",
     "Exponential",
-    "Family",
     "GammaWithShape",
     "Gaussian",
     "NegativeBinomial",
     "Ordinal",
     "Poisson",
-    "as_family",
-    "has_unit_noise",
 ]
 
 #: Name to family, as fields and the command line take them.

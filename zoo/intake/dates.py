@@ -82,9 +82,9 @@ def read_dates(words: pd.Series, order: str | None = None, format: str | None = 
     Returns:
         The dates; None: some word is none, or they are written in different ways.
     """
-    if not len(words) or words.str.len().min() < _FEWEST or not words.str.contains(r"\d", regex=True).all():
-        return None
     distinct = pd.Series(words.unique())
+    if not len(words) or distinct.str.len().min() < _FEWEST or not distinct.str.contains(r"\d").all():
+        return None
     if format is not None:
         return _read(words, distinct, format, "as the fitted ones")
     for fixed in _with_times(_FIXED):

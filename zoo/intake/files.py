@@ -621,11 +621,11 @@ def _parsed(body: str, separator: str, width: int, **options: Any) -> pd.DataFra
 
 
 def _texts(column: pd.Series) -> pd.Series | None:
-    """The cells of a column of text, stripped, without the missing ones; None of a column of numbers."""
+    """The different cells of a column of text, stripped, by what is stripped; None of a column of numbers."""
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return None
-    cells = column.dropna().astype(str).str.strip()
-    return cells if len(cells) else None
+    distinct = column.drop_duplicates().dropna()
+    return distinct.astype(str).str.strip().set_axis(pd.Index(distinct)) if len(distinct) else None
 
 
 def _unmarked(cell: str) -> str:
@@ -638,13 +638,13 @@ def _without_marks(table: pd.DataFrame, names: list[str], notes: list[str]) -> N
     """Turn columns whose numbers have such marks into numbers, or text that is read further, in place."""
     for place in table.columns:
         cells = _texts(table[place])
-        if cells is None or not cells.str.contains(r"\d$|\d\s?\D{1,4}$", regex=True).all():
+        if cells is None or not all(_is_number(c) or _is_grouped(c) for c in map(_unmarked, cells)):
             continue
         plain = cells.map(_unmarked)
-        if plain.equals(cells) or not plain.map(lambda c: _is_number(c) or _is_grouped(c)).all():
+        if plain.equals(cells):
             continue
-        kept = plain.reindex(table.index)
-        table[place] = pd.to_numeric(kept) if plain.map(POINT.fullmatch).map(bool).all() else kept
+        kept = table[place].map(plain)
+        table[place] = pd.to_numeric(kept) if all(map(POINT.fullmatch, plain)) else kept
         mark = next(cell for cell, own in zip(cells, plain, strict=True) if cell != own)
         shares = ", in percent" if "%" in mark else ""
         notes.append(f"numbers of {names[place]!r} without their marks ({mark!r}{shares})")

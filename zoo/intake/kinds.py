@@ -77,8 +77,10 @@ SKEWED = 0.75  # skewness of a positive column, above which its logarithms are l
 LOG_GAIN = 0.01  # nats a held-out row, from which on logarithms are better
 LOG_ERRORS = 3.0  # standard errors that the gain must be from zero
 SUGGESTED = 1.5  # standard errors, from which on they are suggested
+BY_CHANCE = 0.05  # share of columns for which they may be suggested by chance
 MOST_SCORED = 4000  # rows by which logarithms are judged
 MOSTLY = 0.5  # share of words that are numbers, above which the others are taken for mistakes
+REPEATED = 3.0  # rows of a word on average, from which on it may name what was measured again and again
 MOST_FEW = 12  # different numbers of a column that may be levels
 ROWS_OF_EACH = 5  # rows that each of them has at least
 THINNED_OUT = 0.05  # share of rows with the largest number, up to which few numbers may be counts
@@ -434,6 +436,7 @@ def read_columns(
     found = _on_common_scales(frame, found)
     found = _with_few_numbers(frame, found)
     found = _without_constants(frame, found)
+    found = _without_chance(found)
     return _labelled(frame, found, None if id is None else str(id))
 
 
@@ -537,7 +540,7 @@ def _read(name: str, cells: pd.Series, kind: str | None, said: str | None = None
     values = cells[~_is_missing(cells)]
     if not len(values):
         return _column(name, "text", "no cell has a value", cells)
-    if not values.map(lambda value: isinstance(value, str)).any():
+    if not any(isinstance(value, str) for value in values):
         return _column(name, "text", f"cells such as {shown(values.iloc[0])}", cells)
     return _read_words(name, cells)
 
@@ -681,26 +684,29 @@ def _is_named_like_id(name: str) -> bool:
 def _read_words(name: str, cells: pd.Series) -> Column:
     """A column of words."""
     words = _words(cells)
-    numbers = pd.to_numeric(words, errors="coerce")
-    if numbers.isna().any() and numbers.notna().mean() > MOSTLY:
-        row, word = words[numbers.isna()].index[0], words[numbers.isna()].iloc[0]
-        raise ValueError(
-            f"column {name!r} holds numbers, but row {row!r} has {word!r} ({int(numbers.isna().sum())} such "
-            f"cells): write missing cells as NaN, or leave the column out, families={{{name!r}: 'leave_out'}}"
-        )
-    if not numbers.isna().any():
-        return _read_numbers(name, cells, numbers)
-    if answers := _answers(words):
+    distinct = words.drop_duplicates()
+    if (is_number := pd.to_numeric(distinct, errors="coerce").notna()).any():
+        numbers = pd.to_numeric(words, errors="coerce")
+        if is_number.all():
+            return _read_numbers(name, cells, numbers)
+        if numbers.notna().mean() > MOSTLY:
+            row, word = distinct[~is_number].index[0], distinct[~is_number].iloc[0]
+            raise ValueError(
+                f"column {name!r} holds numbers, but row {row!r} has {word!r} "
+                f"({int(numbers.isna().sum())} such cells): write missing cells as NaN, or leave the column "
+                f"out, families={{{name!r}: 'leave_out'}}"
+            )
+    if answers := _answers(distinct):
         return _column(name, "yes/no", f"the words {' and '.join(answers)}", cells, levels=answers)
-    if read_dates(words) is not None:
+    if read_dates(distinct) is not None:
         return _as_dates(name, cells)
-    scale = _scale_of(words)
+    scale = _scale_of(distinct)
     if scale is not None:
         return _column(
-            name, "ordered", f"words of the scale of {scale}", cells, levels=_on_scale(words, scale)
+            name, "ordered", f"words of the scale of {scale}", cells, levels=_on_scale(distinct, scale)
         )
-    num_levels = words.nunique()
-    if (num_levels > MOST_LEVELS or num_levels == len(cells)) and (near := nearly_dates(words)):
+    num_levels = len(distinct)
+    if (num_levels > MOST_LEVELS or num_levels == len(cells)) and (near := nearly_dates(distinct)):
         return _column(name, "text", near, cells)
     if num_levels == len(cells) and num_levels > 2:
         return _column(name, "id", "all different words", cells)
@@ -710,7 +716,10 @@ def _read_words(name: str, cells: pd.Series) -> Column:
     if num_levels < 2:
         return _column(name, "text", f"one word in {_rows_in_words(cells)}: {words.iloc[0]!r}", cells)
     if num_levels > MOST_LEVELS:
-        return _column(name, "text", f"{num_levels} different words, more than {MOST_LEVELS}", cells)
+        why, rows = f"{num_levels} different words, more than {MOST_LEVELS}", len(words) / num_levels
+        if rows >= REPEATED:
+            why += f", of {rows:.3g} rows each: where these are alike, clusters are of words and not of rows"
+        return _column(name, "text", why, cells)
     if len(words) < ROWS_PER_LEVEL * num_levels:
         return _column(name, "text", f"{num_levels} different words in {len(words)} rows", cells)
     return _column(name, "category", f"{num_levels} different words", cells, levels=_sorted_words(cells))
@@ -726,7 +735,7 @@ def _sorted_words(cells: pd.Series) -> tuple[str, ...]:
     """The different words, or numbers as words, in their order."""
     if _is_numeric(cells):
         return tuple(map(_as_word, np.unique(cells.dropna().to_numpy(dtype=float))))
-    return tuple(sorted(set(_words(cells))))
+    return tuple(sorted(_words(cells).unique()))
 
 
 def _as_word(number: float) -> str:
@@ -735,6 +744,8 @@ def _as_word(number: float) -> str:
 
 def _answers(words: pd.Series) -> tuple[str, str] | None:
     """The words for no and yes, as they are written; None: others."""
+    if words.nunique() != 2:
+        return None
     written = {word.lower(): word for word in words.unique()}
     for pair in _known()["yes_no"]:
         if set(written) == set(pair):
@@ -744,9 +755,9 @@ def _answers(words: pd.Series) -> tuple[str, str] | None:
 
 def _scale_of(words: pd.Series) -> str | None:
     """The name of the common scale that has all the words, two or more; None: there is none."""
-    found = {word.lower() for word in words.unique()}
-    if len(found) < 2:
+    if not 2 <= words.nunique() <= MOST_LEVELS:
         return None
+    found = {word.lower() for word in words.unique()}
     return next((name for name, scale in _known()["scales"].items() if found <= set(scale)), None)
 
 
@@ -853,6 +864,14 @@ def _with_few_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
     return found
 
 
+def _without_chance(found: list[Column]) -> list[Column]:
+    """Suggestions dropped that are as few as chance makes them among so many columns."""
+    real = [column for column in found if column.kind == "real"]
+    if sum(bool(column.doubt) for column in real) > BY_CHANCE * len(real):
+        return found
+    return [replace(column, doubt="") if column.kind == "real" else column for column in found]
+
+
 def _without_constants(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
     """Columns of numbers with one value in all rows, or none, left out where others vary.
 
@@ -943,7 +962,7 @@ def _codes(cells: pd.Series, column: Column) -> np.ndarray:
         words = _as_text(cells[~missing])
     place = {level.lower(): number for number, level in enumerate(column.levels)}
     place |= {level: number for number, level in enumerate(column.levels)}
-    codes = words.map(lambda word: place.get(word, place.get(word.lower(), -1)))
+    codes = words.map({word: place.get(word, place.get(word.lower(), -1)) for word in words.unique()})
     strange = codes < 0
     if strange.any():
         raise ValueError(

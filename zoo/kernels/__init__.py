@@ -32,7 +32,7 @@ from zoo.checks import check_finite
 from zoo.fields import numbers, positive, whole
 from zoo.model import Assumptions, in_current_precision
 
-__all__ = ["KERNELS", "Kernel", "Linear", "Polynomial", "Precomputed", "RBF", "as_kernel"]
+__all__ = ["Linear", "Polynomial", "Precomputed", "RBF"]
 
 
 @dataclass(frozen=True, eq=False)

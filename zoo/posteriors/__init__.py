@@ -20,7 +20,7 @@ import numpy as np
 from zoo import model_class
 from zoo.datasets import shipped_folder
 
-__all__ = ["Posterior", "Quantity", "load", "names"]
+__all__ = ["load", "names"]
 
 _ROOMS = ("zoo.conjugate", "zoo.exponential_family", "zoo.kernels")
 

@@ -38,9 +38,6 @@ class _InUnits(constraints.Constraint):
     def __call__(self, x: Array) -> Array:
         """Whether values are in the set, in whatever unit.
 
-        Args:
-            x: values.
-
         Returns:
             The shape of ``x`` without the axes of a value.
         """
@@ -58,23 +55,11 @@ class _InUnits(constraints.Constraint):
         return jnp.broadcast_to(self.scale, jnp.shape(prototype))
 
     def tree_flatten(self) -> tuple:
-        """What tells the unit is a leaf.
-
-        Returns:
-            The leaves, and their names beside nothing static.
-        """
+        """What tells the unit is a leaf."""
         return (self.scale,), (("scale",), {})
 
     def eq(self, other: object, static: bool = False) -> bool:
-        """Whether another constraint is this object: values may be traced and cannot be compared.
-
-        Args:
-            other: anything.
-            static: not read; NumPyro passes it.
-
-        Returns:
-            True for the same object.
-        """
+        """Whether another constraint is this object: values may be traced and cannot be compared."""
         return self is other
 
 
@@ -183,9 +168,6 @@ class InUnits(dist.Independent):
 
         Args:
             batch_shape: to which the present one broadcasts.
-
-        Returns:
-            The distribution.
         """
         return InUnits(self.base_dist.expand(batch_shape), self.scale, self.loc)
 

@@ -51,15 +51,7 @@ class _OfConcentration:
         return (self.concentration,), (("concentration",), {})
 
     def eq(self, other: object, static: bool = False) -> Any:
-        """Whether both are the same; concentrations are compared unless ``static``.
-
-        Args:
-            other: anything.
-            static: whether a Python boolean is wanted, of the kind alone.
-
-        Returns:
-            True if they are.
-        """
+        """Whether both are the same; concentrations are compared unless ``static``."""
         if type(other) is not type(self):
             return False
         return static or jnp.array_equal(self.concentration, other.concentration)
@@ -72,9 +64,6 @@ class _Under(_OfConcentration, constraints.Constraint):
 
     def __call__(self, x: Array) -> Array:
         """Whether values are in the set.
-
-        Args:
-            x: values.
 
         Returns:
             The shape of ``x`` without the axes of a value.
@@ -192,9 +181,6 @@ class LogitStick(_Exact):
     def __call__(self, x: Array) -> Array:
         """Probabilities above 0 and below 1.
 
-        Args:
-            x: real numbers.
-
         Returns:
             The shape of ``x``.
         """
@@ -206,11 +192,6 @@ class LogitStick(_Exact):
 
     def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: None = None) -> Array:
         """Log derivative, plus what the log density of ``y`` loses by rounding.
-
-        Args:
-            x: real numbers.
-            y: the probabilities.
-            intermediates: not used.
 
         Returns:
             The shape of ``x``, in nats.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from inference.methods.projections import VB, Gibbs
+from inference.methods.epca import VB, Gibbs
 from inference.settings import Once
 
 __all__ = ["VB", "ClosedForm", "Gibbs"]

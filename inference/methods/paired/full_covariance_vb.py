@@ -36,9 +36,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome
-from inference.methods.linear_gaussian.em import bordered
-from inference.methods.paired.gibbs import Turned
-from inference.methods.projections.vb import (
+from inference.methods.epca.vb import (
     OF_COLUMNS,
     START_VARIANCE,
     ProjectionVBInfo,
@@ -49,13 +47,15 @@ from inference.methods.projections.vb import (
     sample_relevance,
     stored_rows,
 )
-from inference.methods.projections.vb_factors import (
+from inference.methods.epca.vb_factors import (
     expected_log_gamma,
     gamma_terms,
     normal_given,
     normal_terms,
 )
-from inference.methods.projections.views import given_values, prior_variance
+from inference.methods.epca.views import given_values, prior_variance
+from inference.methods.linear_gaussian.em import bordered
+from inference.methods.paired.gibbs import Turned
 from zoo.answers import start_of
 from zoo.checks import row_of
 from zoo.conjugate.gaussian import expected_log_det, log_wishart_normaliser, symmetric_inverse
@@ -386,7 +386,7 @@ def _from_stored(stored: Mapping[str, Array], model: Paired) -> FullPosterior:
 def guide(
     stored: Mapping[str, Array], model: Paired, *data: Array, num_observations: int | None = None
 ) -> None:
-    """The guide q as a NumPyro program, like `inference.methods.projections.vb.guide`."""
+    """The guide q as a NumPyro program, like `inference.methods.epca.vb.guide`."""
     given = sample_relevance(stored, model, dims_of(model, OF_VIEWS))
     for v in range(len(model.families)):
         own = {name: given[f"{name}_{v}"] for name in OF_VIEWS}

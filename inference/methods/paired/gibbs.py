@@ -1,6 +1,6 @@
 r"""Gibbs sampling for `zoo.Paired`: Polya-Gamma Gibbs of the low-rank program, GiBECCA of the full one.
 
-``specific="low_rank"``: `inference.methods.projections.gibbs`, for Gaussian, Bernoulli and binomial cells and
+``specific="low_rank"``: `inference.methods.epca.gibbs`, for Gaussian, Bernoulli and binomial cells and
 mixed tables of them, every beta below 1. ``specific="full_covariance"``: GiBECCA (Virtanen 2010, 6.2.3),
 corrected, for every family without cut points.
 
@@ -15,7 +15,7 @@ A sweep draws, view by view and then for all views:
   regressions on [u, 1], because their prior is spherical;
 * the precision of the view, Wishart with :math:`\nu + N` degrees and rate :math:`S + R^T R`, R the residuals;
 * the latents of all rows, normal with the common precision :math:`\sum_v V_v^T \Psi_v^{-1} V_v + I/\sigma^2`;
-* the loadings' precisions, and the moves of `inference.methods.projections.gibbs`.
+* the loadings' precisions, and the moves of `inference.methods.epca.gibbs`.
 
 Corrections of the printed algorithm 2. It draws the mean from its conditional with the latents integrated
 out, and then uses the old latents: here every draw is given the current values of the others. It accepts or
@@ -37,10 +37,10 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm
-from inference.methods.projections import gibbs as projections
-from inference.methods.projections.gibbs import Conditionals, GibbsInfo, GibbsState, flat_moves, relevance
-from inference.methods.projections.quadratic_cells import CanonicalNormal, columns_given
-from inference.methods.projections.views import prior_variance
+from inference.methods.epca import gibbs as projections
+from inference.methods.epca.gibbs import Conditionals, GibbsInfo, GibbsState, flat_moves, relevance
+from inference.methods.epca.quadratic_cells import CanonicalNormal, columns_given
+from inference.methods.epca.views import prior_variance
 from inference.numerics.programs import log_densities
 from zoo.model import in_current_precision
 from zoo.paired import Paired

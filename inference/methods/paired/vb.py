@@ -1,6 +1,6 @@
 """Variational Bayes for `zoo.Paired`.
 
-``specific="low_rank"``: `inference.methods.projections.vb`, for Gaussian, Bernoulli, binomial and Poisson
+``specific="low_rank"``: `inference.methods.epca.vb`, for Gaussian, Bernoulli, binomial and Poisson
 cells and mixed tables of them. ``specific="full_covariance"``: `inference.methods.paired.full_covariance_vb`,
 for Gaussian views of unknown noise (Bayesian CCA).
 """
@@ -13,8 +13,8 @@ from typing import Any
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome
+from inference.methods.epca import vb as projections
 from inference.methods.paired import full_covariance_vb as full_covariance
-from inference.methods.projections import vb as projections
 from zoo.answers import answer_of
 from zoo.paired import Paired
 

@@ -30,7 +30,10 @@ Scores of a new x are E[z | x]; in the letters of theorem 7.3.2 (ii), whose prin
     D = I - N \Lambda^{-1} ,
 
 with the eigenvectors V and eigenvalues :math:`\Lambda` of
-:math:`G_x / \sigma_x^2 + Y Y^T / \sigma_y^2` (`dual_scores`).
+:math:`G_x / \sigma_x^2 + Y Y^T / \sigma_y^2` (`dual_scores`). **With a kernel** a pass needs
+this matrix alone: the latents of theorem 7.3.2 (i), :math:`Z = \sqrt N V D_+^{1/2}`, have :math:`C = N I`,
+so that the coefficients of `inference.methods.sppca.kernel_em` are :math:`B = Z / N` and
+:math:`W_y = Y^T B`. A pass costs O(N^3).
 
 Reference: Yu (2006), theorems 7.3.1 and 7.3.2 (corrected).
 
@@ -54,11 +57,13 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
-from inference.methods.sppca import ClosedForm
+from inference.methods.sppca import ClosedForm, kernel_em
+from inference.methods.sppca.floors import warn_of_floors
+from inference.methods.sppca.kernel_em import FeatureData, KernelSPPCAState
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
 from zoo.answers import answer_of
-from zoo.checks import is_finite, warn
+from zoo.checks import is_finite
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.axes import signs_of
 from zoo.linear_gaussian.supervised import joint
@@ -75,11 +80,7 @@ __all__ = [
     "loadings_given_noise",
     "log_density",
     "step",
-    "warn_of_floors",
 ]
-
-
-FLOOR_SLACK = 1.0 + 1e-9
 
 
 def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array], Array]:
@@ -144,50 +145,6 @@ def concluded(
         is_point=True,
         densities={"objective": tuple(values)},
     )
-
-
-def warn_of_floors(
-    values: Mapping[str, Array], model: SPPCA, y: np.ndarray, variance_x: float | None
-) -> None:
-    """Warn if a noise variance is at its floor, or if the likelihood may have no maximum without the floor.
-
-    Args:
-        values: the estimate.
-        model: the model.
-        y: outputs, NaN where missing.
-        variance_x: mean variance of the columns of x; None where the noise of x is given.
-    """
-    variance_y = np.nanvar(y, axis=0)
-    shared, has_noise_y = model.output_noise == "shared", model.output_likelihood == "gaussian"
-    floors = {}
-    if has_noise_y:
-        floors["y"] = float(model.noise_floor[1]) * (variance_y.mean() if shared else variance_y)
-    if variance_x is not None:
-        floors["x"] = float(model.noise_floor[0]) * variance_x
-    for name, floor in floors.items():
-        held = np.atleast_1d(np.asarray(values[f"noise_variance_{name}"]) <= floor * FLOOR_SLACK)
-        if held.any():
-            which = f" of output {int(np.argmax(held))}" if name == "y" and not shared else ""
-            share = float(model.noise_floor[int(name == "y")])
-            warn(
-                f"noise_variance_{name}{which} is at its floor, {share:g} of the variance: the likelihood "
-                f"rises as it goes to 0; use fewer latents, more rows, or label_coding='reduced' for labels"
-            )
-    if not has_noise_y:
-        return
-    labelled = y[~np.isnan(y).any(axis=1)]
-    rank = int(np.linalg.matrix_rank(labelled - labelled.mean(axis=0))) if len(labelled) else y.shape[1]
-    if rank < y.shape[1] and model.num_latents >= rank:
-        warn(
-            f"the {y.shape[1]} outputs have rank {rank} and there are {model.num_latents} latents: they can "
-            f"be fitted exactly and only noise_floor bounds the likelihood; label_coding='reduced' leaves "
-            f"out the column of class labels that the others determine"
-        )
-    elif model.num_latents >= len(labelled) - 1 > 0:
-        warn(
-            f"there are {model.num_latents} latents and only {len(labelled)} labelled rows: their outputs "
-            f"can be fitted exactly"
-        )
 
 
 def log_density(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
@@ -306,25 +263,61 @@ def dual_scores(gram: Array, y: Array, cross: Array, noise: tuple[Array, Array],
     return jnp.sqrt(num_rows) * jnp.linalg.solve(inner, v.T @ cross.T).T / jnp.sqrt(d)
 
 
-def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAState:
+def _in_features(noise_x: Array, noise_y: Array, model: SPPCA, rows: FeatureData) -> KernelSPPCAState:
+    """The best coefficients for given noise (theorem 7.3.2 i); components below the noise vanish."""
+    num_rows = rows.shape[0]
+    values, vectors = jnp.linalg.eigh(rows.gram / noise_x + (rows.y / noise_y) @ rows.y.T)
+    leading, directions = values[::-1][: model.num_latents], vectors[:, ::-1][:, : model.num_latents]
+    shrunk = 1.0 / num_rows - 1.0 / jnp.maximum(leading, num_rows)
+    coefficients = directions * jnp.sqrt(shrunk)
+    loc = jnp.zeros(model.num_outputs)
+    return kernel_em.at(coefficients, rows.y.T @ coefficients, loc, noise_x, noise_y, model, rows)
+
+
+def _step_in_features(
+    state: KernelSPPCAState, model: SPPCA, rows: FeatureData
+) -> tuple[KernelSPPCAState, SPPCAInfo]:
+    """The noise given the coefficients of the state, then the coefficients given this noise."""
+    num_rows, b = rows.shape[0], state.coefficients
+    variances = kernel_em.variances(rows, model)
+    left = jnp.sum(rows.y**2, axis=0) / num_rows - jnp.sum(state.loadings_y**2, axis=1)
+    noise_y = left if model.output_noise == "per_output" else jnp.full(left.shape, jnp.mean(left))
+    noise_y = jnp.maximum(noise_y, model.noise_floor[1] * variances[1])
+    noise_x = jnp.asarray(model.noise_variance_x) if model.noise_variance_x is not None else None
+    if noise_x is None:
+        noise_x = (jnp.trace(rows.gram) / num_rows - jnp.sum(b * (rows.gram @ b))) / model.feature_dimension
+        noise_x = jnp.maximum(noise_x, model.noise_floor[0] * variances[0])
+    state = _in_features(noise_x, noise_y, model, rows)
+    return state, SPPCAInfo(state.objective, state.noise_variance_x, jnp.mean(state.noise_variance_y))
+
+
+def init(key: Array, model: SPPCA, x: Any, y: Array | None = None) -> SPPCAState | KernelSPPCAState:
     """The state with half the variance of each block as noise; the key is ignored."""
+    if model.kernel is not None:
+        noise_x, noise_y = kernel_em.variances(x, model)
+        noise_x = noise_x / 2 if model.noise_variance_x is None else jnp.asarray(model.noise_variance_x)
+        return _in_features(noise_x, noise_y / 2, model, x)
     scatter, basis, loc = _statistics(x, y)
     variances = _variances(scatter, model)
     return SPPCAState(variances[0] / 2, variances[1] / 2, scatter, basis, loc)
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: SPPCA, x: Array, y: Array, **options: Any
-) -> SPPCAState:
+    key: Array, variables: Mapping[str, Array], model: SPPCA, x: Any, y: Array | None = None, **options: Any
+) -> SPPCAState | KernelSPPCAState:
     """The state at given ``noise_variance_x`` and ``noise_variance_y``."""
     state = init(key, model, x, y)
     noise_x, noise_y = (jnp.asarray(variables[f"noise_variance_{block}"]) for block in "xy")
     noise_y = jnp.broadcast_to(noise_y, state.noise_variance_y.shape)
+    if model.kernel is not None:
+        return _in_features(noise_x, noise_y, model, x)
     return state._replace(noise_variance_x=noise_x, noise_variance_y=noise_y)
 
 
-def step(key: Array, state: SPPCAState, model: SPPCA, x: Array, y: Array) -> tuple[SPPCAState, SPPCAInfo]:
+def step(key: Array, state: Any, model: SPPCA, x: Any, y: Array | None = None) -> tuple[Any, SPPCAInfo]:
     """Update the loadings given the noise, then the noise given these loadings."""
+    if model.kernel is not None:
+        return _step_in_features(state, model, x)
     loadings, _ = _fitted(state, model)
     left = jnp.diag(state.scatter) - jnp.sum(loadings**2, axis=1)
     num_inputs = state.scatter.shape[0] - model.num_outputs
@@ -389,27 +382,25 @@ def _log_likelihood(state: SPPCAState, model: SPPCA, num_rows: int) -> Array:
 
 def check(model: SPPCA, settings: Any) -> None:
     """Raise ValueError unless the model is one that the theorem covers."""
-    if model.kernel is not None:
-        raise ValueError("closed_form is for the primal model: with a kernel use method='em'")
     if model.loading_prior != "flat":
         raise ValueError("closed_form maximises the likelihood: with a prior of the loadings use method='em'")
 
 
 def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
-    """The data unchanged.
+    """The data unchanged, or with a kernel the Gram matrix and the outputs.
 
     Raises:
         ValueError: a cell is missing; the message names the first.
     """
     x, y = data
     check_complete("closed_form", "use method='em'", x=x, y=y)
-    return data
+    return data if model.kernel is None else kernel_em.prepare(model, data)
 
 
-def conclude(
-    key: Array, state: SPPCAState, model: SPPCA, data: tuple, *sizes: Any, **options: Any
-) -> Outcome:
+def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
     """Conclude with the estimate and the posterior of the latents."""
+    if model.kernel is not None:
+        return kernel_em.conclude(key, state, model, data, method="closed_form")
     return concluded(_estimate(state, model), model, data)
 
 

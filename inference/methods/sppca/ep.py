@@ -409,7 +409,7 @@ def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any,
         values = {"coefficients": coefficients, "loadings_y": loadings, "loc_y": loc}
         moments = state.moments.mean, state.moments.covariance
         return kernel_sppca.concluded_in_features(
-            values | {"noise_variance_x": noise[0]}, *moments, model, *data
+            values | {"noise_variance_x": noise[0]}, *moments, model, *data, method="ep"
         )
     return concluded(_values(state.parameters, model), model, (x, y))
 

@@ -39,9 +39,9 @@ from jax import Array
 from jax.scipy.special import log_ndtr, ndtri
 
 from inference.algorithm import Algorithm, Sampler, conclude_draws
+from inference.methods.epca.gibbs import GibbsInfo, common_shift, rescaling
+from inference.methods.epca.views import given_values
 from inference.methods.gibbs_sweep import Move, sweep
-from inference.methods.projections.gibbs import GibbsInfo, common_shift, rescaling
-from inference.methods.projections.views import given_values
 from inference.methods.sppca import Gibbs
 from inference.numerics.programs import log_densities
 from zoo.linear_gaussian import LatentsGivenRows

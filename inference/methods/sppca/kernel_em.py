@@ -36,7 +36,7 @@ from jax.scipy.linalg import cho_solve
 
 from inference.algorithm import Outcome, as_one_draw
 from inference.methods.linear_gaussian.em import LinearGaussianInfo
-from inference.methods.sppca.closed_form import warn_of_floors
+from inference.methods.sppca.floors import warn_of_floors
 from zoo.checks import warn
 from zoo.kernels.gram import centred_gram, feature_rows
 from zoo.linear_gaussian.axes import signs_of
@@ -45,6 +45,7 @@ from zoo.sppca import SPPCA
 __all__ = [
     "FeatureData",
     "KernelSPPCAState",
+    "at",
     "conclude",
     "concluded_in_features",
     "first_coefficients",
@@ -52,6 +53,7 @@ __all__ = [
     "prepare",
     "start",
     "step",
+    "variances",
 ]
 
 
@@ -124,9 +126,9 @@ def init(key: Array, model: SPPCA, data: FeatureData, *, strategy: str = "pca") 
     outputs = _output_variance(data.variance, model)
     loadings = jnp.zeros((model.num_outputs, model.num_latents))
     loc = jnp.zeros(model.num_outputs)
-    state = _at(coefficients, loadings, loc, noise, outputs, model, data)
+    state = at(coefficients, loadings, loc, noise, outputs, model, data)
     loadings, loc, _ = _regress_outputs(state, data)  # z of x alone, y regressed on it
-    return _at(coefficients, loadings, loc, noise, outputs / 2, model, data)
+    return at(coefficients, loadings, loc, noise, outputs / 2, model, data)
 
 
 def first_coefficients(key: Array, model: SPPCA, data: FeatureData, strategy: str) -> tuple[Array, Array]:
@@ -165,7 +167,7 @@ def start(
     noise_y = jnp.broadcast_to(jnp.asarray(variables["noise_variance_y"]), data.centre.shape)
     loc = jnp.asarray(variables["loc_y"]) - data.centre
     given = (variables["coefficients"], variables["loadings_y"], loc, variables["noise_variance_x"])
-    return _at(*map(jnp.asarray, given), noise_y, model, data)
+    return at(*map(jnp.asarray, given), noise_y, model, data)
 
 
 def step(
@@ -181,24 +183,25 @@ def step(
     coefficients = cho_solve((jnp.linalg.cholesky(spread), True), centred.T).T
     residual = jnp.trace(data.gram) - jnp.sum((data.gram @ coefficients) * z)
     noise_x, lowest_x = residual / (num_rows * max(model.feature_dimension, 1)), 0.0
+    variance_x, variance_y = variances(data, model)
     if model.noise_variance_x is not None:
         noise_x = jnp.asarray(model.noise_variance_x)
     else:
-        lowest_x = model.noise_floor[0] * jnp.trace(data.gram) / (num_rows * model.feature_dimension)
+        lowest_x = model.noise_floor[0] * variance_x
     loadings, loc, squares = _regress_outputs(state, data, plugin=model.center == "plugin")
     noise_y = _output_noise(squares, data, model)
-    lowest_y = model.noise_floor[1] * _output_variance(data.variance, model)
+    lowest_y = model.noise_floor[1] * variance_y
     at_floor = (noise_x < lowest_x) + jnp.sum(noise_y < lowest_y)
     noise_x, noise_y = jnp.maximum(noise_x, lowest_x), jnp.maximum(noise_y, lowest_y)
     if expand:
         root = jnp.linalg.cholesky(spread / num_rows)
         loc = loc + loadings @ mean
         coefficients, loadings = coefficients @ root, loadings @ root
-    new = _at(coefficients, loadings, loc, noise_x, noise_y, model, data)._replace(at_floor=at_floor)
+    new = at(coefficients, loadings, loc, noise_x, noise_y, model, data)._replace(at_floor=at_floor)
     return new, LinearGaussianInfo(new.objective, noise_x, at_floor)
 
 
-def _at(
+def at(
     coefficients: Array,
     loadings: Array,
     loc: Array,
@@ -207,7 +210,20 @@ def _at(
     model: SPPCA,
     data: FeatureData,
 ) -> KernelSPPCAState:
-    """The state at given parameters, with the latents of every row and the log likelihood."""
+    """The state at given parameters, with the latents of every row and the log likelihood.
+
+    Args:
+        coefficients: B, shape (num_observations, num_latents).
+        loadings: of y, shape (num_outputs, num_latents).
+        loc: of y about the centre, shape (num_outputs,).
+        noise_x: shape ().
+        noise_y: shape (num_outputs,).
+        model: the model.
+        data: inner products of the rows.
+
+    Returns:
+        The state.
+    """
     projected = data.gram @ coefficients
     rows = feature_rows(
         data.gram, jnp.diag(data.gram), projected, coefficients, noise_x, model.feature_dimension
@@ -255,6 +271,20 @@ def _output_noise(squares: Array, data: FeatureData, model: SPPCA) -> Array:
     return jnp.full(cells.shape, jnp.sum(squares) / jnp.sum(cells))
 
 
+def variances(rows: FeatureData, model: SPPCA) -> tuple[Array, Array]:
+    """Mean variance of a column of the features, and of each output or of all.
+
+    Args:
+        rows: inner products of the rows.
+        model: the model.
+
+    Returns:
+        Shapes () and (num_outputs,).
+    """
+    num_cells = rows.shape[0] * max(model.feature_dimension, 1)
+    return jnp.trace(rows.gram) / num_cells, _output_variance(rows.variance, model)
+
+
 def _output_variance(variance: Array, model: SPPCA) -> Array:
     """The variance of each output, or their mean variance where they share their noise."""
     variance = jnp.asarray(variance)
@@ -265,7 +295,7 @@ def _output_variance(variance: Array, model: SPPCA) -> Array:
 
 
 def conclude(
-    key: Array, state: KernelSPPCAState, model: SPPCA, data: tuple, *sizes: Any, **options: Any
+    key: Array, state: KernelSPPCAState, model: SPPCA, data: tuple, *sizes: Any, method: str = "em"
 ) -> Outcome:
     """Conclude with the estimate and the posterior of the latents of the fitted rows."""
     rows = data[0]
@@ -279,11 +309,17 @@ def conclude(
     }
     y = np.where(np.asarray(rows.observed) > 0, np.asarray(rows.y), np.nan)
     covariance = state.second - state.latents[:, :, None] * state.latents[:, None, :]
-    return concluded_in_features(values, state.latents, covariance, model, rows, y)
+    return concluded_in_features(values, state.latents, covariance, model, rows, y, method)
 
 
 def concluded_in_features(
-    values: dict[str, Array], latents: Array, covariance: Array, model: SPPCA, rows: FeatureData, y: Array
+    values: dict[str, Array],
+    latents: Array,
+    covariance: Array,
+    model: SPPCA,
+    rows: FeatureData,
+    y: Array,
+    method: str,
 ) -> Outcome:
     """Conclude a point estimate in feature space: one draw of one chain and the posterior of the latents.
 
@@ -294,6 +330,7 @@ def concluded_in_features(
         model: the model.
         rows: inner products of the rows.
         y: outputs, NaN where missing.
+        method: by which the estimate was found.
 
     Returns:
         The outcome.
@@ -311,12 +348,11 @@ def concluded_in_features(
     lengths = np.diag(np.asarray(turn.T @ inner @ turn))
     vanished = int(np.sum(lengths <= 1e-8 * float(jnp.trace(rows.gram)) / rows.shape[0]))
     if vanished:
-        method = "ep" if model.output_likelihood == "probit" else "em"
         warn(
             f"{method}: {vanished} of {model.num_latents} latents have no part in x, where variance is not "
             f"above noise_variance_x = {float(noise_x):.4g}; lower it or use fewer latents"
         )
-    per_cell = float(jnp.trace(rows.gram)) / (rows.shape[0] * max(model.feature_dimension, 1))
+    per_cell = float(variances(rows, model)[0])
     warn_of_floors(values, model, np.asarray(y), per_cell if model.noise_variance_x is None else None)
     stored = values | {
         "latents": latents @ turn,

@@ -31,8 +31,8 @@ eigenvalue of each Gram matrix, above 0 (at 0 any two full-rank Gram matrices co
 ``output_kernel`` as for MORP. The kernel of x is the model's, linear without one. The objective is the sum of
 the regularised canonical correlations; the number of correlations is at most the rank of the outputs.
 
-Reference: Yu (2006), section 6.3; Hardoon, Szedmak and Shawe-Taylor (2004), "Canonical correlation analysis:
-an overview with application to learning methods".
+Reference: Yu (2006), sections 6.2 and 6.3.3; Hardoon, Szedmak and Shawe-Taylor (2004), "Canonical correlation
+analysis: an overview with application to learning methods".
 """
 
 from dataclasses import replace

@@ -16,12 +16,12 @@ all weights are zero and :math:`\gamma = 0`. In the dual form :math:`w = X^T \al
 (Algorithm 6.3) :math:`\alpha_k = G_x^+ z_k` with the leading eigenvectors z of :math:`\bar K`.
 
 Departures from the source. Algorithm 6.1 turns (6.5) into :math:`\min w^T X^T \bar K^{-1} X w`, which is the
-same without the constraint z = X w and another problem with it: whenever :math:`N \ge M + L` its
+same without the constraint z = X w and another problem with it: whenever :math:`N > M + L` its
 :math:`X^T \bar K^{+} X` is a multiple of I for every weight below one, and **the printed algorithm is PCA**
 (`printed_morp`, tested). The simplified form agrees with the others where :math:`G_x` has rank N - 1 and is
 another answer where it has not.
 
-Kernel CCA (the peer in section 6.3.2): pairs of directions :math:`a, b` of largest
+Kernel CCA (the peer in section 6.3.3): pairs of directions :math:`a, b` of largest
 :math:`a^T G_x G_y b` under :math:`a^T (G_x + \kappa I)^2 a = b^T (G_y + \kappa I)^2 b = 1`, each ridge
 relative to the mean eigenvalue of its Gram matrix.
 

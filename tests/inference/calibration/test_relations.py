@@ -17,7 +17,8 @@ import pytest
 
 import inference
 import zoo
-from inference.calibration import RELATIONS, Change, Relation, Side, relation_check, relations
+from inference.calibration import relation_check, relations
+from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side
 from inference.calibration.verdicts import two_sample
 from tests.fit_cases import CASES as FITS
 from tests.fit_cases import differences_to_rounding, of_relations

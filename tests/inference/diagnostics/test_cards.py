@@ -12,17 +12,16 @@ from report_cases import fitted
 
 import inference
 import zoo
-from inference.diagnostics import card, html_of_tree
+from inference.diagnostics.notebook_cards import _COLOURS, _facts, card, html_of_tree
+from inference.fitting.verdict import sentences, verdict
 
 
 @pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("name", ["ppca", "lda", "mixture", "kernelpca", "pcp", "depcam", "epca", "paired"])
 def test_the_verdict_comes_first(name):
-    found = card(fitted(name))
-    page = found._repr_html_()
-    assert page.index(found.verdict.replace("'", "&#x27;")) < page.index("<table")
-    assert str(found).startswith(found.verdict)
-    facts = dict(found.facts)
+    page, facts = card(fitted(name)), _facts(fitted(name))
+    first, _ = sentences(verdict(fitted(name)))
+    assert page.index(first.replace("'", "&#x27;")) < page.index("<table")
     assert facts["model"] == type(inference.model_of(fitted(name))).__name__
     assert ("clusters" in facts) == (name in ("mixture", "pcp", "depcam"))
     assert ("topics" in facts) == (name in ("lda", "pcp"))
@@ -31,15 +30,15 @@ def test_the_verdict_comes_first(name):
 def test_chains_that_disagree_are_told_apart_from_chains_that_agree():
     with planted_zoo():
         good, bad = (card(planted_regression(num_draws=500, shift=shift)) for shift in (0.0, 2.0))
-    assert good.good and "agree" in good.verdict
-    assert bad.good is False and "not converged" in bad.verdict
+    assert "agree" in good and _COLOURS[True] in good
+    assert "not converged" in bad and _COLOURS[False] in bad
 
 
 @pytest.mark.filterwarnings("ignore:plsi by em has not converged")
 def test_names_from_the_data_are_escaped():
     counts = pd.DataFrame(np.eye(6, dtype=int) * 5 + 1, columns=["<b>", "a", "b", "c", "d", "e"])
     tree = inference.fit(zoo.PLSI(num_topics=1), counts, method="em", max_iterations=2, progress=False)
-    assert "<b>" not in card(tree)._repr_html_().replace("<br>", "")
+    assert "<b>" not in card(tree).replace("<br>", "")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -49,7 +48,7 @@ def test_a_notebook_shows_fits_as_cards_and_other_trees_as_before(monkeypatch):
     show = shell.display_formatter.formatters["text/html"]
     monkeypatch.setattr(show, "enabled", True)
     tree = fitted("ppca")
-    assert show(tree).startswith(card(tree)._repr_html_()) and html_of_tree(tree)[:900] == show(tree)[:900]
+    assert show(tree).startswith(card(tree)) and html_of_tree(tree)[:900] == show(tree)[:900]
     assert "Solved directly" in show(tree) and "<summary>groups of the tree</summary>" in show(tree)
     other = xr.DataTree(xr.Dataset({"a": 1}))
     assert "Solved" not in show(other) and show(other).count("xr-wrap") == other._repr_html_().count(

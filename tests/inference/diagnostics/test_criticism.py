@@ -4,8 +4,6 @@ False-alarm rates: of the predictive checks at most 1 in 100 by construction; th
 than 4 alarms has a probability of 4e-4.
 """
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,16 +13,13 @@ from report_cases import ROWS, fitted
 
 import inference
 import zoo
-from inference.diagnostics import (
-    check_features,
+from inference.diagnostics import check_features, compare, prior_sensitivity
+from inference.diagnostics.model_criticism import (
+    _correlations,
     check_predictions,
-    compare,
     judge_features,
-    judge_leave_one_out,
     judge_prior,
-    prior_sensitivity,
 )
-from inference.diagnostics.model_criticism import _correlations
 
 NUM_ROWS, NUM_DRAWS = 40, 150
 
@@ -143,19 +138,6 @@ def test_cells_are_not_ranked_among_replications_that_followed_them():
 
 
 # Leave-one-out
-
-
-def test_the_verdict_on_loo_is_withheld_from_a_fit_that_has_not_converged():
-    tree = planted_mixture()
-    fine, bad = (
-        SimpleNamespace(pareto_k=np.array([0.1, k]), good_k=0.7, n_data_points=2) for k in (0.2, 0.9)
-    )
-    assert judge_leave_one_out(tree, fine) == (True, "no row has a Pareto k above 0.70")
-    assert judge_leave_one_out(tree, bad) == (False, "1 of 2 rows have a Pareto k above 0.70")
-    tree.attrs["converged"] = 0
-    for score in (fine, bad):
-        verdict, reason = judge_leave_one_out(tree, score)
-        assert verdict is None and "has not converged" in reason
 
 
 def test_fits_are_ranked_only_where_the_order_means_something():

@@ -11,10 +11,11 @@ from report_cases import FITS, fitted
 
 import inference
 import zoo
-from inference.diagnostics import profile_cells, profiles, summary, summary_text
+from inference.diagnostics import profiles, summary, summary_text
 from inference.diagnostics.cluster_profiles import memberships
 from inference.diagnostics.first_screen import _MEANINGS, first_screen
 from inference.diagnostics.profile_parts import intervals
+from inference.diagnostics.profile_tables import profile_cells
 from inference.diagnostics.text_pictures import bar, scatter
 from inference.fitting.verdict import verdict
 

@@ -11,9 +11,10 @@ from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
-from inference.diagnostics import occupied, profile_cells, profile_text, profiles, summary, summary_text
+from inference.diagnostics import occupied, profile_text, profiles, summary, summary_text
 from inference.diagnostics.cluster_profiles import _unit
 from inference.diagnostics.profile_parts import intervals
+from inference.diagnostics.profile_tables import profile_cells
 from tests.fit_cases import fitted as fit_of
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
@@ -348,7 +349,7 @@ def test_others_are_the_other_clusters_by_their_shares():
     """By EM, one estimate: means and shares of rows as the fit has them."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=(30, 2)) + centre for centre in ([0, 0], [9, 0], [0, 20])])[:75]
-    model = zoo.Mixture(zoo.GaussianWishart.from_data(x), num_components=3)
+    model = zoo.Mixture(zoo.conjugate.GaussianWishart.from_data(x), num_components=3)
     tree = inference.fit(model, x, method="em", num_restarts=1, init="kmeans")
     table = profiles(tree)["cluster_values"]
     means = tree["variational"]["locs"].values

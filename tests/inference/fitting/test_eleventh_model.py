@@ -35,7 +35,6 @@ from inference.cli import main
 from inference.diagnostics import compare, heldout, occupied, point_partition, summary
 from inference.plots import (
     plot_biplot,
-    plot_confusion,
     plot_loadings,
     plot_model_graph,
     plot_objective,
@@ -362,7 +361,7 @@ def test_summary_report_and_plots(trees, documents, tmp_path):
     assert occupied(tree).attrs["mode"] == 2
     partition = point_partition(tree).values
     assert (partition == kinds).all() or (partition == 1 - kinds).all()
-    assert plot_topics(tree).axes and plot_confusion(tree, kinds).axes
+    assert plot_topics(tree).axes
     assert set(top_words(tree, 2).loc[0]) in ({0, 1}, {3, 4})
     np.testing.assert_allclose(topic_shares(tree).sum(axis=1), 1.0)
     tokens = token_shares(tree)

@@ -11,6 +11,7 @@ import zoo
 from inference import fit, model_of
 from inference.fitting import in_memory
 from zoo import conjugate
+from zoo.checks import column_moments
 
 
 @pytest.mark.cases_by_default(1)
@@ -166,3 +167,37 @@ def test_the_stored_prior_is_that_of_the_rows_that_count(model, method):
         tree = fit(model, x, method=method, sample_weight=weight, **call)
     for field, value in read_off(model_of(tree)).items():
         np.testing.assert_allclose(value, wanted[field], rtol=1e-6, err_msg=field)
+
+
+def said_of(model, x, weight=None):
+    """The refusal of a call, or the first warning before it runs."""
+    with pytest.raises((ValueError, UserWarning)) as said, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(model, x, method="em", sample_weight=weight, max_iterations=1, num_restarts=1)
+    return str(said.value)
+
+
+@pytest.mark.parametrize("case", ["location", "scales"])
+def test_checks_say_of_weighted_rows_what_they_say_of_copies(case):
+    """The figures in the words are means and deviations, which weights from 1 to 9 change."""
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(size=(30, 2)) * [1.0, 1e-4], rng.integers(0, 10, 30)
+    model = zoo.PPCA(num_latents=1)
+    if case == "location":
+        far = {"loc": np.full(2, 1e9), "scale_matrix": np.eye(2), "degrees_of_freedom": 4.0}
+        model = zoo.Mixture(conjugate.GaussianWishart(mean_precision=1.0, **far), num_components=2)
+    told = said_of(model, x, weight)
+    assert ("far apart" if case == "location" else "very different scales") in told
+    assert told == said_of(model, np.repeat(x, weight, axis=0))
+    assert told != said_of(model, x)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_moments_of_weighted_rows_are_those_of_copies(holes):
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(3.0, 2.0, (40, 3)), rng.integers(0, 4, 40)
+    x[:, 2] = 7.1
+    if holes:
+        x[rng.random(x.shape) < 0.2] = np.nan
+    copies = column_moments(np.repeat(x, weight, axis=0))
+    np.testing.assert_allclose(column_moments(x, weight), copies, rtol=1e-12, atol=0)

@@ -12,7 +12,8 @@ from numpyro.infer.util import log_density as program_log_density
 import inference
 import zoo
 from inference import fit
-from inference.calibration import RELATIONS, Relation, relation_check
+from inference.calibration import relation_check
+from inference.calibration.relation_changes import RELATIONS, Relation
 from inference.calibration.relations import sized
 from inference.cli import main
 from inference.component_subspaces import loading_products

@@ -9,6 +9,7 @@ from interruptions import cut_short, same
 
 from inference import fit
 from inference.convergence import judge
+from inference.convergence.r_hat import judgement
 from inference.fitting import in_memory
 from zoo import PPCA, Mixture
 from zoo.conjugate import BernoulliBeta
@@ -41,6 +42,20 @@ def test_it_looks_at_multiples_of_num_samples_and_stops_after_two_that_pass(beli
     assert not any(one["passed"] and two["passed"] for one, two in pairs)
     assert believed.attrs["converged"] == 1 and judge(believed)[0]
     assert believed["posterior"].sizes["draw"] == looks[-1]["draws"]
+
+
+def test_the_last_look_sees_what_the_fit_is_judged_by(believed):
+    """Draws are looked at block by block, and each look is of all so far."""
+    assert looks_of(believed)[-1]["r_hat"] == pytest.approx(judgement(believed).r_hat, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:mixture by collapsed_gibbs has not converged")
+def test_blocks_of_draws_may_have_different_numbers_of_components():
+    model = Mixture(BernoulliBeta(np.ones(3), np.ones(3)), num_components=9, weight_prior="stick_breaking")
+    run = RUN | {"method": "collapsed_gibbs", "num_samples": 8, "num_warmup": 0, "max_sweeps": 64}
+    tree = fit(model, BITS, **run, until="converged")
+    assert len(looks_of(tree)) > 1
+    assert np.isfinite(looks_of(tree)[-1]["r_hat"])
 
 
 def test_its_draws_are_those_of_a_run_of_that_length(believed):

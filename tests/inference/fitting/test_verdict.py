@@ -11,6 +11,9 @@ from inference.convergence.r_hat import Agreement
 from inference.fitting import verdict
 from inference.fitting.verdict import has_converged
 from inference.methods import method_of
+from inference.results.accessor import Fit
+from zoo import conjugate
+from zoo.intake import Column, Columns
 
 
 @pytest.mark.parametrize(
@@ -29,3 +32,43 @@ def test_a_state_of_probability_zero_is_no_fault_in_warm_up_alone(chain, sweep, 
     converged, reasons = has_converged(request, run, xr.DataTree())
     assert converged is believed
     assert believed or "not finite at 1 of 8 kept sweeps" in reasons
+
+
+def _with_clusters(number, *, heaped=False, kind="NormalGamma"):
+    """A fit of two columns that rise together, with so many clusters."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 1)) + 0.3 * rng.normal(size=(300, 2)) + 5
+    x[: 60 if heaped else 0, 0] = 0.0
+    components = getattr(conjugate, kind).from_data(x)
+    model = zoo.Mixture(components, number)
+    posterior = xr.Dataset({"num_occupied": (("chain", "draw"), np.full((1, 10), number))})
+    rows = xr.Dataset({"x": (("observation", "feature"), x)}, coords={"feature": ["age", "pay"]})
+    return model, xr.DataTree.from_dict({"posterior": posterior, "observed_data": rows})
+
+
+@pytest.mark.parametrize(
+    ("number", "options", "said"),
+    [
+        (8, {}, "age with pay (0.9"),
+        (7, {}, None),  # few enough to look at
+        (8, {"kind": "GaussianWishart"}, None),  # a component has their correlation
+        (8, {"kind": "GaussianWishart", "heaped": True}, "age is 0 in 20% of the rows"),
+    ],
+)
+def test_many_clusters_may_be_pieces_of_fewer(number, options, said, monkeypatch):
+    model, tree = _with_clusters(number, **options)
+    monkeypatch.setattr(verdict, "model_of", lambda tree: model)
+    monkeypatch.setattr(Fit, "columns", (None,))
+    found = verdict._of_pieces(tree)
+    assert (found is None) == (said is None)
+    if said is not None:
+        assert found.good is None and found.text == "8 clusters may be pieces of fewer"
+        assert said in found.reason and "act on no single cluster" in found.advice
+
+
+def test_codes_of_categories_have_no_rank(monkeypatch):
+    model, tree = _with_clusters(8)
+    monkeypatch.setattr(verdict, "model_of", lambda tree: model)
+    read = Columns((Column("age", "category", "", levels=("b", "a")), Column("pay", "real", "")))
+    monkeypatch.setattr(Fit, "columns", (read,))
+    assert verdict._of_pieces(tree) is None

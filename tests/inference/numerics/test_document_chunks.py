@@ -79,7 +79,7 @@ def test_shares_of_blocks_on_one_device_add_up():
     """Twenty blocks in two shares, as devices hold them: each share knows its own documents alone."""
     with jax.enable_x64(True):
         counts = SparseCounts.from_matrix(scipy.sparse.csr_array(COUNTS[:20]))
-        layout = document_blocks.Layout(2, int(COUNTS[:20].astype(bool).sum(1).max()) + 1, 8)
+        layout = document_blocks.BlockSizes(2, int(COUNTS[:20].astype(bool).sum(1).max()) + 1, 8)
         held = cut(counts, 3, layout=layout, num_blocks=20)
         assert held.blocks.owner.shape[0] == 20
         shares = jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(2, 10, *leaf.shape[1:]), held.blocks)

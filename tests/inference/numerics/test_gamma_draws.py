@@ -95,6 +95,19 @@ def test_a_wishart_s_root_and_determinant_are_bartlett_s(monkeypatch):
     assert abs(logs.mean() - expected) < 5 * np.sqrt(special.polygamma(1, halves).sum() / 40_000)
 
 
+@pytest.mark.parametrize("size", [3, 10])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_nearly_singular_wishart_is_positive_definite(dtype, size):
+    """With D - 1 + .05 degrees of freedom most draws are singular to rounding: none gives a NaN."""
+    scale = np.diag(np.geomspace(1.0, 1e6, size)).astype(dtype)
+    with jax.enable_x64(dtype is np.float64):
+        law = dist.Wishart(dtype(size - 0.95), jnp.asarray(scale)).expand((300,))
+        drawn = jax.jit(lambda key: gamma_draws.draw(key, law))(jax.random.key(1))
+        assert drawn.dtype == dtype
+        assert np.isfinite(jnp.linalg.cholesky(drawn)).all()
+        assert np.linalg.cond(np.asarray(drawn, np.float64)).max() > 1e9
+
+
 def test_dirichlet_and_nothing_positive():
     """Means of a Dirichlet at 5 standard errors (3e-6); parameters that are not positive end the loop."""
     concentration = np.array([0.2, 1.0, 3.0])

@@ -155,8 +155,8 @@ def test_a_picture_of_one_axis_is_drawn_into_the_axes_that_are_given(name):
 def test_every_picture_that_makes_one_axis_takes_axes():
     """The others make several panels, or draw no axes at all."""
     several = {
-        "plot_basis_images", "plot_component_similarity", "plot_dirichlet_process", "plot_document_check",
-        "plot_loading_products", "plot_loadings", "plot_methods", "plot_model_graph", "plot_objective",
+        "plot_component_similarity", "plot_dirichlet_process", "plot_document_check",
+        "plot_loading_products", "plot_loadings", "plot_model_graph", "plot_objective",
         "plot_topics",
     }  # fmt: skip
     functions = {name: getattr(plots, name) for name in plots.__all__ if name.startswith("plot_")}
@@ -176,10 +176,10 @@ SHOWN = {  # the fits and arguments of pictures that show columns of the data, o
     "plot_topics": ("pcp", "word", {"num_words": 6}),
 }
 OTHERS = {  # of components, latents, draws and fits, or given what they name
-    "plot_agreement", "plot_basis_images", "plot_co_clustering", "plot_component_similarity",
-    "plot_confusion", "plot_dirichlet_process", "plot_document_check", "plot_document_clusters", "plot_em",
-    "plot_forest", "plot_hinton", "plot_methods", "plot_model_graph", "plot_objective", "plot_overlap",
-    "plot_psrf_path", "plot_rank", "plot_scores", "plot_scree", "plot_trace",
+    "plot_co_clustering", "plot_component_similarity",
+    "plot_dirichlet_process", "plot_document_check", "plot_document_clusters", "plot_em",
+    "plot_forest", "plot_hinton", "plot_model_graph", "plot_objective", "plot_overlap",
+    "plot_psrf_path", "plot_rank", "plot_scree", "plot_trace",
 }  # fmt: skip
 
 

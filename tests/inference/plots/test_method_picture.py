@@ -8,7 +8,7 @@ import pytest
 
 from inference.diagnostics import comparison as method_comparison
 from inference.diagnostics.comparison import MethodScore, Refusal, score_methods
-from inference.plots import plot_methods
+from inference.plots.comparison import plot_methods
 
 SCORES = [
     MethodScore("mixture", "vb", -4.4, 0.2, 3.0, True, np.nan, 200.0, False),

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import xarray as xr
-from planted import planted_projection, planted_zoo, variational_mixture
+from planted import planted_projection, planted_zoo
 
 from inference.convergence.partitions import central_draw
-from inference.plots.mixtures import confusion, plot_confusion
-from inference.plots.projections import plot_basis_images, plot_biplot, plot_loadings
+from inference.plots.projections import plot_biplot, plot_loadings
 from inference.results.groups import thinned
 
 
@@ -54,36 +53,6 @@ def test_the_biplot_keeps_inner_products_of_rows_and_features(turned):
     np.testing.assert_allclose(scale * products, planted[:, order], atol=0.1)
     with pytest.raises(ValueError, match="two different ones of 0 to 1"):
         plot_biplot(tree, (0, 2))
-
-
-def test_images_are_loadings_row_by_row(turned):
-    tree, truth = turned
-    first, second = (axis.images[0].get_array() for axis in plot_basis_images(tree, (2, 2)).axes[:2])
-    drawn = np.stack([np.asarray(first).ravel(), np.asarray(second).ravel()], axis=1)
-    np.testing.assert_allclose(drawn @ drawn.T, truth @ truth.T, atol=0.1)
-    with pytest.raises(ValueError, match="6 pixels; the fit has 4"):
-        plot_basis_images(tree, (2, 3))
-
-
-def test_labels_by_clusters_are_counted():
-    """Labels that are the clusters themselves, under other names."""
-    tree = variational_mixture()
-    owner = tree["variational"]["responsibilities"].values.argmax(1)
-    sizes = sorted(np.bincount(owner)[np.bincount(owner) > 0])
-    labels = np.array([f"kind {k}" for k in owner])
-    table = confusion(tree, labels)
-    assert sorted(table.to_numpy().max(0)) == sizes and (table.to_numpy() > 0).sum() == len(sizes)
-    assert (np.diag(table.to_numpy()) > 0).all()
-    figure = plot_confusion(tree, labels)
-    assert "NMI 1.00" in figure.axes[0].get_title(loc="left")
-    written = sorted(int(text.get_text()) for text in figure.axes[0].texts)
-    assert written == sizes
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("inference.plots.mixtures._MOST_ROWS", 10)  # too many rows for a partition by its loss
-        patch.setattr("inference.plots.mixtures.point_partition", None)
-        assert sorted(confusion(tree, labels).to_numpy().max(0)) == sizes
-    with pytest.raises(ValueError, match="one entry for each of 60 rows"):
-        confusion(tree, labels[:5])
 
 
 def test_the_central_draw_has_the_least_expected_loss_of_all_draws():

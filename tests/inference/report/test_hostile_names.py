@@ -15,7 +15,7 @@ from inference.report.page import (
     Front,
     Paragraph,
     Section,
-    Table,
+    ShownTable,
     as_html,
     as_markdown,
     one_column,
@@ -152,7 +152,7 @@ def page_of(text):
     """Every kind of block with a text at every place."""
     judgement = Judgement(False, text, text, text)
     frame = one_column(text, {text: text}, text).frame
-    blocks = [Paragraph(text), judgement, Code(text), Table(text, frame, (), text)]
+    blocks = [Paragraph(text), judgement, Code(text), ShownTable(text, frame, (), text)]
     return Front(text, judgement, {text: text}), [Section(f"Fit {text}", blocks), Section(text, blocks)]
 
 

@@ -15,7 +15,7 @@ import inference
 import zoo
 from inference.fitting.verdict import Judgement
 from inference.report import report
-from inference.report.page import Front, Paragraph, Picture, Section, Table, as_html, to_png
+from inference.report.page import Front, Paragraph, Picture, Section, ShownTable, as_html, to_png
 
 STYLE = files("inference.report").joinpath("page.css").read_text(encoding="utf-8")
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
@@ -136,7 +136,7 @@ def test_the_policy_allows_one_script_and_one_style_by_their_hashes():
 
 def test_decisive_columns_come_first_and_missing_numbers_are_dashes():
     frame = pd.DataFrame({"mean": [1.5, np.nan], "r_hat": ["1.300", "1.001"]}, ["a", "b"])
-    text = _page(Table("caption", frame, ("r_hat",)))
+    text = _page(ShownTable("caption", frame, ("r_hat",)))
     heads = re.findall(r'<th scope="col" ?(?:class="(.*?)")?>(.*?)</th>', text)
     assert heads == [("words", "quantity"), ("decisive", "r_hat"), ("", "mean")]
     assert '<td class="decisive">1.300</td><td>1.5</td>' in text
@@ -145,6 +145,6 @@ def test_decisive_columns_come_first_and_missing_numbers_are_dashes():
 
 def test_an_index_of_several_levels_heads_its_rows():
     index = pd.MultiIndex.from_tuples([(0, "a"), (1, "b")], names=["cluster", "column"])
-    text = _page(Table("caption", pd.DataFrame({"mean": [1.0, 2.0]}, index)))
+    text = _page(ShownTable("caption", pd.DataFrame({"mean": [1.0, 2.0]}, index)))
     assert '<tr><th scope="row">0</th><th scope="row">a</th><td>1</td></tr>' in text
     assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', text) == ["cluster", "column", "mean"]

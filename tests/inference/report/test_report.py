@@ -24,7 +24,7 @@ from inference.fitting.verdict import Judgement, convergence_judgements
 from inference.plots.model_graph import Graph
 from inference.report import report
 from inference.report.convergence import _extremes
-from inference.report.page import Code, Front, Paragraph, Section, Table, as_html, as_markdown
+from inference.report.page import Code, Front, Paragraph, Section, ShownTable, as_html, as_markdown
 from inference.report.predictive import _of_score, predictive_section
 from inference.report.run import _command, _first_literal_block, _short, run_section
 from zoo.intake import read_columns
@@ -102,7 +102,7 @@ def test_markdown_has_the_same_sections_and_its_pictures_beside_it(switched, tmp
 
 
 def test_the_run_tells_how_columns_were_read_and_what_looks_saw(switched):
-    assert [type(block) for block in run_section(switched).blocks] == [Table, Paragraph, Code]  # arrays
+    assert [type(block) for block in run_section(switched).blocks] == [ShownTable, Paragraph, Code]  # arrays
     table = pd.DataFrame({"id": ["a", "b", "c"], "town": ["Ulm", "Bonn", "Ulm"], "age": [31.5, 40.2, np.nan]})
     read = read_columns(table, families={"town": "category"}).as_text()
     tree = replaced(switched, columns=xr.Dataset({"x": ("column_x", np.array(read))}))
@@ -281,7 +281,12 @@ def test_text_is_escaped_in_html_and_markdown_tables():
     sections = [
         Section(
             "One",
-            [Paragraph("1 < 2"), Code("a <- b"), Table("t", frame), Judgement(True, "<b>", "why", "next")],
+            [
+                Paragraph("1 < 2"),
+                Code("a <- b"),
+                ShownTable("t", frame),
+                Judgement(True, "<b>", "why", "next"),
+            ],
         )
     ]
     page = as_html(FRONT, sections, {})
@@ -298,7 +303,7 @@ def test_text_is_escaped_in_html_and_markdown_tables():
 
 def test_numbers_are_short_and_whole_numbers_whole():
     frame = pd.DataFrame({"v": [3.0, 0.123456, 123456.78, "constant"]})
-    text = as_markdown(FRONT, [Section("S", [Table("t", frame)])], {})
+    text = as_markdown(FRONT, [Section("S", [ShownTable("t", frame)])], {})
     assert re.findall(r"(\S+) \|$", text, re.MULTILINE)[-4:] == ["3", "0.1235", "123456.8", "constant"]
 
 

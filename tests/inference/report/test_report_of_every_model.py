@@ -13,7 +13,7 @@ from inference.fitting.verdict import Judgement
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.plots.topics import plot_topics
 from inference.report import report
-from inference.report.page import Paragraph, Picture, Table, write_page
+from inference.report.page import Paragraph, Picture, ShownTable, write_page
 from inference.report.predictive import predictive_section
 from inference.report.results import projection_blocks
 from inference.topics import top_words, topic_words
@@ -121,7 +121,7 @@ def test_estimates_are_replicated_at_the_estimate(name):
     """Every table of every model: seven statistics a column or more, and all values are numbers."""
     tree = fitted(name)
     section, _ = predictive_section(tree, False)
-    shown = _of(section, Table)[0].frame
+    shown = _of(section, ShownTable)[0].frame
     columns = sum(values.shape[1] for values in tree["observed_data"].data_vars.values())
     assert np.isfinite(shown.to_numpy(float)).all() and min(7 * columns, 24) <= len(shown) <= 24
     assert any("200 replications" in block.text for block in _of(section, Paragraph))

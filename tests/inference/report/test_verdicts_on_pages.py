@@ -49,7 +49,7 @@ def _fit(model, *data, **options):
 
 def _mixture(data, num_components=2, **fields):
     """A mixture whose prior knows the spread of a cluster: chains find the clusters."""
-    components = zoo.GaussianWishart(
+    components = zoo.conjugate.GaussianWishart(
         loc=np.zeros(2), mean_precision=0.05, scale_matrix=np.eye(2) / 20.0, degrees_of_freedom=20.0
     )
     fields = {"components": components, "concentration": 2.0} | fields

@@ -18,7 +18,7 @@ from planted import (
 from inference.component_subspaces import component_similarity, effective_directions, loading_products
 from inference.convergence.numbering import _by_rows, by_size
 from inference.diagnostics import co_clustering, invariants, summary
-from inference.diagnostics.tables import summary_cells
+from inference.diagnostics.summaries import summary_cells
 from inference.symmetry import align_rotation, identified, identify, relabel
 from inference.symmetry.labels import given_rows
 from tests.fit_cases import fitted

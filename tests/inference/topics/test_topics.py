@@ -16,9 +16,9 @@ from inference.diagnostics import heldout, invariants, profiles, summary
 from inference.plots import plot_clusters, plot_document_clusters
 from inference.prediction import warn_of_impossible
 from inference.report import report
-from inference.topics import tables
-from inference.topics.tables import NORMALISERS, coherence, normalised_mutual_information
+from inference.topics import topic_tables as tables
 from inference.topics.text_heldout import split_tokens
+from inference.topics.topic_tables import NORMALISERS, coherence, normalised_mutual_information
 from zoo.model import Roles
 
 KINDS = np.repeat(
@@ -230,13 +230,6 @@ def test_draws_are_brought_to_one_numbering():
     centres = last.cluster_topic_probs.values @ last.topic_word_probs.values
     expected = (shares @ words)[clusters]
     np.testing.assert_allclose(centres[last.doc_clusters.values], expected, rtol=1e-12)
-
-
-def test_arrays_for_pyldavis_add_up(trees):
-    arrays = topics.pyldavis_arrays(trees["pcp"])
-    assert arrays["doc_topic_dists"].shape == (20, 2) and arrays["vocab"] == WORDS
-    np.testing.assert_allclose(arrays["topic_term_dists"].sum(1), 1, rtol=1e-9)
-    assert arrays["doc_lengths"].sum() == arrays["term_frequency"].sum() == COUNTS.sum()
 
 
 def labels_partly_alike():

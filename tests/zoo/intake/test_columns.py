@@ -10,7 +10,7 @@ from people_tables import customers, sales, survey
 import inference
 import zoo
 from inference.cli import predicting
-from zoo.intake import Column, Columns, date_in_words, read_columns
+from zoo.intake import Column, Columns, date_in_words, kinds, read_columns
 from zoo.intake.families import dim_labels, suited_to
 
 RNG = np.random.default_rng(0)
@@ -433,18 +433,94 @@ def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_ro
     assert type(made(None, False, 1, **kinds).families[0]).__name__ == "NormalGamma"  # patterns are not known
 
 
-@pytest.mark.parametrize(("spread", "kind"), [(0.8, "positive"), (0.0, "real")])
-def test_a_positive_column_is_log_normal_where_held_out_rows_say_so(spread, kind):
+@pytest.mark.parametrize(("spread", "kind", "least"), [(0.8, "positive", 49), (0.0, "real", 58)])
+def test_a_positive_column_is_log_normal_where_held_out_rows_say_so(spread, kind, least):
     """Clusters of Gaussians leave a column skewed, and are no log-normals.
 
-    Of 60 draws; where neither is better, a gain of 3 standard errors comes once in 700.
+    Of 60 draws: log-normal ones are found with probability .935 (200 draws of another seed), below 49 once in
+    1000; where neither is better, a gain of 3 standard errors comes once in 740, three once in 10 000.
     """
-    rng, kinds = np.random.default_rng(3), []
+    rng, found = np.random.default_rng(3), []
     for _ in range(60):
         clusters = rng.normal(np.array([3.0, 5.0, 12.0])[rng.choice(3, 600, p=[0.6, 0.3, 0.1])], 0.6)
         x = np.exp(rng.normal(scale=spread, size=600)) if spread else np.abs(clusters)
-        kinds.append(read_columns(pd.DataFrame({"x": x})).columns[0].kind)
-    assert kinds.count(kind) >= 50
+        found.append(read_columns(pd.DataFrame({"x": x})).columns[0].kind)
+    assert found.count(kind) >= least
+
+
+def _normals(rng, size, locs, scales, shares):
+    clusters = rng.choice(len(shares), size, p=shares)
+    return np.abs(rng.normal(np.array(locs)[clusters], np.array(scales)[clusters]))
+
+
+#: Law to what draws from it, and how many of 30 draws of 100, 400 and 1600 rows were read as log-normal.
+LAWS = {
+    "normal": (lambda rng, n: np.abs(rng.normal(5.0, 1.0, n)), (0, 0, 0)),
+    "two normals": (lambda rng, n: _normals(rng, n, [3, 9], [0.8, 0.8], [0.8, 0.2]), (0, 0, 0)),
+    "three normals": (lambda rng, n: _normals(rng, n, [2, 5, 11], [0.5] * 3, [0.6, 0.3, 0.1]), (0, 0, 0)),
+    "normals of two widths": (lambda rng, n: _normals(rng, n, [4, 10], [0.5, 2], [0.7, 0.3]), (0, 0, 0)),
+    "half normal": (lambda rng, n: np.abs(rng.normal(size=n)), (1, 12, 30)),
+    "gamma 1": (lambda rng, n: rng.gamma(1.0, size=n), (6, 23, 30)),
+    "gamma 2": (lambda rng, n: rng.gamma(2.0, size=n), (1, 5, 27)),
+    "gamma 5": (lambda rng, n: rng.gamma(5.0, size=n), (0, 0, 1)),
+    "Weibull 0.7": (lambda rng, n: rng.weibull(0.7, n), (13, 30, 30)),
+    "Weibull 1.5": (lambda rng, n: rng.weibull(1.5, n), (1, 6, 26)),
+    "log-normal 0.3": (lambda rng, n: np.exp(rng.normal(scale=0.3, size=n)), (0, 3, 3)),
+    "log-normal 0.5": (lambda rng, n: np.exp(rng.normal(scale=0.5, size=n)), (1, 6, 24)),
+    "log-normal 0.8": (lambda rng, n: np.exp(rng.normal(scale=0.8, size=n)), (8, 20, 30)),
+    "log-normal 1.5": (lambda rng, n: np.exp(rng.normal(scale=1.5, size=n)), (26, 30, 30)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAWS)
+def test_log_normals_on_laws_by_which_no_threshold_was_chosen(law):
+    """Where Gaussians are right a false alarm comes once in 740: of 30 draws two once in 1300.
+
+    Log-normals of spread .8 and 1.5 and 1600 rows are found in all but 3 of 30. Other laws are neither: the
+    record says what becomes of them, to 3 of 30 draws.
+    """
+    draw, recorded = LAWS[law]
+    found = []
+    for size in (100, 400, 1600):
+        rng = np.random.default_rng(20)
+        read = [read_columns(pd.DataFrame({"x": draw(rng, size)})).columns[0].kind for _ in range(30)]
+        found.append(read.count("positive"))
+    if "normal" in law.split() or "normals" in law.split():
+        assert law == "half normal" or max(found) <= 1
+    if law in ("log-normal 0.8", "log-normal 1.5"):
+        assert found[-1] >= 27
+    assert np.abs(np.subtract(found, recorded)).max() <= 3
+
+
+def test_suggestions_that_chance_makes_among_many_columns_are_dropped():
+    rng = np.random.default_rng(5)
+    x = pd.DataFrame(rng.gamma(25.0, size=(400, 60)).T, columns=[f"gene {i}" for i in range(400)])
+    one_by_one = [read_columns(x[[name]]).columns[0].doubt for name in x]
+    assert 0 < sum(map(bool, one_by_one)) <= 20
+    assert str(read_columns(x)) == "gene 0 to gene 399 (400 columns): real"
+    some = [name for name, doubt in zip(x, one_by_one, strict=True) if doubt]
+    assert "lognormal may suit it better" in str(read_columns(x[[*some[:1], "gene 0", "gene 1"]]))
+
+
+def test_words_of_many_rows_each_are_left_out_with_a_word_on_rows_that_are_alike():
+    x = pd.DataFrame({"country": [f"land {i % 30}" for i in range(360)], "income": RNG.normal(size=360)})
+    why = read_columns(x).columns[0].why
+    assert why.startswith("30 different words, more than 20, of 12 rows each: where these are alike")
+    why = read_columns(x.iloc[:80]).columns[0].why
+    assert why == "30 different words, more than 20"
+
+
+@pytest.mark.parametrize("rows", [40, 40_000])
+def test_words_are_read_by_their_distinct_values(rows, monkeypatch):
+    """What a column of few words costs does not grow with its rows but for the rows themselves."""
+    seen = []
+    for name in ("read_dates", "nearly_dates", "_scale_of"):
+        own = getattr(kinds, name)
+        monkeypatch.setattr(kinds, name, lambda words, own=own: seen.append(len(words)) or own(words))
+    table = pd.DataFrame({"city": [f"city no {i % 25}" for i in range(rows)]})
+    assert read_columns(table).columns[0].kind == "text"
+    assert seen and max(seen) == 25
 
 
 DAYS = pd.to_datetime(["2022-03-25", "2022-08-04", "2022-12-01", "2022-02-11"])

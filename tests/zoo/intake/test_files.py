@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from inference import open_rows
-from inference.results.tables import table_file
+from inference.results.written_tables import table_file
 from zoo.datasets import read_table, read_tables
 
 NAN = np.nan
@@ -249,6 +249,7 @@ def test_tables_that_we_write_in_parquet_have_checksums(tmp_path):
     ("cells", "numbers", "mark"),
     [
         (["1'234.50", "7.25"], [1234.5, 7.25], "1'234.50"),
+        (["7 %", "", "12.5 %", "7 %", " 7 %"], [7.0, np.nan, 12.5, 7.0, 7.0], "7 %"),
         (["1\u202f234,50", "7,25"], [1234.5, 7.25], "1\u202f234,50"),
         (["12.5 %", "7%"], [12.5, 7.0], "12.5 %"),
         (["€12.50", "-€3"], [12.5, -3.0], "€12.50"),

@@ -15,7 +15,7 @@ import zoo
 from inference import fit, log_density, transform
 from inference.diagnostics import summary
 from inference.methods.lda.vb import LDAVBState, natural_gradient
-from inference.numerics.documents import Layout, cut
+from inference.numerics.documents import BlockSizes, cut
 
 CORPUS = random_corpus(90, seed=4)
 CALL = {"num_samples": 2, "progress": False, "tolerance": 0, "batch_size": 16, "learning_offset": 1.0}
@@ -25,7 +25,7 @@ MODEL = zoo.LDA(num_topics=2)
 def test_the_gradient_of_a_batch_is_the_whole_one_on_average():
     """All 15 batches of two of six documents; one that is not weighted by its share is far off."""
     counts = sparse(COUNTS[:6])
-    layout = Layout.of(np.bincount(counts.document), 3)
+    layout = BlockSizes.of(np.bincount(counts.document), 3)
     rng = np.random.default_rng(0)
     gradient = jax.jit(natural_gradient, static_argnums=3)
     with jax.enable_x64(True):

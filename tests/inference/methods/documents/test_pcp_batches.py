@@ -18,7 +18,7 @@ from inference.methods.pcp.vb_batches import evaluate, in_batches, step_of_batch
 from inference.methods.pcp.vb_posterior import PCPVBState
 from inference.methods.pcp.vb_starts import init
 from inference.methods.pcp.vb_updates import assign
-from inference.numerics.documents import Layout, cut
+from inference.numerics.documents import BlockSizes, cut
 
 CORPUS = random_corpus(90, seed=4)
 MODEL = zoo.PCP(num_topics=2, num_clusters=2)
@@ -70,7 +70,7 @@ def test_the_sums_of_a_batch_are_those_of_the_corpus_on_average():
     """All 15 batches of two of six documents, one of them empty; not weighted by its share it is far off."""
     counts = COUNTS[:6].copy()
     counts[2] = 0
-    model, layout = zoo.PCP.from_data(counts, num_topics=3, num_clusters=3), Layout(2, 8, 8)
+    model, layout = zoo.PCP.from_data(counts, num_topics=3, num_clusters=3), BlockSizes(2, 8, 8)
     whole = blocks(counts, layout=layout, num_documents=6, num_blocks=2)
     begun = without_rows(init(jax.random.key(0), model, whole, strategy="random"))
     step = jax.jit(lambda *args: step_of_batch(*args, **STEP, **RATES)[0])
@@ -100,7 +100,7 @@ def test_what_fills_up_a_block_is_no_document():
     centres = np.log(np.exp(expected_log(clusters)) @ np.exp(expected_log(words)))
     scores = counts @ centres.T + expected_log(weights)
     shares = special.softmax(scores, axis=1)
-    documents = blocks(counts, layout=Layout(2, 16, 4), num_documents=9, num_blocks=5)
+    documents = blocks(counts, layout=BlockSizes(2, 16, 4), num_documents=9, num_blocks=5)
     found, score = jax.jit(partial(evaluate, model=model, point=False))(state, documents=documents)
     np.testing.assert_allclose(found[:6], shares, rtol=1e-12)
     assert not np.asarray(found[6:]).any()

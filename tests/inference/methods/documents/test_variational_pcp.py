@@ -30,7 +30,7 @@ from inference.methods.pcp.vb_posterior import (
     with_all_clusters,
 )
 from inference.numerics.documents import CACHED_NUMBERS, cut
-from inference.topics.tables import normalised_mutual_information
+from inference.topics.topic_tables import normalised_mutual_information
 from zoo.datasets import load
 from zoo.sparse import SparseCounts
 

@@ -8,7 +8,7 @@ import inference
 import zoo
 from inference import fit
 from inference.coordinates import Return
-from inference.methods.projections import vb
+from inference.methods.epca import vb
 from inference.precision import in_precision
 from tests.ppca_cases import projected_rows, with_holes
 from zoo.coordinates import Unit

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import digamma, polygamma
 
 import zoo
-from inference.methods.projections import gibbs
-from inference.methods.projections.gibbs import common_shift, rescaling
+from inference.methods.epca import gibbs
+from inference.methods.epca.gibbs import common_shift, rescaling
 from inference.precision import in_precision
 
 NUM_DRAWS = 20_000

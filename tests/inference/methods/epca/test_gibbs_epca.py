@@ -15,8 +15,8 @@ import zoo
 from inference import fit
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
-from inference.methods.projections import gibbs
-from inference.methods.projections.quadratic_cells import (
+from inference.methods.epca import gibbs
+from inference.methods.epca.quadratic_cells import (
     FIXED_PRECISION,
     QuadraticCells,
     draw_precisions,

@@ -12,8 +12,8 @@ import pytest
 import zoo
 from inference import fit, guide, log_density, model_of, predict, transform
 from inference.calibration import elbo_check
-from inference.methods.projections import vb_factors
-from inference.methods.projections.vb_factors import _relevance, expected_exponential
+from inference.methods.epca import vb_factors
+from inference.methods.epca.vb_factors import _relevance, expected_exponential
 from inference.numerics import polya_gamma
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
@@ -97,8 +97,8 @@ def augmented(tree, x):
 
     def posterior(x):
         own(x)
-        from inference.methods.projections.vb import _from_stored
-        from inference.methods.projections.vb_factors import expected_moments
+        from inference.methods.epca.vb import _from_stored
+        from inference.methods.epca.vb_factors import expected_moments
 
         second = expected_moments(*_from_stored({k: jnp.asarray(v) for k, v in stored.items()}, model)[:4])[1]
         numpyro.sample("omega", _RelativeTo0(count, jnp.sqrt(second)))

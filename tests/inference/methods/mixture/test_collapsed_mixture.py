@@ -27,8 +27,8 @@ from inference.methods.mixture.urn_statistics import (
     statistics_for,
 )
 from tests.inference.methods.mixture.test_gibbs_hyperparameters import FAMILIES as RANDOM
-from zoo import GaussianWishart, Mixture
-from zoo.conjugate import NormalGamma, SharedGaussianWishart
+from zoo import Mixture
+from zoo.conjugate import GaussianWishart, NormalGamma, SharedGaussianWishart
 
 X = np.array([[-1.3], [-0.9], [0.1], [0.4], [1.6], [2.2]])
 CHAINS, DRAWS = 60, 700

@@ -8,7 +8,8 @@ import pytest
 
 from inference import extend, fit
 from inference.numerics.programs import log_prior
-from zoo import GaussianWishart, Mixture
+from zoo import Mixture
+from zoo.conjugate import GaussianWishart
 
 X = np.array([[-1.3], [-0.9], [0.4], [1.6], [2.2]])
 LABELS = np.array([0, 0, 2, 2, 2])

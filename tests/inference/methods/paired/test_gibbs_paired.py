@@ -15,9 +15,9 @@ import zoo
 from inference import fit
 from inference.algorithm import Algorithm
 from inference.calibration import conditional_check, geweke
+from inference.methods.epca import gibbs as projections
 from inference.methods.paired import gibbs as full
 from inference.methods.paired import gibbs as paired
-from inference.methods.projections import gibbs as projections
 from inference.precision import in_precision
 from zoo.answers import start_of
 from zoo.exponential_family import Binomial, Gaussian, Ordinal

@@ -10,8 +10,8 @@ import inference
 import zoo
 from inference import fit
 from inference.coordinates import Return
+from inference.methods.epca import vb as projections
 from inference.methods.paired import full_covariance_vb, vb
-from inference.methods.projections import vb as projections
 from inference.precision import in_precision
 from zoo.answers import answer_of, start_of
 from zoo.coordinates import Unit

@@ -13,8 +13,8 @@ from scipy import stats
 import zoo
 from inference import extend, fit, guide, load, log_density, predict, save, transform
 from inference.calibration import elbo_check
+from inference.methods.epca.vb import _sample_view
 from inference.methods.paired.full_covariance_vb import _ridge
-from inference.methods.projections.vb import _sample_view
 from inference.precision import in_precision
 from zoo.exponential_family import Binomial, Gaussian
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import zoo
-from inference.methods.projections import gibbs, vb_factors
+from inference.methods.epca import gibbs, vb_factors
 from inference.precision import in_precision
 from zoo.exponential_family import Gaussian
 

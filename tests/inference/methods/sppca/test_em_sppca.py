@@ -9,7 +9,8 @@ import pytest
 from supervised_toys import angle, best, scaled_loadings, toy
 
 from inference import fit, log_density, predict, transform
-from inference.methods.sppca.closed_form import dual_scores, loadings_given_noise, warn_of_floors
+from inference.methods.sppca.closed_form import dual_scores, loadings_given_noise
+from inference.methods.sppca.floors import warn_of_floors
 from inference.precision import in_precision
 from inference.symmetry import identify
 from zoo import SPPCA
@@ -296,8 +297,6 @@ def test_closed_form_and_options_that_do_not_go():
     x, _, y = toy(0)
     with pytest.raises(ValueError, match="closed_form needs every cell.*row 45, column 0 of y is missing"):
         fit(MODEL, x, y, method="closed_form")
-    with pytest.raises(ValueError, match="closed_form is for the primal model"):
-        fit(SPPCA(num_latents=3, kernel="linear"), x, y, method="closed_form")
     with pytest.raises(ValueError, match="acceleration must be one of px, none, squarem"):
         fit(MODEL, x, y, method="em", acceleration="fast")
     with pytest.raises(ValueError, match="acceleration is 'px' or 'none'"):

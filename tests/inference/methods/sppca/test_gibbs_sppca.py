@@ -12,7 +12,7 @@ from recording import add_part_to_record
 
 from inference import fit, predict
 from inference.calibration import conditional_check, geweke
-from inference.methods.projections import gibbs as projections
+from inference.methods.epca import gibbs as projections
 from inference.methods.sppca import gibbs
 from inference.methods.sppca.gibbs import algorithm_of, blocks_of, positive_normal
 from inference.precision import in_precision

@@ -10,10 +10,12 @@ from supervised_toys import best, toy
 
 from inference import extend, fit, load, log_density, predict, save, transform
 from inference.methods.sppca import kernel_em
+from inference.methods.sppca.closed_form import dual_scores
 from inference.methods.sppca.kernel_em import FeatureData, concluded_in_features, first_coefficients
 from inference.precision import in_precision
 from zoo import SPPCA
 from zoo.kernels import RBF
+from zoo.kernels.gram import centred_gram
 
 PRIMAL, DUAL = SPPCA(num_latents=3), SPPCA(num_latents=3, kernel="linear")
 
@@ -51,6 +53,54 @@ def test_linear_kernel_is_the_primal_model(pair):
     np.testing.assert_allclose(transform(dual, x, y), dual["variational"]["latents"], atol=1e-8)
     sums = dual["posterior"]["coefficients"].to_numpy().sum(axis=2)  # so W stays when rows are centred again
     np.testing.assert_allclose(sums, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"output_noise": "per_output", "noise_floor": (1e-6, 1e-9)}],
+    ids=["shared", "per output"],
+)
+def test_the_closed_form_with_a_linear_kernel_is_the_primal_one(fields):
+    """Theorem 7.3.2 as corrected: the same maximum, densities, scores and spread as Theorem 7.3.1."""
+    x, y, _ = toy(0)
+    models = [SPPCA(num_latents=3, kernel=kernel, **fields) for kernel in (None, "linear")]
+    primal, dual = (fit(model, x, y, method="closed_form", tolerance=1e-13) for model in models)
+    trace = dual["trace"]["objective"].to_numpy()
+    assert np.diff(trace).min() >= -1e-12 * abs(trace[-1])
+    np.testing.assert_allclose(best(dual), best(primal), rtol=1e-11)
+    np.testing.assert_allclose(log_density(dual, x, y).sum(), best(dual), rtol=1e-11)
+    new = toy(7)[0][:30]
+    np.testing.assert_allclose(predict(dual, new), predict(primal, new), atol=1e-6)
+    np.testing.assert_allclose(*(np.abs(transform(t, new)) for t in (primal, dual)), atol=1e-5)
+    spreads = [transform(t, x, y, covariance=True)["covariance"].to_numpy() for t in (primal, dual)]
+    np.testing.assert_allclose(*(np.linalg.eigvalsh(s) for s in spreads), atol=1e-7)
+
+
+def test_the_closed_form_in_feature_space_is_where_em_ends_and_has_the_scores_of_the_theorem():
+    x, y = four_clusters()
+    y = y + np.random.default_rng(0).normal(size=y.shape)  # so that no floor holds its noise
+    model = SPPCA(num_latents=3, kernel=RBF(1.0), noise_variance_x=0.05)
+    tree = fit(model, x, y, method="closed_form", tolerance=1e-13)
+    assert best(fit(model, x, y, init=tree, tolerance=1e-9)) - best(tree) < 1e-7
+    np.testing.assert_allclose(log_density(tree, x, y).sum(), best(tree), rtol=1e-10)
+    values = tree["variational"]
+    gram = centred_gram(RBF(1.0), x)
+    noise = 0.05, values["noise_variance_y"].to_numpy()
+    with in_precision():
+        own = dual_scores(jnp.asarray(gram.matrix), y - y.mean(axis=0), jnp.asarray(gram.matrix), noise, 3)
+    np.testing.assert_allclose(np.abs(own), np.abs(transform(tree, x)), atol=1e-8)
+    with pytest.raises(ValueError, match="closed_form needs every cell.*row 2"):
+        fit(model, x, np.where(np.arange(100)[:, None] == 2, np.nan, y), method="closed_form")
+
+
+def test_components_below_the_noise_vanish_from_the_closed_form_in_feature_space():
+    x, y = four_clusters()
+    model = SPPCA(num_latents=3, kernel=RBF(1.0), noise_variance_x=0.9, output_noise="shared")
+    noisy = np.random.default_rng(0).normal(size=y.shape)
+    with pytest.warns(UserWarning) as told:
+        tree = fit(model, x, noisy, method="closed_form", max_iterations=5)
+    assert any("closed_form: 2 of 3 latents have no part in x" in str(one.message) for one in told)
+    assert np.isfinite(best(tree))
 
 
 @pytest.mark.parametrize("plugin", [False, True], ids=["joint", "plugin"])
@@ -211,4 +261,4 @@ def test_each_latent_without_a_part_in_x_is_counted():
             "noise_variance_y": jnp.asarray(0.8),
         }
         with pytest.warns(UserWarning, match="em: 1 of 3 latents have no part in x"):
-            concluded_in_features(values, jnp.zeros((20, 3)), jnp.zeros((20, 3, 3)), model, data, y)
+            concluded_in_features(values, jnp.zeros((20, 3)), jnp.zeros((20, 3, 3)), model, data, y, "em")

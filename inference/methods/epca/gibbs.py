@@ -2,7 +2,7 @@ r"""Gibbs sampling for exponential-family projections with Bernoulli, binomial o
 
 One sweep serves `zoo.EPCA` and `zoo.Paired` (low rank): views are tables side by side, each of whose columns
 sees some of the latents. It draws, each from its exact conditional given the rest and the Polya-Gamma
-variables of logistic cells (`inference.methods.projections.quadratic_cells`; Gaussian cells need none):
+variables of logistic cells (`inference.methods.epca.quadratic_cells`; Gaussian cells need none):
 
 * the Polya-Gamma variable of every cell given its natural parameter;
 * the latents of each row: normal with precision
@@ -44,8 +44,8 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Outcome, Sampler
-from inference.methods.projections import Gibbs
-from inference.methods.projections.quadratic_cells import (
+from inference.methods.epca import Gibbs
+from inference.methods.epca.quadratic_cells import (
     QuadraticCells,
     columns_given,
     draw_precisions,
@@ -53,7 +53,7 @@ from inference.methods.projections.quadratic_cells import (
     rows_given,
     side_by_side,
 )
-from inference.methods.projections.views import View, given_values, prior_variance, views_of
+from inference.methods.epca.views import View, given_values, prior_variance, views_of
 from inference.numerics.programs import log_densities
 from inference.numerics.slice_sampling import PositiveSlice
 from zoo.answers import start_of

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,6 @@ WRITTEN = (".parquet", ".csv", ".tsv", ".xlsx", ".npy")
 
 def check_table_file(path: str | Path) -> Path:
     """The path of a file that tables can be written to one after another.
-
-    Args:
-        path: as given.
-
-    Returns:
-        The path.
 
     Raises:
         ModuleNotFoundError: an extra is needed; the message names it.
@@ -46,10 +40,6 @@ def check_table_file(path: str | Path) -> Path:
 def table_file(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A file to write tables to, all with the columns of the first.
 
-    Args:
-        path: of a ``.parquet``, ``.csv``, ``.tsv``, ``.xlsx`` or ``.npy`` file; the last holds no names of
-            rows and columns.
-
     Yields:
         A function that takes the next table.
 
@@ -57,7 +47,7 @@ def table_file(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         TypeError: a column that is not of numbers, in a ``.npy`` file.
     """
     path = check_table_file(path)
-    writer = {".parquet": _Parquet, ".xlsx": _Workbook, ".npy": _Numbers}.get(path.suffix.lower(), _Text)
+    writer: Any = {".parquet": _Parquet, ".xlsx": _Workbook, ".npy": _Numbers}.get(path.suffix.lower(), _Text)
     with replacing(path) as file:
         own = writer(file, path)
         yield own.write
@@ -98,7 +88,7 @@ class _Parquet:
     """A table of Arrow, a row group for each part."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
-        self.file, self.writer = file, None
+        self.file, self.writer = file, cast(Any, None)
         self.arrow, self.parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
 
     def write(self, table: pd.DataFrame) -> None:

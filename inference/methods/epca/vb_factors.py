@@ -39,7 +39,7 @@ from jax import Array
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import digamma, gammaln
 
-from inference.methods.projections.views import View, prior_variance, views_of
+from inference.methods.epca.views import View, prior_variance, views_of
 from inference.numerics import polya_gamma
 from zoo.epca import EPCA
 from zoo.exponential_family import Family

@@ -38,7 +38,6 @@ __all__ = [
     "nearest_documents",
     "normalised_mutual_information",
     "numbered_like",
-    "pyldavis_arrays",
     "token_share_draws",
     "token_shares",
     "top_words",
@@ -139,10 +138,6 @@ def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
 
 def token_share_draws(tree: xr.DataTree, most: int = 100) -> np.ndarray:
     """Compute the share of each topic in all words of the documents, draw by draw.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP with its documents, its topics in one numbering (`align_topics`).
-        most: draws, evenly spread.
 
     Returns:
         Shape (draws, num_topics), rows that sum to one.
@@ -315,30 +310,6 @@ def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
     return new
 
 
-@naming_versions()
-def pyldavis_arrays(tree: xr.DataTree) -> dict[str, Any]:
-    """Return the arguments of ``pyLDAvis.prepare(**arrays)``.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
-
-    Returns:
-        Five arrays by the names of ``pyLDAvis.prepare``'s arguments.
-
-    Raises:
-        ValueError: the fit is of no topic model, or does not hold its documents.
-    """
-    counts, _ = _documents(_checked(tree))
-    topics = topic_words(tree)
-    return {
-        "topic_term_dists": topics.to_numpy(),
-        "doc_topic_dists": topic_shares(tree).to_numpy(),
-        "doc_lengths": np.bincount(counts.document, counts.count, counts.shape[0]).astype(int),
-        "vocab": [str(word) for word in topics.columns],
-        "term_frequency": np.bincount(counts.word, counts.count, counts.shape[1]).astype(int),
-    }
-
-
 def _checked(tree: xr.DataTree) -> xr.DataTree:
     if not model_of(tree).takes_documents:
         raise ValueError(f"a fit of {tree.attrs['model']!r} has no topics of words")
@@ -354,9 +325,6 @@ def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
 @naming_versions()
 def documents_of(tree: xr.DataTree) -> csr_matrix:
     """Return the fitted documents as a sparse matrix of counts.
-
-    Args:
-        tree: a fit of LDA, pLSI or PCP.
 
     Returns:
         Counts, shape (num_documents, num_words).

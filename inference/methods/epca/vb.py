@@ -1,7 +1,7 @@
 r"""Variational Bayes for exponential-family projections: Gaussian, Bernoulli, binomial and Poisson cells.
 
 One ascent serves `zoo.EPCA` and low-rank `zoo.Paired`; factors, updates and bound are those of
-`inference.methods.projections.vb_factors`. The objective is the whole bound on the log evidence, of an
+`inference.methods.epca.vb_factors`. The objective is the whole bound on the log evidence, of an
 unnormalised prior with its factor as in the program; of logistic cells the bound with
 Polya-Gamma variables, a little lower than the ELBO of the normal factors alone, the bound of `guide`. View
 weights multiply the expected log density of a view's cells, as in the program. A step costs O(N D K^2), of
@@ -23,9 +23,8 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_chain
-from inference.methods.linear_gaussian.em import bordered
-from inference.methods.projections import VB
-from inference.methods.projections.vb_factors import (
+from inference.methods.epca import VB
+from inference.methods.epca.vb_factors import (
     ProjectionPosterior,
     bound,
     check_has_bound,
@@ -33,7 +32,8 @@ from inference.methods.projections.vb_factors import (
     seen_loadings,
     update,
 )
-from inference.methods.projections.views import View, given_values, prior_variance, views_of
+from inference.methods.epca.views import View, given_values, prior_variance, views_of
+from inference.methods.linear_gaussian.em import bordered
 from inference.numerics.host_draws import generator, site_draws
 from inference.numerics.weighted_rows import row_limit
 from zoo.answers import answer_of, start_of

@@ -1,0 +1,57 @@
+"""Whether noise variances of SPPCA are at their floor, or nothing else bounds the likelihood."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jax import Array
+
+from zoo.checks import warn
+from zoo.sppca import SPPCA
+
+__all__ = ["warn_of_floors"]
+
+FLOOR_SLACK = 1.0 + 1e-9
+
+
+def warn_of_floors(
+    values: Mapping[str, Array], model: SPPCA, y: np.ndarray, variance_x: float | None
+) -> None:
+    """Warn if a noise variance is at its floor, or if the likelihood may have no maximum without the floor.
+
+    Args:
+        values: the estimate.
+        model: the model.
+        y: outputs, NaN where missing.
+        variance_x: mean variance of the columns of x; None where the noise of x is given.
+    """
+    variance_y = np.nanvar(y, axis=0)
+    shared, has_noise_y = model.output_noise == "shared", model.output_likelihood == "gaussian"
+    floors = {}
+    if has_noise_y:
+        floors["y"] = float(model.noise_floor[1]) * (variance_y.mean() if shared else variance_y)
+    if variance_x is not None:
+        floors["x"] = float(model.noise_floor[0]) * variance_x
+    for name, floor in floors.items():
+        held = np.atleast_1d(np.asarray(values[f"noise_variance_{name}"]) <= floor * FLOOR_SLACK)
+        if held.any():
+            which = f" of output {int(np.argmax(held))}" if name == "y" and not shared else ""
+            share = float(model.noise_floor[int(name == "y")])
+            warn(
+                f"noise_variance_{name}{which} is at its floor, {share:g} of the variance: the likelihood "
+                f"rises as it goes to 0; use fewer latents, more rows, or label_coding='reduced' for labels"
+            )
+    if not has_noise_y:
+        return
+    labelled = y[~np.isnan(y).any(axis=1)]
+    rank = int(np.linalg.matrix_rank(labelled - labelled.mean(axis=0))) if len(labelled) else y.shape[1]
+    if rank < y.shape[1] and model.num_latents >= rank:
+        warn(
+            f"the {y.shape[1]} outputs have rank {rank} and there are {model.num_latents} latents: they can "
+            f"be fitted exactly and only noise_floor bounds the likelihood; label_coding='reduced' leaves "
+            f"out the column of class labels that the others determine"
+        )
+    elif model.num_latents >= len(labelled) - 1 > 0:
+        warn(
+            f"there are {model.num_latents} latents and only {len(labelled)} labelled rows: their outputs "
+            f"can be fitted exactly"
+        )
