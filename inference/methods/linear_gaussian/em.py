@@ -274,6 +274,8 @@ class LoadingPrior(NamedTuple):
         noise_rate: b, shape () or (num_groups,).
         present: which latents there are, the first so many, shape (num_latents,), in VB alone: the loadings
             of the others are zero, and add nothing to the bound. None: all.
+        is_ard: whether there is ARD, in VB alone, a number of a program for both; ``loading_variance`` is
+            then one. None: as ``loading_variance`` tells.
     """
 
     loading_variance: Array | None
@@ -284,6 +286,7 @@ class LoadingPrior(NamedTuple):
     noise_concentration: Array
     noise_rate: Array
     present: Array | None = None
+    is_ard: Array | None = None
 
 
 def column_precisions(prior: LoadingPrior, num_columns: int) -> tuple[Array, Array]:
