@@ -22,6 +22,10 @@ class LinearGaussianAnswers(Answers):
     weighs_rows = True
 
     @override
+    def scores_are_linear(self, model: Any) -> bool:
+        return True
+
+    @override
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix) -> PerRow:
         return rows.log_density(x, *_parameters(values))
 
