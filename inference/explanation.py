@@ -1,9 +1,9 @@
 r"""Why a row is where a fit puts it: what each of its cells contributes.
 
 **Clusters**, at an estimate or under q. With :math:`\ell_k(S)` the log joint density of cluster k and of the
-cells S of the row, all others missing, and a, b the two most probable clusters of the row, the game is
-:math:`v(S) = \ell_a(S) - \ell_b(S)`. The entry of the weights is :math:`v(\emptyset)`, that of a cell its
-Shapley value
+cells S of the row, all others missing, a the most probable cluster of the row and b the next that holds rows,
+the game is :math:`v(S) = \ell_a(S) - \ell_b(S)`. The entry of the weights is :math:`v(\emptyset)`, that of a
+cell its Shapley value
 
 .. math::
     \phi_j = \sum_{S \not\ni j} \frac{1}{m \binom{m-1}{|S|}} \{v(S \cup j) - v(S)\}
@@ -117,8 +117,7 @@ def _place_of(tree: xr.DataTree, model: Model, size: int, row: Any) -> tuple[int
         return int(row), labels[int(row)]
     hint = did_you_mean(str(row), names[:_MOST_NAMES])
     raise ValueError(
-        f"the fit has no row {row!r}; it has {size} rows, {names[0]!r} to {names[-1]!r}{hint}: give the "
-        "label of one, or its number where labels are words"
+        f"the fit has no row {row!r}: its {size} rows are called {names[0]!r} to {names[-1]!r}{hint}"
     )
 
 
@@ -175,7 +174,10 @@ def _by_shapley(tree: xr.DataTree, model: Model, row: np.ndarray) -> pd.DataFram
     scores = log_joint(tree, row)[0]
     if len(scores) < 2:
         raise ValueError("the fit has one cluster: there is no other that the row could be in")
-    own, other = np.argsort(-scores, kind="stable")[:2]
+    held = responsibilities_of(tree)
+    holds = np.full(len(scores), True) if held is None else held.to_numpy().sum(0) > _EMPTY
+    order = np.argsort(-scores, kind="stable")
+    own, other = order[0], next((k for k in order[1:] if holds[k]), order[1])
     observed, num_columns = ~np.isnan(row[0]), row.shape[1]
 
     def value(coalitions: np.ndarray) -> np.ndarray:
@@ -197,12 +199,9 @@ def _by_shapley(tree: xr.DataTree, model: Model, row: np.ndarray) -> pd.DataFram
     joined |= {(int(j),): 0.0 for j in np.flatnonzero(~observed)}
     labels = _labels(tree, dim, len(scores))
     shares = np.exp(scores - np.logaddexp.reduce(scores))
-    held, cells = responsibilities_of(tree), _in_words(tree, 0, range(num_columns), row[0])
-    is_empty = held is not None and float(held.sum(held.dims[0])[other]) < _EMPTY
-    said = (
-        f"is in cluster {labels[own]} with probability {shares[own]:.3g}; the next is {labels[other]}"
-        f"{', which holds no rows,' if is_empty else ''} with {shares[other]:.3g}"
-    )
+    cells = _in_words(tree, 0, range(num_columns), row[0])
+    said = f"is in cluster {labels[own]} with probability {shares[own]:.3g}; the next that holds rows is "
+    said += f"{labels[other]} with {shares[other]:.3g}"
     note = (
         f"contribution: nats for cluster {labels[own]} over {labels[other]} (negative: against it), by "
         "Shapley values; their sum is the log of the ratio of the two probabilities"
