@@ -108,7 +108,8 @@ def recovery(
 def _checked(tree: xr.DataTree) -> tuple[Model, np.ndarray, dict[str, Any]]:
     """The model, the fitted table and the call; ValueError for a fit that is not drawn again."""
     model, attrs = model_of(tree), tree.attrs
-    if not has_estimate(method_of(model, attrs["method"])):
+    method = method_of(model, attrs["method"])
+    if not has_estimate(method):
         raise ValueError(f"this fit by {attrs['method']} has draws; tables are drawn from fits by vb or em")
     if "batch_size" in attrs:
         raise ValueError("this fit was made in batches, and the same call is not repeated: fit in memory")
@@ -125,7 +126,7 @@ def _checked(tree: xr.DataTree) -> tuple[Model, np.ndarray, dict[str, Any]]:
     call = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in options.items()
-        if name not in _NOT_OF_THE_CALL and (name, value) != ("init", "given")
+        if name not in _NOT_OF_THE_CALL and (name != "init" or value in getattr(method, "strategies", ()))
     }
     if options.get("drops_starts"):
         del call["num_restarts"]
