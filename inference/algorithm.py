@@ -311,9 +311,12 @@ class Ascent(Iterative):
             tell the gains to come, as those of EM do and those of quasi-Newton steps do not.
         runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host
             instead of compiled.
-        for_steps: ``for_steps(data)``, the (prepared) data as steps take them, in shapes that tables of about
-            as many rows share, so that one program serves them all; starts and ``conclude`` take the data
-            themselves. None: as they are.
+        for_steps: ``for_steps(model, data)``, the model and the (prepared) data as steps take them, in shapes
+            that models of about as many components and tables of about as many rows share, so that one
+            program serves them all; starts and ``conclude`` take model and data themselves. None: as they
+            are.
+        resized: ``resized(state, model)``, a state in the size of a model as steps take it, or the other way;
+            None: ``for_steps`` changes no model.
         in_batches: ``in_batches(**options) -> Memoised | NaturalGradient``, the step for rows that pass in
             batches; it raises ValueError for an option that needs all rows at once.
     """
@@ -325,6 +328,7 @@ class Ascent(Iterative):
     drops_starts: bool = False
     runs_on_host: Callable = never
     for_steps: Callable | None = None
+    resized: Callable | None = None
     in_batches: Callable | None = None
 
 

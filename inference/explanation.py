@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from inference.convergence.numbering import cluster_dim
 from inference.methods import method_of
 from inference.precision import double_precision
 from inference.prediction import has_estimate, log_joint, transform
@@ -86,7 +87,7 @@ def explain(tree: xr.DataTree, row: Any) -> pd.DataFrame:
     data = restored_data(group_of(tree, "observed_data"), model)
     place, name = _place_of(tree, model, data[0].shape[0], row)
     parts = tuple(_row_of(part, place) for part in data)
-    is_cluster = len(model.roles.predicted) == 1
+    is_cluster = cluster_dim(model) == model.roles.scores[-1]
     if is_cluster and takes_missing(model) and has_estimate(method_of(model, tree.attrs["method"])):
         found = _by_shapley(tree, model, parts[0])
     elif answer_of(model, "scores_are_linear"):

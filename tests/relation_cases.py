@@ -137,6 +137,7 @@ CASES = {
         (X,),
         ("em", "vb"),
     ),
+    "mcfa": Case(lambda x: zoo.MCFA(num_components=3, num_latents=2), (X,), ("vb", "gibbs", *_SAMPLERS)),
     "lda": Case(
         lambda counts: zoo.LDA(num_topics=2), (COUNTS,), ("vb", "collapsed_gibbs", "gibbs", *_SAMPLERS)
     ),
@@ -282,6 +283,7 @@ def _of_topics(model, method):
 _SAID = {
     zoo.Mixture: _of_mixture,
     zoo.PPCA: lambda model, method: [(method == "closed_form", _no_cell_missing(method))],
+    zoo.MCFA: lambda model, method: [],
     zoo.KernelPCA: _of_kernel_pca,
     zoo.SPPCA: _of_sppca,
     zoo.EPCA: _of_epca,

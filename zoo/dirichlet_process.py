@@ -148,6 +148,17 @@ class DirichletAllocation(NamedTuple):
         """
         return digamma(q.concentration) - digamma(jnp.sum(q.concentration, axis=-1, keepdims=True))
 
+    def sum_of_expected_logs(self, q: dist.Distribution) -> Scalar:
+        """The sum of E[log weights] under a `posterior`.
+
+        Args:
+            q: result of `posterior`.
+
+        Returns:
+            A scalar.
+        """
+        return jnp.sum(self.expected_log_weights(q))
+
     def expected_weights(self, q: dist.Distribution) -> PerComponent:
         """E[weights] under a `posterior`.
 
@@ -379,23 +390,23 @@ class StickBreaking(NamedTuple):
         falling = jnp.argsort(-counts, stable=True)
         if self.free_last_stick:
             return falling
-        positions = jnp.arange(self.num_components)
+        positions, end = jnp.arange(counts.shape[-1]), self.num_components - 1
 
         def order(last: Array) -> Array:  # positions in the falling order, that of `last` moved to the end
-            moved = jnp.where(positions >= last, positions + 1, positions)
-            return falling[jnp.where(positions == self.num_components - 1, last, moved)]
+            moved = jnp.where((positions >= last) & (positions < end), positions + 1, positions)
+            return falling[jnp.where(positions == end, last, moved)]
 
         def value(last: Array) -> Array:
             ordered = counts[order(last)]
-            tails = jnp.cumsum(ordered[::-1])[::-1]
-            end = gammaln(concentration + ordered[-1]) - gammaln(1.0 + ordered[-1])
-            return end - jnp.sum(jnp.log(concentration + tails[1:-1]))
+            logs = jnp.log(concentration + jnp.cumsum(ordered[::-1])[::-1])
+            own = gammaln(concentration + ordered[end]) - gammaln(1.0 + ordered[end])
+            return own - jnp.sum(jnp.where((positions > 0) & (positions < end), logs, 0.0))
 
-        values = jax.vmap(value)(positions)
+        values = jnp.where(positions <= end, jax.vmap(value)(positions), -jnp.inf)
         best = jnp.max(values)
         # the smallest last unless another is better by more than rounding: the order must not flicker
-        is_best = values[-1] >= best - 100 * jnp.finfo(values.dtype).eps * (1.0 + jnp.abs(best))
-        return order(jnp.where(is_best, self.num_components - 1, jnp.argmax(values)))
+        is_best = values[end] >= best - 100 * jnp.finfo(values.dtype).eps * (1.0 + jnp.abs(best))
+        return order(jnp.where(is_best, end, jnp.argmax(values)))
 
     def expected_log_weights(self, q: BetaDecay) -> PerComponent:
         """E[log weights] under a `posterior`  (3.13-3.14, with the last stick fixed).

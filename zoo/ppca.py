@@ -38,7 +38,6 @@ References: Tipping and Bishop (1999), "Probabilistic principal component analys
 "Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -49,11 +48,10 @@ from jax import Array
 from numpyro import sample
 
 from zoo import checks
-from zoo.coordinates import Unit
 from zoo.fields import choice, flag, numbers, positive, scale_of, size, size_of
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
-from zoo.linear_gaussian.units import BROAD, NOISE_RATE, of_prior, with_prior_of
+from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior
 from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
@@ -61,11 +59,9 @@ from zoo.sparse import is_sparse
 
 __all__ = ["PPCA"]
 
-PLACE = Unit(1, (-1,), is_location=True)
-
 
 @dataclass(frozen=True, eq=False)
-class PPCA(Model):
+class PPCA(ProjectionUnits, Model):
     """Probabilistic PCA (``noise="isotropic"``) and factor analysis (``"diagonal"``), with missing cells.
 
     Attributes:
@@ -145,30 +141,7 @@ class PPCA(Model):
     answers = LinearGaussianAnswers
     methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
 
-    @property
-    def units(self) -> Mapping[str, Unit]:
-        """Rows, mean, loadings, and variances."""
-        ard = {"loading_precision": Unit(-self.ard_unit.power)} if self.ard_unit else {}
-        return {"x": PLACE, "loc": PLACE, "loadings": Unit(1, (-2,)), "noise_variance": self.noise_unit} | ard
-
-    @property
-    def variance_unit(self) -> Unit:
-        """Of variances, which have none where columns are measured in their deviations."""
-        return Unit(0 if self.standardize else 2)
-
-    @property
-    def ard_unit(self) -> Unit | None:
-        """Of the rate of the loadings' precisions, where there are any."""
-        return self.variance_unit if self.loading_prior == "ard" else None
-
-    @property
-    def noise_unit(self) -> Unit:
-        """Of noise variances."""
-        return self.variance_unit._replace(axes=(-1,) if self.noise == "diagonal" else ())
-
     # Sizes and checks
-
-    continuing = with_prior_of
 
     def check(self, x: Rows) -> None:
         """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann)."""
@@ -195,8 +168,3 @@ class PPCA(Model):
     def prior(self) -> str:
         """``"improper"`` with ``loading_prior="flat"``, else ``"proper"``."""
         return "improper" if self.loading_prior == "flat" else "proper"
-
-    @property
-    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """The dims of all variables; those of the noise variance depend on ``noise``."""
-        return dict(self.dims) | ({"noise_variance": ("feature",)} if self.noise == "diagonal" else {})

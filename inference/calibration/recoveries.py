@@ -17,6 +17,7 @@ import xarray as xr
 from scipy.special import comb
 
 from inference.convergence.identifiable import in_standard_units
+from inference.convergence.numbering import cluster_dim
 from inference.extension import replicate
 from inference.fitting.front_door import fit
 from inference.methods import method_of
@@ -115,7 +116,7 @@ def _checked(tree: xr.DataTree) -> tuple[Model, np.ndarray, dict[str, Any]]:
         raise ValueError("this fit was made in batches, and the same call is not repeated: fit in memory")
     if len(model.data_names) > 1 or model.takes_documents:
         raise ValueError(f"tables are drawn from fits of one table; {attrs['model']} is not of one")
-    if model.roles.cluster is None and not loadings_of(tree):
+    if not _has_shares(model) and not loadings_of(tree):
         raise ValueError(f"{attrs['model']} has no clusters and no loadings, which could be found again")
     (x,) = restored_data(group_of(tree, "observed_data"), model)
     if not isinstance(x, np.ndarray):
@@ -135,6 +136,11 @@ def _checked(tree: xr.DataTree) -> tuple[Model, np.ndarray, dict[str, Any]]:
     if "sample_weight" in constants:
         call["sample_weight"] = constants["sample_weight"].to_numpy()
     return model, x, call
+
+
+def _has_shares(model: Model) -> bool:
+    """Whether `transform` gives rows their shares in clusters."""
+    return cluster_dim(model) == model.roles.scores[-1]
 
 
 def _weights_of(call: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
@@ -160,7 +166,7 @@ def _tables(
     number = len(next(iter(draws.values())))
     draws = {name: value[np.arange(num_tables) % number] for name, value in draws.items()}
     given, labels = dict(draws), None
-    if model.roles.cluster is not None:
+    if _has_shares(model):
         weights = np.where(_holds_rows(tree, model, x), draws[model.roles.weight], 0.0)
         ends = np.cumsum(weights, axis=1)
         places = rng.random((num_tables, len(x), 1)) * ends[:, None, -1:]
@@ -175,7 +181,7 @@ def _tables(
 def _holds_rows(tree: xr.DataTree, model: Model, x: np.ndarray) -> np.ndarray:
     """Whether each cluster holds rows of the fit, in the order of `draws_without_rows`."""
     sizes = _shares(tree, x).sum(0)
-    stick = tree["posterior"].coords.get(f"stick_of_{model.roles.scores[-1]}")
+    stick = tree["posterior"].coords.get(f"stick_of_{cluster_dim(model)}")
     if stick is not None:
         sizes = sizes[np.argsort(stick.to_numpy())]
     return sizes > _OCCUPIED

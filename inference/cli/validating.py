@@ -36,7 +36,8 @@ def validated(
         The table of `inference.choose_num_latents_for_classes`; None where outputs are no class labels, rows
         are weighted, or the method has no class probabilities.
     """
-    if not getattr(model, "label_parts", ()) or options.sample_weight is not None:
+    takes_labels = any("class_labels" in table.cells for table in model.data)
+    if not takes_labels or options.sample_weight is not None:
         return None
     if options.method in _WITHOUT_CLASSES or len(data) < 2:
         return None

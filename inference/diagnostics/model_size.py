@@ -54,6 +54,7 @@ from inference.methods import method_of
 from inference.methods.depcam.em import log_prior
 from inference.precision import double_precision
 from inference.prediction import log_density, predict
+from inference.results.build import for_new_rows
 from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
 from zoo.coordinates.of_models import inside
@@ -255,7 +256,7 @@ def _sliceable(part: Any) -> Any:
 
 def _fit(model: Model, data: tuple, method: str, seed: int, settings: Mapping[str, Any]) -> Any:
     """Fit without the warnings of fits that have not converged, which the table counts, and of labels."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), for_new_rows():
         warnings.filterwarnings("ignore", message=".*has not converged")
         warnings.filterwarnings("ignore", message=".*different whole numbers")  # asked of all rows before
         return fit(model, *data, method=method, seed=seed, **settings)
@@ -308,9 +309,11 @@ def choose_num_latents(
     table = table.loc[numbers].rename_axis("num_latents")
     settings = {"num_samples": 1, "seed": seed, "progress": False} | settings
     models = {k: PPCA(num_latents=k, noise=noise, loading_prior="gaussian") for k in numbers}
-    bounds = {k: _last_objective(fit(model, x, method="vb", **settings)) for k, model in models.items()}
+    ard = PPCA(num_latents=numbers[-1], noise=noise, loading_prior="ard")
+    with for_new_rows():
+        bounds = {k: _last_objective(fit(model, x, method="vb", **settings)) for k, model in models.items()}
+        offered = fit(ard, x, method="vb", **settings)
     table.insert(0, "bound", pd.Series(bounds))
-    offered = fit(PPCA(num_latents=numbers[-1], noise=noise, loading_prior="ard"), x, method="vb", **settings)
     relevant = int(offered["variational"]["num_relevant"])
     table["ard_relevant"] = pd.Series({numbers[-1]: float(relevant)})
     bound, heldout = int(table["bound"].idxmax()), int(table["heldout"].idxmax())

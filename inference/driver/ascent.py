@@ -22,7 +22,7 @@ from jax import Array
 
 from inference.algorithm import AscentRun
 from inference.driver.checkpoint import Checkpoint, Layout, slots_of
-from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
+from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each, start_together
 from inference.driver.progress import (
     CONVERGED,
     NOT_FINITE,
@@ -45,6 +45,7 @@ __all__ = ["ascend"]
 
 
 EARLY = 40  # steps after which proposals are tried first, long before a restart settles
+FEW_CELLS = 2**16  # of the data of all restarts
 SHRINK_EVERY = 10  # steps: fixed, so that what comes of a run does not depend on where it was cut into chunks
 LEAST_GAIN = 1e-3  # nats that a proposal must gain, beyond rounding
 IMPROVE = 2**31 - 1  # no iteration has this number: the key of an improvement is no step's
@@ -80,6 +81,7 @@ def ascend(
     slot_axes: tuple[tuple[str, int], ...] = (),
     settling_steps: Callable | None = None,
     start_data: tuple | None = None,
+    start_model: Any = None,
     place: Callable = lambda tree: tree,
     on_host: bool = False,
 ) -> AscentRun:
@@ -112,16 +114,20 @@ def ascend(
         settling_steps: of an `Algorithm`: asked of fresh starts.
         start_data: what the starts are given instead of ``data`` (which may lie on several devices); None:
             starts are made where the data are.
+        start_model: what they are given instead of ``model``; None: that.
         place: puts states and the model where ``data`` are.
         on_host: whether start and step run on the host instead of compiled.
 
     Raises:
         FloatingPointError: no restart has a finite objective after its first step.
     """
-    begun_with, own_model = data if start_data is None else start_data, model
+    own_model = model
     if start_data is None:  # starts are made where the data are
         keys, variables, model = place((keys, variables, model))
-    begin = partial(_start_on_host if on_host else start_each, start)
+    begun_with = model if start_model is None else start_model, data if start_data is None else start_data
+    cells = num_restarts * sum(np.size(leaf) for leaf in jax.tree.leaves(begun_with[1]))
+    on_device = start_together if cells <= FEW_CELLS else start_each
+    begin = partial(_start_on_host if on_host else on_device, start)
     plain = layout_of_ascent(num_restarts, max_iterations)
 
     def layout(template: Any) -> Layout:
@@ -129,7 +135,7 @@ def ascend(
         return plain._replace(slot_axes=slots, most_slots=most)
 
     state, saved = resume(
-        *(checkpoint, begin, keys, variables, model, begun_with),
+        *(checkpoint, begin, keys, variables, *begun_with),
         layout=layout,
         traced=not on_host,
     )

@@ -18,7 +18,7 @@ from jax import Array
 from inference.driver.checkpoint import Checkpoint, Layout
 from inference.numerics.compiled import compiled
 
-__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "resume", "start_each"]
+__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "resume", "start_each", "start_together"]
 
 
 CHUNK_SECONDS = 0.25
@@ -111,6 +111,13 @@ def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: t
     Their types are strong, as those that a step leaves: the second chunk is compiled as the first.
     """
     states = jax.lax.map(lambda args: start(*args, model, *data), (keys, variables))
+    return jax.tree.map(_strongly_typed, states)
+
+
+@partial(compiled, once=True, static_argnums=0)
+def start_together(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
+    """`start_each` with each operation done for all at once, which takes half the time on few cells."""
+    states = jax.vmap(lambda *own: start(*own, model, *data))(keys, variables)
     return jax.tree.map(_strongly_typed, states)
 
 

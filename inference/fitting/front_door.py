@@ -24,7 +24,7 @@ from inference.numerics.compiled import for_work
 from inference.numerics.devices import of_first_process
 from inference.precision import in_precision
 from inference.processes import among_processes
-from inference.results.build import build_tree
+from inference.results.build import build_tree, is_for_new_rows
 from inference.settings import More, Settings
 from zoo.answers import answer_of
 from zoo.checks import warn
@@ -181,7 +181,9 @@ def fit(
         rows, weight = request.data[0], request.sample_weight
         num_rows = len(rows) if weight is None else weight.sum()
         answer_of(request.model, "check_resolved", fitted.outcome.posterior, num_rows, dtype, rows)
-        tree = numbered(build_tree(request, fitted), request.spreads_rows)
+        tree = build_tree(request, fitted)
+        if not is_for_new_rows(request, fitted.outcome):
+            tree = numbered(tree, request.spreads_rows)
     converged, why = has_converged(request, fitted.run, tree)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     tree.attrs |= {

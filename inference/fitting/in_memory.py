@@ -35,7 +35,7 @@ from inference.driver.progress import Progress
 from inference.fitting.agreement import combined
 from inference.fitting.memory import affordable_matrices, check_memory
 from inference.fitting.verdict import five_small_gains
-from inference.numerics.compiled import for_work
+from inference.numerics.compiled import compiled, for_work
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
 from inference.numerics.host_keys import run_keys
 from inference.numerics.programs import latent_sites
@@ -270,20 +270,18 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
         )
         keys, conclude_key = run_keys(request.key, settings.num_starts)
         on_host = exact is not None and exact.runs_on_host(self.data)
-        placed: dict[str, Any] = {"data": self.data}
+        placed: dict[str, Any] = {"start": self.start, "model": self.model, "data": self.data}
         work = request.work
         if request.num_devices > 1:
-            placed = self._over_devices()
+            placed |= self._over_devices()
         elif exact and exact.for_steps and not on_host and self.algorithm.improve is None:  # which draws rows
-            placed = {"data": in_current_precision(exact.for_steps(self.data)), "start_data": self.data}
+            placed |= self._in_shared_shapes(exact.for_steps, exact.resized)
             share = 0.5 if self.data[0].shape[0] <= FEWEST_ROWS else 1.0  # the rest may be padding
             cells = share * sum(map(np.size, jax.tree.leaves(placed["data"])))
             work = work[0], cells * settings.num_steps * method.passes_per_step
         with for_work(*work):
             run = ascend(
                 self.algorithm.step,
-                self.start,
-                self.model,
                 keys=keys,
                 num_rows=over_processes(num_rows) if request.spreads_rows else num_rows,
                 num_restarts=settings.num_starts,
@@ -303,6 +301,8 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
                 **placed,
             )
         state = on_one_device(run.state) if request.num_devices > 1 else run.state
+        if exact and placed["model"] is not self.model:
+            state = _resized(exact.resized, state, self.model)
         if request.spreads_rows and exact:
             state = exact.own_rows(state, place_of(self.data[0].shape[0]))
         keep_rows = keeps_assignments(request, self.model, self.data[0].shape[0], run)
@@ -328,6 +328,15 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
                 }
                 sizes[f"{num_samples} draws"] = _repeated(drawn, num_samples)
         return sizes
+
+    def _in_shared_shapes(self, for_steps: Callable, resized: Callable | None) -> dict[str, Any]:
+        """Model and data in the shapes that others share, and what starts are given instead."""
+        found = for_steps(self.model, self.data)
+        if found[0] is self.model:
+            return {"data": in_current_precision(found[1]), "start_data": self.data}
+        model, data = in_current_precision(found)
+        begun = {"start_data": self.data, "start_model": (self.model, model)}
+        return {"start": _begun_smaller(self.start, resized), "model": model, "data": data} | begun
 
     def _over_devices(self) -> dict[str, Any]:
         """The data dealt out over devices, those that starts are given, and where states go."""
@@ -455,6 +464,17 @@ def _fresh(init: Callable) -> Callable:
 def _numbered(init: Callable) -> Callable:
     """A start that depends on the number of the restart."""
     return lambda key, variables, model, *data: init(variables["number"], key, model, *data)
+
+
+@cache
+def _begun_smaller(start: Callable, resized: Callable) -> Callable:
+    """A start of a model that steps take in another size: it is given both."""
+    return lambda key, variables, models, *data: resized(start(key, variables, models[0], *data), models[1])
+
+
+@partial(compiled, once=True, static_argnums=0)
+def _resized(resized: Callable, state: Any, model: Any) -> Any:
+    return resized(state, model)
 
 
 @cache

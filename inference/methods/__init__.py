@@ -39,6 +39,7 @@ BY_MODEL: dict[str, dict[str, str]] = {
     "plsi": {"em": ".plsi.em"},
     "pcp": {"vb": ".pcp.vb", "collapsed_gibbs": ".pcp.collapsed_gibbs", "gibbs": ".pcp.gibbs"},
     "depcam": {"em": ".depcam.em", "vb": ".depcam.vb"},
+    "mcfa": {"vb": ".mcfa.vb", "gibbs": ".mcfa.gibbs"},
 }
 
 

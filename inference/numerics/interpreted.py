@@ -13,7 +13,7 @@ here is compiled.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -29,11 +29,11 @@ __all__ = ["evaluate", "worth_compiling"]
 GENERATOR, KEYS = "threefry2x32", "key<fry>"  # JAX's default generator, and the type of its keys
 COMPILED = 1.5e-3  # seconds that an operation may take here on average: half of its compilation, or less
 ITERATIONS = 100  # of a loop of unknown length: a search for a mode takes fewer
-CALL, PRODUCT = 4e-6, 4e-10  # seconds of an operation on nothing, and of a product of two numbers
+CALL, PRODUCT = 6e-6, 6e-10  # seconds of an operation on nothing, and of a product of two numbers
 CELL, SLOW_CELL, SPECIAL_CELL = (
-    1e-9,
-    8e-9,
-    5e-8,
+    1.5e-9,
+    1.2e-8,
+    7e-8,
 )  # of a cell that is added, sorted, or given to special functions
 
 
@@ -93,20 +93,56 @@ def worth_compiling(closed: ClosedJaxpr) -> bool:
 
 def _run(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[Any]:
     """The results of a program whose arguments have its types."""
-    jaxpr = _needed(closed.jaxpr)
-    values = dict(zip(jaxpr.constvars, map(np.asarray, closed.consts), strict=True))
-    values |= dict(zip(jaxpr.invars, arguments, strict=True))
+    plan = _planned(closed.jaxpr)
+    values = [*map(np.asarray, closed.consts), *arguments, *plan.literals, *plan.room]
+    for function, params, given, one, several in plan.operations:
+        found = function(params, *[values[place] for place in given])
+        if one is None:
+            for (place, kind), value in zip(several, found, strict=True):
+                values[place] = np.asarray(value, kind)
+            continue
+        place, kind = one
+        values[place] = (
+            found if found.__class__ is np.ndarray and found.dtype == kind else np.asarray(found, kind)
+        )
+    return [values[place] for place in plan.results]
 
-    def read(place: Any) -> Any:
-        return np.asarray(place.val, _type_of(place.aval)) if isinstance(place, Literal) else values[place]
 
+class _Plan(NamedTuple):
+    """A program whose values have places in one list: constants, arguments, literals, and what is computed.
+
+    Attributes:
+        literals: numbers that the program holds.
+        room: as many as are computed.
+        operations: of each its function, the fixed part of its arguments, the places of the others, and place
+            and type of its one result, or else of its several results.
+        results: places.
+    """
+
+    literals: list[np.ndarray]
+    room: list[None]
+    operations: list[tuple]
+    results: list[int]
+
+
+@lru_cache(maxsize=4096)
+def _planned(jaxpr: Jaxpr) -> _Plan:
+    """The places of a program's values, found once: a loop runs through them in every turn."""
+    jaxpr = _needed(jaxpr)
+    held = [place for equation in jaxpr.eqns for place in equation.invars] + list(jaxpr.outvars)
+    literals = [place for place in held if isinstance(place, Literal)]
+    of_literals = {id(place): place for place in literals}
+    made = [place for equation in jaxpr.eqns for place in equation.outvars]
+    order = [*jaxpr.constvars, *jaxpr.invars, *of_literals.values(), *made]
+    places = {id(place): number for number, place in enumerate(order)}
+    operations = []
     for equation in jaxpr.eqns:
-        name, given = equation.primitive.name, map(read, equation.invars)
-        found = _DONE[name](equation.params, *given)
-        found = found if equation.primitive.multiple_results else [found]
-        for place, value in zip(equation.outvars, found, strict=True):
-            values[place] = np.asarray(value, _type_of(place.aval))
-    return [read(place) for place in jaxpr.outvars]
+        found = [(places[id(place)], _type_of(place.aval)) for place in equation.outvars]
+        one = None if equation.primitive.multiple_results else found[0]
+        given = [places[id(place)] for place in equation.invars]
+        operations.append((_DONE[equation.primitive.name], equation.params, given, one, found))
+    values = [np.asarray(place.val, _type_of(place.aval)) for place in of_literals.values()]
+    return _Plan(values, [None] * len(made), operations, [places[id(place)] for place in jaxpr.outvars])
 
 
 @lru_cache(maxsize=4096)
@@ -193,10 +229,15 @@ def _select(params: dict, which: Any, *cases: Any) -> Any:
 
 
 def _broadcast(params: dict, x: Any) -> Any:
-    shape, dims = params["shape"], params["broadcast_dimensions"]
-    aligned = np.ones(len(shape), int)
-    aligned[list(dims)] = x.shape
-    return np.broadcast_to(x.reshape(aligned), shape)
+    shape = params["shape"]
+    if x.ndim:
+        aligned = [1] * len(shape)
+        for dim, size in zip(params["broadcast_dimensions"], x.shape, strict=True):
+            aligned[dim] = size
+        x = x.reshape(aligned)
+    found = np.empty(shape, x.dtype)  # in a third of the time of a view, where there are few cells
+    found[...] = x
+    return found
 
 
 def _iota(params: dict) -> Any:

@@ -161,6 +161,7 @@ def bucket(num_rows: int, fewest: int = FEWEST_ROWS) -> int:
 
 def beside_copies(part: Any, num_rows: int) -> np.ndarray:
     """Rows with copies of the first beside them, which are finite in every formula that the rows are."""
+    part = np.asarray(part)
     more = num_rows - part.shape[0]
     return np.concatenate([part, np.broadcast_to(part[:1], (more, *part.shape[1:]))])
 

@@ -1,7 +1,9 @@
 """The DataTree of a finished run: its groups and root attributes."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -9,7 +11,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from inference.algorithm import AscentRun, FitRequest, Fitted, Sampler, model_name
+from inference.algorithm import AscentRun, FitRequest, Fitted, Outcome, Sampler, model_name
 from inference.numerics.programs import deterministics, log_prior, over_draws
 from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit, row_width
 from inference.precision import to_numpy
@@ -19,12 +21,28 @@ from inference.results.model_fields import describe, field_dims
 from zoo.answers import answer_of, has_answer
 from zoo.model import Model
 
-__all__ = ["build_tree", "joined_draws", "without_rows"]
+__all__ = ["build_tree", "for_new_rows", "is_for_new_rows", "joined_draws", "without_rows"]
 
 UNTIL = ("until", "max_sweeps", "max_seconds")  # settings of runs until the chains agree alone
 RESTART_ITERATION = "restart_iteration"  # restarts need not end together
 _GROUPS = ("posterior", "variational", "trace", "sample_stats", "log_likelihood")
 _ORDER = (*_GROUPS, "observed_data", "constant_data", "columns")
+_for_new_rows: ContextVar[bool] = ContextVar("for_new_rows", default=False)
+
+
+@contextmanager
+def for_new_rows() -> Iterator[None]:
+    """A context whose fits are asked for densities of new rows alone: no more is made of the fitted ones."""
+    token = _for_new_rows.set(True)
+    try:
+        yield
+    finally:
+        _for_new_rows.reset(token)
+
+
+def is_for_new_rows(request: FitRequest, outcome: Outcome) -> bool:
+    """Whether nothing is asked of a fit but densities of new rows, and these need no more of its draws."""
+    return _for_new_rows.get() and (outcome.is_point or request.method.log_density is not None)
 
 
 def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
@@ -62,6 +80,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         elif rows_fit and not absent:
             wanted += ["log_prior", "log_likelihood"]
     found: dict[str, Any] = {}
+    if is_for_new_rows(request, outcome):
+        wanted = []
     for name in wanted:  # a program each: on little data not all of them are worth compiling
         found[name] = to_numpy(over_draws(_OF_DRAW[name], draws, model, data))
         draws |= found[name] if name == "deterministics" else {}

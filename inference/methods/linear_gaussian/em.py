@@ -256,6 +256,8 @@ class LoadingPrior(NamedTuple):
         loc_variance: v, shape () or (D,), likewise.
         noise_concentration: a of each noise variance.
         noise_rate: b, shape () or (num_groups,).
+        present: which latents there are, the first so many, shape (num_latents,), in VB alone: the loadings
+            of the others are zero, and add nothing to the bound. None: all.
     """
 
     loading_variance: Array | None
@@ -265,6 +267,7 @@ class LoadingPrior(NamedTuple):
     loc_variance: Array
     noise_concentration: Array
     noise_rate: Array
+    present: Array | None = None
 
 
 def column_precisions(prior: LoadingPrior, num_columns: int) -> tuple[Array, Array]:

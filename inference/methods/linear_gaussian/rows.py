@@ -117,9 +117,11 @@ class CompressedRows(NamedTuple):
         return self.silent_cells.shape[0]
 
 
-def rows_alone(data: tuple) -> tuple:
-    """The compressed rows without the table itself, of which a step sees nothing but the number of rows."""
-    return (*(None for _ in data[:-1]), data[-1]) if isinstance(data[-1], CompressedRows) else data
+def rows_alone(model: Any, data: tuple) -> tuple[Any, tuple]:
+    """The model, and the compressed rows without the table, of which a step sees the number of rows alone."""
+    if not isinstance(data[-1], CompressedRows):
+        return model, data
+    return model, (*(None for _ in data[:-1]), data[-1])
 
 
 def compress(

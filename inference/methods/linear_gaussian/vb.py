@@ -59,7 +59,7 @@ import numpyro
 import numpyro.distributions as dist
 import scipy.special
 from jax import Array
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import digamma, gammaln, logsumexp
 from numpy.polynomial.hermite_e import hermegauss
 
@@ -77,17 +77,25 @@ from inference.numerics.weighted_rows import map_rows, row_limit
 from zoo.linear_gaussian.axes import signs_of
 
 __all__ = [
+    "LatentMoments",
     "LinearGaussianPosterior",
     "LinearGaussianVBInfo",
+    "Transformation",
     "concluded",
     "latents_of",
     "log_predictive",
     "num_relevant",
     "posterior_at",
+    "prior_pulls",
     "sample_columns",
     "sample_latents",
     "step",
+    "transformed_columns",
+    "update_columns",
 ]
+
+
+NO_LOADINGS = 1e30  # precision of loadings that are zero, in that of others
 
 
 class LatentMoments(NamedTuple):
@@ -556,34 +564,47 @@ def step(
     """
     precision = (state.noise_concentration / state.noise_rate)[rows.group]
     latents = latent_moments(state.mean, state.covariance, precision, rows)
-    state = _update_loadings(state, latents, precision, rows, prior)
+    state, log_dets = _update_loadings(state, latents, precision, rows, prior)
     state = _update_ard(state, rows, prior)
     if acceleration == "px":
-        moved = _update_ard(_transformed(state, latents, rows, prior), rows, prior)
-        moved_latents = _transformed_latents(latents, *_transformation(state, latents, rows, prior), rows)
-        before, after = (
-            _global_terms(q, z, rows, prior) for q, z in ((state, latents), (moved, moved_latents))
-        )
-        better = after > before
-        state, latents = jax.tree.map(
-            lambda yes, no: jnp.where(better, yes, no), (moved, moved_latents), (state, latents)
-        )
-    squares = _expected_squares(state, latents, rows)
-    state = state._replace(
-        noise_concentration=prior.noise_concentration + _cells(rows) / 2,
-        noise_rate=prior.noise_rate + squares / 2,
-    )
-    objective = _global_terms(state, latents, rows, prior) + _noise_terms(state, squares, rows, prior)
+        change = _transformation(state, latents, rows, prior)
+        moved = _update_ard(_transformed(state, change), rows, prior)
+        there = moved, _transformed_latents(latents, change, rows), log_dets + 2 * change.log_det
+        here = state, latents, log_dets
+        better = _global_terms(*there, rows, prior) > _global_terms(*here, rows, prior)
+        state, latents, log_dets = jax.tree.map(partial(jnp.where, better), there, here)
+    state, of_noise = _update_noise(state, latents, rows, prior)
+    objective = _global_terms(state, latents, log_dets, rows, prior) + of_noise
     noise_variance = jnp.mean(state.noise_rate / state.noise_concentration)
     return state, LinearGaussianVBInfo(objective, noise_variance, num_relevant(state, rows))
 
 
+def update_columns(
+    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[LinearGaussianPosterior, Array, Array]:
+    """Update loadings and mean, ARD precisions and noise for latents of any prior.
+
+    Returned with the log determinant of each class's covariance, and the bound but for the latents' density
+    and entropy, in nats.
+    """
+    precision = (state.noise_concentration / state.noise_rate)[rows.group]
+    state, log_dets = _update_loadings(state, latents, precision, rows, prior)
+    state, noise = _update_noise(_update_ard(state, rows, prior), latents, rows, prior)
+    return state, log_dets, _column_terms(0.0, state, log_dets, rows, prior) + noise
+
+
 def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> tuple[Array, Array]:
     """The expectations E[alpha] and E[log alpha] of each latent's loadings; one and zero without ARD."""
-    if prior.loading_variance is not None:
-        return jnp.ones(state.ard_rate.shape), jnp.zeros(state.ard_rate.shape)
-    mean = state.ard_concentration / state.ard_rate
-    return mean, digamma(state.ard_concentration) - jnp.log(state.ard_rate)
+    mean, log_mean = jnp.ones(state.ard_rate.shape), jnp.zeros(state.ard_rate.shape)
+    if prior.loading_variance is None:
+        mean = state.ard_concentration / state.ard_rate
+        log_mean = digamma(state.ard_concentration) - jnp.log(state.ard_rate)
+    return _of_present(prior, mean, NO_LOADINGS), _of_present(prior, log_mean, np.log(NO_LOADINGS))
+
+
+def _of_present(prior: LoadingPrior, values: Array, other: Array | float) -> Array:
+    """Values of the latents that there are, and another number of those that only fill up."""
+    return values if prior.present is None else jnp.where(prior.present, values, other)
 
 
 def num_relevant(state: LinearGaussianPosterior, rows: CompressedRows) -> Array:
@@ -602,7 +623,8 @@ def _update_loadings(
     precision: Array,
     rows: CompressedRows,
     prior: LoadingPrior,
-) -> LinearGaussianPosterior:
+) -> tuple[LinearGaussianPosterior, Array]:
+    """The state, and the log determinant of each class's covariance."""
     alpha, _ = expected_precisions(state, prior)
     of_loadings, of_loc = column_precisions(prior, rows.sums.shape[0])
     own = jnp.concatenate([of_loadings[:, None] * alpha, of_loc[:, None]], axis=1)[rows.class_member]
@@ -613,7 +635,8 @@ def _update_loadings(
     target = precision[:, None] * jnp.concatenate([latents.cross, rows.sums[:, None]], axis=1)
     target = target.at[:, -1].add(shift)
     mean = jnp.einsum("di,dij->dj", target, covariance[rows.column_class])
-    return state._replace(mean=mean, covariance=covariance)
+    log_dets = -2 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1)
+    return state._replace(mean=mean, covariance=covariance), log_dets
 
 
 def _update_ard(
@@ -628,56 +651,108 @@ def _ard_update(squares: Array, rows: CompressedRows, prior: LoadingPrior) -> tu
     return jnp.full(squares.shape, 1.0) * concentration, prior.ard_rate + squares / 2
 
 
+def _update_noise(
+    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[LinearGaussianPosterior, Array]:
+    squares = _expected_squares(state, latents, rows)
+    state = state._replace(
+        noise_concentration=prior.noise_concentration + _cells(rows) / 2,
+        noise_rate=prior.noise_rate + squares / 2,
+    )
+    return state, _noise_terms(state, squares, rows, prior)
+
+
 # The transformation that leaves the data's terms as they are
+
+
+class Transformation(NamedTuple):
+    """L and m of latents that are moved by m and multiplied by the inverse of L.
+
+    Attributes:
+        root: L, shape (num_latents, num_latents).
+        inverse: of it.
+        log_det: logarithm of its determinant without the sign.
+        m: shape (num_latents,).
+    """
+
+    root: Array
+    inverse: Array
+    log_det: Array
+    m: Array
 
 
 def _transformation(
     state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
-) -> tuple[Array, Array]:
-    """The transformation L, m of the latents, which are moved by m and multiplied by L^-1."""
+) -> Transformation:
+    """The transformation after which the terms of latents and loadings are highest."""
     size, columns = rows.total_weight, rows.sums.shape[0]
-    of_loadings, of_loc = column_precisions(prior, columns)
-    loadings, gram = _gram(state, rows, of_loadings)[:-1, :-1], _gram(state, rows, of_loc)
-    with_loc = gram[:-1, -1] - (of_loc * prior.loc) @ state.mean[:, :-1]
+    loadings, gram, with_loc = prior_pulls(state, rows, prior)
     first = latents.total_first / size
-    m = jnp.linalg.solve(size * jnp.eye(first.shape[0]) + gram[:-1, :-1], size * first - with_loc)
+    eye = jnp.eye(first.shape[0])
+    pulled = jnp.linalg.cholesky(size * eye + gram)
+    m = cho_solve((pulled, True), size * first - with_loc)
     spread = latents.total_second / size - jnp.outer(first, m) - jnp.outer(m, first) + jnp.outer(m, m)
     root = jnp.linalg.cholesky(spread)
-    strengths, turn = jnp.linalg.eigh(root.T @ loadings @ root)
-    if prior.loading_variance is None:
-        return root @ turn, m
-    pull = jnp.maximum(strengths, 1e-300)  # pull z^2 + (N - D) z = N
-    free = size - columns
-    return root @ turn * jnp.sqrt(2 * size / (free + jnp.sqrt(free**2 + 4 * pull * size))), m
+    square = root.T @ loadings @ root  # zero where a latent is not there: above all others it stays last
+    absent = _of_present(prior, jnp.zeros_like(first), 1 + 2 * jnp.trace(square))
+    strengths, turn = jnp.linalg.eigh(square + jnp.diag(absent))
+    turn = turn * signs_of(state.mean[:, :-1] @ root @ turn)  # whatever the size of the matrix
+    lengths = jnp.ones_like(strengths)
+    if prior.loading_variance is not None:
+        pull = jnp.maximum(strengths, 1e-300)  # pull z^2 + (N - D) z = N
+        free = size - columns
+        lengths = jnp.sqrt(2 * size / (free + jnp.sqrt(free**2 + 4 * pull * size)))
+        lengths = _of_present(prior, lengths, 1.0)
+    inverse = (turn / lengths).T @ solve_triangular(root, eye, lower=True)
+    log_det = jnp.sum(jnp.log(jnp.diag(root))) + jnp.sum(jnp.log(lengths))
+    return Transformation(root @ turn * lengths, inverse, log_det, m)
 
 
-def _transformed(
-    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
-) -> LinearGaussianPosterior:
-    root, m = _transformation(state, latents, rows, prior)
-    size = m.shape[0]
-    change = jnp.zeros((size + 1, size + 1)).at[:size, :size].set(root.T).at[size, :size].set(m)
-    change = change.at[size, size].set(1.0)
+def prior_pulls(
+    state: LinearGaussianPosterior, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[Array, Array, Array]:
+    """What the prior of the columns says of a transformation of the latents.
+
+    Sums of E[w w'] over the prior variances of loadings and over those of the mean, and of E[w (mu - m)] over
+    the latter.
+    """
+    of_loadings, of_loc = column_precisions(prior, rows.sums.shape[0])
+    loadings, gram = _gram(state, rows, of_loadings)[:-1, :-1], _gram(state, rows, of_loc)
+    with_loc = gram[:-1, -1] - (of_loc * prior.loc) @ state.mean[:, :-1]
+    return loadings, gram[:-1, :-1], with_loc
+
+
+def transformed_columns(
+    state: LinearGaussianPosterior,
+    log_dets: Array,
+    by: Transformation,
+    rows: CompressedRows,
+    prior: LoadingPrior,
+) -> tuple[LinearGaussianPosterior, Array]:
+    """The columns for transformed latents, and the gain of the bound without these, in nats."""
+    moved = _update_ard(_transformed(state, by), rows, prior)
+    there = _column_terms(0.0, moved, log_dets + 2 * by.log_det, rows, prior)
+    return moved, there - _column_terms(0.0, state, log_dets, rows, prior)
+
+
+def _transformed(state: LinearGaussianPosterior, by: Transformation) -> LinearGaussianPosterior:
+    change = jnp.block([[by.root.T, jnp.zeros((by.m.size, 1))], [by.m, jnp.ones(1)]])
     return state._replace(
         mean=state.mean @ change.T, covariance=jnp.einsum("ij,qjk,lk->qil", change, state.covariance, change)
     )
 
 
-def _transformed_latents(
-    latents: LatentMoments, root: Array, m: Array, rows: CompressedRows
-) -> LatentMoments:
-    inverse = jnp.linalg.inv(root)
-    size = m.shape[0]
-    change = jnp.zeros((size + 1, size + 1)).at[:size, :size].set(inverse)
-    change = change.at[:size, size].set(-inverse @ m).at[size, size].set(1.0)
+def _transformed_latents(latents: LatentMoments, by: Transformation, rows: CompressedRows) -> LatentMoments:
+    inverse, size = by.inverse, by.m.size
+    change = jnp.block([[inverse, -(inverse @ by.m)[:, None]], [jnp.zeros(size), jnp.ones(1)]])
     whole = bordered(latents.total_second, latents.total_first, jnp.asarray(rows.total_weight))
     whole = change @ whole @ change.T
     return LatentMoments(
         second=jnp.einsum("ij,qjk,lk->qil", change, latents.second, change),
-        cross=(latents.cross - jnp.outer(rows.sums, m)) @ inverse.T,
+        cross=(latents.cross - jnp.outer(rows.sums, by.m)) @ inverse.T,
         total_second=whole[:size, :size],
         total_first=whole[:size, size],
-        half_log_det=latents.half_log_det - rows.total_weight * jnp.linalg.slogdet(root)[1],
+        half_log_det=latents.half_log_det - rows.total_weight * by.log_det,
     )
 
 
@@ -705,11 +780,27 @@ def _expected_squares(state: LinearGaussianPosterior, latents: LatentMoments, ro
 
 
 def _global_terms(
-    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
+    state: LinearGaussianPosterior,
+    latents: LatentMoments,
+    log_dets: Array,
+    rows: CompressedRows,
+    prior: LoadingPrior,
 ) -> Array:
     """The part of the bound without the noise: latents, loadings, mean, ARD precisions."""
-    columns, size = rows.sums.shape[0], latents.total_first.shape[0]
+    size = latents.total_first.shape[0]
     local = latents.half_log_det + (rows.total_weight * size - jnp.trace(latents.total_second)) / 2
+    return _column_terms(local, state, log_dets, rows, prior)
+
+
+def _column_terms(
+    local: Array | float,
+    state: LinearGaussianPosterior,
+    log_dets: Array,
+    rows: CompressedRows,
+    prior: LoadingPrior,
+) -> Array:
+    """What the bound has of the latents, and its terms of loadings, mean and ARD precisions."""
+    columns, size = rows.sums.shape[0], state.mean.shape[1] - 1
     alpha, log_alpha = expected_precisions(state, prior)
     of_loadings, of_loc = column_precisions(prior, columns)
     loadings = columns * jnp.sum(log_alpha - jnp.log(2 * jnp.pi)) + size * jnp.sum(jnp.log(of_loadings))
@@ -717,12 +808,12 @@ def _global_terms(
     spread = state.covariance[rows.column_class, -1, -1]
     away = (state.mean[:, -1] - prior.loc) ** 2 + spread
     means = jnp.sum(jnp.log(of_loc / (2 * jnp.pi)) - of_loc * away)
-    log_dets = jnp.linalg.slogdet(state.covariance)[1][rows.column_class]
-    entropy = jnp.sum(log_dets) + columns * (size + 1) * (1 + jnp.log(2 * jnp.pi))
+    entropy = jnp.sum(log_dets[rows.column_class]) + columns * (size + 1) * (1 + jnp.log(2 * jnp.pi))
     total = local + (loadings + means + entropy) / 2
     if prior.loading_variance is None:
         ard = prior.ard_concentration, prior.ard_rate
-        total = total - jnp.sum(_gamma_divergence(state.ard_concentration, state.ard_rate, *ard))
+        divergences = _gamma_divergence(state.ard_concentration, state.ard_rate, *ard)
+        total = total - jnp.sum(_of_present(prior, divergences, 0.0))
     return total
 
 

@@ -34,9 +34,10 @@ from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.mixture import EM
+from inference.methods.mixture.sizes import SizedMixture, in_shared_shapes, with_others
 from inference.methods.mixture.starts import STRATEGIES, mixed, restarts, start_named, statistics_given
 from inference.numerics.compiled import compiled
-from inference.numerics.weighted_rows import map_rows, padded, sum_over_rows
+from inference.numerics.weighted_rows import map_rows, sum_over_rows
 from inference.precision import to_numpy
 from zoo.answers import answer_of
 from zoo.checks import warn
@@ -149,6 +150,15 @@ def start(
     return _from_statistics(statistics_given(variables, model, x), model, x, variance_floor)
 
 
+def resized(state: MixtureEMState, model: Mixture | SizedMixture) -> MixtureEMState:
+    """The state of another size of the same mixture, components without rows beyond the others."""
+    return state._replace(
+        log_weights=with_others(state.log_weights, model, -jnp.inf),
+        parameters={name: with_others(value, model, value[0]) for name, value in state.parameters.items()},
+        statistics=with_others(state.statistics, model),
+    )
+
+
 def step(
     key: Array, state: MixtureEMState, model: Mixture, x: Array, *, variance_floor: float = 1e-6
 ) -> tuple[MixtureEMState, MixtureEMInfo]:
@@ -257,7 +267,8 @@ METHOD = Ascent(
     restarts=restarts,
     drops_starts=True,
     takes=frozenset({"weights"}),
-    for_steps=padded,
+    for_steps=in_shared_shapes,
+    resized=resized,
     build=build,
     start=start,
     conclude=conclude,

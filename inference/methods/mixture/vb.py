@@ -71,6 +71,7 @@ from scipy.special import gammaln
 
 from inference.algorithm import Algorithm, Ascent, Memoised
 from inference.methods.mixture import VB
+from inference.methods.mixture.sizes import in_shared_shapes
 from inference.methods.mixture.starts import STRATEGIES, kmeans_or_random, restarts, start_named
 from inference.methods.mixture.vb_hyperparameters import (
     check_learn,
@@ -93,6 +94,7 @@ from inference.methods.mixture.vb_posterior import (
     log_density,
     log_unnormalised,
     new_log_joint_rows,
+    resized,
     start,
     transform,
     units,
@@ -101,7 +103,6 @@ from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import (
     Rows,
     RowShards,
-    padded,
     sum_over_rows,
     unweighted,
     weight_of,
@@ -182,8 +183,8 @@ def bound(state: MixtureVBState, statistics: Array, entropy: Array, model: Mixtu
     q = state.concentration
     weights = model.weights.log_normaliser(state.weights)
     if model.weights.has_sticks:  # the prior's constant is alpha for each stick
-        num_sticks = state.weights.concentration1.shape[-1]
-        weights += num_sticks * (expected_log(q) if model.has_random_concentration else jnp.log(q))
+        each = expected_log(q) if model.has_random_concentration else jnp.log(q)
+        weights += model.weights.num_sticks * each
     else:
         weights += expected_log_dirichlet_constant(q, model.weights.num_components)
     evidence = model.components.log_evidence_beside(state.components, statistics)
@@ -347,7 +348,8 @@ METHOD = Ascent(
     strategies=STRATEGIES,
     restarts=restarts,
     takes=frozenset({"weights", "batches", "devices"}),
-    for_steps=padded,
+    for_steps=in_shared_shapes,
+    resized=resized,
     build=build,
     start=start,
     conclude=conclude,
@@ -446,18 +448,18 @@ def _after(statistics: np.ndarray, state: MixtureVBState, model: Mixture) -> Mix
 
 @compiled
 def at_sums(statistics: Array, state: MixtureVBState, model: Mixture) -> tuple[MixtureVBState, Array, Array]:
-    """The state that is optimal for these statistics, the log evidence of each row of them, and E[alpha].
+    """The state that is optimal for these statistics, the log evidence of each row of them, and E[alpha] / K.
 
     Rows beyond those of the components have their evidence alone.
     """
     prior, alpha = with_learnt(state, model).components, mean_of(state.concentration)
-    every, own = prior.posterior(statistics), statistics[: model.num_components]
+    every, own = prior.posterior(statistics), statistics[: len(state.statistics)]
     components = jax.tree.map(
         lambda each, held: each if each.shape == held.shape else each[: len(own)], every, state.components
     )
     weights = model.weights.posterior(own[:, 0], alpha)
     new = state._replace(components=components, weights=weights, statistics=own)
-    return new, prior.log_evidence_beside(every, statistics), alpha
+    return new, prior.log_evidence_beside(every, statistics), alpha / model.num_components
 
 
 def _merges(state: MixtureVBState, model: Mixture) -> Proposals:
@@ -509,17 +511,18 @@ def union_gains(state: MixtureVBState, model: Mixture, pairs: np.ndarray) -> np.
     statistics, (first, second) = np.asarray(state.statistics), pairs
     if model.components.couples_components:
         united = [_added_up(statistics, *pair) for pair in pairs.T]
-        here, *after = (float(at_sums(own, state, model)[1]) for own in (statistics, *united))
-        gains, alpha = np.array(after) - here, np.asarray(mean_of(state.concentration))
+        found = [at_sums(own, state, model) for own in (statistics, *united)]
+        here, *after = (float(own[1]) for own in found)
+        gains, each = np.array(after) - here, np.asarray(found[0][2])
     else:
         number = len(statistics)
         united = statistics[first] + statistics[second]
         parts = np.array_split(united, range(ROOM * number, len(united), ROOM * number))
         found = [at_sums(_with_others(statistics, part), state, model) for part in parts]
-        here, alpha = (np.asarray(own) for own in found[0][1:])
+        here, each = (np.asarray(own) for own in found[0][1:])
         after = np.concatenate([np.asarray(own[1])[number:] for own in found])[: len(united)]
         gains = after - here[first] - here[second]
-    counts, each = statistics[:, 0], alpha / model.num_components
+    counts = statistics[:, 0]
     gains += gammaln(each + counts[first] + counts[second]) + gammaln(each)
     return gains - gammaln(each + counts[first]) - gammaln(each + counts[second])
 

@@ -237,8 +237,8 @@ def update_concentration(
     prior = model.concentration
     if model.weights.has_sticks:  # conjugate
         left = expected_log_left(weights)
-        return dist.Gamma(prior.concentration + left.shape[0], prior.rate - jnp.sum(left))
-    total = jnp.sum(model.weights.expected_log_weights(weights))
+        return dist.Gamma(prior.concentration + model.weights.num_sticks, prior.rate - jnp.sum(left))
+    total = model.weights.sum_of_expected_logs(weights)
     return _climb_log_normal(q, prior, model.weights.num_components, total)
 
 

@@ -14,6 +14,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from inference.algorithm import Outcome, as_one_chain
+from inference.methods.mixture.sizes import SizedMixture, with_others
 from inference.methods.mixture.starts import STARTS, statistics_given
 from inference.methods.mixture.vb_hyperparameters import (
     LEARNING_AFTER,
@@ -48,6 +49,7 @@ __all__ = [
     "guide",
     "log_density",
     "log_unnormalised",
+    "resized",
     "start",
     "transform",
     "units",
@@ -86,13 +88,18 @@ class MixtureVBState(NamedTuple):
 
 
 def from_statistics(
-    statistics: Array, concentration: dist.Distribution | Array, model: Mixture
+    statistics: Array, concentration: dist.Distribution | Array, model: Mixture | SizedMixture
 ) -> MixtureVBState:
     """The state whose components and weights are optimal for these statistics and E[alpha]."""
     counts = statistics[:, 0]
     weights = model.weights.posterior(counts, mean_of(concentration))
     components = model.components.posterior(statistics)
     return MixtureVBState(components, weights, concentration, statistics=statistics)
+
+
+def resized(state: MixtureVBState, model: Mixture | SizedMixture) -> MixtureVBState:
+    """The state of another size of the same mixture, empty components beyond the others."""
+    return from_statistics(with_others(state.statistics, model), state.concentration, model)
 
 
 def responsibilities(state: MixtureVBState, model: Mixture, x: Array) -> Array:

@@ -14,8 +14,9 @@ of q(tau) corrected; Ilin and Raiko (2010) for missing cells.
 
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -49,6 +50,8 @@ DIMS = {
     "loading_precision_rate": ("latent",),
     "num_relevant": (),
 }
+SIZE = 8  # latents, or a multiple of it, that steps on few cells take
+MOST_CELLS = 2**13  # of the compressed rows
 OF_NOISE = ("noise_precision_concentration", "noise_precision_rate")
 OF_COLUMNS = (
     "loadings_mean",
@@ -109,15 +112,61 @@ def start(
 def step(
     key: Array,
     state: LinearGaussianPosterior,
-    model: PPCA,
+    model: "PPCA | SizedPPCA",
     x: Array | Rows,
     rows: CompressedRows | None = None,
     *,
     acceleration: str = "px",
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
     """Run one round of `inference.methods.linear_gaussian.vb.step`; the key is ignored."""
-    rows = compressed_rows(model, x, rows)
-    return linear_gaussian.step(state, rows, prior_of(model, rows), acceleration=acceleration)
+    if isinstance(model, SizedPPCA):
+        prior = prior_of(model.model, rows)._replace(present=model.present)
+    else:
+        rows = compressed_rows(model, x, rows)
+        prior = prior_of(model, rows)
+    return linear_gaussian.step(state, rows, prior, acceleration=acceleration)
+
+
+# Sizes that many share
+
+
+class SizedPPCA(NamedTuple):
+    """A model as steps take it, with latents beyond its own that have no loadings.
+
+    Attributes:
+        model: with that many latents.
+        present: which of them there are, shape (num_latents,).
+    """
+
+    model: PPCA
+    present: Array
+
+
+def in_shared_shapes(model: PPCA, data: tuple) -> tuple[PPCA | SizedPPCA, tuple]:
+    """The compressed rows without the table, and where they are few a model of as many latents as others."""
+    model, data = rows_alone(model, data)
+    if not isinstance(data[-1], CompressedRows) or sum(map(np.size, jax.tree.leaves(data))) > MOST_CELLS:
+        return model, data
+    present = np.arange(-(-model.num_latents // SIZE) * SIZE) < model.num_latents
+    return SizedPPCA(model.replaced(num_latents=present.size), present), data
+
+
+def resized(state: LinearGaussianPosterior, model: PPCA | SizedPPCA) -> LinearGaussianPosterior:
+    """The state with as many latents as the model has, those beyond the others without loadings."""
+    size = (model.model if isinstance(model, SizedPPCA) else model).num_latents
+    own = min(state.mean.shape[1] - 1, size)
+
+    def of_latents(values: Array, axis: int, is_joint: bool = True) -> Array:
+        values = jnp.moveaxis(values, axis, 0)
+        more = jnp.full((size - own, *values.shape[1:]), 0.0 if is_joint else 1.0, values.dtype)
+        return jnp.moveaxis(jnp.concatenate([values[:own], more, values[-1:][:is_joint]]), 0, axis)
+
+    return state._replace(
+        mean=of_latents(state.mean, 1),
+        covariance=of_latents(of_latents(state.covariance, 1), 2),
+        ard_concentration=of_latents(state.ard_concentration, 0, False),
+        ard_rate=of_latents(state.ard_rate, 0, False),
+    )
 
 
 ALGORITHM = Algorithm(init, step)
@@ -290,6 +339,7 @@ METHOD = Ascent(
     units=units,
     trace_units={"noise_variance": Unit(2)},
     prepare=prepare,
-    for_steps=rows_alone,
+    for_steps=in_shared_shapes,
+    resized=resized,
     check=check,
 )

@@ -1,13 +1,16 @@
-"""Ascents have the same numbers, but for rounding, with rows of weight zero beside those of the data."""
+"""Ascents have the same numbers, but for rounding, with rows and components beside them that are none."""
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import zoo
 from inference import fit
 from inference.driver import ascent
 from inference.methods import method_of
+from inference.methods.mixture import sizes
+from inference.methods.ppca import vb as ppca_vb
 from inference.numerics import weighted_rows
 from inference.numerics.weighted_rows import FEWEST_ROWS, MOST_ROWS, Rows, bucket, padded
 from zoo.conjugate import NormalGamma
@@ -15,9 +18,10 @@ from zoo.conjugate import NormalGamma
 SETTINGS = {"num_restarts": 2, "max_iterations": 12, "tolerance": 0.0, "num_samples": 3, "progress": False}
 
 
-def rows(num_rows=40, *, holes=False):
+def rows(num_rows=40, *, columns=2, holes=False):
     rng = np.random.default_rng(num_rows)
-    x = np.concatenate([rng.normal(size=(num_rows // 2, 2)), rng.normal(5.0, 1.0, (num_rows // 2, 2))])
+    halves = ((num_rows // 2, columns),) * 2
+    x = np.concatenate([rng.normal(size=halves[0]), rng.normal(5.0, 1.0, halves[1])])
     x[3, 0] = np.nan if holes else 0.3
     return x
 
@@ -34,6 +38,38 @@ CASES = {
         "vb",
         {},
     ),
+    "vb five sticks": (
+        lambda x: zoo.Mixture.from_data(
+            x, num_components=5, weight_prior="stick_breaking", concentration=0.2
+        ),
+        "vb",
+        {},
+    ),
+    "vb concentration": (
+        lambda x: zoo.Mixture.from_data(x, num_components=3, concentration=dist.Gamma(2.0, 1.0)),
+        "vb",
+        {},
+    ),
+    "vb concentration of sticks": (
+        lambda x: zoo.Mixture.from_data(
+            x, num_components=4, concentration=dist.Gamma(2.0, 20.0), weight_prior="stick_breaking"
+        ),
+        "vb",
+        {},
+    ),
+    "vb one": (lambda x: zoo.Mixture.from_data(x, num_components=1), "vb", {}),
+    "vb many": (lambda x: zoo.Mixture.from_data(x, num_components=9), "vb", {}),
+    "ppca": (lambda x: zoo.PPCA(num_latents=1, loading_prior="gaussian"), "vb", {}),
+    "ppca ard": (
+        lambda x: zoo.PPCA(num_latents=2, loading_prior="ard", noise="diagonal"),
+        "vb",
+        {"columns": 4},
+    ),
+    "ppca holes": (
+        lambda x: zoo.PPCA(num_latents=2, loading_prior="gaussian"),
+        "vb",
+        {"columns": 4, "holes": True},
+    ),
     "em": (lambda x: zoo.Mixture.from_data(x, num_components=2), "em", {}),
     "em holes": (lambda x: zoo.Mixture.from_data(x, num_components=2), "em", {"holes": True}),
 }
@@ -49,10 +85,12 @@ def numbers(case, **settings):
 def test_padding_changes_nothing_but_rounding(case, monkeypatch):
     tree = numbers(case)
     monkeypatch.setattr(weighted_rows, "bucket", lambda num_rows: num_rows)
+    monkeypatch.setattr(sizes, "MOST_PRODUCTS", 0)
+    monkeypatch.setattr(ppca_vb, "MOST_CELLS", 0)
     alone = numbers(case)
     for group in ("trace", "variational", "posterior"):
         for name, value in alone[group].data_vars.items():
-            np.testing.assert_allclose(tree[group][name], value, rtol=1e-8, atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(tree[group][name], value, rtol=1e-7, atol=1e-9, err_msg=name)
 
 
 @pytest.mark.filterwarnings("ignore:em. a guard holds")  # a component of copies
@@ -60,12 +98,38 @@ def test_padding_changes_nothing_but_rounding(case, monkeypatch):
 def test_a_padding_that_counts_is_seen(case, monkeypatch):
     tree = numbers(case)
 
-    def heavy(data):  # planted: the padding has weight
-        return (Rows(padded(data)[0].x, np.ones(bucket(len(data[0])))),)
+    def heavy(model, data):  # planted: the padding has weight
+        return model, (Rows(padded(data)[0].x, np.ones(bucket(len(data[0])))),)
 
     monkeypatch.setitem(vars(method_of(zoo.Mixture(), case)), "for_steps", heavy)
     other = numbers(case)
     assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 1.0
+
+
+@pytest.mark.parametrize("case", ["vb", "vb five sticks"])
+def test_a_component_too_many_is_seen(case, monkeypatch):
+    tree = numbers(case)
+
+    def all_there(model, data):  # planted: what is beyond K has a share in the prior
+        given, rows = sizes.in_shared_shapes(model, data)
+        present = np.ones_like(given.weights.present)
+        return given._replace(weights=type(given.weights)(present)), rows
+
+    monkeypatch.setitem(vars(method_of(zoo.Mixture(), "vb")), "for_steps", all_there)
+    other = numbers(case)
+    assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 1e-2
+
+
+def test_a_latent_with_loadings_too_many_is_seen(monkeypatch):
+    tree = numbers("ppca")
+
+    def all_there(model, data):  # planted: the latents beyond have loadings
+        given, compressed = ppca_vb.in_shared_shapes(model, data)
+        return given._replace(present=np.ones_like(given.present)), compressed
+
+    monkeypatch.setitem(vars(method_of(zoo.PPCA(num_latents=1), "vb")), "for_steps", all_there)
+    other = numbers("ppca")
+    assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 0.1
 
 
 def test_weights_stay_those_of_their_rows(monkeypatch):
@@ -77,24 +141,25 @@ def test_weights_stay_those_of_their_rows(monkeypatch):
     )
 
 
-def test_tables_of_about_as_many_rows_share_a_program(monkeypatch):
+def test_tables_and_models_of_about_the_same_size_share_a_program(monkeypatch):
     seen = set()
     real = ascent._ascend_chunk
 
     def chunk(functions, restarts, keys, bounds, model, data):
         seen.add(
-            (functions, jax.tree.structure(data), tuple(np.shape(leaf) for leaf in jax.tree.leaves(data)))
+            (functions, jax.tree.structure((model, data)), *map(np.shape, jax.tree.leaves((restarts, data))))
         )
         return real(functions, restarts, keys, bounds, model, data)
 
     monkeypatch.setattr(ascent, "_ascend_chunk", chunk)
-    for num_rows in (40, 52):
+    for num_rows, size in ((40, 3), (52, 2)):
         x = rows(num_rows)
-        fit(zoo.Mixture(num_components=3), x, method="vb", seed=0, **SETTINGS)
+        fit(zoo.Mixture(num_components=size), x, method="vb", seed=0, **SETTINGS)
     assert len(seen) == 1
     seen.clear()
-    for num_rows in (40, 52):
-        fit(zoo.PPCA(num_latents=1, loading_prior="ard"), rows(num_rows), method="vb", **SETTINGS)
+    for num_rows, size in ((40, 1), (52, 2)):
+        model = zoo.PPCA(num_latents=size, loading_prior="ard")
+        fit(model, rows(num_rows, columns=4), method="vb", **SETTINGS)
     assert len(seen) == 1
 
 
