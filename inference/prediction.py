@@ -467,7 +467,7 @@ def log_joint(tree: xr.DataTree, *arrays: Any) -> np.ndarray:
         Shape (num_observations, num_clusters) in the numbering of the tree, nats, up to a term of each row.
     """
     model = model_of(tree)
-    model = model.for_data(*arrays)
+    model = for_data(model, *arrays)
     function = method_of(model, tree.attrs["method"]).log_joint or _log_joint
     values = _apply(function, stored_variables(tree, model), model, tuple(map(jnp.asarray, arrays)))
     return np.asarray(in_shown_order(values, tree, model))
