@@ -173,6 +173,8 @@ class Assumptions:
     def replaced(self, **fields: Any) -> Self:
         """A copy with some fields replaced without checks, by computed (posteriors) or traced values.
 
+        Plain numbers become arrays, as when the model is made.
+
         Args:
             **fields: new values by name.
 
@@ -186,6 +188,8 @@ class Assumptions:
         for name, value in fields.items():
             if name not in {f.name for f in dataclasses.fields(self)}:
                 raise TypeError(f"{type(self).__name__} has no field {name!r}")
+            if isinstance(value, float | int | list) and name in self.leaf_names():
+                value = as_hyperparameter(name, value)
             object.__setattr__(new, name, value)
         return new
 

@@ -272,7 +272,9 @@ def _columns_of_counts(table: pd.DataFrame, arguments: Mapping[str, Any], name: 
             kept = column.kind in is_count and _is_count_type(table.dtypes.iloc[place])
             if kept or not column.is_kept:
                 return column
-            return replace(column, kind="text", why=f"{column.kind}, and documents are counts of words")
+            return replace(
+                column, kind="text", why=f"{column.kind}, and documents are counts of words", doubt=""
+            )
         return replace(column, kind="count", why="counts of a word", levels=(), numbers=())
 
     return replace(columns, columns=tuple(map(as_counts, range(table.shape[1]), columns.columns)))
@@ -295,7 +297,10 @@ def left_out_in_words(columns: Columns | None) -> str:
     if columns is None or not columns.left_out:
         return ""
     named = "; ".join(f"{column.name} ({column.why})" for column in columns.left_out)
-    return f"columns left out: {named}; to keep one, say what it is: families={{'NAME': 'category'}}"
+    kept = next(
+        (f"; to keep {c.name}: families={{{c.name!r}: {c.doubt!r}}}" for c in columns.left_out if c.doubt), ""
+    )
+    return f"columns left out: {named}{kept}"
 
 
 def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:

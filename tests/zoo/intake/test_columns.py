@@ -10,6 +10,7 @@ from people_tables import customers, sales, survey
 import inference
 import zoo
 from inference.cli import predicting
+from inference.inputs.tables import left_out_in_words
 from zoo.intake import Column, Columns, date_in_words, kinds, read_columns
 from zoo.intake.families import dim_labels
 
@@ -595,6 +596,30 @@ def test_ticks_are_answers_and_an_empty_cell_is_a_no():
     assert str(columns).startswith("done: yes/no (x, or empty for no); note: left out")
     np.testing.assert_array_equal(columns.encoded(frame)["done"], [1, 0, 1, 0])
     assert Columns.from_text(columns.as_text()) == columns
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([f"word {i // 2}" for i in range(60)], "category"),
+        ([f"word {i}" for i in range(30)] * 2, "category"),
+        (np.arange(60), "gaussian"),
+        (pd.date_range("2024-01-01", periods=60), "date"),
+        (np.full(60, 2.5), None),
+        (["same"] * 60, None),
+        ([None] * 60, None),
+    ],
+)
+def test_how_to_keep_a_column_is_said_where_it_can_be_kept(cells, kind):
+    frame = pd.DataFrame({"other": cells, "v": RNG.normal(size=60)}, index=[f"r{i}" for i in range(60)])
+    columns = read_columns(frame)
+    told = left_out_in_words(columns)
+    assert told.startswith("columns left out: other (")
+    assert ("to keep" in told) == (kind is not None)
+    if kind is not None:
+        assert f"to keep other: families={{'other': '{kind}'}}" in told
+        kept = read_columns(frame, families={"other": kind})
+        assert kept.columns[0].is_kept and np.isfinite(kept.encoded(frame)["other"]).all()
 
 
 def test_what_follows_from_columns_that_were_left_out_names_them():
