@@ -25,7 +25,7 @@ LAYERS = (
     "driver methods convergence",
     "fitting symmetry batched_answers",
     "prediction",
-    "extension",
+    "extension explanation",
     "component_subspaces calibration",
     "topics",
     "diagnostics",

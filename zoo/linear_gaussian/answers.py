@@ -26,6 +26,10 @@ class LinearGaussianAnswers(Answers):
     weighs_rows = True
 
     @override
+    def scores_are_linear(self, model: Any) -> bool:
+        return True
+
+    @override
     def has_moments(self, model: Any) -> bool:
         return model.degrees_of_freedom is None
 
