@@ -91,7 +91,8 @@ def test_both_lines_of_usage_make_the_same_model_of_the_same_data(name):
     other = getattr(zoo, MODELS[name]["class"]).from_data(*selected, **resolve(settings))
     assert type(model) is type(other)
     assert [np.shape(part)[0] for part in data] == [np.shape(part)[0] for part in selected]
-    mine, other = model.with_sizes_from(*data), other.with_sizes_from(*selected)
+    read = (own.encoded(*parts) for own, parts in ((model, data), (other, selected)))
+    mine, other = (own.with_sizes_from(*parts) for own, parts in read)
     for field in dataclasses.fields(model):
         ours, theirs = (getattr(filled, field.name) for filled in (mine, other))
         if field.init and not dataclasses.is_dataclass(ours):  # nested priors are read off the same data
