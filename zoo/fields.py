@@ -245,8 +245,16 @@ def origin_of(number: int = 0, dim: str = "feature") -> Any:
     def is_used(model: Any) -> bool:
         return model.standardize and model.units[model.data_names[number]].is_location
 
-    unit = Unit(1, (-1,), is_location=True, part=number)
-    return numbers(None, (dim,), unit=unit, origins=number, inside=None, is_used=is_used, read=read)
+    return numbers(
+        None,
+        (dim,),
+        unit=Unit(1, (-1,), is_location=True, part=number),
+        origins=number,
+        inside=None,
+        is_used=is_used,
+        is_kept=lambda model, former: former.standardize,
+        read=read,
+    )
 
 
 def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
