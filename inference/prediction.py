@@ -37,6 +37,8 @@ from zoo.answers import answer_of, completion_of
 from zoo.checks import check_choice, check_flag, warn
 from zoo.dependencies import naming_versions
 from zoo.documents.bags import totals_of
+from zoo.intake.families import for_data
+from zoo.intake.tables import num_needed
 from zoo.model import Model
 from zoo.shapes import Shape
 
@@ -326,7 +328,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
     given = tuple(as_passed(part, model) for part in given)
-    check_parts(model, given, least=model.num_needed)
+    check_parts(model, given, least=num_needed(model))
     columns = tree.fit.columns
     label = next((own.label for own in columns if own is not None), None)
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
@@ -342,7 +344,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     check_scales(model, arrays, coords, is_whole=False)
     model.check_new(*arrays)
     check_count_sizes(model, arrays, coords)
-    model = model.for_data(*arrays)
+    model = for_data(model, *arrays)
     return model, jax.tree.map(jax.device_put, arrays), coords
 
 
@@ -612,7 +614,7 @@ def guide(tree: xr.DataTree) -> Callable:
             f"a fit by {tree.attrs['method']!r} has no variational posterior; fit with vb or svi"
         )
     if "observed_data" in tree.children and not model.takes_documents:
-        model = model.for_data(*restored_data(group_of(tree, "observed_data"), model))
+        model = for_data(model, *restored_data(group_of(tree, "observed_data"), model))
     held = in_program_order(group_of(tree, "variational"), model)
     stored = {name: value.to_numpy() for name, value in held.data_vars.items()}
     options = json.loads(tree.attrs["options"])

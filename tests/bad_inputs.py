@@ -1,4 +1,4 @@
-"""Bad inputs of ten models: a product of models, what is passed, and kinds of badness.
+"""Bad inputs of all models: a product of models, what is passed, and kinds of badness.
 
 ``python -m tests.bad_inputs`` makes every call of the table and writes tests/reference/bad_inputs.json: how
 many were refused by one clear message of ours, how many of these before anything was compiled, and how many
@@ -50,10 +50,11 @@ MODELS = {  # data and fields of a small model
     "plsi": ((COUNTS,), {"num_topics": 2}),
     "pcp": ((COUNTS,), {"num_topics": 2, "num_clusters": 2}),
     "depcam": ((BITS,), {"num_components": 2, "num_latents": 1, "sparsity": 1.0}),
+    "mcfa": ((X,), {"num_components": 2, "num_latents": 1}),
 }
 OF_BITS = ("epca", "paired", "depcam")
 OF_COUNTS = ("lda", "plsi", "pcp")
-TAKES_MISSING = {"mixture", "ppca", "sppca", "epca", "paired", "depcam"}
+TAKES_MISSING = {"mixture", "ppca", "sppca", "epca", "paired", "depcam", "mcfa"}
 TAKES_SPARSE = {"ppca", "sppca", *OF_COUNTS}
 ITERATIVE = {"ppca": "em", "kernelpca": "em"}  # where the first method solves directly
 

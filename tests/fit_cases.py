@@ -96,6 +96,10 @@ def _depcam(**fields):
     return lambda: zoo.DEPCAM(num_components=2, num_latents=1, repulsion=1.0, sparsity=1.0, **fields)
 
 
+def _mcfa(**fields):
+    return lambda: zoo.MCFA(num_components=2, num_latents=1, weight_prior="stick_breaking", **fields)
+
+
 def _sparse_matrix():
     from scipy import sparse
 
@@ -132,6 +136,7 @@ CASES = {
         f"depcam {m}": (_depcam(offset_variance=1.0, concentration=2.0), (BITS,), m, {})
         for m in ("em", "vb", "map", "nuts", "hmc", "svi")
     },
+    **{f"mcfa {m}": (_mcfa(), (X,), m, {}) for m in ("vb", "gibbs", "map", "nuts", "hmc", "svi")},
     **{
         f"lda {m}": (_lda(), (COUNTS,), m, {})
         for m in ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
@@ -227,6 +232,7 @@ CASES = {
     ),
     "depcam gaussian em": (_depcam(family="gaussian"), (X,), "em", {}),
     "depcam poisson vb": (_depcam(family="poisson"), (np.round(np.abs(X)),), "vb", {}),
+    "mcfa vb ard holes": (_mcfa(loading_prior="ard", noise="diagonal"), (HOLES,), "vb", {"num_restarts": 2}),
     "lda vb batches": (_lda(), (COUNTS,), "vb", {"batch_size": 8}),
     "lda vb restarts": (_lda(), (COUNTS,), "vb", {"num_restarts": 2}),
     "lda vb devices": (_lda(), (COUNTS,), "vb", {"num_devices": 2}),

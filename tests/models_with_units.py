@@ -317,6 +317,37 @@ CASES |= {
 }
 
 
+def _mcfa(prior, noise, standardize):
+    """A mixture of factor analysers, whose clusters have no unit: PPCA's fields, with sites of their own."""
+    of_ppca = _ppca(prior, noise, standardize)
+
+    def model(means, deviations):
+        given = of_ppca.model(means, deviations)
+        names = ("loading_variance", "loc_mean", "loc_variance", "noise_rate", "noise_concentration")
+        names += ("ard_rate", "ard_concentration", "column_scale", "num_features", "num_latents")
+        fields = {name: getattr(given, name) for name in names}
+        kinds = {"loading_prior": prior, "noise": noise, "standardize": standardize}
+        return zoo.MCFA(num_components=3, **kinds, **fields)
+
+    def values(rng, size):
+        found = of_ppca.values(rng, size)
+        found = {f"raw_{name}" if name in ("loadings", "loc") else name: own for name, own in found.items()}
+        clusters = {"precisions": np.stack([_precision(rng, 2) for _ in range(3)])}
+        return found | clusters | {"locs": rng.normal(size=(3, 2)), "weights": rng.dirichlet(np.ones(3))}
+
+    def locals_of(rng, num_rows):
+        return {"raw_latents": rng.normal(size=(num_rows, 2)), "assignments": rng.integers(0, 3, num_rows)}
+
+    return Case(model, values, of_ppca.lost, "columns" if standardize else "common", locals_of)
+
+
+CASES |= {
+    f"mcfa {prior} {noise}{' standardize' * standardize}": _mcfa(prior, noise, standardize)
+    for prior, noise in (("gaussian", "diagonal"), ("ard", "isotropic"))
+    for standardize in (False, True)
+}
+
+
 def _kernel_pca(means, deviations):
     """Kernel PCA of columns in their deviations; the score is no density of rows."""
     kernel = zoo.kernels.RBF(length_scale=1.7)

@@ -154,6 +154,23 @@ CASES = {
             "closed_form": {"model": zoo.PPCA(num_latents=1)},
         },
     ),
+    "mcfa": lambda: Case(
+        "Two clusters on one latent, 25 rows of three columns",
+        zoo.MCFA(
+            num_components=2,
+            num_latents=1,
+            concentration=2.0,
+            mean_precision=0.5,
+            loading_variance=1.0,
+            loc_mean=np.zeros(3),
+            loc_variance=1.0,
+            **_BALANCED,
+        ),
+        (_X,),
+        ("gibbs", LONG),
+        {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
+        {"vb": {"num_samples": 4000}, "map": {}, "svi": SVI},
+    ),
     "kernelpca": lambda: Case(
         "Probabilistic kernel PCA, linear kernel, one latent, six rows",
         zoo.KernelPCA(num_latents=1, kernel="linear", noise_variance=0.3, latent_variance=0.8),

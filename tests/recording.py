@@ -46,6 +46,7 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "hostile_files": ("inference/results", "inference/driver/checkpoint.py", "zoo/datasets"),
     "kills": ("inference/driver", "inference/fitting", "inference/numerics/atomic_files.py"),
     "kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),
+    "mcfa": (*MIXTURES, METHODS + "mcfa", METHODS + "linear_gaussian"),
     "mixture": MIXTURES,
     "first_tier": ("tests/benchmarks/first_tier.py", "tests/mutants/mutants.toml"),
     "mutants": ("tests/mutants/mutants.toml",),

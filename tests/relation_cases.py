@@ -71,6 +71,7 @@ CASES = {
     "mixture of documents": Case(_components(MultinomialDirichlet), (COUNTS,), ("vb", "gibbs", "em")),
     "ppca": Case(_flat_ppca(), (X,), ("closed_form", "em")),
     "factor analysis": Case(_flat_ppca(noise="diagonal"), (X,), ("em",)),
+    "ppca of student rows": Case(_flat_ppca(degrees_of_freedom=4.0), (X,), ("em",)),
     "ppca with priors": Case(_flat_ppca(**_PROPER), (X,), ("vb", *_SAMPLERS)),
     "ppca with ard": Case(_flat_ppca(loading_prior="ard"), (X,), ("vb", "nuts")),
     "kernelpca": Case(lambda x: zoo.KernelPCA(num_latents=2), (X,), ("closed_form", "em")),
@@ -137,6 +138,7 @@ CASES = {
         (X,),
         ("em", "vb"),
     ),
+    "mcfa": Case(lambda x: zoo.MCFA(num_components=3, num_latents=2), (X,), ("vb", "gibbs", *_SAMPLERS)),
     "lda": Case(
         lambda counts: zoo.LDA(num_topics=2), (COUNTS,), ("vb", "collapsed_gibbs", "gibbs", *_SAMPLERS)
     ),
@@ -282,6 +284,7 @@ def _of_topics(model, method):
 _SAID = {
     zoo.Mixture: _of_mixture,
     zoo.PPCA: lambda model, method: [(method == "closed_form", _no_cell_missing(method))],
+    zoo.MCFA: lambda model, method: [],
     zoo.KernelPCA: _of_kernel_pca,
     zoo.SPPCA: _of_sppca,
     zoo.EPCA: _of_epca,

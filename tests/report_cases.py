@@ -25,6 +25,7 @@ FITS = {
     "epca": (zoo.EPCA, {"family": "bernoulli", "num_latents": 2}, (BITS,), "map"),
     "paired": (zoo.Paired.ecca, {}, (ROWS[:, :2], ROWS[:, 2:]), "closed_form"),
     "depcam": (zoo.DEPCAM, {"num_components": 2, "num_latents": 1}, (BITS,), "em"),
+    "mcfa": (zoo.MCFA, {"num_components": 2, "num_latents": 2}, (ROWS,), "vb"),
     "lda": (zoo.LDA, {"num_topics": 2}, (COUNTS,), "vb"),
     "plsi": (zoo.PLSI, {"num_topics": 2}, (COUNTS,), "em"),
     "pcp": (zoo.PCP, {"num_topics": 2, "num_clusters": 2}, (COUNTS,), "vb"),
@@ -69,6 +70,7 @@ WHOLE = {  # fits that are run to their end, of tables with names
         zoo.Paired, NAMED.iloc[:, :2], NAMED.iloc[:, 2:], families=("gaussian", "gaussian")
     ),
     "depcam": lambda: _run(zoo.DEPCAM, NAMED > 0, num_components=2, num_latents=1),
+    "mcfa": lambda: _run(zoo.MCFA, NAMED, num_components=3, num_latents=2),
     "lda": lambda: _run(zoo.LDA, TEXT, num_topics=2),
     "plsi": lambda: _run(zoo.PLSI, TEXT, num_topics=2),
     "pcp": lambda: _run(zoo.PCP, TEXT, num_topics=2, num_clusters=2),

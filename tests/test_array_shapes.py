@@ -45,6 +45,7 @@ FILES = (
     *(f"zoo.conjugate.{name}" for name in ("categorical_dirichlet", "multinomial_dirichlet", "product")),
     "zoo.dirichlet_process",
     "zoo.linear_gaussian.answers",
+    "zoo.linear_gaussian.clustered",
     "zoo.linear_gaussian.supervised_answers",
     "zoo.exponential_family.answers",
     "zoo.exponential_family.paired_answers",
@@ -68,6 +69,7 @@ MODELS = {  # model, data, method; those of the default run first
     "sppca": (zoo.SPPCA(num_latents=1), (TABLE, TABLE[:, :1] + RNG.normal(size=(20, 1))), "em"),
     "epca": (zoo.EPCA(family="bernoulli", num_latents=1), (BITS,), "map"),
     "depcam": (zoo.DEPCAM.from_data(BITS, num_components=2, num_latents=1), (BITS,), "vb"),
+    "mcfa": (zoo.MCFA(num_components=2, num_latents=1), (TABLE,), "vb"),
     "paired": (zoo.Paired.from_data(TABLE, BITS, families=("gaussian", "bernoulli")), (TABLE, BITS), "map"),
 }
 
@@ -256,11 +258,8 @@ def test_a_projection_keeps_its_shapes_at_given_values(name, called):
         values = {site: value for site, value in drawn.items() if site not in model.data_names}
         views = range(len(data)) if name.startswith("paired") else ()
         for v in views:
-            model.natural_params(v, values)
             if model.specific == "full_covariance":
                 model.specific_covariance(v, values)
-        if name.startswith("epca"):
-            model.natural_params(values)
         if name.startswith("sppca"):
             answer_of(model, "conditionals", values, *data)
         dims = model.variable_dims

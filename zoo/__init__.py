@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
     from zoo.epca import EPCA as EPCA
     from zoo.kernel_pca import KernelPCA as KernelPCA
     from zoo.lda import LDA as LDA
+    from zoo.mcfa import MCFA as MCFA
     from zoo.mixture import Mixture as Mixture
     from zoo.model import Model as Model
     from zoo.paired import Paired as Paired
@@ -93,6 +94,12 @@ MODELS: dict[str, dict[str, str]] = {
         "title": "Repulsive mixtures of exponential-family PCAs, and mixtures of probabilistic PCAs",
         "paper": "Qiao, Liu, Yu, Bian and Tao; Tipping and Bishop (1999)",
     },
+    "mcfa": {
+        "module": "zoo.mcfa",
+        "class": "MCFA",
+        "title": "Mixtures of factor analysers with common loadings",
+        "paper": "Baek, McLachlan and Flack (2010); Yu (2006), section 8.1",
+    },
 }
 
 #: The names of models in papers to their names here. Models of later versions may be listed too, so that the
@@ -126,6 +133,8 @@ ALIASES: dict[str, str] = {
     "sepca_mm": "depcam",
     "mppca": "depcam",
     "mixture_of_ppca": "depcam",
+    "common_factor_analysers": "mcfa",
+    "mixture_of_common_factor_analysers": "mcfa",
     "plsa": "plsi",
     "latent_dirichlet_allocation": "lda",
     "clustering_projection": "pcp",

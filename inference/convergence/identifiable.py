@@ -141,10 +141,11 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
     Returns:
         A Dataset with dims (chain, draw) and, by variable, more. Models with the symmetry "labels":
         ``num_occupied`` (components with at least one row), ``lp`` (log joint, nats), ``mean_log_likelihood``
-        (nats per row), every unlabelled parameter (``concentration``), ``sorted_weights`` (rank: descending,
-        posterior mean share at least 0.01), ``same_cluster`` (the probability that two different rows, drawn
-        at random from the data, share a component) and ``pair_together`` (pair: whether two given rows do,
-        for a few fixed pairs along the first principal component of the data whose answer is uncertain);
+        (nats per row), every unlabelled parameter (``concentration``), ``sorted_weights`` (weight_rank:
+        descending, posterior mean share at least 0.01), ``same_cluster`` (the probability that two different
+        rows, drawn at random from the data, share a component) and ``pair_together`` (pair: whether two given
+        rows do, for a few fixed pairs along the first principal component of the data whose answer is
+        uncertain);
         of topics ``word_probs``, a few cells of the documents' word probabilities.
         Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
         ``marginal_covariance`` = W W' + noise, and between views ``cross_covariance`` = W_1 W_2'; where the
@@ -221,7 +222,7 @@ def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataAr
     ):
         ranked = -np.sort(-posterior[model.roles.weight].values, axis=-1)
         kept = ranked[..., ranked.mean((0, 1)) >= _SMALLEST_WEIGHT]
-        found["sorted_weights"] = _of_draws(kept, rank=np.arange(1, kept.shape[-1] + 1))
+        found["sorted_weights"] = _of_draws(kept, weight_rank=np.arange(1, kept.shape[-1] + 1))
     assignments = labels_of(tree)
     if assignments is None:
         return found

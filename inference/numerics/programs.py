@@ -405,10 +405,12 @@ def draw_locals(
     """
 
     def one(args: tuple) -> dict[str, Array]:
-        key, values = args
-        conditionals = answer_of(model, "conditionals", values, *data).items()
-        local = {site: d.sample(jax.random.fold_in(key, i)) for i, (site, d) in enumerate(conditionals)}
-        derived = answer_of(model, "derived", values | local)
-        return derived if keep_rows else {name: value for name, value in derived.items() if name not in local}
+        (key, values), local = args, {}
+        while len(offered := answer_of(model, "conditionals", values | local, *data)) > len(local):
+            site = list(offered)[len(local)]  # which may depend on those before it
+            local[site] = offered[site].sample(jax.random.fold_in(key, len(local)))
+        derived, dims = answer_of(model, "derived", values | local), model.variable_dims
+        rows = dims[model.data_names[0]][0]
+        return {name: value for name, value in derived.items() if keep_rows or rows not in dims.get(name, ())}
 
     return map_draws(one, key, draws)

@@ -15,9 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.partitions import central_draw
 from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import loadings_of, thinned
+from inference.results.groups import labels_of, loadings_of, responsibilities_of, thinned
 from inference.symmetry.rotation import align_rotation
 from zoo.dependencies import naming_versions
 
@@ -93,8 +94,9 @@ def plot_biplot(
         tree: a fit of a projection with latents; without loadings (kernel PCA) only the rows are drawn.
         latents: the two latents.
         colour_by: what the colours of the rows show: a column of the fitted data by its name, or a value for
-            each fitted row. Words, and numbers of at most eight values, get a colour and a marker each, other
-            numbers a scale; rows without a value are hollow.
+            each fitted row; None: their clusters, of a model that has any. Words, and numbers of at most
+            eight values, get a colour and a marker each, other numbers a scale; rows without a value are
+            hollow.
         ax: axes to draw into; None: a new figure.
 
     Returns:
@@ -119,6 +121,7 @@ def plot_biplot(
     longest = np.linalg.norm(centre, axis=1).max(initial=1e-12)
     scale = 0.9 * np.quantile(np.linalg.norm(mean, axis=1), 0.95) / longest
     figure, axis = figure_with_axes(7.4, 6.4, ax)
+    colour_by = _clusters_of_rows(tree) if colour_by is None else colour_by
     if sd is not None and len(mean) <= _MOST_BARS:
         style = {"fmt": "none", "ecolor": "0.8", "linewidth": 0.7, "zorder": 1}
         axis.errorbar(*mean.T, xerr=sd[:, 0], yerr=sd[:, 1], **style)
@@ -147,6 +150,13 @@ def plot_biplot(
     title = ("Rows and features" if names else "Rows") + (f" ({'; '.join(notes)})" if notes else "")
     axis.set_title(title, fontsize=9, loc="left")
     return figure
+
+
+def _clusters_of_rows(tree: xr.DataTree) -> pd.Series | None:
+    """The most probable cluster of each row, or that in the drawn partition nearest to the others."""
+    if responsibilities_of(tree) is None and labels_of(tree) is None:
+        return None
+    return pd.Series(central_draw(tree), name="cluster")
 
 
 def _values_of_rows(tree: xr.DataTree, colour_by: Any, num_rows: int) -> tuple[str, np.ndarray]:

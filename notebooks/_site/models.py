@@ -20,6 +20,7 @@ PICTURES = {
     "plsi": ("plots.plot_topics(tree)", "the most probable words of each topic"),
     "pcp": ("plots.plot_clusters(tree)", "clusters of documents as mixtures of topics"),
     "depcam": ("plots.plot_hinton(tree)", "loadings of each component as squares"),
+    "mcfa": ("plots.plot_biplot(tree)", "rows in the plane of the first two latents, by cluster"),
 }
 HEADER = """---
 file_format: mystnb

@@ -1,18 +1,18 @@
-"""The prior of a linear-Gaussian model: its unit, how it is read off data, and off a former fit."""
+"""The prior of a linear-Gaussian model: its unit, how it is read off data, and kept from a former fit."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from zoo import checks
 from zoo.coordinates import Unit
-from zoo.fields import Part, facts_of
-from zoo.model import Model
+from zoo.fields import Part
 
-__all__ = ["BROAD", "NOISE_RATE", "of_prior", "with_prior_of"]
+__all__ = ["BROAD", "NOISE_RATE", "PLACE", "ProjectionUnits", "of_prior"]
 
 BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
+PLACE = Unit(1, (-1,), is_location=True)
 
 
 class _Moments(NamedTuple):
@@ -50,6 +50,7 @@ def of_prior(unit: Unit | str, read: Callable) -> dict[str, Any]:
         "unit": unit,
         "read": lambda model, *parts: read(model, *(part.once(_moments) for part in parts)),
         "is_used": lambda model: model.loading_prior != "flat",
+        "is_kept": lambda model, former: former.loading_prior == model.loading_prior,
     }
 
 
@@ -64,18 +65,39 @@ def _noise_rate(model: Any, x: _Moments) -> Any:
 NOISE_RATE = {"dims": _of_noise, "or_one": True} | of_prior("noise_unit", _noise_rate)  # facts of a field
 
 
-def with_prior_of(model: Model, former: Model) -> Model:
-    """The model with the prior that a former fit read off its rows, where it is not given.
+class ProjectionUnits:
+    """Units of the sites and of the prior of a projection of one table, by its fields.
 
-    Args:
-        model: of the new fit, before it sees data.
-        former: of the former fit.
-
-    Returns:
-        The model; itself where a prior is flat, or of another kind than the former.
+    Those are ``standardize``, ``noise`` (``"isotropic"`` or ``"diagonal"``) and ``loading_prior``.
     """
-    if model.loading_prior == "flat" or former.loading_prior != model.loading_prior:
-        return model
-    names = (*facts_of(model, "scales"), *facts_of(model, "read"))
-    open_ones = (name for name in names if getattr(model, name) is None)
-    return model.replaced(**{n: getattr(former, n) for n in open_ones if getattr(former, n) is not None})
+
+    standardize: bool
+    noise: str
+    loading_prior: str
+    dims: ClassVar[Mapping[str, tuple[str, ...]]]
+
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """Rows, mean, loadings, and variances."""
+        ard = {"loading_precision": Unit(-self.ard_unit.power)} if self.ard_unit else {}
+        return {"x": PLACE, "loc": PLACE, "loadings": Unit(1, (-2,)), "noise_variance": self.noise_unit} | ard
+
+    @property
+    def variance_unit(self) -> Unit:
+        """Of variances, which have none where columns are measured in their deviations."""
+        return Unit(0 if self.standardize else 2)
+
+    @property
+    def ard_unit(self) -> Unit | None:
+        """Of the rate of the loadings' precisions, where there are any."""
+        return self.variance_unit if self.loading_prior == "ard" else None
+
+    @property
+    def noise_unit(self) -> Unit:
+        """Of noise variances."""
+        return self.variance_unit._replace(axes=(-1,) if self.noise == "diagonal" else ())
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables; those of the noise variance depend on ``noise``."""
+        return dict(self.dims) | ({"noise_variance": ("feature",)} if self.noise == "diagonal" else {})

@@ -77,16 +77,21 @@ from inference.numerics.weighted_rows import map_rows, row_limit
 from zoo.linear_gaussian.axes import signs_of
 
 __all__ = [
+    "LatentMoments",
     "LinearGaussianPosterior",
     "LinearGaussianVBInfo",
+    "Transformation",
     "concluded",
     "latents_of",
     "log_predictive",
     "num_relevant",
     "posterior_at",
+    "prior_pulls",
     "sample_columns",
     "sample_latents",
     "step",
+    "transformed_columns",
+    "update_columns",
 ]
 
 
@@ -568,16 +573,24 @@ def step(
         here = state, latents, log_dets
         better = _global_terms(*there, rows, prior) > _global_terms(*here, rows, prior)
         state, latents, log_dets = jax.tree.map(partial(jnp.where, better), there, here)
-    squares = _expected_squares(state, latents, rows)
-    state = state._replace(
-        noise_concentration=prior.noise_concentration + _cells(rows) / 2,
-        noise_rate=prior.noise_rate + squares / 2,
-    )
-    objective = _global_terms(state, latents, log_dets, rows, prior) + _noise_terms(
-        state, squares, rows, prior
-    )
+    state, of_noise = _update_noise(state, latents, rows, prior)
+    objective = _global_terms(state, latents, log_dets, rows, prior) + of_noise
     noise_variance = jnp.mean(state.noise_rate / state.noise_concentration)
     return state, LinearGaussianVBInfo(objective, noise_variance, num_relevant(state, rows))
+
+
+def update_columns(
+    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[LinearGaussianPosterior, Array, Array]:
+    """Update loadings and mean, ARD precisions and noise for latents of any prior.
+
+    Returned with the log determinant of each class's covariance, and the bound but for the latents' density
+    and entropy, in nats.
+    """
+    precision = (state.noise_concentration / state.noise_rate)[rows.group]
+    state, log_dets = _update_loadings(state, latents, precision, rows, prior)
+    state, noise = _update_noise(_update_ard(state, rows, prior), latents, rows, prior)
+    return state, log_dets, _column_terms(0.0, state, log_dets, rows, prior) + noise
 
 
 def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> tuple[Array, Array]:
@@ -647,6 +660,17 @@ def _ard_update(squares: Array, rows: CompressedRows, prior: LoadingPrior) -> tu
     return jnp.full(squares.shape, 1.0) * concentration, prior.ard_rate + squares / 2
 
 
+def _update_noise(
+    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[LinearGaussianPosterior, Array]:
+    squares = _expected_squares(state, latents, rows)
+    state = state._replace(
+        noise_concentration=prior.noise_concentration + _cells(rows) / 2,
+        noise_rate=prior.noise_rate + squares / 2,
+    )
+    return state, _noise_terms(state, squares, rows, prior)
+
+
 # The transformation that leaves the data's terms as they are
 
 
@@ -671,12 +695,10 @@ def _transformation(
 ) -> Transformation:
     """The transformation after which the terms of latents and loadings are highest."""
     size, columns = rows.total_weight, rows.sums.shape[0]
-    of_loadings, of_loc = column_precisions(prior, columns)
-    loadings, gram = _gram(state, rows, of_loadings)[:-1, :-1], _gram(state, rows, of_loc)
-    with_loc = gram[:-1, -1] - (of_loc * prior.loc) @ state.mean[:, :-1]
+    loadings, gram, with_loc = prior_pulls(state, rows, prior)
     first = latents.total_first / size
     eye = jnp.eye(first.shape[0])
-    pulled = jnp.linalg.cholesky(size * eye + gram[:-1, :-1])
+    pulled = jnp.linalg.cholesky(size * eye + gram)
     m = cho_solve((pulled, True), size * first - with_loc)
     spread = latents.total_second / size - jnp.outer(first, m) - jnp.outer(m, first) + jnp.outer(m, m)
     root = jnp.linalg.cholesky(spread)
@@ -690,6 +712,33 @@ def _transformation(
     inverse = (turn / lengths).T @ solve_triangular(root, eye, lower=True)
     log_det = jnp.sum(jnp.log(jnp.diag(root))) + jnp.sum(jnp.log(lengths))
     return Transformation(root @ turn * lengths, inverse, log_det, m)
+
+
+def prior_pulls(
+    state: LinearGaussianPosterior, rows: CompressedRows, prior: LoadingPrior
+) -> tuple[Array, Array, Array]:
+    """What the prior of the columns says of a transformation of the latents.
+
+    Sums of E[w w'] over the prior variances of loadings and over those of the mean, and of E[w (mu - m)] over
+    the latter.
+    """
+    of_loadings, of_loc = column_precisions(prior, rows.sums.shape[0])
+    loadings, gram = _gram(state, rows, of_loadings)[:-1, :-1], _gram(state, rows, of_loc)
+    with_loc = gram[:-1, -1] - (of_loc * prior.loc) @ state.mean[:, :-1]
+    return loadings, gram[:-1, :-1], with_loc
+
+
+def transformed_columns(
+    state: LinearGaussianPosterior,
+    log_dets: Array,
+    by: Transformation,
+    rows: CompressedRows,
+    prior: LoadingPrior,
+) -> tuple[LinearGaussianPosterior, Array]:
+    """The columns for transformed latents, and the gain of the bound without these, in nats."""
+    moved = _update_ard(_transformed(state, by), rows, prior)
+    there = _column_terms(0.0, moved, log_dets + 2 * by.log_det, rows, prior)
+    return moved, there - _column_terms(0.0, state, log_dets, rows, prior)
 
 
 def _transformed(state: LinearGaussianPosterior, by: Transformation) -> LinearGaussianPosterior:
@@ -744,8 +793,20 @@ def _global_terms(
     prior: LoadingPrior,
 ) -> Array:
     """The part of the bound without the noise: latents, loadings, mean, ARD precisions."""
-    columns, size = rows.sums.shape[0], latents.total_first.shape[0]
+    size = latents.total_first.shape[0]
     local = latents.half_log_det + (rows.total_weight * size - jnp.trace(latents.total_second)) / 2
+    return _column_terms(local, state, log_dets, rows, prior)
+
+
+def _column_terms(
+    local: Array | float,
+    state: LinearGaussianPosterior,
+    log_dets: Array,
+    rows: CompressedRows,
+    prior: LoadingPrior,
+) -> Array:
+    """What the bound has of the latents, and its terms of loadings, mean and ARD precisions."""
+    columns, size = rows.sums.shape[0], state.mean.shape[1] - 1
     alpha, log_alpha = expected_precisions(state, prior)
     of_loadings, of_loc = column_precisions(prior, columns)
     loadings = columns * jnp.sum(log_alpha - jnp.log(2 * jnp.pi)) + size * jnp.sum(jnp.log(of_loadings))

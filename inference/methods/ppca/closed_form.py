@@ -34,7 +34,8 @@ from inference.methods.ppca import ClosedForm
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
 from zoo.checks import column_of, warn
-from zoo.linear_gaussian import latents_covariance, latents_mean
+from zoo.linear_gaussian import latents_mean
+from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
@@ -274,11 +275,12 @@ def point_outcome(
             stored["latents"] = _means(rows, values["loadings"], values["loc"], values["noise_variance"])
         else:
             stored["latents"] = (np.asarray(rows) - values["loc"]) @ gain
-    if not has_holes:  # one for all rows
+    if not has_holes and model.degrees_of_freedom is None:  # one for all rows
         stored["latents_covariance"] = covariance
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
-        stored["latents_covariance"] = _covariances(rows, values["loadings"], values["noise_variance"])
+        own = {name: values[name] for name in ("loadings", "loc", "noise_variance")}
+        stored["latents_covariance"] = _covariances(model, own, rows)
     parameters = () if model.loading_prior == "flat" else ("loadings", "loc", "noise_variance")
     attrs = {
         "num_parameters": num_free_parameters(model, rows.shape[1]),
@@ -304,4 +306,5 @@ def warn_of_floor(noise_floor: float = NOISE_FLOOR, of_column: str = "") -> None
     )
 
 
-_means, _covariances = (compiled(moment, once=True) for moment in (latents_mean, latents_covariance))
+_means = compiled(latents_mean, once=True)
+_covariances = compiled(LinearGaussianAnswers().scores_covariance, once=True)

@@ -68,7 +68,9 @@ def test_invariants_of_a_mixture_by_hand(switched):
     pairs = [z[i] == z[j] for i, j in product(range(len(z)), repeat=2) if i != j]
     assert float(found["same_cluster"][chain, draw]) == pytest.approx(np.mean(pairs))
     weights = switched["posterior"]["weights"].values[chain, draw]
-    assert found["sorted_weights"].sizes["rank"] == 3  # the two empty components are far below one per cent
+    assert (
+        found["sorted_weights"].sizes["weight_rank"] == 3
+    )  # the two empty components are far below one per cent
     np.testing.assert_array_equal(found["sorted_weights"][chain, draw], sorted(weights, reverse=True)[:3])
     rows = switched["log_likelihood"]["log_likelihood"].values[chain, draw]
     assert float(found["mean_log_likelihood"][chain, draw]) == pytest.approx(rows.mean())

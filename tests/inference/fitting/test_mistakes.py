@@ -101,13 +101,14 @@ class Mistake:
 
 
 NAMES = {
-    "Mixture": ("x",), "PPCA": ("x",), "KernelPCA": ("x",), "EPCA": ("x",), "DEPCAM": ("x",),
+    "Mixture": ("x",), "PPCA": ("x",), "KernelPCA": ("x",), "EPCA": ("x",), "DEPCAM": ("x",), "MCFA": ("x",),
     "SPPCA": ("x", "y"), "Paired": ("y_0", "y_1"),
     "LDA": ("counts",), "PLSI": ("counts",), "PCP": ("counts",),
 }  # fmt: skip
 P, S = {"num_latents": 1}, {"num_latents": 1}
 K = {"num_latents": 1, "noise_variance": 0.1}
 E = {"num_latents": 1, "family": "gaussian"}
+M = {"num_latents": 1, "num_components": 2}
 D = {"num_components": 2, "num_latents": 1, "family": "gaussian", "sparsity": 1.0}
 V = {"num_shared": 1, "families": ("gaussian", "gaussian")}
 T, C = {"num_topics": 2}, {"num_topics": 2, "num_clusters": 2}
@@ -125,6 +126,7 @@ MISTAKES = [
     Mistake("PPCA", P, (REAL.assign(income=1.0).to_numpy(),), "column 1", "np.delete(x, 1, axis=1)", "x"),
     Mistake("SPPCA", S, (CONSTANT, OUTPUTS), WHICH, DROP, "x"),
     Mistake("SPPCA", S, (REAL, OUTPUTS.assign(score=2.0)), "column 'score'", "y.drop(columns='score')", "y"),
+    Mistake("MCFA", M, (CONSTANT,), WHICH, DROP, "x"),
     Mistake("PPCA", P, (WORDS,), "categories: region", LEAVE_REGION, "call"),
     Mistake("PPCA", P, (WORDS_AND_ID,), "categories: region", LEAVE_REGION, "call"),
     Mistake("KernelPCA", K, (WORDS,), "categories: region", LEAVE_REGION, "call"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from planted import planted_projection, planted_zoo
+from report_cases import fitted
 
 from inference.convergence.partitions import central_draw
 from inference.plots.projections import plot_biplot, plot_loadings
@@ -95,3 +96,12 @@ def test_names_of_arrows_do_not_cover_each_other(turned):
     assert len(boxes) == 4
     overlaps = [a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i]]
     assert not any(overlaps)
+
+
+def test_rows_of_a_model_with_clusters_have_their_colours():
+    """Without other colours: a word of the legend for each cluster that holds rows."""
+    tree = fitted("mcfa")
+    shares = tree["variational"]["responsibilities"].to_numpy()
+    figure = plot_biplot(tree)
+    words = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+    assert words == {f"cluster: {k}" for k in np.unique(shares.argmax(axis=1))}

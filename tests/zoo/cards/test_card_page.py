@@ -50,10 +50,10 @@ def test_every_file_of_notes_belongs_to_a_model_and_has_known_parts():
     files = {path.stem for path in (ROOT / "zoo" / "cards").glob("*.toml")}
     assert files == {*MODELS, "generic"}
     for name in MODELS:
-        assert set(toml(name)) == {"usage", "methods", "claims", "corrections"}
+        assert {"corrections"} >= {"usage", "methods", "claims", "remarks", "corrections"} ^ set(toml(name))
         assert set(toml(name)["usage"]) == {"python", "command"}
-    assert set(toml("generic")) == {"symbols", "methods", "corrections"}
-    for shared in toml("generic")["corrections"]:
+    assert set(toml("generic")) == {"symbols", "methods", "corrections", "remarks"}
+    for shared in toml("generic")["corrections"] + toml("generic")["remarks"]:
         assert len(shared["models"]) > 1 and set(shared["models"]) <= set(MODELS)
 
 
@@ -362,12 +362,14 @@ PLACE = re.compile(
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_says_what_is_wrong_in_its_papers_and_where(name):
     notes = read_notes(read_card(name))
-    assert notes.corrections and all(PLACE.search(own.place) for own in notes.corrections)
-    assert all(own.right.endswith(".") and len(own.right) > 20 for own in notes.corrections)
+    said = notes.corrections + notes.remarks
+    assert said and all(PLACE.search(own.place) for own in said)
+    assert all(own.right.endswith(".") and len(own.right) > 20 for own in said)
     assert notes.claims
     text = " ".join(card_as_text(read_card(name)).split())
-    assert "Corrections to the papers" in text
-    assert all(own.right.replace("`", "") in text for own in notes.corrections)
+    assert ("Corrections to the papers" in text) == bool(notes.corrections)
+    assert ("Remarks on the papers" in text) == bool(notes.remarks)
+    assert all(own.right.replace("`", "") in text for own in said)
 
 
 # where it runs

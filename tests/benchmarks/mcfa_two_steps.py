@@ -1,0 +1,110 @@
+"""Mixtures of factor analysers beside PPCA, PPCA followed by a mixture, and a mixture of all columns.
+
+Run ``python -m tests.benchmarks.mcfa_two_steps``: rows planted in three clusters on a plane of ten columns,
+olive oils (columns in their deviations) and pictures of digits, a third of the rows held out. The two-step
+way takes loadings, mean and noise from PPCA, and the clusters from VB on its scores. Everything is by VB with
+a Dirichlet process over the clusters but for PPCA, which is the maximum of the likelihood. Figures go into
+tests/reference/mcfa_two_steps.json: held-out log density a row, its differences with standard errors, the
+adjusted Rand index of held-out rows against known classes, and clusters with rows.
+"""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import subspace_angles
+from sklearn.metrics import adjusted_rand_score
+
+import zoo
+from inference import fit, log_density, transform
+from inference.methods.mcfa.vb import latents
+from inference.precision import in_precision
+from tests.mcfa_cases import planted
+from tests.recording import write_record
+from zoo.linear_gaussian.clustered import ClusteredRows
+
+VB = {"method": "vb", "progress": False, "seed": 0, "num_samples": 50, "num_restarts": 2}
+STICKS = {"weight_prior": "stick_breaking"}
+
+
+def table(name):
+    """Rows, classes, numbers of clusters and latents, and the planted loadings or None."""
+    if name == "planted":
+        x, classes, loadings = planted(450)
+        return x, classes, 10, 2, loadings
+    data = zoo.datasets.load(name)
+    x = np.asarray(data["x"], float)
+    x = x[:, x.std(axis=0) > 0]
+    if name == "olive":
+        return x / x.std(axis=0), np.asarray(data["area"]), 15, 4, None
+    return x, np.asarray(data["labels"]), 20, 8, None
+
+
+def two_steps(ppca, train, test, number):
+    """Log densities and labels of rows under PPCA's columns with the mixture of its scores."""
+    scores = fit(zoo.Mixture(num_components=number, **STICKS), transform(ppca, train).values, **VB)
+    q = {name: np.asarray(value) for name, value in scores["variational"].data_vars.items()}
+    precisions = q["components_degrees_of_freedom"][:, None, None] * q["components_scale_matrix"]
+    columns = [ppca["posterior"][name].values[0, 0] for name in ("loadings", "loc", "noise_variance")]
+    with in_precision():
+        parts = np.log(q["expected_weights"]), q["components_loc"], precisions, *columns
+        density = np.asarray(ClusteredRows(*map(jnp.asarray, parts)).log_prob(jnp.asarray(test)))
+    labels = transform(scores, transform(ppca, test).values).values.argmax(axis=1)
+    return density, labels, int(q["num_occupied"])
+
+
+def difference(own, other):
+    """Mean and standard error over rows."""
+    return {
+        "mean": float(np.mean(own - other)),
+        "standard_error": float(np.std(own - other) / len(own) ** 0.5),
+    }
+
+
+def compared(name):
+    """The figures of a table."""
+    x, classes, number, num_latents, loadings = table(name)
+    order = np.random.default_rng(0).permutation(len(x))
+    train, test = np.split(order, [2 * len(x) // 3])
+    begun = time.process_time()
+    model = zoo.MCFA(num_components=number, num_latents=num_latents, **STICKS)
+    tree = fit(model, x[train], **VB)
+    seconds = time.process_time() - begun
+    stored = {name: jnp.asarray(value.values) for name, value in tree["variational"].data_vars.items()}
+    with in_precision():
+        stored = jax.tree.map(jnp.asarray, stored)
+        shares = latents(stored, model.from_data(x[train], **_given(model)), jnp.asarray(x[test]))[0]
+    own = log_density(tree, x[test]).values
+    found = {
+        "heldout": float(own.mean()),
+        "rand": adjusted_rand_score(classes[test], np.asarray(shares).argmax(axis=1)),
+        "occupied": int(tree["variational"]["num_occupied"]),
+        "cpu_seconds": seconds,
+    }
+    if loadings is not None:
+        angles = subspace_angles(tree["variational"]["raw_loadings_mean"].values, loadings)
+        found["degrees"] = float(np.degrees(angles).max())
+    ppca = fit(zoo.PPCA(num_latents=num_latents), x[train], progress=False)
+    found["over_ppca"] = difference(own, log_density(ppca, x[test]).values)
+    density, labels, occupied = two_steps(ppca, x[train], x[test], number)
+    found["over_two_steps"] = difference(own, density)
+    found |= {"rand_of_two_steps": adjusted_rand_score(classes[test], labels), "occupied_two_steps": occupied}
+    if x.shape[1] <= 10:
+        whole = fit(zoo.Mixture(num_components=number, **STICKS), x[train], **VB)
+        found["over_mixture"] = difference(own, log_density(whole, x[test]).values)
+        labels = transform(whole, x[test]).values.argmax(axis=1)
+        found["rand_of_mixture"] = adjusted_rand_score(classes[test], labels)
+    return found
+
+
+def _given(model):
+    return {name: getattr(model, name) for name in ("num_components", "num_latents", "weight_prior")}
+
+
+if __name__ == "__main__":
+    figures = {}
+    for name in ("planted", "olive", "digits"):
+        figures[name] = compared(name)
+        print(name, figures[name], flush=True)
+    write_record("mcfa_two_steps", "python -m tests.benchmarks.mcfa_two_steps", "scikit-learn", **figures)
