@@ -42,6 +42,7 @@ from zoo import late
 from zoo.answers import answer_of
 from zoo.checks import check_whole, shown, warn
 from zoo.dependencies import naming_versions
+from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
 
 __all__ = ["check_replicable", "extend", "prior_by_mcmc", "replicate", "simulate"]
@@ -94,7 +95,7 @@ def extend(
     elif "observed_data" in groups and "observed_data" not in tree.children:
         raise ValueError("the fit does not hold its data: pass them, extend(tree, 'observed_data', *data)")
     if "observed_data" in new.children and not model.takes_documents:
-        model = model.for_data(*restored_data(group_of(new, "observed_data"), model))
+        model = for_data(model, *restored_data(group_of(new, "observed_data"), model))
     cells = _cells_passed_over(new, num_samples)
     for group, make in _GROUPS.items():
         if group in groups:

@@ -37,13 +37,17 @@ from zoo.answers import answer_of, completion_of
 from zoo.checks import check_choice, check_flag, warn
 from zoo.dependencies import naming_versions
 from zoo.documents.bags import totals_of
+from zoo.intake.families import for_data
+from zoo.intake.tables import num_needed
 from zoo.model import Model
 from zoo.shapes import Shape
 
 __all__ = [
     "draws_without_rows",
     "guide",
+    "has_estimate",
     "log_density",
+    "log_joint",
     "predict",
     "prepared",
     "stored_variables",
@@ -109,7 +113,7 @@ def transform(
         return answered(ask, tree, model, new_data, out, batch_size)
     model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
-    if _has_estimate(method):
+    if has_estimate(method):
         wanted = () if scores == "latent" else (("kind", scores),)
         values = _apply(method.transform or _scores, stored_variables(tree, model), model, arrays, wanted)
     else:
@@ -130,7 +134,7 @@ def transform(
 def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
     """The posterior covariance of the latents; from draws the mean covariance plus that of the means."""
     method = method_of(model, tree.attrs["method"])
-    if _has_estimate(method):
+    if has_estimate(method):
         function = method.covariance or _scores_covariance
         return _apply(function, stored_variables(tree, model), model, arrays)
     draws = draws_without_rows(_aligned(tree, model))
@@ -202,7 +206,7 @@ def predict(
     rows = None if completed is None else _incomplete_rows(arrays, model.data_names.index(completed))
     parts = arrays if rows is None else tuple(np.asarray(part)[rows] for part in arrays)
     method = method_of(model, tree.attrs["method"])
-    if _has_estimate(method):
+    if has_estimate(method):
         variables = stored_variables(tree, model)
         model = answer_of(model, "resolving", variables)
         mean, variance = _apply(method.predict or _predicted, variables, model, parts, chosen)
@@ -326,7 +330,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
     given = tuple(as_passed(part, model) for part in given)
-    check_parts(model, given, least=model.num_needed)
+    check_parts(model, given, least=num_needed(model))
     columns = tree.fit.columns
     label = next((own.label for own in columns if own is not None), None)
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
@@ -342,7 +346,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     check_scales(model, arrays, coords, is_whole=False)
     model.check_new(*arrays)
     check_count_sizes(model, arrays, coords)
-    model = model.for_data(*arrays)
+    model = for_data(model, *arrays)
     return model, jax.tree.map(jax.device_put, arrays), coords
 
 
@@ -447,9 +451,30 @@ def _probs(values: dict[str, jax.Array], model: Model, *data: jax.Array, **optio
     return answer_of(model, "class_probs", values, *data, **options)
 
 
-def _has_estimate(method: Method) -> bool:
+def has_estimate(method: Method) -> bool:
     """Whether new rows are scored by the stored estimate (or q), not draw by draw."""
     return method.transform is not None or isinstance(method, Ascent | Direct)
+
+
+def log_joint(tree: xr.DataTree, *arrays: Any) -> np.ndarray:
+    """Log joint density of rows and their clusters at the estimate, whose shares `transform` gives.
+
+    Args:
+        tree: a fit with an estimate or q, whose labels are summed out.
+        *arrays: parts of the rows as the fit stores them.
+
+    Returns:
+        Shape (num_observations, num_clusters) in the numbering of the tree, nats, up to a term of each row.
+    """
+    model = model_of(tree)
+    model = for_data(model, *arrays)
+    function = method_of(model, tree.attrs["method"]).log_joint or _log_joint
+    values = _apply(function, stored_variables(tree, model), model, tuple(map(jnp.asarray, arrays)))
+    return np.asarray(in_shown_order(values, tree, model))
+
+
+def _log_joint(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> jax.Array:
+    return answer_of(model, "conditionals", values, *data)[model.roles.cluster].logits
 
 
 def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
@@ -612,7 +637,7 @@ def guide(tree: xr.DataTree) -> Callable:
             f"a fit by {tree.attrs['method']!r} has no variational posterior; fit with vb or svi"
         )
     if "observed_data" in tree.children and not model.takes_documents:
-        model = model.for_data(*restored_data(group_of(tree, "observed_data"), model))
+        model = for_data(model, *restored_data(group_of(tree, "observed_data"), model))
     held = in_program_order(group_of(tree, "variational"), model)
     stored = {name: value.to_numpy() for name, value in held.data_vars.items()}
     options = json.loads(tree.attrs["options"])

@@ -25,7 +25,7 @@ LAYERS = (
     "driver methods convergence",
     "fitting symmetry batched_answers",
     "prediction",
-    "extension",
+    "extension explanation",
     "component_subspaces calibration",
     "topics",
     "diagnostics",
@@ -97,10 +97,10 @@ OF_AUTHORS = {
 }  # fmt: skip
 OF_USERS = {"__call__", "explicit", "log_likelihood", "scores", "predicted", "from_data"}
 OF_DEFAULTS = {
-    "data_names", "num_needed", "takes_documents", "takes_sparse", "label_parts", "tables", "variable_dims",
+    "data_names", "takes_documents", "tables", "variable_dims",
     "cell_families", "part_families", "coordinate_freedom", "has_own_coordinates", "own_coordinates",
-    "part_weights", "isotropic_parts", "scale_remedy", "exact_symmetries", "encoded", "for_data",
-    "with_sizes_from", "continuing", "check_new", "check", "auto_method", "check_method", "draw_locals",
+    "part_weights", "isotropic_parts", "scale_remedy", "exact_symmetries", "with_families", "encoded",
+    "with_sizes_from", "check_new", "check", "auto_method", "check_method", "draw_locals",
     "has_steep_cells", "__init_subclass__", "_repr_html_",
 }  # fmt: skip
 

@@ -258,11 +258,8 @@ def test_a_projection_keeps_its_shapes_at_given_values(name, called):
         values = {site: value for site, value in drawn.items() if site not in model.data_names}
         views = range(len(data)) if name.startswith("paired") else ()
         for v in views:
-            model.natural_params(v, values)
             if model.specific == "full_covariance":
                 model.specific_covariance(v, values)
-        if name.startswith("epca"):
-            model.natural_params(values)
         if name.startswith("sppca"):
             answer_of(model, "conditionals", values, *data)
         dims = model.variable_dims

@@ -49,6 +49,12 @@ def test_each_check_is_of_a_correction_and_each_name_has_a_check():
     assert {own.check for own in corrections()} - {""} == set(CHECKS)
 
 
+def test_a_computation_shows_each_correction_and_no_check_is_of_a_remark():
+    """What no computation shows is worded as a remark."""
+    assert len(corrections()) >= 24 and all(own.check or own.shown for own in corrections())
+    assert not any(own.check for name in zoo.MODELS for own in read_notes(read_card(name)).remarks)
+
+
 @shows("the concentration of DMA")
 def of_concentration():
     """Against the maximum of E log p(pi | alpha), where K is another number than M."""

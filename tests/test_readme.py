@@ -62,6 +62,8 @@ def test_commands_are_words_of_the_command_line():
         "show",
         "fit",
         "predict",
+        "explain",
+        "check",
         "report",
         "compare",
         "sweep",

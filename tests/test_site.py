@@ -263,7 +263,8 @@ def test_what_a_card_or_the_audit_cites_is_in_the_papers():
     short |= {"Yu et al. (2006)": "Yu et al. (2006)", "Lecture": "Morrison (2016)"}
     places = [(item["source"], item["place"]) for item in read_items()]
     for card in zoo.MODELS:
-        for own in read_notes(read_card(card)).corrections:
+        notes = read_notes(read_card(card))
+        for own in notes.corrections + notes.remarks:
             for place in own.place.split("; "):
                 (source,) = [name for name in short if place.startswith(name)]
                 places.append((short[source], place.removeprefix(source)))

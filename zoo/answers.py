@@ -101,6 +101,17 @@ class Answers:
         """
         return True
 
+    def scores_are_linear(self, model: Any) -> bool:
+        """Whether scores are affine in the observed cells of the first part of the data, the others unknown.
+
+        Args:
+            model: the model.
+
+        Returns:
+            Whether they are.
+        """
+        return False
+
     def kept_locals(self, model: Any) -> tuple[str, ...]:
         """Latents of rows that the program draws though `log_rows` has them integrated out.
 
@@ -111,6 +122,17 @@ class Answers:
             Site names.
         """
         return ()
+
+    def has_moments(self, model: Any) -> bool:
+        """Whether methods that sum rows up to their number, mean and scatter may do so.
+
+        Args:
+            model: the model.
+
+        Returns:
+            Whether they may.
+        """
+        return True
 
     def needs_fitted_rows(self, model: Any) -> bool:
         """Whether new rows are judged by the fitted ones, beside the parameters.
@@ -440,9 +462,9 @@ class Answers:
 
 #: What says something of the model, or is of the coordinates of the data.
 _AS_PASSED = {
-    "sums_out_locals", "kept_locals", "needs_fitted_rows", "has_several_modes", "resolving", "derived",
-    "completions", "default_completion", "rests_on_tail", "view_covariances", "num_canonical",
-    "prior_of_occupied", "leaves_some_empty", "check_resolved",
+    "sums_out_locals", "kept_locals", "has_moments", "needs_fitted_rows", "has_several_modes", "resolving",
+    "derived", "completions", "default_completion", "rests_on_tail", "view_covariances", "num_canonical",
+    "prior_of_occupied", "leaves_some_empty", "check_resolved", "scores_are_linear",
 }  # fmt: skip
 
 

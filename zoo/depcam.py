@@ -60,7 +60,7 @@ ever. It is allowed with a warning; samplers refuse it, because the posterior is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ from zoo.exponential_family import Family, as_family, local_pca_fields
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
 from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
-from zoo.intake.families import AUTO, ChoosesFamily, numbers_and_families
+from zoo.intake.families import ChoosesFamily
 from zoo.linear_gaussian.rows import standard_normal
 from zoo.model import NUMBERS, Model, Roles, Table
 from zoo.programs import local
@@ -280,12 +280,6 @@ class DEPCAM(ChoosesFamily, Model):
     # Sizes and checks
 
     @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """The model with its size, and with unknown noise its priors, read off the data, or as given."""
-        (x,), (family,) = numbers_and_families(cls, (x,), (overrides.get("family") or AUTO,))
-        return super().from_data(x, **overrides | {"family": family})
-
-    @classmethod
     def with_single_weight(cls, weight: float, quality: float, **fields: Any) -> Self:
         """The model in the paper's parametrisation by one weight lambda and a quality xi.
 
@@ -323,14 +317,11 @@ class DEPCAM(ChoosesFamily, Model):
         Raises:
             ValueError: as for a model whose fields are outside their domain.
         """
-        return cls.from_data(
-            x, num_latents=num_latents, **local_pca_fields.fields_of_simple_epca(cls, x, fields)
-        )
-
-    def __post_init__(self) -> None:
-        """Remember that the family is open, then settle the fields."""
-        self._remember_auto()
-        super().__post_init__()
+        own = {"num_components": 1, "scale_prior": "ard", "repulsion": 0.0}
+        model = cls.from_data(x, num_latents=num_latents, **own | fields)
+        rate = local_pca_fields.LEAST_ARD_RATE * model.ard_rate
+        prior = {"ard_concentration": (model.num_features + 1) / 2, "ard_rate": rate}
+        return replace(model, **prior | {name: fields[name] for name in prior.keys() & fields.keys()})
 
     def validate(self) -> None:
         """Raise ValueError if fields do not go together."""

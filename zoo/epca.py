@@ -70,7 +70,6 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import sample
 
-from zoo.coordinates import Coordinates, Unit
 from zoo.exponential_family import Family, as_family
 from zoo.exponential_family.answers import EPCAAnswers
 from zoo.exponential_family.cells import FamilyCells, cells_of, in_sizes, sample_view_parameters
@@ -82,7 +81,7 @@ from zoo.exponential_family.projections import FACTS
 from zoo.fields import flag, numbers, part, positive, size, size_of
 from zoo.model import ANY, Roles, Table
 from zoo.programs import local
-from zoo.shapes import Rows, Theta
+from zoo.shapes import Rows
 
 __all__ = ["EPCA"]
 
@@ -197,17 +196,6 @@ class EPCA(OneTable):
             None if sizes is None else jnp.broadcast_to(sizes, (self.family.num_params(self.num_features),))
         )
 
-    def natural_params(self, values: Mapping[str, Array]) -> Theta:
-        """The natural parameters Theta, flat in mixed tables.
-
-        Args:
-            values: of the sites, the latents among them.
-
-        Returns:
-            Shape (num_observations, num_features), with one more axis for `Categorical`.
-        """
-        return self.family.shaped(self.low_rank(values).whole())
-
     def cells(self, values: Mapping[str, Array]) -> FamilyCells:
         """The distribution of the rows at given values of the sites, in the program's coordinates.
 
@@ -230,52 +218,9 @@ class EPCA(OneTable):
         """
         return LowRank(values["latents"], values["loadings"], values.get("loc", 0.0))
 
-    # Coordinates in which the program is stated
-
     @property
     def _is_inverse(self) -> bool:
         """Whether each column's natural parameters have the inverse unit of its cells, and are in sizes."""
         family = self.family
         is_scaled = family.theta_is_negative and family.cell_units == "scale" and not family.is_mixed
         return is_scaled and self.natural_unit is not None and not self.has_kernel
-
-    @property
-    def has_own_coordinates(self) -> bool:
-        """Whether cells are in a unit of their own: Gaussian ones of unknown noise, exponential and gamma."""
-        return self._is_inverse or self.unit is not None
-
-    @property
-    def own_coordinates(self) -> Coordinates | None:
-        """Those about ``loc_mean`` in ``unit``, or in the columns' sizes ``1 / natural_unit``."""
-        if self._is_inverse:
-            return Coordinates((None,), (1 / self.natural_unit,))
-        return None if self.unit is None else Coordinates((self.loc_mean,), (self.unit,))
-
-    @property
-    def units(self) -> Mapping[str, Unit]:
-        """Of cells in a unit of their own: rows, natural parameters with what they are made of, noise."""
-        if not (self.has_own_coordinates or self.standardize):
-            return {}
-        power, has_place = (-1, False) if self._is_inverse else (1, True)
-        d = self.num_features
-        of_params = None if d is None else self.family.param_columns(d)
-        columns = None if of_params is None or len(of_params) == d else tuple(of_params)
-        units = {"x": Unit(1, (-1,), has_place), "loc": Unit(power, (-1,), has_place, columns=columns)}
-        units["loadings"] = Unit(power, (-2,), columns=columns)
-        return units | ({} if self._is_inverse else {"noise_variance": Unit(0 if self.standardize else 2)})
-
-    @property
-    def size_unit(self) -> Unit | None:
-        """Of the sizes of natural parameters, where columns have an inverse unit."""
-        return Unit(-1, (-1,)) if self._is_inverse else None
-
-    @property
-    def own_unit(self) -> Unit | None:
-        """Of the unit of cells of unknown noise."""
-        is_stated = not self._is_inverse and (self.has_own_coordinates or self.standardize)
-        return Unit(1, (-1,) if self.standardize else ()) if is_stated else None
-
-    @property
-    def place_unit(self) -> Unit | None:
-        """Of the origin of cells of unknown noise."""
-        return self.own_unit and Unit(1, (-1,), is_location=True)

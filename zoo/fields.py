@@ -14,6 +14,8 @@ fact                  meaning
 ``otherwise``         its value where none is given and nothing is read, of the model
 ``convert``           what becomes of a given value before it is checked
 ``inside``            what it is in a model that is stated in the coordinates of its data
+``is_kept``           of a model and a former one: whether a fit that goes on has the former's value where
+                      none is given; left out: never
 ====================  ================================================================================
 """
 
@@ -32,6 +34,7 @@ from zoo.coordinates import Unit
 __all__ = [
     "Part",
     "choice",
+    "continuing",
     "pseudo_counts",
     "facts_of",
     "flag",
@@ -214,7 +217,13 @@ def scale_of(number: int = 0, dim: str | None = "feature", unit: Unit | str = SI
     """
     dims = () if dim is None else (dim,)
     return positive(
-        None, dims, unit=unit, scales=number, inside=None, is_used=lambda model: model.standardize
+        None,
+        dims,
+        unit=unit,
+        scales=number,
+        inside=None,
+        is_used=lambda model: model.standardize,
+        is_kept=lambda model, former: former.standardize,
     )
 
 
@@ -236,8 +245,16 @@ def origin_of(number: int = 0, dim: str = "feature") -> Any:
     def is_used(model: Any) -> bool:
         return model.standardize and model.units[model.data_names[number]].is_location
 
-    unit = Unit(1, (-1,), is_location=True, part=number)
-    return numbers(None, (dim,), unit=unit, origins=number, inside=None, is_used=is_used, read=read)
+    return numbers(
+        None,
+        (dim,),
+        unit=Unit(1, (-1,), is_location=True, part=number),
+        origins=number,
+        inside=None,
+        is_used=is_used,
+        is_kept=lambda model, former: former.standardize,
+        read=read,
+    )
 
 
 def part(default: Any = None, kind: type = object, called: str = "", **facts: Any) -> Any:
@@ -442,6 +459,29 @@ def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
             found[field.name] = value
             model = model.replaced(**{field.name: value})
     return found
+
+
+def continuing(model: Any, former: Any) -> Any:
+    """The model with what a former fit read off its rows, where it is not given and must not change.
+
+    Args:
+        model: of the new fit, before it sees data; or a nested part.
+        former: of the former fit.
+
+    Returns:
+        The model.
+    """
+    found = {}
+    for field in dataclasses.fields(model):
+        own, known = getattr(model, field.name), getattr(former, field.name)
+        is_kept = field.metadata.get("is_kept", lambda *_: False)
+        if known is None or not (_is_used(field, model) and is_kept(model, former)):
+            continue
+        if own is None:
+            found[field.name] = known
+        elif dataclasses.is_dataclass(own) and type(own) is type(known):
+            found[field.name] = continuing(own, known)
+    return model.replaced(**found) if found else model
 
 
 # Sizes

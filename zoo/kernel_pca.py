@@ -45,7 +45,7 @@ Gaussian process latent variable models", for the score.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -57,7 +57,6 @@ from numpyro import sample
 from zoo import checks
 from zoo.coordinates import Freedom, Unit
 from zoo.fields import flag, part, positive, scale_of, whole
-from zoo.intake.tables import as_cells
 from zoo.kernels import Kernel, as_kernel
 from zoo.kernels.answers import KernelPCAAnswers
 from zoo.kernels.gram import announce_cost, centred_matrix, check_gram, gram_score
@@ -70,6 +69,13 @@ __all__ = ["KernelPCA"]
 
 SAMPLERS = ("nuts", "hmc", "svi")
 GRAM = 'of sparse rows give the Gram matrix, ({name} @ {name}.T).toarray(), with kernel="precomputed"'
+
+
+OF_KERNEL: dict[str, Any] = {
+    "convert": as_kernel,
+    "fill": lambda model, x: model.kernel.filled(x.rows),
+    "is_kept": lambda model, former: True,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +103,7 @@ class KernelPCA(Model):
     """
 
     num_latents: int = whole(2)
-    kernel: Kernel = part("linear", convert=as_kernel, fill=lambda model, x: model.kernel.filled(x.rows))
+    kernel: Kernel = part("linear", **OF_KERNEL)
     noise_variance: Array | None = positive()
     degrees_of_freedom: Array | None = positive()
     latent_variance: Array | None = positive()
@@ -201,26 +207,6 @@ class KernelPCA(Model):
     def prior(self) -> str:
         """``"improper"``: a kernel without rows cannot be drawn from."""
         return "improper"
-
-    def with_sizes_from(self, x: Any, sample_weight: Any = None) -> Self:
-        """The model with the kernel's parameters read off the rows where they are None.
-
-        ``noise_variance`` and ``degrees_of_freedom`` stay None: estimated, and N - 1.
-
-        Raises:
-            TypeError: sparse rows.
-        """
-        x = as_cells(self, 0, x)
-        if self.standardize and self.column_scale is None:
-            checks.check_finite(x)
-        return super().with_sizes_from(x)
-
-    def continuing(self, former: Self) -> Self:
-        """The model with the former fit's length scale and column scales, where they are not given."""
-        kernel = self.kernel.continuing(former.kernel)
-        model = self if kernel is self.kernel else self.replaced(kernel=kernel)
-        is_open = self.standardize and former.standardize and self.column_scale is None
-        return model.replaced(column_scale=former.column_scale) if is_open else model
 
     def validate(self) -> None:
         """Raise ValueError if the kernel does not go with other fields."""

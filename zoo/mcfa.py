@@ -65,7 +65,7 @@ from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior
 from zoo.fields import choice, flag, numbers, positive, pseudo_counts, scale_of, size, size_of
 from zoo.linear_gaussian.clustered import ClusteredAnswers, ClusteredRows, check_degrees, unit_clusters
-from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior, with_prior_of
+from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior
 from zoo.mixture import Mixture
 from zoo.model import Model, Roles, Table
 from zoo.programs import local
@@ -170,7 +170,6 @@ class MCFA(ProjectionUnits, Model):
     roles = Roles(cluster="assignments", weight="weights", latent="latents", loadings={"loadings": ""})
     answers = ClusteredAnswers
     methods = ("vb", "gibbs", "nuts", "hmc", "svi", "map")
-    continuing = with_prior_of
 
     @property
     def units(self) -> Mapping[str, Unit]:

@@ -41,7 +41,7 @@ one, so each row carries the factor :math:`\sum_k \pi_k` and the prior is not no
 reproduce Table 3.1. The Wishart needs nu0 > D - 1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, override
 
@@ -58,16 +58,28 @@ from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
-from zoo.fields import choice, flag, part, pseudo_counts, require, whole
-from zoo.intake.families import read_off
+from zoo.fields import Part, choice, flag, part, pseudo_counts, require, whole
+from zoo.intake import Columns
+from zoo.intake.families import components_of
 from zoo.model import ANY, Assumptions, Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
+from zoo.sparse import is_sparse
 
 __all__ = ["Mixture"]
 
 DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
 ONE_ROW = "a mixture of one row has nothing to cluster"
+
+
+def _filled(model: "Mixture", x: Part) -> ComponentPrior:
+    """The components with their fields, and the point about which they sum moments, read off the rows."""
+    components = GaussianWishart() if model.components is None else model.components
+    components = components.filled(x.rows, x.weight)
+    return components if is_sparse(x.rows) else components.centred(x.rows)
+
+
+COMPONENTS: dict[str, Any] = {"kind": ComponentPrior, "called": "a prior from zoo.conjugate"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +106,7 @@ class Mixture(Model):
         (2,)
     """
 
-    components: Assumptions | None = part(kind=ComponentPrior, called="a prior from zoo.conjugate")
+    components: Assumptions | None = part(**COMPONENTS, read=_filled, fill=_filled)
     num_components: int = whole(20)
     concentration: Array | dist.Distribution = pseudo_counts(1.0, prior=(dist.Gamma,))
     weight_prior: str = choice("dirichlet", "stick_breaking")
@@ -200,19 +212,14 @@ class Mixture(Model):
             )
         return self.components.num_features
 
-    @classmethod
     @override
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
-        components = read_off(x, overrides.get("components"), sample_weight)
-        return cls(**overrides | {"components": components})
-
-    @override
-    def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
-        return self._with(read_off(data[0], self.components, sample_weight, centre=True))
-
-    def for_data(self, *data: Any) -> Self:
-        """The model whose components know which cells of these rows are missing."""
-        return self if self.components is None else self._with(self.components.with_patterns(*data))
+    def with_families(self, columns: Sequence[Columns | None]) -> Self:
+        (own,) = columns
+        if own is None:
+            return self
+        if self.components is None:
+            return self._with(components_of(own))
+        return self._with(self.components.with_column_names([column.name for column in own.kept]))
 
     def _with(self, components: ComponentPrior) -> Self:
         return self if components is self.components else self.replaced(components=components)

@@ -17,7 +17,7 @@ import dataclasses
 import html
 import sys
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -31,8 +31,8 @@ from zoo.checks import shown
 from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
 from zoo.coordinates.of_models import coordinate_fields, turned
 from zoo.fields import Part, facts_of, flag, origin_of, read_off, require, scale_of, sizes_of
-from zoo.intake import ANY, NUMBERS, OfTables, Table
-from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of
+from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
+from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of, columns_of
 from zoo.naming import did_you_mean
 from zoo.programs import in_current_precision, run
 from zoo.roles import Roles
@@ -173,6 +173,8 @@ class Assumptions:
     def replaced(self, **fields: Any) -> Self:
         """A copy with some fields replaced without checks, by computed (posteriors) or traced values.
 
+        Plain numbers become arrays, as when the model is made.
+
         Args:
             **fields: new values by name.
 
@@ -186,6 +188,8 @@ class Assumptions:
         for name, value in fields.items():
             if name not in {f.name for f in dataclasses.fields(self)}:
                 raise TypeError(f"{type(self).__name__} has no field {name!r}")
+            if isinstance(value, float | int | list) and name in self.leaf_names():
+                value = as_hyperparameter(name, value)
             object.__setattr__(new, name, value)
         return new
 
@@ -241,10 +245,7 @@ class Model(Assumptions):
             names any is fitted in coordinates of its data (`zoo.coordinates`), and its program knows of none.
         roles: which variables play which part, for summaries, plots and reports.
         methods: the ways to fit it; ``method="auto"`` means the first that suits the model and its data.
-        num_needed: how many parts of data new rows must bring.
         takes_documents: whether its data are documents: counts, or strings whose words are counted.
-        takes_sparse: whether its rows may be a sparse matrix.
-        label_parts: parts of the data whose words are class labels, which `encoded` reads.
         proper_with: of a model with a `program` whose prior may be improper, the fields with which it is
             proper.
         answers: its closed forms.
@@ -252,10 +253,7 @@ class Model(Assumptions):
 
     data: ClassVar[tuple[Table, ...]] = (Table("x"),)
     data_names = OfTables(lambda tables: tuple(table.name for table in tables))
-    num_needed = OfTables(lambda tables: max(1, sum(not table.optional for table in tables)))
     takes_documents = OfTables(lambda tables: any("documents" in table.cells for table in tables))
-    takes_sparse = OfTables(lambda tables: any(table.sparse is not None for table in tables))
-    label_parts = OfTables(lambda tables: tuple(t.name for t in tables if "class_labels" in t.cells))
     family_field: ClassVar[str | None] = None
     dims: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     symmetries: ClassVar[tuple[str, ...]] = ()
@@ -457,11 +455,11 @@ class Model(Assumptions):
             for place, (table, part) in enumerate(zip(self.tables, data, strict=False))
         )
 
-    def for_data(self, *data: Any) -> Self:
-        """The model that knows what its program must know of data before it is traced; by default itself.
+    def with_families(self, columns: Sequence[Columns | None]) -> Self:
+        """The model with the families of the columns of tables, where none were given; by default itself.
 
         Args:
-            *data: parts of the data as arrays, in the model's order.
+            columns: of each part of the data; None of an array.
 
         Returns:
             The model.
@@ -470,7 +468,7 @@ class Model(Assumptions):
 
     @classmethod
     def from_data(cls, *data: Any, **overrides: Any) -> Self:
-        """The model with its sizes read off the data and its data-dependent defaults filled in.
+        """The model with its families, sizes and data-dependent defaults read off the data.
 
         Args:
             *data: parts of the data, in the model's order.
@@ -478,10 +476,17 @@ class Model(Assumptions):
 
         Returns:
             The model, none of its fields None but those that may stay so.
+
+        Raises:
+            TypeError: another number of parts than the model takes.
         """
         given = {name: value for name, value in overrides.items() if value is not None}
         weight = given.pop("sample_weight", None) if cls.answers.weighs_rows else None
-        return cls(**given).with_sizes_from(*data, sample_weight=weight)
+        if cls.family_field is not None and "*" in cls.data[0].name:
+            given.setdefault(cls.family_field, ("auto",) * len(data))
+        model = cls(**given)
+        model, data = model.with_families(columns_of(model, data)).encoded(*data)
+        return model.with_sizes_from(*data, sample_weight=weight)
 
     def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
         """The model with the fields that are None read off the data by `from_data`; itself where none is.
@@ -505,20 +510,6 @@ class Model(Assumptions):
             read |= {name: turned(model, name, model.own_coordinates.outward) for name in told}
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
         return type(self)(**given | read) if read else self
-
-    def continuing(self, former: Self) -> Self:
-        """The model for a fit that continues a former one.
-
-        Fields that are not given, and that the former fit read off its rows, are taken over where they must
-        not change.
-
-        Args:
-            former: model of the former fit, with its sizes.
-
-        Returns:
-            The model, before its sizes are read off the data.
-        """
-        return self
 
     def log_likelihood(self, values: Mapping[str, Any], *data: Any) -> jax.Array:
         """Log density of each row over its observed cells, latents integrated out.

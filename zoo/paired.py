@@ -75,19 +75,19 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers, sample
 
-from zoo.coordinates import Coordinates, Unit, of_models
+from zoo.coordinates import Unit
 from zoo.exponential_family import Family
-from zoo.exponential_family.cells import cells_of, has_units, sample_view_parameters
+from zoo.exponential_family.cells import cells_of, sample_view_parameters
 from zoo.exponential_family.joint_prior import joint_prior_factor
 from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.exponential_family.paired_answers import PairedAnswers
 from zoo.exponential_family.projections import FACTS
 from zoo.exponential_family.several_tables import VIEW_FACTS, SeveralTables
-from zoo.fields import choice, flag, numbers, part, positive, require, size, static
+from zoo.fields import choice, flag, numbers, part, positive, size, static
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import ANY, Roles, Table
 from zoo.programs import local
-from zoo.shapes import KernelParams, NaturalParams, ParamCovariance, View
+from zoo.shapes import KernelParams, ParamCovariance, View
 
 __all__ = ["Paired"]
 
@@ -342,79 +342,10 @@ class Paired(SeveralTables):
         pairs, first = self.conjugate, sum(self.num_features[:v])
         return pairs if pairs.ndim == 1 else pairs[first : first + self.num_features[v]]
 
-    def natural_params(self, v: int, values: Mapping[str, Array]) -> NaturalParams:
-        """Natural parameters Theta_v of a view, flat: drawn where they are noisy, else their mean.
-
-        Args:
-            v: the view, from 0.
-            values: of the sites, the latents among them.
-
-        Returns:
-            Shape (num_observations, num_params).
-        """
-        drawn = values.get(f"natural_params_{v}")
-        return self.mean_theta(v, values).whole() if drawn is None else drawn
-
     # Coordinates in which the program is stated
 
-    def _is_measured(self, v: int) -> bool:
-        """Whether cells of a view are in the unit of the data: Gaussian ones of unknown noise."""
-        family = self.families[v]
-        return family.learns_noise if self.standardize else has_units(family)
-
-    @property
-    def has_own_coordinates(self) -> bool:
-        """Whether cells of some view are in a unit of their own."""
-        return self.unit is not None and any(map(self._is_measured, range(len(self.families))))
-
-    @property
-    def own_coordinates(self) -> Coordinates | None:
-        """Those of each view about its ``loc_mean`` in its ``unit``."""
-        if not self.has_own_coordinates:
-            return None
-        require(self, "num_features")
-        pairs = zip(
-            of_models.field_by_part(self, "loc_mean"), of_models.field_by_part(self, "unit"), strict=True
-        )
-        own = [pair if self._is_measured(v) else (None, None) for v, pair in enumerate(pairs)]
-        return Coordinates(*zip(*own, strict=True))
-
-    @property
-    def units(self) -> Mapping[str, Unit]:
-        """Of views in a unit of their own: rows, natural parameters with what they are made of, noise."""
-        units: dict[str, Unit] = {}
-        if not (self.has_own_coordinates or self.standardize):
-            return units
-        for v in filter(self._is_measured, range(len(self.families))):
-            place, columns = Unit(1, (-1,), is_location=True, part=v), self._param_columns(v)
-            units |= {f"y_{v}": place, f"loc_{v}": place._replace(columns=columns)}
-            units[f"loadings_{v}"] = Unit(1, (-2,), part=v, columns=columns)
-            if self.specific == "full_covariance":
-                units[f"specific_precision_{v}"] = Unit(-1, (-2, -1), part=v)
-            else:
-                units[f"noise_variance_{v}"] = Unit(0 if self.standardize else 2, part=v)
-        return units
-
-    def _param_columns(self, v: int) -> tuple[int, ...] | None:
-        """The column of each natural parameter of a view; None: each column has one."""
-        d = None if self.num_features is None else self.num_features[v]
-        columns = None if d is None else tuple(self.families[v].param_columns(d))
-        return None if columns is None or len(columns) == d else columns
-
-    @property
-    def own_unit(self) -> tuple[Unit, ...] | None:
-        """Of the units of cells of unknown noise."""
-        if not (self.has_own_coordinates or self.standardize):
-            return None
-        powers = [int(self._is_measured(v)) for v in range(len(self.families))]
-        axes = (-1,) if self.standardize else ()
-        return tuple(Unit(power, axes, part=v) for v, power in enumerate(powers))
-
-    size_unit = None
-
-    @property
-    def place_unit(self) -> tuple[Unit, ...] | None:
-        """Of the origins of cells of unknown noise."""
-        return self.own_unit and tuple(
-            own._replace(axes=(-1,), is_location=own.power == 1) for own in self.own_unit
-        )
+    def _noise_units(self, v: int) -> Mapping[str, Unit]:
+        """Of the precision of a view where it stands for the noise."""
+        if self.specific == "full_covariance":
+            return {f"specific_precision_{v}": Unit(-1, (-2, -1), part=v)}
+        return super()._noise_units(v)

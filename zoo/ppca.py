@@ -9,6 +9,12 @@ Generative process, in the letters of Tipping and Bishop (1999)::
     z_n      ~ Normal(0, I_K),  n = 1..N
     x_n      ~ Normal(W z_n + mu, psi I_D)                      noise="isotropic"; "diagonal": diag(psi)
 
+with ``degrees_of_freedom`` nu instead, for tables with odd rows,
+
+    u_n      ~ Gamma(nu/2, nu/2)                                summed out, always
+    z_n      ~ Normal(0, I_K / u_n)
+    x_n      ~ Normal(W z_n + mu, psi I_D / u_n)
+
 ========  =====================  ==========  ===================================================
 letter    site                   shape       support
 ========  =====================  ==========  ===================================================
@@ -21,7 +27,8 @@ x_n       ``x``                  (N, D)      data; NaN is a missing cell
 ========  =====================  ==========  ===================================================
 
 With the latents summed out a row is Normal(mu, W W' + diag(psi)) on its observed cells
-(`zoo.linear_gaussian`).
+(`zoo.linear_gaussian`), or Student-t with that matrix for its scale, and variances nu / (nu - 2) times as
+large. Every row has its own u_n: one that lies far outside counts for little, in whatever direction.
 
 Symmetry: W R and R' z with R orthogonal give the same density (rotation), whatever the data. The program
 leaves W free; an ARD prior prefers orthogonal columns but not their order or signs.
@@ -35,7 +42,8 @@ times the mean variance of the columns (with ``"diagonal"``, for the noise, that
 are read off the data, so a fit in metres equals a fit in millimetres.
 
 References: Tipping and Bishop (1999), "Probabilistic principal component analysis", JRSS B 61; Bishop (1999),
-"Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors.
+"Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors; Archambeau, Delannay
+and Verleysen (2006), "Robust probabilistic projections".
 """
 
 from dataclasses import dataclass
@@ -50,8 +58,8 @@ from numpyro import sample
 from zoo import checks
 from zoo.fields import choice, flag, numbers, positive, scale_of, size, size_of
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
-from zoo.linear_gaussian.rows import flat, linear_gaussian, standard_normal
-from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior, with_prior_of
+from zoo.linear_gaussian.rows import flat, linear_gaussian, student_latents
+from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior
 from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
@@ -69,6 +77,7 @@ class PPCA(ProjectionUnits, Model):
         loading_prior: ``"flat"`` (improper: maximum likelihood), ``"gaussian"`` or ``"ard"`` (automatic
             relevance determination: a precision for each latent, by which it can be switched off).
         noise: ``"isotropic"`` (PPCA: one variance) or ``"diagonal"`` (factor analysis: one a feature).
+        degrees_of_freedom: nu > 0 of Student-t rows, smaller for heavier tails; None: normal rows.
         loading_variance: v_w, squared units of the data; None: the columns' mean variance.
         ard_concentration: a0 > 0.
         ard_rate: b0 > 0, squared units; None: ``ard_concentration`` times the columns' mean variance.
@@ -93,6 +102,7 @@ class PPCA(ProjectionUnits, Model):
     num_latents: int = size(2)
     loading_prior: str = choice("flat", "gaussian", "ard")
     noise: str = choice("isotropic", "diagonal")
+    degrees_of_freedom: Array | None = positive()
     loading_variance: Array | None = positive(**of_prior("variance_unit", lambda m, x: x.scale))
     ard_concentration: Array = positive(1e-3)
     ard_rate: Array | None = positive(**of_prior("ard_unit", lambda m, x: m.ard_concentration * x.scale))
@@ -122,8 +132,8 @@ class PPCA(ProjectionUnits, Model):
         loadings, loc = sample("loadings", loadings), sample("loc", loc)
         noise = sample("noise_variance", noise)
         with rows:
-            z = local("latents", standard_normal(k))
-            return sample("x", linear_gaussian(loadings, loc, noise, z), obs=x)
+            z = local("latents", student_latents(k, self.degrees_of_freedom))
+            return sample("x", linear_gaussian(loadings, loc, noise, z, self.degrees_of_freedom), obs=x)
 
     data = (Table("x", sparse="reals", varies=True, needs=2, latents=("columns", "rows")),)
     dims = {
@@ -143,11 +153,15 @@ class PPCA(ProjectionUnits, Model):
 
     # Sizes and checks
 
-    continuing = with_prior_of
-
     def check(self, x: Rows) -> None:
-        """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann)."""
+        """Warn where the covariance has fewer entries than the parameters of factor analysis (Ledermann).
+
+        Raises:
+            ValueError: rows are sparse and Student-t.
+        """
         super().check(x)
+        if is_sparse(x) and self.degrees_of_freedom is not None:
+            raise ValueError("sparse x goes with normal rows: leave degrees_of_freedom out, or make x dense")
         num_features = np.shape(x)[1]
         most = int((2 * num_features + 1 - np.sqrt(8 * num_features + 1)) / 2)
         if self.noise == "diagonal" and self.loading_prior == "flat" and self.num_latents > most:
@@ -161,10 +175,21 @@ class PPCA(ProjectionUnits, Model):
 
     def auto_method(self, x: np.ndarray) -> str:
         """The method ``"closed_form"`` where it exists, else ``"em"``."""
-        if is_sparse(x):
+        if is_sparse(x) or self.degrees_of_freedom is not None:
             return "em"
         has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
         return "closed_form" if has_form else "em"
+
+    def check_method(self, method: str) -> None:
+        """Refuse the methods of normal rows where rows are Student-t.
+
+        Raises:
+            ValueError: the method is one of these.
+        """
+        if self.degrees_of_freedom is not None and method in ("closed_form", "vb"):
+            raise ValueError(
+                f"{method} is for normal rows: leave degrees_of_freedom out, or use method='em' or 'nuts'"
+            )
 
     @property
     def prior(self) -> str:

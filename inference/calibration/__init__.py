@@ -13,14 +13,17 @@
   sees whatever depends on these and must not. False alarms: none, or .1 % a run where draws are compared.
 - `posterior_check`: draws of any sampler against a reference posterior of `zoo.posteriors`. It sees any
   bias above the size that it reports. False alarms: 1 % a run.
+- `recovery`: a fit against tables drawn from itself. It sees a method that does not find the number of
+  clusters, the labels or the subspace that a table was drawn from. It gives figures and no verdict.
 
-Each answers with an `inference.calibration.verdicts.Verdict`: ``statistic``, ``threshold``,
+Each other answers with an `inference.calibration.verdicts.Verdict`: ``statistic``, ``threshold``,
 ``false_alarm_rate``, ``passed``.
 """
 
 from inference.calibration.conditionals import conditional_check
 from inference.calibration.elbo import elbo_check
 from inference.calibration.joint_distribution import geweke
+from inference.calibration.recoveries import recovery
 from inference.calibration.reference_posteriors import posterior_check
 from inference.calibration.relations import relation_check
 from inference.calibration.simulation_based import sbc
@@ -30,6 +33,7 @@ __all__ = [
     "elbo_check",
     "geweke",
     "posterior_check",
+    "recovery",
     "relation_check",
     "sbc",
 ]

@@ -37,7 +37,7 @@ from zoo.answers import has_answer
 from zoo.checks import check_choice
 from zoo.dependencies import naming_versions
 from zoo.documents.topic_model import dirichlet_of
-from zoo.intake.tables import takes_missing, takes_sparse_counts
+from zoo.intake.tables import num_needed, takes_missing, takes_sparse_counts
 from zoo.model import Assumptions, Model
 
 __all__ = ["outcome_of", "relation_check", "sized"]
@@ -337,7 +337,7 @@ def _found(tree: xr.DataTree, change: Change, said: str, *, first: bool = False)
     if model.answers.projects_by_draws or not isinstance(method, Sampler | Stochastic):
         yield "scores", transform(tree, *data)
     if has_answer(model, "cells") and _is_generative(tree) and not change.reverses_views:
-        predicted = predict(tree, *data[: model.num_needed])
+        predicted = predict(tree, *data[: num_needed(model)])
         yield "predicted", predicted.drop_vars("standard_deviation")
         yield "standard_deviation", predicted["standard_deviation"]
     group = "variational" if "variational" in tree.children else "posterior"

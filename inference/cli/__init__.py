@@ -1,4 +1,4 @@
-"""The command line: ``zoo list``, ``show``, ``fit``, ``predict``, ``sweep``, ``report`` and ``compare``.
+"""The command line: ``zoo list``, ``show``, ``fit``, ``predict``, ``explain``, ``check``, ``sweep``, ...
 
 `options` says what may be written (by click), `early` checks what can be checked without importing JAX, which
 takes seconds, and a module for each command runs it. Every error is one line on stderr with exit status 2.
@@ -25,6 +25,8 @@ _RUNNERS = {  # the function that runs a command, in a module that is imported w
     "completion": "options.completion",
     "fit": "fitting.fit",
     "predict": "predicting.predict_rows",
+    "explain": "explaining.explain_row",
+    "check": "explaining.check_method",
     "sweep": "sweeping.sweep",
     "report": "reporting.write_report",
     "compare": "comparing.compare",

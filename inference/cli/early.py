@@ -70,6 +70,10 @@ def _predict(options: SimpleNamespace) -> None:
     _check_out(options, default, _TABLES, (options.fit, *options.inputs))
 
 
+def _fit_alone(options: SimpleNamespace) -> None:
+    _check_fits(options.fit)
+
+
 def _sweep(options: SimpleNamespace) -> None:
     _check_model(options)
     card = options.card
@@ -119,6 +123,8 @@ def _compare(options: SimpleNamespace) -> None:
 _CHECKS: dict[str, Callable[[SimpleNamespace], None]] = {
     "fit": _fit,
     "predict": _predict,
+    "explain": _fit_alone,
+    "check": _fit_alone,
     "sweep": _sweep,
     "report": _report,
     "compare": _compare,

@@ -255,6 +255,31 @@ zoo predict mixture-rows.nc rows/*.parquet --out clusters.parquet
 """,
         ),
         _Command(
+            "explain",
+            "why a fitted row is in its cluster or has its scores: what each cell contributes",
+            [
+                _argument("fit", "FIT", type=click.Path()),
+                _option("--row", "its label, or its number from 0", metavar="ROW", required=True),
+            ],
+            """
+zoo explain mixture-faithful.nc --row 17
+zoo explain ppca-customers.nc --row K00001
+""",
+        ),
+        _Command(
+            "check",
+            "draw tables from a fit and fit them again: would the method find it if it were true?",
+            [
+                _argument("fit", "FIT", type=click.Path()),
+                _option("--tables", "how many are drawn (default 20)", _FROM_1, default=20),
+                _option("--seed", "of the tables and of their fits (default 0)", _SEED, default=0),
+            ],
+            """
+zoo check mixture-faithful.nc
+zoo check mixture-faithful.nc --tables 5
+""",
+        ),
+        _Command(
             "sweep",
             "fit a model in several sizes, score held-out rows, and recommend a size",
             [

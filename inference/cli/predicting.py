@@ -16,7 +16,7 @@ from inference.program_cache import compile_cache
 from inference.results.files import load, model_of
 from inference.results.written_tables import check_table_file, table_file
 from zoo.answers import has_answer
-from zoo.intake.tables import takes_missing
+from zoo.intake.tables import num_needed, takes_missing
 from zoo.model import Model
 
 __all__ = ["predict_rows"]
@@ -85,7 +85,7 @@ def _parts(tree: xr.DataTree, model: Model, table: Any, what: str | None) -> tup
     if all(part is None for part in found):
         return (table,)  # which says what is missing
     if isinstance(type(model).data_names, tuple) and what != "log_density":
-        found[model.num_needed or len(found) :] = []  # outputs are to be predicted
+        found[num_needed(model) :] = []  # outputs are to be predicted
     if what in model.data_names and found[model.data_names.index(what)] is not None:
         place = model.data_names.index(what)
         if not table[names[place]].isna().any(axis=None):

@@ -36,7 +36,8 @@ def validated(
         The table of `inference.choose_num_latents_for_classes`; None where outputs are no class labels, rows
         are weighted, or the method has no class probabilities.
     """
-    if not getattr(model, "label_parts", ()) or options.sample_weight is not None:
+    takes_labels = any("class_labels" in table.cells for table in model.data)
+    if not takes_labels or options.sample_weight is not None:
         return None
     if options.method in _WITHOUT_CLASSES or len(data) < 2:
         return None
@@ -72,10 +73,10 @@ def class_facts(table: Any) -> dict[str, str]:
         f"{sum(right.values())} of them are right ({table['accuracy'][chosen]:.1%}): {by_class}"
     }
     if len(table) > 1:
-        tried = ", ".join(f"{k}: {share:.1%}" for k, share in table["accuracy"].items())
+        tried = "; ".join(f"{k}: {row.log_score:.3g}, {row.accuracy:.1%}" for k, row in table.iterrows())
         facts["size"] = (
-            f"num_latents={chosen}, the fewest whose log probability of the hidden labels is within one "
-            f"standard error of the best (right by number of latents: {tried})"
+            f"num_latents={chosen}, the fewest whose mean log probability of a hidden label is within one "
+            f"standard error of the best (by number of latents, with the share that is right: {tried})"
         )
     return facts
 

@@ -40,6 +40,7 @@ from inference.topics.topic_tables import nearest_documents
 from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
+from zoo.intake.families import for_data
 from zoo.intake.tables import takes_sparse_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
@@ -382,7 +383,7 @@ def _typical_rows(
         return table
     most = int(np.clip(_SCORED_ROWS // len(probs), 1, _SCORED_DRAWS))
     try:
-        of_rows = model.for_data(*data)
+        of_rows = for_data(model, *data)
         scores = np.asarray(over_draws(_by_cluster, parameters_of(aligned, most), of_rows, data))[0]
     except ValueError as why_not:  # the model cannot tell: its labels are not summed out
         table = ranked([], ("cluster", "rank"), columns)

@@ -33,6 +33,7 @@ from inference.results.files import model_of
 from inference.results.groups import thinned
 from zoo.answers import answer_of, completion_of
 from zoo.intake import Column
+from zoo.intake.families import for_data
 from zoo.model import Model
 
 __all__ = ["filled_cells"]
@@ -72,9 +73,9 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     if data is None:
         return None
     gaps = {
-        name: np.isnan(part)
-        for name, part in zip(model.data_names, data, strict=True)
-        if not (name in model.label_parts and model.classes)  # an unlabelled row is no cell to fill in
+        table.name: np.isnan(part)
+        for table, part in zip(model.tables, data, strict=True)
+        if not ("class_labels" in table.cells and model.classes)  # an unlabelled row is no cell to fill in
         and isinstance(part, np.ndarray)
         and part.ndim == 2
         and part.dtype.kind == "f"
@@ -143,7 +144,7 @@ def _of_rows(model: Model, draw: Mapping[str, Any], *data: Any) -> list[tuple[ja
 def _by_clusters(tree: xr.DataTree, gap: np.ndarray) -> _Filled:
     """The only part of the data of a mixture filled in by its clusters."""
     (x,), found, rows = fitted_data(tree), _Filled.nothing(gap.shape), np.flatnonzero(gap.any(1))
-    model = model_of(tree).for_data(x[rows])
+    model = for_data(model_of(tree), x[rows])
     most = int(np.clip(_MOST_FILLED // max(x[rows].size, 1), 1, _MOST_DRAWS))
     draws, holds = parameters_of(tree, most), held_in_draws(tree, most)
     number = next(iter(draws.values())).shape[1]

@@ -52,6 +52,7 @@ from inference.fitting.front_door import fit
 from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
 from inference.methods import method_of
 from inference.methods.depcam.em import log_prior
+from inference.methods.ppca.closed_form import log_densities, num_free_parameters, warn_of_floor
 from inference.precision import double_precision
 from inference.prediction import log_density, predict
 from inference.results.build import for_new_rows
@@ -141,11 +142,7 @@ def cross_validate(
     num_rows = parts[0].shape[0]
     if any(part.shape[0] != num_rows for part in parts):
         raise ValueError(f"the parts of the data have {' and '.join(str(p.shape[0]) for p in parts)} rows")
-    if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= num_rows // 2:
-        raise ValueError(
-            f"folds must be a whole number from 2 to {num_rows // 2}, half the rows; got {folds!r}"
-        )
-    part = np.random.default_rng(seed).permutation(num_rows) % folds
+    part = _parts(num_rows, folds, seed)
     table, scores = {}, {}
     for name, (model, rows) in read.items():
         begin = time.perf_counter()
@@ -175,8 +172,17 @@ def cross_validate(
     if any(np.isfinite(row["bound"]) for row in table.values()):
         columns.insert(0, "bound")
     found = pd.DataFrame.from_dict(table, orient="index")[[*columns, "not_converged", "seconds"]]
-    found.attrs["columns"] = "; ".join(str(own) for own in rows.columns if own is not None)
+    found.attrs["columns"] = rows.told
     return found
+
+
+def _parts(num_rows: int, folds: int, seed: int) -> np.ndarray:
+    """The fold of each row, dealt out at random."""
+    if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= num_rows // 2:
+        raise ValueError(
+            f"folds must be a whole number from 2 to {num_rows // 2}, half the rows; got {folds!r}"
+        )
+    return np.random.default_rng(seed).permutation(num_rows) % folds
 
 
 def recommended(table: pd.DataFrame) -> tuple[Any, Any]:
@@ -211,6 +217,11 @@ class _Rows(NamedTuple):
 
     parts: tuple[Any, ...]
     columns: tuple[Columns | None, ...]
+
+    @property
+    def told(self) -> str:
+        """What columns of tables were taken to hold."""
+        return "; ".join(str(own) for own in self.columns if own is not None)
 
     def take(self, which: np.ndarray) -> tuple[Any, ...]:
         """Some rows; of a table that has been read as an array, so that it is not read again."""
@@ -305,7 +316,10 @@ def choose_num_latents(
     candidates = range(1, min(most, 10) + 1) if candidates is None else candidates
     numbers = _candidates("candidates", candidates, most, ", fewer than features and half the rows")
     flat = {k: PPCA(num_latents=k, noise=noise) for k in numbers}
-    table = cross_validate(flat, x, folds=folds, seed=seed)[["heldout", "standard_error", "bic"]]
+    if next(iter(flat.values())).auto_method(rows) == "closed_form" and np.isfinite(rows).all():
+        table = _in_closed_form(flat, x, folds, seed)
+    else:
+        table = cross_validate(flat, x, folds=folds, seed=seed)[["heldout", "standard_error", "bic"]]
     table = table.loc[numbers].rename_axis("num_latents")
     settings = {"num_samples": 1, "seed": seed, "progress": False} | settings
     models = {k: PPCA(num_latents=k, noise=noise, loading_prior="gaussian") for k in numbers}
@@ -321,6 +335,30 @@ def choose_num_latents(
     table.attrs["note"] = (
         f"bound: {bound} latents; ARD keeps {relevant} of {numbers[-1]}; held-out density: {heldout}"
     )
+    return table
+
+
+def _in_closed_form(flat: Mapping[int, PPCA], x: Any, folds: int, seed: int) -> pd.DataFrame:
+    """The scores that `cross_validate` gives, all numbers of latents from one decomposition of each fold."""
+    check_seed("seed", seed)
+    rows = read_rows(next(iter(flat.values())), (x,))[1]
+    (x,) = rows.take(np.full(len(x), True))
+    (num_rows, num_features), part = x.shape, _parts(len(x), folds, seed)
+    scores, (whole, at_floor) = np.empty((len(flat), num_rows)), log_densities(x, x, list(flat))
+    for fold in range(folds):
+        held = part == fold
+        scores[:, held], floored = log_densities(x[~held], x[held], list(flat))
+        at_floor |= floored
+    if at_floor.any():
+        warn_of_floor()
+    count = [num_free_parameters(model, num_features) for model in flat.values()]
+    scored = {
+        "heldout": scores.mean(axis=1),
+        "standard_error": scores.std(axis=1, ddof=1) / np.sqrt(num_rows),
+        "bic": np.log(num_rows) * np.array(count) - 2 * whole.sum(axis=1),
+    }
+    table = pd.DataFrame(scored, index=list(flat))
+    table.attrs["columns"] = rows.told
     return table
 
 

@@ -34,6 +34,7 @@ from inference.symmetry import align_rotation
 from inference.symmetry.identified import canonical_correlations
 from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
+from zoo.intake.tables import num_needed
 from zoo.model import Model
 
 __all__ = ["projection_tables"]
@@ -275,7 +276,7 @@ def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
     data = fitted_data(aligned)
     if data is None:
         return None
-    mean = transform(aligned, *data[: model.num_needed or len(data)]).to_numpy()
+    mean = transform(aligned, *data[: num_needed(model)]).to_numpy()
     return mean, np.full(mean.shape, np.nan)
 
 

@@ -64,7 +64,8 @@ from zoo.checks import (
     warn,
 )
 from zoo.exponential_family import has_unit_noise
-from zoo.intake.families import dim_labels
+from zoo.fields import continuing
+from zoo.intake.families import dim_labels, for_data
 from zoo.model import Model
 from zoo.naming import did_you_mean
 from zoo.sparse import SparseCounts, SparseMatrix
@@ -258,7 +259,7 @@ def read_call(call: Call) -> FitRequest:
     else:
         of_all_processes = tuple(map(exchanged, arrays)) if exchanges else arrays
     if isinstance(init, xr.DataTree):
-        model = model.continuing(_former_model(init, model))
+        model = continuing(model, _former_model(init, model))
     model = model.with_sizes_from(*of_all_processes, **({} if worth is None else {"sample_weight": worth}))
     try:
         model.check(*arrays)
@@ -270,7 +271,7 @@ def read_call(call: Call) -> FitRequest:
     coords = {**coords, **dim_labels(model, coords, columns)}
     if stream is not None and not is_summed and "documents" not in chosen.takes:
         check_complete_batch(model, arrays[0])
-    model = model.for_data(*arrays)
+    model = for_data(model, *arrays)
     _check_keep(call.keep, model)
     check_count_sizes(model, arrays, coords, dtype)
     counted, of_counted = _that_count(of_all_processes, weight if worth is None else worth)

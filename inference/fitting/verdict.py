@@ -3,7 +3,8 @@
 The command line, the report, the warnings of `fit`, cards and ``tree.attrs["verdict"]`` all take it from
 `verdict`.
 
-The rules; of those that fail the gravest is the verdict, and the others are named beside it.
+The rules; of those that fail the gravest is the verdict, and the others are named beside it. Of cautions
+the one on the run itself comes last.
 
 1. *The run ended as asked*: it was not interrupted, and every log joint and objective is finite.
 2. *The chains agree*: rank-normalised R-hat below 1.01 and bulk ESS above 100 per chain, for every invariant
@@ -27,7 +28,9 @@ The rules; of those that fail the gravest is the verdict, and the others are nam
    where rules 1 to 4 hold.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,7 +212,8 @@ def gravest(own: Sequence[Judgement], further: Sequence[Judgement] = ()) -> Judg
         further: judgements on prediction and prior, which count only where the run itself has not failed.
     """
     judged = list(own) if is_provisional(own) else [*own, *further]
-    first, *others = sorted(judged, key=lambda one: _GRAVITY[one.good])
+    # a caution on starts comes after others: more starts would not make them go away
+    first, *others = sorted(judged, key=lambda one: (_GRAVITY[one.good], one.good is None and one is own[0]))
     also = [f"also: {_lower(one.text)}" for one in others if first.good or not one.good]
     return first._replace(reason="; ".join(filter(None, [first.reason, *also])))
 
@@ -421,27 +425,35 @@ def _of_pieces(tree: xr.DataTree) -> Judgement | None:
     x = x.iloc[:: -(-len(x) // _ROWS_LOOKED_AT)]
     (read,) = tree.fit.columns
     unordered = [] if read is None else [c.name for c in read.kept if c.kind == "category" and not c.numbers]
-    reasons, together = [], np.eye(x.shape[1], dtype=bool)
+    heaped, together = {}, np.eye(x.shape[1], dtype=bool)
     for family, columns in components.by_columns:
         together[np.ix_(columns, columns)] |= family.has_correlations
         for name in x.columns[list(columns)] if family.unit_of_cells is not None else ():
             shares = x[name].value_counts(normalize=True)
             if len(shares) and shares.iloc[0] >= _HEAPED:
-                reasons.append(f"{name} is {shares.index[0]:g} in {shares.iloc[0]:.0%} of the rows")
+                heaped[name] = f"{name} is {shares.index[0]:g} in {shares.iloc[0]:.0%} of the rows"
     together |= x.columns.isin(unordered) | x.columns.isin(unordered)[:, None]
     found = np.where(together, 0.0, np.triu(x.corr("spearman")))
     pairs = sorted(np.argwhere(np.abs(found) > _TOGETHER), key=lambda pair: -abs(found[tuple(pair)]))
-    if pairs:
-        named = (f"{x.columns[i]} with {x.columns[j]} ({found[i, j]:.2f})" for i, j in pairs[:_MOST_PAIRS])
-        reasons.insert(0, "columns have rank correlations that no cluster has: " + ", ".join(named))
+    reasons = [f"{x.columns[i]} with {x.columns[j]} ({found[i, j]:.2f})" for i, j in pairs[:_MOST_PAIRS]]
+    reasons = [f"rank correlations that no cluster has: {', '.join(reasons)}"] if pairs else []
+    reasons += list(heaped.values())[:_MOST_PAIRS]
     if not reasons:
         return None
-    text = f"{number} clusters may be pieces of fewer"
-    advice = (
-        "act on no single cluster: fit without some of these columns (families), or with logarithms of "
-        "positive ones and levels as numbers, which have correlations, and see how many clusters remain"
-    )
-    return Judgement(None, text, "; ".join(reasons), advice)
+    text = f"{number} clusters may be pieces of fewer ({'; '.join(reasons)})"
+    reason = "clusters beside each other imitate a trend or a number that no cluster can have"
+    return Judgement(None, text, reason, _to_leave_out(x, list(heaped), pairs))
+
+
+def _to_leave_out(x: Any, names: list[str], pairs: Sequence[np.ndarray]) -> str:
+    """Advice to leave these columns out, and of each pair the one that is in most pairs."""
+    held = [x.columns[pair].tolist() for pair in pairs]
+    while held := [pair for pair in held if not set(pair) & set(names)]:
+        names = [*names, Counter(chain(*held)).most_common(1)[0][0]]
+    advice = "act on no single cluster"
+    if len(names) < x.shape[1] - 1:
+        advice += f": fit x.drop(columns={names}), and see how many clusters remain"
+    return advice
 
 
 def _of_scales(tree: xr.DataTree) -> Judgement | None:

@@ -21,6 +21,7 @@ from inference.inputs.text import TextChunks, read_documents
 from inference.numerics.documents import BlockSizes, DocumentBlocks, cut, log_coefficient
 from zoo.checks import as_matrix, column_of, shown
 from zoo.documents.bags import warn_of_empty
+from zoo.intake.families import for_data
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
@@ -67,7 +68,7 @@ def check_complete_batch(model: Model, rows: np.ndarray) -> None:
         model: with its sizes.
         rows: of the batch, shape (batch_size, num_features).
     """
-    if model.for_data(rows) is not model:
+    if for_data(model, rows) is not model:
         row, column = np.argwhere(np.isnan(rows))[0]
         raise ValueError(
             f"cells are missing (row {row}, {column_of(rows, column)} of a batch), and batch_size takes "

@@ -16,7 +16,7 @@ from inference.inputs.text import read_documents
 from zoo.checks import as_matrix, check_unique, warn
 from zoo.documents.bags import warn_of_empty
 from zoo.intake import KINDS, Columns, plain_numbers, read_columns
-from zoo.intake.families import level_starts, suited_to
+from zoo.intake.families import level_starts
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -53,10 +53,11 @@ def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[s
         warn_of_empty(lengths, data[0], coords.get("document"))
         return (counts,), coords
     arrays, coords = [], {}
+    takes_sparse = any(table.sparse for table in model.tables)
     for part, dim, name in zip(data, column_dims(model), model.data_names, strict=False):
-        if isinstance(part, SparseMatrix | SparseCounts) and model.takes_sparse:
+        if isinstance(part, SparseMatrix | SparseCounts) and takes_sparse:
             arrays.append(part)
-        elif hasattr(part, "tocoo") and model.takes_sparse:
+        elif hasattr(part, "tocoo") and takes_sparse:
             arrays.append(SparseCounts.from_matrix(part))
         else:
             arrays.append(as_matrix(part, name))
@@ -103,7 +104,7 @@ def read_parts(
     tables = [
         place
         for place, part in enumerate(data)
-        if isinstance(part, pd.DataFrame) and model.data_names[place] not in model.label_parts
+        if isinstance(part, pd.DataFrame) and "class_labels" not in model.tables[place].cells
     ]
     if not tables:
         for name, value in given.items():
@@ -118,7 +119,7 @@ def read_parts(
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
             found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
-    model = suited_to(model, found)
+    model = model.with_families(found)
     for place, starts in enumerate(level_starts(model, found)):
         if found[place] is not None:
             found[place] = found[place].numbered_from(starts, type(model).__name__)
@@ -168,7 +169,7 @@ def label_parts(
     """The data with outputs that are class labels as such; asks where whole numbers may be labels.
 
     Args:
-        model: whose ``label_parts`` are outputs.
+        model: whose tables say which parts may be class labels.
         data: the parts.
         families: column to family; ``"categorical"`` makes a column of outputs class labels, and
             ``"gaussian"`` numbers.
@@ -178,9 +179,8 @@ def label_parts(
         The parts, a table of one column of class labels as a Series.
     """
     parts = list(data)
-    for place, name in enumerate(model.data_names[: len(data)]):
-        part = data[place]
-        if name not in model.label_parts or not hasattr(part, "shape") or np.ndim(part) != 2:
+    for place, (table, part) in enumerate(zip(model.tables, data, strict=False)):
+        if "class_labels" not in table.cells or not hasattr(part, "shape") or np.ndim(part) != 2:
             continue
         if part.shape[1] != 1 or hasattr(part, "tocoo"):
             continue
@@ -227,8 +227,8 @@ def _without_labels(
         return families
     outputs = {
         str(column)
-        for name, part in zip(model.data_names, data, strict=False)
-        if name in model.label_parts
+        for table, part in zip(model.tables, data, strict=False)
+        if "class_labels" in table.cells
         for column in getattr(part, "columns", [getattr(part, "name", None)])
     }
     return {column: family for column, family in families.items() if str(column) not in outputs} or None
@@ -272,7 +272,9 @@ def _columns_of_counts(table: pd.DataFrame, arguments: Mapping[str, Any], name: 
             kept = column.kind in is_count and _is_count_type(table.dtypes.iloc[place])
             if kept or not column.is_kept:
                 return column
-            return replace(column, kind="text", why=f"{column.kind}, and documents are counts of words")
+            return replace(
+                column, kind="text", why=f"{column.kind}, and documents are counts of words", doubt=""
+            )
         return replace(column, kind="count", why="counts of a word", levels=(), numbers=())
 
     return replace(columns, columns=tuple(map(as_counts, range(table.shape[1]), columns.columns)))
@@ -295,7 +297,10 @@ def left_out_in_words(columns: Columns | None) -> str:
     if columns is None or not columns.left_out:
         return ""
     named = "; ".join(f"{column.name} ({column.why})" for column in columns.left_out)
-    return f"columns left out: {named}; to keep one, say what it is: families={{'NAME': 'category'}}"
+    kept = next(
+        (f"; to keep {c.name}: families={{{c.name!r}: {c.doubt!r}}}" for c in columns.left_out if c.doubt), ""
+    )
+    return f"columns left out: {named}{kept}"
 
 
 def encoded_parts(data: tuple, columns: Sequence[Columns | None]) -> tuple:

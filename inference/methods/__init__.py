@@ -7,6 +7,7 @@ from importlib import import_module
 import zoo
 from inference.algorithm import Method, Stochastic, model_name
 from inference.methods.units import asked_in_data_units
+from zoo.answers import answer_of
 from zoo.model import Model
 from zoo.naming import did_you_mean
 
@@ -77,12 +78,15 @@ def methods_with_weights(model: Model | type[Model]) -> tuple[str, ...]:
 def _suited(method: Method, name: str, model: Model | type[Model]) -> Method:
     """The method as it takes this model's rows: those that run the program weigh rows if that can."""
     runs_program = FOR_EVERY_MODEL.get(name) == ".nuts_hmc"
-    return _without_weights(method) if runs_program and not model.answers.weighs_rows else method
+    less = {"weights"} if runs_program and not model.answers.weighs_rows else set()
+    if "moments" in method.takes and isinstance(model, Model) and not answer_of(model, "has_moments"):
+        less |= {"moments", "batches"}
+    return _without(method, frozenset(less)) if less else method
 
 
 @cache
-def _without_weights(method: Method) -> Method:
-    return replace(method, takes=method.takes - {"weights"})
+def _without(method: Method, less: frozenset[str]) -> Method:
+    return replace(method, takes=method.takes - less)
 
 
 def _method_of(key: str, name: str) -> Method:

@@ -68,6 +68,7 @@ def asked_in_data_units(method: Method) -> Method:
         covariance=method.covariance and partial(_asked, method, "covariance"),
         predict=method.predict and partial(_predicted, method),
         log_density=method.log_density and partial(_log_density, method),
+        log_joint=method.log_joint and partial(_asked, method, "log_joint"),
     )
 
 

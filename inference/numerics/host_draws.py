@@ -199,15 +199,13 @@ def site_draws(
         TypeError: a site has a distribution that is not made of normal and gamma variables.
     """
     own = () if given is None else (jax.tree.map(np.asarray, given),)
-    concentrations = {name: np.asarray(of) for name, of in _concentrations(program, own, args).items()}
+    concentrations, shapes = jax.tree.map(np.asarray, _gammas_and_normals(program, own, args))
     for name, of in concentrations.items():
         if np.isnan(of).any():
             raise ValueError(
                 f"the concentration of site {name!r} is NaN, or depends on the value of another site"
             )
-    first_given = jax.tree.map(lambda leaf: leaf[0], own)
-    shapes = jax.eval_shape(partial(_normal_shapes, program), first_given, args)
-    shapes = {name: shape.shape for name, shape in shapes.items()}
+    shapes = {name: tuple(shape.tolist()) for name, shape in shapes.items()}
     numbers = sum(of.size for of in concentrations.values()) // (num_draws if own else 1)
     numbers += sum(map(math.prod, shapes.values()))
     num_blocks = -(-num_draws * numbers // BLOCK_NUMBERS) or 1
@@ -236,22 +234,21 @@ def _taken(given: tuple, place: np.ndarray) -> tuple:
 
 
 @partial(compiled, once=True, static_argnums=0)
-def _concentrations(program: Callable, own: tuple, args: tuple) -> dict[str, Array]:
-    """The parameters of each site's gamma variables, every other site being NaN; of each draw, if given."""
+def _gammas_and_normals(
+    program: Callable, own: tuple, args: tuple
+) -> tuple[dict[str, Array], dict[str, np.ndarray]]:
+    """The parameters of each site's gamma variables, and the shapes of its standard normal ones.
 
-    def one(own: tuple) -> dict[str, Array]:
+    Every other site is NaN. The parameters are those of each draw, if given.
+    """
+
+    def one(own: tuple) -> tuple[dict[str, Array], dict[str, np.ndarray]]:
         laws = _laws(program, (*own, *args)).items()
-        return {name: _gamma_parameters(law) for name, law in laws if _has_gammas(law)}
+        shapes = {name: shape for name, law in laws if (shape := _normal_shape(law)) is not None}
+        gammas = {name: _gamma_parameters(law) for name, law in laws if _has_gammas(law)}
+        return gammas, {name: np.array(shape, int) for name, shape in shapes.items()}
 
-    return jax.vmap(one)(own) if own else one(own)
-
-
-@partial(jax.jit, static_argnums=0)
-def _normal_shapes(program: Callable, own: tuple, args: tuple) -> dict[str, Array]:
-    """Zeros in the shape of each site's standard normal variables."""
-    laws = _laws(program, (*own, *args)).items()
-    shapes = {name: _normal_shape(law) for name, law in laws}
-    return {name: jnp.zeros(shape) for name, shape in shapes.items() if shape is not None}
+    return jax.vmap(one, out_axes=(0, None))(own) if own else one(own)
 
 
 @partial(compiled, once=True, static_argnums=0)

@@ -36,6 +36,7 @@ __all__ = [
     "check_proper",
     "data_sites",
     "deterministics",
+    "deterministics_and_log_prior",
     "draw_locals",
     "explicit_form",
     "joint_draws",
@@ -261,8 +262,12 @@ def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
         values: value of every latent site of the program when called with ``data``.
         *data: the data; only their shapes matter.
     """
+    return _log_prior(model, values, data, _sites(model, values, *data))
+
+
+def _log_prior(model: Any, values: Mapping[str, Array], data: tuple, sites: Mapping[str, Any]) -> Array:
     total, of_site = jnp.zeros(()), answer_of(model, "prior_of_occupied", values, *data)
-    for name, site in _sites(model, values, *data).items():
+    for name, site in sites.items():
         if name in answer_of(model, "kept_locals"):
             continue
         is_factor = site["type"] == "sample" and isinstance(_base(site["fn"]), dist.Unit)
@@ -275,8 +280,20 @@ def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
 
 def deterministics(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
     """The deterministic sites of the program at given values of its latent sites."""
-    sites = _sites(model, values, *data).items()
-    return {name: site["value"] for name, site in sites if site["type"] == "deterministic"}
+    return _deterministics(_sites(model, values, *data))
+
+
+def deterministics_and_log_prior(
+    model: Any, values: Mapping[str, Array], *data: Any
+) -> tuple[dict[str, Array], Array]:
+    """`deterministics` and `log_prior` from one run of the program, which is most of either's tracing."""
+    sites = _sites(model, values, *data)
+    found = _deterministics(sites)
+    return found, _log_prior(model, {**values, **found}, data, sites)
+
+
+def _deterministics(sites: Mapping[str, Any]) -> dict[str, Array]:
+    return {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
 
 
 def latent_names(model: Any, *data: Any) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from inference.results.model_fields import restore
+from zoo import MODELS
 from zoo.intake import Columns
 from zoo.model import Model
 from zoo.roles import Roles
@@ -50,7 +51,7 @@ class Fit:
         constants = self._tree.children.get("constant_data", xr.DataTree())
         arrays = {str(name): value.data for name, value in constants.data_vars.items()}
         named, made_of = (attrs["model"], attrs["model_fields"], *arrays), list(arrays.values())
-        if wide in self._models:
+        if wide in self._models and attrs["model"] in MODELS:  # which a class may have left
             (names, values), model = self._models[wide]
             if names == named and all(one is other for one, other in zip(values, made_of, strict=True)):
                 return model

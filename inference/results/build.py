@@ -12,7 +12,12 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Fitted, Outcome, Sampler, model_name
-from inference.numerics.programs import deterministics, log_prior, over_draws
+from inference.numerics.programs import (
+    deterministics,
+    deterministics_and_log_prior,
+    log_prior,
+    over_draws,
+)
 from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit, row_width
 from inference.precision import to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
@@ -82,8 +87,12 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     found: dict[str, Any] = {}
     if is_for_new_rows(request, outcome):
         wanted = []
+    if {"deterministics", "log_prior"} <= set(wanted):
+        both = to_numpy(over_draws(deterministics_and_log_prior, draws, model, data))
+        found |= dict(zip(("deterministics", "log_prior"), both, strict=True))
     for name in wanted:  # a program each: on little data not all of them are worth compiling
-        found[name] = to_numpy(over_draws(_OF_DRAW[name], draws, model, data))
+        if name not in found:
+            found[name] = to_numpy(over_draws(_OF_DRAW[name], draws, model, data))
         draws |= found[name] if name == "deterministics" else {}
     if request.back is not None:
         found = request.back.densities(found, draws, model)

@@ -19,6 +19,7 @@ from zoo.answers import answer_of, start_of
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
 from zoo.coordinates.of_models import expressed, inside
 from zoo.exponential_family import Categorical, Gaussian
+from zoo.intake.families import for_data
 from zoo.model import Model
 
 SIZE = 3
@@ -61,7 +62,7 @@ def rows_of(case, rng):
 def worst_error(case, rng, make=lambda model: model):
     """By how much log p(x, v) differs from log p(x~, v~) less the log scales, relative to it."""
     data, moments = rows_of(case, rng)
-    model = make(case.model(*moments)).for_data(*data)
+    model = for_data(make(case.model(*moments)), *data)
     own = coordinates(rng, case.freedoms)
     sites, errors = model.units, []
     with in_precision():

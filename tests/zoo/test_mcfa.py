@@ -11,6 +11,7 @@ from scipy.special import logsumexp, softmax
 import zoo
 from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
+from zoo.intake.families import for_data
 from zoo.linear_gaussian import rows as linear_gaussian
 from zoo.linear_gaussian.clustered import ClusteredRows
 
@@ -143,7 +144,7 @@ def test_no_reduction_is_the_gaussian_mixture():
     values = _values(d=3, k=3) | {"raw_loadings": jnp.eye(3), "raw_loc": jnp.zeros(3)}
     model = zoo.MCFA.from_data(x, num_components=CLUSTERS, num_latents=3)
     covariances = jnp.linalg.inv(values["precisions"]) + values["noise_variance"] * jnp.eye(3)
-    mixture = zoo.Mixture.from_data(x, num_components=CLUSTERS).for_data(x)
+    mixture = for_data(zoo.Mixture.from_data(x, num_components=CLUSTERS), x)
     own = {"weights": values["weights"], "locs": values["locs"], "precisions": jnp.linalg.inv(covariances)}
     np.testing.assert_allclose(model.log_likelihood(values, x), mixture.log_likelihood(own, x), rtol=1e-10)
     assert isinstance(model.mixture.components, GaussianWishart)

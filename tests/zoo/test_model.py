@@ -10,6 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
+from inference.results.model_fields import describe, restore
 from zoo.conjugate import GaussianWishart
 from zoo.fields import static
 from zoo.mixture import Mixture
@@ -61,6 +62,16 @@ def test_equality_and_hash_are_identity():
 def test_paths_name_fields():
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(Counting())]
     assert paths == [".rate"]
+
+
+@pytest.mark.parametrize("given", [2, 2.5, [1.0, 2.0]])
+def test_plain_numbers_in_a_copy_are_arrays_as_in_the_constructor(given):
+    """Of models and of their nested priors, so that a copy is stored as the model itself is."""
+    copied, made = Counting().replaced(rate=given), Counting(rate=given)
+    assert copied.rate.dtype == np.float64 and np.array_equal(copied.rate, made.rate)
+    prior = GaussianWishart([0.0, 0.0], 1.0, np.eye(2), 3.0).replaced(degrees_of_freedom=2.0)
+    fields, arrays = describe(Mixture(components=prior))
+    assert restore("mixture", fields, arrays).components.degrees_of_freedom == 2.0
 
 
 def test_a_copy_with_unknown_field_is_refused():

@@ -107,14 +107,16 @@ class Claim(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """A correction of a misprint or gap in a paper, found by deriving the formula again.
+    """A correction of a misprint or gap in a paper, found by deriving the formula again; or a remark on it.
+
+    A computation shows a correction: the printed form fails it, this one passes. What none shows is a remark.
 
     The models and algorithms here use the corrected formula. Assumptions that differ from a paper are in the
     paragraph "Departures" of the model's docstring.
 
     Attributes:
         place: paper, and equation, section or algorithm.
-        right: the correction.
+        right: the correction, or the remark.
         shown: the section of ``notebooks/guide/printed.md`` that runs the printed form beside the right one;
             empty where there is none.
         check: the check in ``tests/test_corrections.py`` that the printed form fails and this one passes;
@@ -128,14 +130,15 @@ class Correction(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """Usage, methods, claims and corrections of a model.
+    """Usage, methods, claims, corrections and remarks of a model.
 
     Attributes:
         usage: how to fit it.
         symbols: the letters in the costs.
         methods: name of each method to its note.
         claims: claims of the papers, with the results here.
-        corrections: misprints and gaps of the papers.
+        corrections: misprints and gaps of the papers, each with a ``check`` or ``shown``.
+        remarks: on what the papers say, that no computation shows.
     """
 
     usage: Usage
@@ -143,6 +146,7 @@ class Notes(NamedTuple):
     methods: Mapping[str, MethodNote]
     claims: tuple[Claim, ...]
     corrections: tuple[Correction, ...]
+    remarks: tuple[Correction, ...]
 
 
 def read_card(name: str) -> Card:
@@ -194,7 +198,9 @@ def read_notes(card: Card) -> Notes:
     path = _FOLDER / f"{card.name}.toml"
     own = _read_toml(path) if path.is_file() else _no_notes(card)
     methods = generic["methods"] | own["methods"]
-    shared = [entry for entry in generic["corrections"] if card.name in entry["models"]]
+    corrections, remarks = (
+        _corrections(kind, own, generic, card.name) for kind in ("corrections", "remarks")
+    )
     return Notes(
         usage=Usage(own["usage"]["python"].strip(), _joined(own["usage"]["command"])),
         symbols=_joined(generic["symbols"]),
@@ -203,15 +209,20 @@ def read_notes(card: Card) -> Notes:
             for name in card.methods
         },
         claims=tuple(Claim(**{key: _joined(text) for key, text in entry.items()}) for entry in own["claims"]),
-        corrections=tuple(
-            Correction(
-                _joined(entry["place"]),
-                _joined(entry["right"]),
-                entry.get("shown", ""),
-                entry.get("check", ""),
-            )
-            for entry in [*own["corrections"], *shared]
-        ),
+        corrections=corrections,
+        remarks=remarks,
+    )
+
+
+def _corrections(
+    kind: str, own: Mapping[str, Any], generic: Mapping[str, Any], name: str
+) -> tuple[Correction, ...]:
+    """Those of a model's file, then those that it shares with others."""
+    shared = [entry for entry in generic[kind] if name in entry["models"]]
+    texts = ("place", "right", "shown", "check")
+    return tuple(
+        Correction(*(_joined(entry.get(text, "")) for text in texts))
+        for entry in [*own.get(kind, []), *shared]
     )
 
 
@@ -221,7 +232,7 @@ def _no_notes(card: Card) -> dict[str, Any]:
     unknown = {name: {"when": "of this model alone", "cost": "not noted"} for name in card.methods}
     own = {name: unknown[name] for name in registered_methods(card.name)}
     usage = {"python": python, "command": "none: the command line knows the models of the zoo alone"}
-    return {"usage": usage, "methods": own, "claims": [], "corrections": []}
+    return {"usage": usage, "methods": own, "claims": []}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -51,12 +51,15 @@ def card_sections(card: Card) -> list[CardSection]:
         f"{claim.paper}\nHere: {claim.here}" + (f" [tests/reference/{claim.record}]" if claim.record else "")
         for claim in notes.claims
     ]
-    corrections = [
-        f"{own.place}: {own.right}"
-        + (f" [{_PRINTED}, {own.shown!r}]" if own.shown else "")
-        + (f" [{_CHECKS}, {own.check!r}]" if own.check else "")
-        for own in notes.corrections
-    ]
+    corrections, remarks = (
+        [
+            f"{own.place}: {own.right}"
+            + (f" [{_PRINTED}, {own.shown!r}]" if own.shown else "")
+            + (f" [{_CHECKS}, {own.check!r}]" if own.check else "")
+            for own in kind
+        ]
+        for kind in (notes.corrections, notes.remarks)
+    )
     sections = [
         CardSection("", markup.parse(card.module_docstring)),
         CardSection("Usage", usage),
@@ -66,6 +69,7 @@ def card_sections(card: Card) -> list[CardSection]:
         CardSection("Methods", [Paragraph(_AUTO), Bullets(tuple(methods)), Paragraph(notes.symbols)]),
         CardSection("Claims of the papers and results here", [Bullets(tuple(claims))]),
         CardSection("Corrections to the papers", [Bullets(tuple(corrections))]),
+        CardSection("Remarks on the papers", [Bullets(tuple(remarks))]),
         CardSection("Aliases", [Paragraph(", ".join(card.aliases) or "none")]),
         CardSection("Program", [Code(card.program, "python", wrapped=False)]),
     ]

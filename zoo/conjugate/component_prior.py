@@ -122,6 +122,16 @@ class ComponentPrior(Assumptions):
         return [(self, range(self.num_features))]
 
     @property
+    def independent_columns(self) -> list[tuple[int, ...]]:
+        """Groups of columns that are independent given the component, be its parameters known or not."""
+        groups: list[tuple[int, ...]] = []
+        for family, columns in self.by_columns:
+            shared = any("feature" not in dims for dims in family.posterior_dims.values())
+            joined = family.has_correlations or shared
+            groups += [tuple(columns)] if joined else [(column,) for column in columns]
+        return groups
+
+    @property
     def is_filled(self) -> bool:
         """Whether all fields are there; ``NormalGamma()`` is a prior whose fields are read off the data."""
         names = (field.name for field in dataclasses.fields(self) if field.name not in self.optional_fields)

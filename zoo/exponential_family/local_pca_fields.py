@@ -11,14 +11,13 @@ from zoo.exponential_family import Family
 from zoo.exponential_family.cells import units_of, without_units
 from zoo.exponential_family.expectations import are_steep
 from zoo.fields import Part
-from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = [
     "FACTS",
+    "LEAST_ARD_RATE",
     "check_for_method",
     "check_rows_of_components",
     "check_together",
-    "fields_of_simple_epca",
     "has_steep_cells",
     "kind_of_prior",
 ]
@@ -52,24 +51,6 @@ FACTS: dict[str, Any] = {
     "ard_rate": _of_cells("variance_unit", lambda _, variance: variance),
     "noise_rate": _of_cells("noise_unit", lambda _, variance: variance),
 }
-
-
-def fields_of_simple_epca(model: Any, x: Any, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of one PCA whose columns are normal with precisions by type-II maximum likelihood.
-
-    Args:
-        model: its class.
-        x: the rows, a table.
-        fields: that are given.
-
-    Returns:
-        Field name to value.
-    """
-    (x,), (family,) = numbers_and_families(model, (x,), (fields.get("family", AUTO),))
-    has_unit = family.learns_noise and not fields.get("standardize", False)
-    rate = LEAST_ARD_RATE * (units_of(x)[1] if has_unit else 1.0)
-    prior = {"ard_concentration": (x.shape[1] + 1) / 2, "ard_rate": rate, "repulsion": 0.0}
-    return {"num_components": 1, "scale_prior": "ard"} | prior | fields | {"family": family}
 
 
 def kind_of_prior(model: Any) -> str:

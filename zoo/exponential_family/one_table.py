@@ -1,7 +1,7 @@
 """`zoo.EPCA` beside its program: what is read off a table, what is refused, and the dims of its variables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -11,24 +11,12 @@ from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
 from zoo.exponential_family.projections import JointPriorModel
-from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = ["OneTable"]
 
 
 class OneTable(JointPriorModel):
     """A projection of one table; the subclass has the fields of `zoo.EPCA`, its program and its units."""
-
-    @classmethod
-    def from_data(cls, x: Any, **overrides: Any) -> Self:
-        """The model with its size, and the kernel's mean, read off the data; ``overrides`` are fields."""
-        (x,), (family,) = numbers_and_families(cls, (x,), (overrides.get("family") or AUTO,))
-        return super().from_data(x, **overrides | {"family": family})
-
-    def __post_init__(self) -> None:
-        """Remember that the family is open, then settle the fields."""
-        self._remember_auto()
-        super().__post_init__()
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

@@ -1,13 +1,14 @@
 """What `zoo.EPCA` and `zoo.Paired` have in common: facts of their families and priors, and checks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jax import Array
 
 from zoo import checks
-from zoo.coordinates import Unit
+from zoo.coordinates import Coordinates, Unit
+from zoo.coordinates.of_models import field_by_part
 from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import (
     has_units,
@@ -17,7 +18,7 @@ from zoo.exponential_family.cells import (
     without_units,
 )
 from zoo.exponential_family.joint_prior import balanced_variance
-from zoo.fields import Part
+from zoo.fields import Part, require
 from zoo.intake.families import ChoosesFamily
 from zoo.model import Model
 
@@ -236,3 +237,87 @@ class JointPriorModel(ChoosesFamily, Model):
             family.log_partition_form == "quadratic" and not (self.standardize and family.learns_noise)
             for family in self.cell_families
         )
+
+    # Coordinates in which the program is stated
+
+    @property
+    def _is_inverse(self) -> bool:
+        """Whether each column's natural parameters have the inverse unit of its cells, and are in sizes."""
+        return False
+
+    def _is_measured(self, v: int) -> bool:
+        """Whether cells of a table are in the unit of the data: Gaussian ones of unknown noise."""
+        family = self.cell_families[v]
+        return family.learns_noise if self.standardize else has_units(family)
+
+    @property
+    def has_own_coordinates(self) -> bool:
+        """Whether cells are in a unit of their own: Gaussian ones of unknown noise, exponential and gamma."""
+        has_unit = self.unit is not None and any(map(self._is_measured, range(len(self.cell_families))))
+        return self._is_inverse or has_unit
+
+    @property
+    def own_coordinates(self) -> Coordinates | None:
+        """Those about ``loc_mean`` in ``unit``, or in the columns' sizes ``1 / natural_unit``."""
+        if self._is_inverse:
+            return Coordinates((None,), (1 / self.natural_unit,))
+        if not self.has_own_coordinates:
+            return None
+        require(self, "num_features")
+        pairs = zip(field_by_part(self, "loc_mean"), field_by_part(self, "unit"), strict=True)
+        own = [pair if self._is_measured(v) else (None, None) for v, pair in enumerate(pairs)]
+        return Coordinates(*zip(*own, strict=True))
+
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """Of cells in a unit of their own: rows, natural parameters with what they are made of, noise."""
+        units: dict[str, Unit] = {}
+        if not (self.has_own_coordinates or self.standardize):
+            return units
+        power, has_place = (-1, False) if self._is_inverse else (1, True)
+        for v, name in enumerate(self.data_names):
+            if self._is_inverse or self._is_measured(v):
+                columns, suffix = self._param_columns(v), self._suffix(v)
+                units[name] = Unit(1, (-1,), has_place, v)
+                units[f"loc{suffix}"] = Unit(power, (-1,), has_place, v, columns)
+                units[f"loadings{suffix}"] = Unit(power, (-2,), False, v, columns)
+                units |= self._noise_units(v)
+        return units
+
+    def _noise_units(self, v: int) -> Mapping[str, Unit]:
+        """Of the noise variance of a table, where it has one."""
+        unit = Unit(0 if self.standardize else 2, part=v)
+        return {} if self._is_inverse else {f"noise_variance{self._suffix(v)}": unit}
+
+    def _suffix(self, v: int) -> str:
+        return "" if self.family_field == "family" else f"_{v}"
+
+    def _param_columns(self, v: int) -> tuple[int, ...] | None:
+        """The column of each natural parameter of a table; None: each column has one."""
+        sizes, family = self.num_features, self.cell_families[v]
+        d = sizes[v] if isinstance(sizes, tuple) else sizes
+        columns = None if d is None else tuple(family.param_columns(d))
+        return None if columns is None or len(columns) == d else columns
+
+    @property
+    def size_unit(self) -> Unit | None:
+        """Of the sizes of natural parameters, where columns have an inverse unit."""
+        return Unit(-1, (-1,)) if self._is_inverse else None
+
+    @property
+    def own_unit(self) -> Unit | tuple[Unit, ...] | None:
+        """Of the units of cells of unknown noise."""
+        return self._stated_unit((-1,) if self.standardize else (), is_place=False)
+
+    @property
+    def place_unit(self) -> Unit | tuple[Unit, ...] | None:
+        """Of the origins of cells of unknown noise."""
+        return self._stated_unit((-1,), is_place=True)
+
+    def _stated_unit(self, axes: tuple[int, ...], *, is_place: bool) -> Unit | tuple[Unit, ...] | None:
+        """Of a field with numbers of each table, which count in those with a unit of their own."""
+        if self._is_inverse or not (self.has_own_coordinates or self.standardize):
+            return None
+        measured = enumerate(map(self._is_measured, range(len(self.cell_families))))
+        units = tuple(Unit(int(own), axes, own and is_place, v) for v, own in measured)
+        return units[0] if self.family_field == "family" else units

@@ -12,7 +12,6 @@ from zoo.coordinates import Freedom
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.projections import JointPriorModel
-from zoo.intake.families import AUTO, numbers_and_families
 
 __all__ = ["VIEW_FACTS", "SeveralTables"]
 
@@ -57,21 +56,6 @@ VIEW_FACTS: dict[str, Any] = {
 class SeveralTables(JointPriorModel):
     """A projection of tables side by side; the subclass has the fields of `zoo.Paired`, program and units."""
 
-    @classmethod
-    def from_data(cls, *views: Any, **overrides: Any) -> Self:
-        """The model with its sizes, and the kernels' means, read off the data; ``overrides`` are fields.
-
-        Raises:
-            ValueError: another number of views than of families.
-        """
-        families = overrides.get("families", (AUTO,) * len(views))
-        if len(views) != len(families):
-            raise ValueError(
-                f"there are {len(families)} families and {len(views)} views: give one for each view"
-            )
-        views, families = numbers_and_families(cls, views, families)
-        return super().from_data(*views, **overrides | {"families": families})
-
     def with_families(self, columns: Sequence[Any]) -> Self:
         """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
         given, settled = self._given, super().with_families(columns)
@@ -115,12 +99,11 @@ class SeveralTables(JointPriorModel):
         return self, tuple(np.full((known[0], d), np.nan) if y is None else y for y, d in sizes)
 
     def __post_init__(self) -> None:
-        """Remember which families are open, then settle the fields."""
+        """Refuse one family in place of one for each view, then settle the fields."""
         if isinstance(self.families, str | Family) or not isinstance(self.families, Sequence):
             raise TypeError(
                 f"families must be a tuple with one for each view; got {checks.shown(self.families)}"
             )
-        self._remember_auto()
         super().__post_init__()
 
     def validate(self) -> None:

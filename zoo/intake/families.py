@@ -11,17 +11,15 @@ from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
-from zoo.checks import as_matrix
 from zoo.conjugate.categorical_dirichlet import CategoricalDirichlet
 from zoo.conjugate.cellwise import BernoulliBeta, PoissonGamma
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.normal_gamma import LogNormalGamma, NormalGamma
 from zoo.conjugate.product import Product
-from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal, as_family
-from zoo.intake.kinds import Column, Columns, read_columns
+from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal
+from zoo.intake.kinds import Column, Columns
 from zoo.model import Model
 
 __all__ = [
@@ -31,10 +29,8 @@ __all__ = [
     "components_of",
     "dim_labels",
     "families_for",
+    "for_data",
     "level_starts",
-    "numbers_and_families",
-    "read_off",
-    "suited_to",
 ]
 
 AUTO = "auto"  # the name of a family that the columns of a table decide
@@ -131,81 +127,19 @@ def level_starts(model: Model, columns: Sequence[Columns | None]) -> tuple[np.nd
     )
 
 
-def numbers_and_families(
-    model: type[Model], data: Sequence[Any], given: Sequence[Any]
-) -> tuple[tuple[np.ndarray, ...], tuple[Family, ...]]:
-    """The parts of the data as numbers, and the family of each in a projection.
+def for_data(model: Any, *data: Any) -> Any:
+    """The model whose components know which cells of these rows are missing; another model as it is.
 
     Args:
-        model: its class.
-        data: parts; tables of pandas are read by what their columns hold.
-        given: for each part its family, or ``"auto"``.
-
-    Returns:
-        The parts, shape (num_observations, num_features) each, and their families.
-    """
-    stars = range(len(data))
-    names = [model.data[0].name.replace("*", str(place)) for place in stars]
-    read = [
-        read_columns(part, name=name) if isinstance(part, pd.DataFrame) else None
-        for name, part in zip(names, data, strict=True)
-    ]
-    chosen = zip(given, families_for(model, read), strict=True)
-    families = [as_family(own if _is_auto(family) else family) for family, own in chosen]
-    parts = []
-    for part, columns, family, name in zip(data, read, families, names, strict=True):
-        if columns is not None:
-            starts = family.level_starts(len(columns.kept))
-            part = columns.numbered_from(starts, model.__name__).encoded(part)
-        parts.append(as_matrix(part, name))
-    return tuple(parts), tuple(families)
-
-
-def read_off(x: Any, components: Any, sample_weight: Any = None, *, centre: bool = False) -> Any:
-    """Components with their fields read off the data.
-
-    Args:
-        x: rows, shape (num_observations, num_features); of a DataFrame the columns are read by what they
-            hold, of anything else all cells are real numbers.
-        components: a family, filled or not; None: that of the columns.
-        sample_weight: weight of each row, shape (num_observations,); None: one.
-        centre: whether moments are summed about the means of the rows where the prior is far from them.
-
-    Returns:
-        The family; what is no family as it is.
-    """
-    if isinstance(x, pd.DataFrame):
-        columns = read_columns(x)
-        components = components_of(columns) if components is None else components
-        x = columns.encoded(x)
-    components = GaussianWishart() if components is None else components
-    if not isinstance(components, ComponentPrior):
-        return components
-    components = components.filled(x, sample_weight)
-    return components.centred(x) if centre and isinstance(x, np.ndarray) else components
-
-
-def suited_to(model: Model, columns: Sequence[Columns | None]) -> Model:
-    """The model with the families of the columns of tables, where none were given.
-
-    Args:
-        model: as it was made.
-        columns: of each part of the data; None of an array.
+        model: with its families.
+        *data: parts of the data as arrays, in the model's order.
 
     Returns:
         The model.
     """
-    if all(own is None for own in columns):
-        return model
-    if isinstance(model, ChoosesFamily):
-        return model.with_families(columns)
-    if model.family_field is None:
-        return model
-    (own,) = columns
-    components = getattr(model, model.family_field)
-    if components is None:
-        return model.replaced(components=components_of(own))
-    return model.replaced(components=components.with_column_names([column.name for column in own.kept]))
+    held = getattr(model, model.family_field or "", None)
+    own = held.with_patterns(*data) if isinstance(held, ComponentPrior) else held
+    return model if own is held else model.replaced(**{model.family_field: own})
 
 
 class ChoosesFamily:
@@ -220,16 +154,18 @@ class ChoosesFamily:
         held = getattr(self, self.family_field)
         return held if isinstance(held, tuple) else (held,)
 
-    def _remember_auto(self) -> None:
-        """Keep the fields as they were given, before a family and what follows from it take the place."""
+    def __post_init__(self) -> None:
+        """Keep the fields as given where a family is open, before what follows from it takes their place."""
         held = getattr(self, self.family_field)
         names = (held,) if isinstance(held, str) else held if isinstance(held, tuple | list) else ()
-        if not any(map(_is_auto, names)):
-            return
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
-        object.__setattr__(self, "_given", given)
-        settled = tuple("bernoulli" if _is_auto(name) else name for name in names)
-        object.__setattr__(self, self.family_field, settled[0] if isinstance(held, str) else settled)
+        if any(map(_is_auto, names)):
+            given = {
+                field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init
+            }
+            object.__setattr__(self, "_given", given)
+            settled = tuple("bernoulli" if _is_auto(name) else name for name in names)
+            object.__setattr__(self, self.family_field, settled[0] if isinstance(held, str) else settled)
+        super().__post_init__()
 
     def with_families(self, columns: Sequence[Columns | None]) -> Any:
         """The model with the families of the columns of tables, where none were given.

@@ -120,7 +120,8 @@ class Column:
         levels: names of the levels in their order, or of the two answers; empty: none.
         origin: the first date of a column of dates, ISO 8601.
         format: in which its dates are written; None: they are no words.
-        doubt: what the cells leave open, and how to say otherwise; empty: nothing.
+        doubt: what the cells leave open, and how to say otherwise; of a column that is left out, what it may
+            be said to hold; empty: nothing.
         is_given: whether the caller said what the column holds.
         numbers: those that the levels of a column of few numbers stand for; empty: words.
         first: number of the first level; None: words are numbered from 0, and numbers are themselves.
@@ -593,11 +594,14 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
     is_whole = (values == np.round(values)).all()
     if is_whole and len(distinct) == len(values) and not numbers.isna().any():
         if _is_named_like_id(name):
-            return _column(name, "id", "all different whole numbers, named like an id", cells)
+            return _column(
+                name, "id", "all different whole numbers, named like an id", cells, doubt="gaussian"
+            )
         steps = np.unique(np.diff(values))
         is_integer = pd.api.types.is_integer_dtype(cells.dtype)
         if is_integer and len(values) >= LEAST_STEPS and len(steps) == 1:
-            return _column(name, "id", f"all different whole numbers, in steps of {steps[0]:g}", cells)
+            why = f"all different whole numbers, in steps of {steps[0]:g}"
+            return _column(name, "id", why, cells, doubt="gaussian")
     why = _not_counts(values) if is_whole and len(distinct) > 1 else ""
     if why is None:
         return _column(name, "count", "whole numbers with the range and spread of counts", cells)
@@ -719,9 +723,10 @@ def _read_words(name: str, cells: pd.Series) -> Column:
         why, rows = f"{num_levels} different words, more than {MOST_LEVELS}", len(words) / num_levels
         if rows >= REPEATED:
             why += f", of {rows:.3g} rows each: where these are alike, clusters are of words and not of rows"
-        return _column(name, "text", why, cells)
+        return _column(name, "text", why, cells, doubt="category")
     if len(words) < ROWS_PER_LEVEL * num_levels:
-        return _column(name, "text", f"{num_levels} different words in {len(words)} rows", cells)
+        why = f"{num_levels} different words in {len(words)} rows"
+        return _column(name, "text", why, cells, doubt="category")
     return _column(name, "category", f"{num_levels} different words", cells, levels=_sorted_words(cells))
 
 
@@ -787,7 +792,7 @@ def _as_dates(name: str, cells: pd.Series, order: str | None = None) -> Column:
     if order is None and len(dates) >= LEAST_STEPS and len(dates) == len(cells):
         steps = np.diff(pd.DatetimeIndex(dates).asi8)
         if steps[0] != 0 and (steps == steps[0]).all():
-            return _column(name, "id", "dates in even steps, one a row", cells)
+            return _column(name, "id", "dates in even steps, one a row", cells, doubt="date")
     return _column(name, "date", cells=cells, origin=None if pd.isna(first) else first.isoformat(), **fields)
 
 
@@ -893,7 +898,7 @@ def _without_constants(frame: pd.DataFrame, found: list[Column]) -> list[Column]
         else:
             cells = frame.iloc[:, place]
             why = f"{value[0]:g} in {_rows_in_words(cells)}" if len(value) else "no cell has a value"
-            changes = {"kind": "text", "why": why}
+            changes = {"kind": "text", "why": why, "doubt": ""}
         found[place] = replace(found[place], **changes)
     return found
 
@@ -910,7 +915,9 @@ def _labelled(frame: pd.DataFrame, found: list[Column], given: str | None) -> Co
         if numbers:
             found = list(found)
             for place in numbers:
-                found[place] = replace(found[place], kind="real", why="whole numbers in step, and no others")
+                found[place] = replace(
+                    found[place], kind="real", why="whole numbers in step, and no others", doubt=""
+                )
             label = None if label in {found[place].name for place in numbers} else label
     return Columns(tuple(found), label, len(frame))
 

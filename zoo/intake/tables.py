@@ -9,7 +9,7 @@ import pandas as pd
 from zoo import checks
 from zoo.answers import answer_of
 from zoo.fields import part_sizes, size_fields
-from zoo.intake.kinds import read_columns
+from zoo.intake.kinds import Columns, read_columns
 from zoo.sparse import as_rows, is_sparse
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "check_fit",
     "check_latents",
     "check_rows_of",
+    "columns_of",
+    "num_needed",
     "takes_missing",
     "takes_sparse_counts",
 ]
@@ -113,7 +115,32 @@ def as_cells(model: Any, place: int, part: Any) -> Any:
         size = len(columns.kept)
         starts = np.full(size, -1) if family is None else family.level_starts(size)
         part = columns.numbered_from(starts, type(model).__name__).encoded(part)
-    return checks.as_matrix(part, table.name)
+    x = checks.as_matrix(part, table.name)
+    if table.missing is False:
+        checks.check_finite(x, table.name)
+    return x
+
+
+def columns_of(model: Any, data: Sequence[Any]) -> tuple[Columns | None, ...]:
+    """What the columns of tables of pandas hold, where a model reads them by that.
+
+    Args:
+        model: with its tables.
+        data: parts of the data.
+
+    Returns:
+        For each part its columns; None of an array, of documents, and of class labels.
+
+    Raises:
+        TypeError: another number of parts than the model takes.
+    """
+    checks.check_num_parts(type(model).__name__, len(data), len(model.tables))
+    return tuple(
+        read_columns(part, name=table.name)
+        if isinstance(part, pd.DataFrame) and not {"documents", "class_labels"} & {*table.cells}
+        else None
+        for table, part in zip(model.tables, data, strict=True)
+    )
 
 
 def check_rows_of(model: Any, data: Sequence[Any]) -> None:
@@ -192,6 +219,18 @@ def _check_some_cells(tables: Sequence[Table], parts: Sequence[np.ndarray]) -> N
             f"{row} has no observed cell in {' or '.join(names)}; leave it out, {leave}, "
             f"and likewise of {others}"
         )
+
+
+def num_needed(model: Any) -> int:
+    """How many parts of data new rows must bring.
+
+    Args:
+        model: with its tables.
+
+    Returns:
+        The number, at least 1.
+    """
+    return max(1, sum(not table.optional for table in model.tables))
 
 
 def takes_missing(model: Any) -> bool:

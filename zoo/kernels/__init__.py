@@ -106,17 +106,6 @@ class Kernel(Assumptions):
         """
         return self
 
-    def continuing(self, former: "Kernel") -> "Kernel":
-        """The kernel with parameters that are None taken from the kernel of a former fit.
-
-        Args:
-            former: kernel of the former fit.
-
-        Returns:
-            The former kernel where it is of the same class and a parameter is open, else this one.
-        """
-        return self
-
 
 @dataclass(frozen=True, eq=False)
 class Linear(Kernel):
@@ -155,7 +144,7 @@ class RBF(Kernel):
     is_shift_invariant = True
     has_unit = False
 
-    length_scale: Array | None = positive()
+    length_scale: Array | None = positive(is_kept=lambda kernel, former: True)
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Values in (0, 1], shape (rows of x, rows of y)."""
@@ -190,10 +179,6 @@ class RBF(Kernel):
         if not total > 0:
             raise ValueError("the rows are all equal: give the RBF kernel a length_scale")
         return type(self)(math.sqrt(total))
-
-    def continuing(self, former: Kernel) -> Kernel:
-        """The former kernel, if the length scale is open."""
-        return former if self.length_scale is None and type(former) is type(self) else self
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, override
 
 import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
@@ -17,19 +18,38 @@ __all__ = ["LinearGaussianAnswers"]
 
 
 class LinearGaussianAnswers(Answers):
-    """Of rows W z + mu + noise, whose sites are ``loadings``, ``loc``, ``noise_variance`` and ``latents``."""
+    """Of rows W z + mu + noise, whose sites are ``loadings``, ``loc``, ``noise_variance`` and ``latents``.
+
+    Rows are normal, or Student-t with the model's ``degrees_of_freedom``.
+    """
 
     weighs_rows = True
 
     @override
+    def scores_are_linear(self, model: Any) -> bool:
+        return True
+
+    @override
+    def has_moments(self, model: Any) -> bool:
+        return model.degrees_of_freedom is None
+
+    @override
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix) -> PerRow:
-        return rows.log_density(x, *_parameters(values))
+        own, nu = _parameters(values), model.degrees_of_freedom
+        return rows.log_density(x, *own) if nu is None else rows.StudentRows(*own, nu).log_prob(x)
 
     @override
     def conditionals(
         self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix
     ) -> dict[str, Distribution]:
-        return {"latents": LatentsGivenRows(x, *_parameters(values))}
+        nu = model.degrees_of_freedom
+        if nu is None:
+            return {"latents": LatentsGivenRows(x, *_parameters(values))}
+        count, strength = rows.precision_of_rows(x, *_parameters(values), nu)
+        own = rows.latents_covariance(x, values["loadings"], values["noise_variance"])
+        factor = jnp.linalg.cholesky(own) * jnp.sqrt(strength / count)[:, None, None]
+        mean = rows.latents_mean(x, *_parameters(values))
+        return {"latents": dist.MultivariateStudentT(count, mean, factor)}
 
     @override
     def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -51,11 +71,23 @@ class LinearGaussianAnswers(Answers):
     def scores_covariance(
         self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix
     ) -> Covariances:
-        return rows.latents_covariance(x, values["loadings"], values["noise_variance"])
+        own = rows.latents_covariance(x, values["loadings"], values["noise_variance"])
+        nu = model.degrees_of_freedom
+        return own if nu is None else own * _expected_variance(nu, values, x)[..., None]
 
     @override
     def cells(self, model: Any, values: Mapping[str, Array], x: Rows) -> tuple[Rows, Rows]:
-        return rows.completed(x, *_parameters(values))
+        filled, variance = rows.completed(x, *_parameters(values))
+        nu = model.degrees_of_freedom
+        if nu is None:
+            return filled, variance
+        return filled, jnp.where(variance > 0, variance * _expected_variance(nu, values, x), 0.0)
+
+
+def _expected_variance(degrees_of_freedom: Array, values: Mapping[str, Array], x: Rows) -> Array:
+    """E[1/u | x] of Student-t rows, infinite with too few cells, shape (num_observations, 1)."""
+    count, strength = rows.precision_of_rows(x, *_parameters(values), degrees_of_freedom)
+    return jnp.where(count > 2, strength / jnp.where(count > 2, count - 2, 1.0), jnp.inf)[:, None]
 
 
 def _parameters(values: Mapping[str, Array]) -> tuple[Array, Array, Array]:

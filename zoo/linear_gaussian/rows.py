@@ -28,11 +28,21 @@ A row with a full covariance, :math:`x \sim N(\mu, \Sigma)`, is scored by its ob
 replaced by those of the identity, their residuals by zero, and the constant they add is left out
 (`DenseRows`).
 
-Reference: Tipping and Bishop (1999), section 3 and appendix A; Yu (2006), (7.5)-(7.7).
+Student-t rows have a precision of their own, :math:`u \sim \mathrm{Gamma}(\nu/2, \nu/2)`, by which the
+covariances of latents and noise are divided; it is summed out. With :math:`\delta` the sum of the squares
+above, that of the latents too, and c the number of observed cells,
+
+.. math::
+    u \mid x \sim \mathrm{Gamma}\left(\frac{\nu + c}2, \frac{\nu + \delta}2\right), \qquad
+    z \mid x \sim t_{\nu + c}\left(\hat z, \frac{\nu + \delta}{\nu + c} A^{-1}\right), \qquad
+    x \mid z \sim t_{\nu + K}\left(W z + \mu, \frac{\nu + z^T z}{\nu + K} \Psi\right) .
+
+Reference: Tipping and Bishop (1999), section 3 and appendix A; Yu (2006), (7.5)-(7.7); of Student-t rows
+Archambeau, Delannay and Verleysen (2006), "Robust probabilistic projections".
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +50,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.special import gammaln
 
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.in_blocks import map_in_blocks
@@ -52,14 +63,19 @@ __all__ = [
     "ReducedRows",
     "RowsGivenOthers",
     "ShiftedRows",
+    "StudentCells",
+    "StudentRows",
     "completed",
     "flat",
     "latents_covariance",
     "latents_mean",
     "linear_gaussian",
     "log_density",
+    "precision_of_rows",
     "reduced",
     "standard_normal",
+    "student_latents",
+    "student_log_density",
     "shared_latents_covariance",
 ]
 
@@ -81,7 +97,44 @@ def log_density(x: Array, loadings: Array, loc: Array, noise_variance: Array) ->
     if isinstance(x, SparseMatrix):
         *own, log_factor = reduced(x, loadings, loc, noise_variance)
         return log_density(*own) + log_factor
-    return _by_completeness(x, _complete_log_density, _row_log_density, loadings, loc, noise_variance)
+    squares, log_det = _distances(x, loadings, loc, noise_variance)
+    return -0.5 * (squares + log_det)
+
+
+def student_log_density(squares: Array, log_det: Array, count: Array, degrees_of_freedom: Array) -> Array:
+    """Log density of Student-t rows, in nats.
+
+    Args:
+        squares: of each row, its distance from the mean in the metric of its covariance.
+        log_det: of 2 pi times the covariance.
+        count: how many cells it has.
+        degrees_of_freedom: nu.
+
+    Returns:
+        Shape (num_observations,).
+    """
+    half, own = degrees_of_freedom / 2, count / 2
+    norm = gammaln(half + own) - gammaln(half) - own * jnp.log(half)
+    return norm - 0.5 * log_det - (half + own) * jnp.log1p(squares / degrees_of_freedom)
+
+
+def precision_of_rows(
+    x: Array, loadings: Array, loc: Array, noise_variance: Array, degrees_of_freedom: Array
+) -> tuple[Array, Array]:
+    """The precisions of Student-t rows given their cells: twice the concentration and the rate of a gamma.
+
+    Args:
+        x: as for `log_density`.
+        loadings: as there.
+        loc: as there.
+        noise_variance: as there.
+        degrees_of_freedom: nu.
+
+    Returns:
+        Two arrays of shape (num_observations,).
+    """
+    squares = _distances(x, loadings, loc, noise_variance)[0]
+    return degrees_of_freedom + jnp.sum(~jnp.isnan(x), axis=1), degrees_of_freedom + squares
 
 
 def latents_mean(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> Array:
@@ -192,8 +245,27 @@ def standard_normal(*shape: int) -> dist.Distribution:
     return dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape))
 
 
+def student_latents(num_latents: int, degrees_of_freedom: Array | None) -> dist.Distribution:
+    """Latents of a row: standard normal, or of a Student-t row.
+
+    Args:
+        num_latents: K.
+        degrees_of_freedom: nu; None: normal.
+
+    Returns:
+        The distribution.
+    """
+    if degrees_of_freedom is None:
+        return standard_normal(num_latents)
+    return dist.MultivariateStudentT(degrees_of_freedom, jnp.zeros(num_latents), jnp.eye(num_latents))
+
+
 def linear_gaussian(
-    loadings: Array, loc: Array, noise_variance: Array, latents: Array | None
+    loadings: Array,
+    loc: Array,
+    noise_variance: Array,
+    latents: Array | None,
+    degrees_of_freedom: Array | None = None,
 ) -> dist.Distribution:
     """Rows W z + mu + noise; a missing cell is left out.
 
@@ -202,10 +274,15 @@ def linear_gaussian(
         loc: mu, shape (num_features,).
         noise_variance: shape (num_features,) or ().
         latents: z, shape (num_observations, num_latents), or None: summed out.
+        degrees_of_freedom: of Student-t rows; None: normal.
 
     Returns:
         The distribution of a row, or of every row given its latents.
     """
+    if degrees_of_freedom is not None and latents is None:
+        return StudentRows(loadings, loc, noise_variance, degrees_of_freedom)
+    if degrees_of_freedom is not None:
+        return StudentCells(loadings, loc, noise_variance, latents, degrees_of_freedom)
     if latents is None:
         return LinearGaussianRows(loadings, loc, noise_variance)
     return ObservedCells(dist.Normal(loc + latents @ loadings.T, jnp.sqrt(noise_variance)))
@@ -302,6 +379,91 @@ class LinearGaussianRows(dist.Distribution):
     def variance(self) -> Array:
         """The variance of each cell."""
         return jnp.sum(self.loadings**2, axis=-1) + self.noise_variance
+
+
+class StudentRows(LinearGaussianRows):
+    """A Student-t row whose latents are summed out, missing cells left out.
+
+    Args:
+        loadings: W, shape (num_features, num_latents).
+        loc: shape (num_features,).
+        noise_variance: shape (num_features,) or ().
+        degrees_of_freedom: nu, shape ().
+    """
+
+    pytree_data_fields = ("degrees_of_freedom",)
+
+    def __init__(
+        self,
+        loadings: Array,
+        loc: Array,
+        noise_variance: Array,
+        degrees_of_freedom: Array,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.degrees_of_freedom = degrees_of_freedom
+        super().__init__(loadings, loc, noise_variance, validate_args=validate_args)
+
+    def log_prob(self, value: Array) -> Array:
+        """Log density in nats over the observed cells; shape (num_observations,) for a matrix of rows."""
+        rows = value.reshape(-1, value.shape[-1])
+        distances = _distances(rows, self.loadings, self.loc, self.noise_variance)
+        count = jnp.sum(~jnp.isnan(rows), axis=1)
+        return student_log_density(*distances, count, self.degrees_of_freedom).reshape(value.shape[:-1])
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws of complete rows."""
+        own, rest = jax.random.split(key)
+        half = self.degrees_of_freedom / 2
+        scale = jnp.sqrt(half / jax.random.gamma(own, half, sample_shape))[..., None]
+        return self.loc + scale * (super().sample(rest, sample_shape) - self.loc)
+
+    @property
+    def variance(self) -> Array:
+        """The variance of each cell, infinite with two degrees of freedom or less."""
+        nu = self.degrees_of_freedom
+        return jnp.where(nu > 2, nu / jnp.where(nu > 2, nu - 2, 1.0), jnp.inf) * super().variance
+
+
+class StudentCells(dist.Distribution):
+    """Student-t rows given their latents, missing cells left out.
+
+    Args:
+        loadings: W, shape (num_features, num_latents).
+        loc: shape (num_features,).
+        noise_variance: shape (num_features,) or ().
+        latents: z, shape (num_observations, num_latents).
+        degrees_of_freedom: nu, shape ().
+    """
+
+    support = dist.constraints.real_vector
+    pytree_data_fields = ("loc", "variance_given", "degrees_given")
+
+    def __init__(
+        self, loadings: Array, loc: Array, noise_variance: Array, latents: Array, degrees_of_freedom: Array
+    ) -> None:
+        self.loc = loc + latents @ loadings.T
+        self.degrees_given = degrees_of_freedom + latents.shape[-1]
+        strength = (degrees_of_freedom + jnp.sum(latents**2, axis=-1)) / self.degrees_given
+        self.variance_given = strength[..., None] * _per_column(noise_variance, loadings)
+        super().__init__(self.loc.shape[:-1], self.loc.shape[-1:])
+
+    def log_prob(self, value: Array) -> Array:
+        """Log density in nats over the observed cells, shape (num_observations,)."""
+        seen = ~jnp.isnan(value)
+        residual = jnp.where(seen, value - self.loc, 0.0)
+        squares = jnp.sum(residual**2 / self.variance_given, axis=-1)
+        log_det = jnp.sum(jnp.where(seen, jnp.log(2 * jnp.pi * self.variance_given), 0.0), axis=-1)
+        return student_log_density(squares, log_det, jnp.sum(seen, axis=-1), self.degrees_given)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draws of complete rows."""
+        own, rest = jax.random.split(key)
+        half = self.degrees_given / 2
+        scale = jnp.sqrt(half / jax.random.gamma(own, half, (*sample_shape, *self.batch_shape)))[..., None]
+        noise = jax.random.normal(rest, (*sample_shape, *self.loc.shape), self.loc.dtype)
+        return self.loc + scale * jnp.sqrt(self.variance_given) * noise
 
 
 class ShiftedRows(dist.Distribution):
@@ -504,24 +666,29 @@ def reduced(x: SparseMatrix, loadings: Array, loc: Array, noise_variance: Array)
     return ReducedRows(rows, own, jnp.zeros(number), jnp.ones(number), factor)
 
 
+def _distances(x: Array, loadings: Array, loc: Array, noise_variance: Array) -> tuple[Array, Array]:
+    """Each row's squared distance from the mean, and the log determinant of 2 pi times its covariance."""
+    return _by_completeness(x, _complete_distances, _row_distances, loadings, loc, noise_variance)
+
+
 def _per_column(noise_variance: Array, loadings: Array) -> Array:
     return jnp.broadcast_to(jnp.asarray(noise_variance), loadings.shape[:1])
 
 
 def _by_completeness(
     x: Array, complete: Callable, one_row: Callable, loadings: Array, loc: Array, noise_variance: Array
-) -> Array:
+) -> Any:
     """The function of all rows at once where none has a hole, else row by row, in blocks."""
     per_column = _per_column(noise_variance, loadings)
 
-    def masked(x: Array) -> Array:
+    def masked(x: Array) -> Any:
         observed = ~jnp.isnan(x)
         residual = jnp.where(observed, x - loc, 0.0)
         weights = observed.astype(residual.dtype)
         rows = residual, weights
         return map_in_blocks(lambda row: one_row(*row, loadings, per_column), rows, BLOCK_ROWS)
 
-    def whole(x: Array) -> Array:
+    def whole(x: Array) -> Any:
         # a hole cannot be here; zeros keep gradients of the branch not taken finite
         return complete(jnp.where(jnp.isnan(x), 0.0, x - loc), loadings, per_column)
 
@@ -549,11 +716,11 @@ def _complete_mean(residual: Array, loadings: Array, per_column: Array) -> Array
     return _complete_latents(residual, loadings, per_column)[0]
 
 
-def _complete_log_density(residual: Array, loadings: Array, per_column: Array) -> Array:
+def _complete_distances(residual: Array, loadings: Array, per_column: Array) -> tuple[Array, Array]:
     mean, factor = _complete_latents(residual, loadings, per_column)
     squares = (residual - mean @ loadings.T) ** 2 @ (1 / per_column) + jnp.sum(mean**2, axis=-1)
     log_det = jnp.sum(jnp.log(2 * jnp.pi * per_column)) + 2 * jnp.sum(jnp.log(jnp.diag(factor)))
-    return -0.5 * (squares + log_det)
+    return squares, jnp.broadcast_to(log_det, squares.shape)
 
 
 def _row_latents(residual: Array, observed: Array, loadings: Array, per_column: Array) -> tuple[Array, Array]:
@@ -567,11 +734,13 @@ def _row_mean(residual: Array, observed: Array, loadings: Array, per_column: Arr
     return _row_latents(residual, observed, loadings, per_column)[0]
 
 
-def _row_log_density(residual: Array, observed: Array, loadings: Array, per_column: Array) -> Array:
+def _row_distances(
+    residual: Array, observed: Array, loadings: Array, per_column: Array
+) -> tuple[Array, Array]:
     mean, factor = _row_latents(residual, observed, loadings, per_column)
     squares = (observed * (residual - loadings @ mean) ** 2) @ (1 / per_column) + jnp.sum(mean**2)
     log_det = observed @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(jnp.log(jnp.diag(factor)))
-    return -0.5 * (squares + log_det)
+    return squares, log_det
 
 
 def _only(covariance: Array, mask: Array) -> Array:

@@ -38,6 +38,10 @@ class RealAnswers(Answers):
         return model.kernel is not None
 
     @override
+    def scores_are_linear(self, model: Any) -> bool:
+        return model.kernel is None
+
+    @override
     def log_rows(
         self, model: Any, values: Values, x: Rows | SparseMatrix, y: Outputs | None = None
     ) -> PerRow:

@@ -12,7 +12,7 @@ from zoo.kernels import as_kernel
 from zoo.kernels.gram import check_gram, scored_dimension
 from zoo.linear_gaussian.class_labels import are_labels, class_names, code_labels
 from zoo.linear_gaussian.probit import check_probit_outputs
-from zoo.linear_gaussian.units import BROAD, of_prior, with_prior_of
+from zoo.linear_gaussian.units import BROAD, of_prior
 from zoo.model import Model
 from zoo.sparse import as_rows, is_sparse
 
@@ -74,29 +74,13 @@ FACTS: dict[str, Any] = {
 class SupervisedIntake(Model):
     """What `zoo.SPPCA` reads off inputs and outputs, and refuses."""
 
-    @classmethod
-    def from_data(cls, x: Any, y: Any = None, **overrides: Any) -> Self:
-        """The model with sizes, classes and the kernel's parameters read off the data.
-
-        ``overrides`` are fields.
-
-        Raises:
-            ValueError: there are no outputs.
-        """
-        if y is None:
-            raise ValueError("SPPCA takes inputs x and outputs y: give both (on the command line: --y)")
-        return super().from_data(x, y, **overrides)
-
     def with_sizes_from(self, x: Any, y: Any, sample_weight: Any = None) -> Self:
         """As of every model; a prior that is read off the data needs what a fit needs of them."""
-        model, (x, y) = self.encoded(x, y)
-        if model.loading_prior == "gaussian":
-            x, y = as_cells(model, 0, x), as_cells(model, 1, y)
-            model.check_new(x, y)
-            model._check_observed(x, y)
-        return super(SupervisedIntake, model).with_sizes_from(x, y)
-
-    continuing = with_prior_of
+        if self.loading_prior == "gaussian":
+            x, y = as_cells(self, 0, x), as_cells(self, 1, y)
+            self.check_new(x, y)
+            self._check_observed(x, y)
+        return super().with_sizes_from(x, y)
 
     def encoded(self, *data: Any) -> tuple[Self, tuple]:
         """The model with its classes, and the data with labels as 0/1 columns and sparse x as `SparseMatrix`.

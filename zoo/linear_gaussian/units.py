@@ -1,4 +1,4 @@
-"""The prior of a linear-Gaussian model: its unit, how it is read off data, and off a former fit."""
+"""The prior of a linear-Gaussian model: its unit, how it is read off data, and kept from a former fit."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -7,10 +7,9 @@ import numpy as np
 
 from zoo import checks
 from zoo.coordinates import Unit
-from zoo.fields import Part, facts_of
-from zoo.model import Model
+from zoo.fields import Part
 
-__all__ = ["BROAD", "NOISE_RATE", "PLACE", "ProjectionUnits", "of_prior", "with_prior_of"]
+__all__ = ["BROAD", "NOISE_RATE", "PLACE", "ProjectionUnits", "of_prior"]
 
 BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
 PLACE = Unit(1, (-1,), is_location=True)
@@ -55,6 +54,7 @@ def of_prior(unit: Unit | str, read: Callable) -> dict[str, Any]:
         "unit": unit,
         "read": lambda model, *parts: read(model, *(part.once(_moments) for part in parts)),
         "is_used": lambda model: model.loading_prior != "flat",
+        "is_kept": lambda model, former: former.loading_prior == model.loading_prior,
     }
 
 
@@ -67,23 +67,6 @@ def _noise_rate(model: Any, x: _Moments) -> Any:
 
 
 NOISE_RATE = {"dims": _of_noise, "or_one": True} | of_prior("noise_unit", _noise_rate)  # facts of a field
-
-
-def with_prior_of(model: Model, former: Model) -> Model:
-    """The model with the prior that a former fit read off its rows, where it is not given.
-
-    Args:
-        model: of the new fit, before it sees data.
-        former: of the former fit.
-
-    Returns:
-        The model; itself where a prior is flat, or of another kind than the former.
-    """
-    if model.loading_prior == "flat" or former.loading_prior != model.loading_prior:
-        return model
-    names = (*facts_of(model, "scales"), *facts_of(model, "read"))
-    open_ones = (name for name in names if getattr(model, name) is None)
-    return model.replaced(**{n: getattr(former, n) for n in open_ones if getattr(former, n) is not None})
 
 
 class ProjectionUnits:

@@ -17,7 +17,6 @@ __all__ = [
     "Features",
     "KernelParams",
     "Loadings",
-    "NaturalParams",
     "OneOrMore",
     "OneOrMoreStatistics",
     "Outputs",
@@ -35,7 +34,6 @@ __all__ = [
     "Scores",
     "Shape",
     "Statistics",
-    "Theta",
     "View",
 ]
 
@@ -60,8 +58,6 @@ PerFeature = Annotated[Array, Shape("num_features")]
 PerOutput = Annotated[Array, Shape("num_outputs")]
 PerColumn = Annotated[Array, Shape("num_columns")]  # of inputs and outputs together
 Loadings = Annotated[Array, Shape("num_columns num_latents")]
-NaturalParams = Annotated[Array, Shape("num_observations num_params")]
-Theta = Annotated[Array, Shape("num_observations num_features ...")]  # one more axis for classes
 ParamCovariance = Annotated[Array, Shape("num_params num_params")]
 KernelParams = Annotated[Array, Shape("*columns 2")]
 PerRow = Annotated[Array, Shape("num_observations")]

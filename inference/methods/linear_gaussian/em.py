@@ -25,6 +25,11 @@ rotation, R is diagonal.
 *SQUAREM* (Varadhan and Roland 2008) extrapolates two such sweeps, the log noise kept above its floor, and
 takes the extrapolation only if the objective there is at least that of the sweep.
 
+*Student-t rows* (`zoo.linear_gaussian.rows`) are kept one by one. Given u a row is normal with u times the
+precision, so that the steps are the same with E[u] = (nu + c) / (nu + delta) for the weight of each row in
+every sum but that of the latents' covariances, E[u z z'] - E[u] E[z] E[z]', which has none; the noise is
+still divided by the number of cells.
+
 The objective is the log likelihood of the observed cells, plus the log prior where there is one, in nats. It
 is that of the new parameters and cannot fall. Noise variances stay above ``floor``, a share of the mean
 variance of the group's columns, because the likelihood has no maximum where the latents can explain a group
@@ -79,6 +84,7 @@ from jax.scipy.special import gammaln
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern, SparseRows
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, sum_over_rows
+from zoo.linear_gaussian.rows import student_log_density
 
 __all__ = [
     "ACCELERATIONS",
@@ -132,6 +138,8 @@ class Moments(NamedTuple):
         total_first: the sum of E[z] over all rows, shape (num_latents,).
         log_likelihood: of all observed cells, nats.
         latents: E[z] of each row where x is sparse, shape (num_observations, num_latents); else None.
+        of_rows: of Student-t rows, where all sums but that of the latents' covariances have the weights E[u]:
+            the sum of these, and the sums and squares of each column, shapes (), (D,) and (D,).
     """
 
     second: Array
@@ -140,6 +148,7 @@ class Moments(NamedTuple):
     total_first: Array
     log_likelihood: Array
     latents: Array | None = None
+    of_rows: tuple[Array, Array, Array] | None = None
 
 
 def moments_of(parameters: Parameters, rows: CompressedRows) -> Moments:
@@ -231,16 +240,23 @@ def _single_moments(
     quadratic = residuals**2 @ (1 / per_column) + jnp.sum(mean**2, axis=1)
     log_diagonal = jnp.log(jnp.diagonal(factor, axis1=1, axis2=2))
     log_det = seen @ jnp.log(2 * jnp.pi * per_column) + 2 * jnp.sum(log_diagonal, axis=1)
-    second = weight[:, None, None] * (covariance + mean[:, :, None] * mean[:, None, :])
-    first = weight[:, None] * mean
-    whole = bordered(second, first, weight)
+    own, log_density, of_rows = weight, -0.5 * (log_det + quadratic), None
+    if rows.degrees_of_freedom is not None:
+        nu, count = rows.degrees_of_freedom, jnp.sum(seen, axis=1)
+        own = weight * (nu + count) / (nu + quadratic)  # E[u]
+        log_density = student_log_density(quadratic, log_det, count, nu)
+        of_rows = jnp.sum(own), own @ x, own @ x**2
+    first = own[:, None] * mean
+    second = weight[:, None, None] * covariance + first[:, :, None] * mean[:, None, :]
+    whole = bordered(second, first, own)
     by_class = seen[:, rows.class_member].T @ whole.reshape(whole.shape[0], -1)
     return Moments(
         second=by_class.reshape(-1, num_latents + 1, num_latents + 1),
         cross=x.T @ first,
         total_second=jnp.sum(second, axis=0),
         total_first=jnp.sum(first, axis=0),
-        log_likelihood=-0.5 * weight @ (log_det + quadratic),
+        log_likelihood=weight @ log_density,
+        of_rows=of_rows,
     )
 
 
@@ -258,6 +274,8 @@ class LoadingPrior(NamedTuple):
         noise_rate: b, shape () or (num_groups,).
         present: which latents there are, the first so many, shape (num_latents,), in VB alone: the loadings
             of the others are zero, and add nothing to the bound. None: all.
+        is_ard: whether there is ARD, in VB alone, a number of a program for both; ``loading_variance`` is
+            then one. None: as ``loading_variance`` tells.
     """
 
     loading_variance: Array | None
@@ -268,6 +286,7 @@ class LoadingPrior(NamedTuple):
     noise_concentration: Array
     noise_rate: Array
     present: Array | None = None
+    is_ard: Array | None = None
 
 
 def column_precisions(prior: LoadingPrior, num_columns: int) -> tuple[Array, Array]:
@@ -457,9 +476,13 @@ def _sweep(
     **bounds: Array | None,
 ) -> tuple[Parameters, Array]:
     """The M-step, and the expansion if ``expand``."""
+    size = rows.total_weight
+    if moments.of_rows is not None:
+        weight, sums, squares = moments.of_rows
+        rows, size = rows._replace(sums=sums, squares=squares), weight
     new, at_floor = m_step(parameters, moments, rows, prior, center=center, **bounds)
-    found = (total / rows.total_weight for total in (moments.total_first, moments.total_second))
-    return (standardised(new, *found, rows, prior, center) if expand else new), at_floor
+    found = (total / size for total in (moments.total_first, moments.total_second))
+    return (standardised(new, *found, rows, prior, center, size) if expand else new), at_floor
 
 
 def m_step(
@@ -519,6 +542,7 @@ def standardised(
     rows: CompressedRows,
     prior: LoadingPrior | None,
     center: str,
+    size: Array | None = None,
 ) -> Parameters:
     """The parameters with the latents' moments taken into the loadings and the mean: parameter expansion.
 
@@ -529,18 +553,21 @@ def standardised(
         rows: the data.
         prior: of the parameters.
         center: as in `step`; the mean stays where it is ``"plugin"``.
+        size: weight of the rows in mean and second moment; None: their own.
     """
     loadings, loc, noise = parameters
+    size = rows.total_weight if size is None else size
     if center == "joint":
         moved = mean
         if prior is not None:  # the mean of the latents that the prior of loc allows them
             weighed = loadings.T * column_precisions(prior, loadings.shape[0])[1]
-            precision = rows.total_weight * jnp.eye(mean.shape[0]) + weighed @ loadings
-            target = rows.total_weight * mean - weighed @ (loc - prior.loc)
+            precision = size * jnp.eye(mean.shape[0]) + weighed @ loadings
+            target = size * mean - weighed @ (loc - prior.loc)
             moved = jnp.linalg.solve(precision, target)
         second = second - jnp.outer(mean, moved) - jnp.outer(moved, mean) + jnp.outer(moved, moved)
         loc = loc + loadings @ moved
-    return Parameters(loadings @ expansion(second, loadings, rows, prior), loc, noise)
+    spread = second * (size / rows.total_weight)
+    return Parameters(loadings @ expansion(spread, loadings, rows, prior), loc, noise)
 
 
 @compiled

@@ -91,6 +91,7 @@ class CompressedRows(NamedTuple):
             None where they were not.
         columns: by group, which columns of the data are its own.
         original_centre: mean of the observed cells of each column of the data.
+        degrees_of_freedom: of Student-t rows, all kept one by one; None: they are normal.
     """
 
     patterns: tuple[Pattern, ...]
@@ -110,6 +111,7 @@ class CompressedRows(NamedTuple):
     bases: tuple[Array | None, ...]
     columns: tuple[Array, ...]
     original_centre: Array
+    degrees_of_freedom: Array | None = None
 
     @property
     def num_groups(self) -> int:
@@ -134,7 +136,7 @@ def compress(
         group: noise group of each column, whole numbers 0..G-1, shape (num_features,).
         rotate: whether wide groups may be rotated to the space of their rows; False where the loadings or the
             mean have a prior.
-        most_patterns: how many sets of rows with the same holes get pseudo-rows.
+        most_patterns: how many sets of rows with the same holes get pseudo-rows; 0: every row stays.
     """
     rows, weight = np.asarray(unweighted(x), np.float64), np.asarray(weight_of(x), np.float64)
     rows, weight = rows[weight > 0], weight[weight > 0]
@@ -307,7 +309,7 @@ def _split(
     which = _kinds(observed)[1]
     counts = np.bincount(which)
     frequent = [k for k in np.argsort(-counts, kind="stable")[:most_patterns] if counts[k] >= FEWEST_ROWS]
-    if counts.size == 1:
+    if counts.size == 1 and most_patterns:
         frequent = [0]
     members = [np.flatnonzero(which == k) for k in frequent]
     patterns = tuple(_pattern(centred[own], observed[own[0]], weight[own]) for own in members)

@@ -595,11 +595,20 @@ def update_columns(
 
 def expected_precisions(state: LinearGaussianPosterior, prior: LoadingPrior) -> tuple[Array, Array]:
     """The expectations E[alpha] and E[log alpha] of each latent's loadings; one and zero without ARD."""
-    mean, log_mean = jnp.ones(state.ard_rate.shape), jnp.zeros(state.ard_rate.shape)
-    if prior.loading_variance is None:
-        mean = state.ard_concentration / state.ard_rate
-        log_mean = digamma(state.ard_concentration) - jnp.log(state.ard_rate)
+    mean = _under_ard(prior, lambda: state.ard_concentration / state.ard_rate, jnp.ones_like(state.ard_rate))
+    log_mean = _under_ard(
+        prior,
+        lambda: digamma(state.ard_concentration) - jnp.log(state.ard_rate),
+        jnp.zeros_like(state.ard_rate),
+    )
     return _of_present(prior, mean, NO_LOADINGS), _of_present(prior, log_mean, np.log(NO_LOADINGS))
+
+
+def _under_ard(prior: LoadingPrior, own: Callable[[], Array], other: Array) -> Array:
+    """What holds under ARD, else the other."""
+    if prior.is_ard is None:
+        return own() if prior.loading_variance is None else other
+    return jnp.where(prior.is_ard, own(), other)
 
 
 def _of_present(prior: LoadingPrior, values: Array, other: Array | float) -> Array:
@@ -697,12 +706,9 @@ def _transformation(
     absent = _of_present(prior, jnp.zeros_like(first), 1 + 2 * jnp.trace(square))
     strengths, turn = jnp.linalg.eigh(square + jnp.diag(absent))
     turn = turn * signs_of(state.mean[:, :-1] @ root @ turn)  # whatever the size of the matrix
-    lengths = jnp.ones_like(strengths)
-    if prior.loading_variance is not None:
-        pull = jnp.maximum(strengths, 1e-300)  # pull z^2 + (N - D) z = N
-        free = size - columns
-        lengths = jnp.sqrt(2 * size / (free + jnp.sqrt(free**2 + 4 * pull * size)))
-        lengths = _of_present(prior, lengths, 1.0)
+    pull, free = jnp.maximum(strengths, 1e-300), size - columns  # pull z^2 + (N - D) z = N
+    lengths = jnp.sqrt(2 * size / (free + jnp.sqrt(free**2 + 4 * pull * size)))
+    lengths = _under_ard(prior, lambda: jnp.ones_like(strengths), _of_present(prior, lengths, 1.0))
     inverse = (turn / lengths).T @ solve_triangular(root, eye, lower=True)
     log_det = jnp.sum(jnp.log(jnp.diag(root))) + jnp.sum(jnp.log(lengths))
     return Transformation(root @ turn * lengths, inverse, log_det, m)
@@ -810,11 +816,13 @@ def _column_terms(
     means = jnp.sum(jnp.log(of_loc / (2 * jnp.pi)) - of_loc * away)
     entropy = jnp.sum(log_dets[rows.column_class]) + columns * (size + 1) * (1 + jnp.log(2 * jnp.pi))
     total = local + (loadings + means + entropy) / 2
-    if prior.loading_variance is None:
+
+    def divergence() -> Array:
         ard = prior.ard_concentration, prior.ard_rate
         divergences = _gamma_divergence(state.ard_concentration, state.ard_rate, *ard)
-        total = total - jnp.sum(_of_present(prior, divergences, 0.0))
-    return total
+        return jnp.sum(_of_present(prior, divergences, 0.0))
+
+    return total - _under_ard(prior, divergence, jnp.zeros(()))
 
 
 def _noise_terms(

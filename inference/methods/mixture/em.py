@@ -274,5 +274,6 @@ METHOD = Ascent(
     conclude=conclude,
     transform=responsibilities,
     log_density=log_density,
+    log_joint=_scores,
     check=check,
 )

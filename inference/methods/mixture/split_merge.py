@@ -1,12 +1,13 @@
 r"""Split-merge moves for labels with weights and component parameters integrated out.
 
-Two rows i and j are drawn. If they share a component it is split, i and j on different sides; if not, their
-components are merged. Which side each of the other rows S takes is drawn from its own two-point law, given by
-a *launch*: a short ascent of variational Bayes for two components on S, a function of S, i, j and of random
-numbers that do not depend on the labels, hence the same for a split and for the merge that undoes it (the
-launch state of Jain and Neal 2004, "A split-merge Markov chain Monte Carlo procedure for the Dirichlet
-process mixture model", made by an ascent in the place of restricted Gibbs scans). A split is accepted with
-probability
+Two rows i and j are drawn, on three moves in four j as the nearest of eight rows: neighbouring clusters are
+worth merging, and on heavy tails nearly twice as many moves are accepted as with any two rows. If i and j
+share a component it is split, i and j on different sides; if not, their components are merged. Which side
+each of the other rows S takes is drawn from its own two-point law, given by a *launch*: a short ascent of
+variational Bayes for two components on S, a function of S, i, j and of random numbers that do not depend on
+the labels, hence the same for a split and for the merge that undoes it (the launch state of Jain and Neal
+2004, "A split-merge Markov chain Monte Carlo procedure for the Dirichlet process mixture model", made by an
+ascent in the place of restricted Gibbs scans). A split is accepted with probability
 
 .. math::
     \min\Big\{1, \frac{p(c^{\mathrm{split}})\, L_i L_j}{p(c)\, L_{ij}\, q}\Big\},
@@ -54,7 +55,9 @@ ASCENT_STEPS = 5
 HALVES = 0.5  # the share of moves that try halves, not a small piece
 HALF_ROWS, HALF_SPREAD = 10.0, 0.6
 LAUNCH_ROWS = 256  # that the ascent sees where there are more than twice as many
-PAIR_NUMBERS = 7  # uniform numbers of a move beside those for rows
+NEAR, CANDIDATES = 0.75, 8  # the share of moves whose second row is the nearest of so many
+GOLDEN = 0.6180339887498949  # turns by this fraction spread evenly, however many there are
+PAIR_NUMBERS = 8  # uniform numbers of a move beside those for rows
 PIECE_ROWS, PIECE_SPREAD = 40.0, 0.3  # the most made-up rows of a piece
 SCANNED_ROWS = 64  # whose sides are drawn again row by row: those that the ascent leaves most in doubt
 
@@ -106,15 +109,19 @@ def repeated(
         The labels, and which moves were accepted, shape (number,).
     """
     features = components.features(x)
-    urn = None
+    urn = places = None
     if isinstance(features, Array):  # sparse rows have products only
         statistics = statistics_for(components)
         rows = statistics.rows(components, x)
         urn = rows, statistics.without_rows(components, rows, 2)
+        spread = jnp.std(rows, axis=0)
+        places = rows / jnp.where(spread > 0, spread, 1.0)
 
     def move(state: tuple[Array, Array], uniforms: Array) -> tuple[tuple[Array, Array], Array]:
-        labels, counts, accepted = split_or_merge(uniforms, *state, features, urn, components, log_prior)
-        return (labels, counts), accepted
+        pair = draw_pair(uniforms[-3:], labels.shape[0], places)
+        found = split_or_merge(uniforms[:-3], pair, *state, features, urn, components, log_prior)
+        labels_now, counts, accepted = found
+        return (labels_now, counts), accepted
 
     dtype, num_rows = jnp.result_type(float), labels.shape[0]
     counts = jnp.sum(labels[:, None] == jnp.arange(num_slots), axis=0, dtype=dtype)
@@ -124,8 +131,30 @@ def repeated(
     return labels, accepted
 
 
+def draw_pair(uniforms: Array, num_rows: int, places: Array | None) -> tuple[Array, Array]:
+    """Draw the two rows of a move, by a law that labels have no part in.
+
+    Args:
+        uniforms: three independent uniform numbers on [0, 1).
+        num_rows: rows that there are.
+        places: of the rows, shape (num_rows, num_coordinates); None: any two rows.
+
+    Returns:
+        Two rows.
+    """
+    of_i, of_j, of_nearness = uniforms
+    i = jnp.minimum(jnp.floor(of_i * num_rows).astype(int), num_rows - 1)
+    turned = (of_j + GOLDEN * jnp.arange(1 if places is None else CANDIDATES)) % 1.0
+    others = (i + 1 + jnp.floor(turned * (num_rows - 1)).astype(int)) % num_rows
+    if places is None:
+        return i, others[0]
+    nearest = jnp.argmin(jnp.sum((places[others] - places[i]) ** 2, axis=-1))
+    return i, others[jnp.where(of_nearness < NEAR, nearest, 0)]
+
+
 def split_or_merge(
     uniforms: Array,
+    pair: tuple[Array, Array],
     labels: Array,
     counts: Array,
     features: Any,
@@ -137,7 +166,8 @@ def split_or_merge(
 
     Args:
         uniforms: independent uniform numbers on [0, 1), one for each row, one for each row that is drawn
-            again, at most `SCANNED_ROWS`, and `PAIR_NUMBERS`.
+            again, at most `SCANNED_ROWS`, and five.
+        pair: two rows.
         labels: of the rows, shape (num_observations,), from 0 to num_slots - 1.
         counts: rows per label, shape (num_slots,), as floats.
         features: of the rows, `ComponentPrior.features`.
@@ -151,10 +181,9 @@ def split_or_merge(
     """
     num_rows = labels.shape[0]
     dtype = uniforms.dtype
-    of_i, of_j, of_kind, of_size, of_sample, of_slot, of_acceptance = uniforms[-PAIR_NUMBERS:]
-    of_side, of_launch = uniforms[:num_rows], uniforms[num_rows:-PAIR_NUMBERS]
-    i = jnp.minimum(jnp.floor(of_i * num_rows).astype(int), num_rows - 1)
-    j = (i + 1 + jnp.floor(of_j * (num_rows - 1)).astype(int)) % num_rows
+    of_kind, of_size, of_sample, of_slot, of_acceptance = uniforms[-5:]
+    of_side, of_launch = uniforms[:num_rows], uniforms[num_rows:-5]
+    i, j = pair
     splits = labels[i] == labels[j]
     member = ((labels == labels[i]) | (labels == labels[j])).astype(dtype)
     log_odds, total = launch(features, components, member, i, j, of_kind, of_size, of_sample)
@@ -167,11 +196,14 @@ def split_or_merge(
     if urn is None:
         log_q = jnp.sum(log_q_by_row)
     else:
-        doubtful = jax.lax.top_k(jnp.where(free > 0, -jnp.abs(log_odds), -jnp.inf), of_launch.shape[0])[1]
-        again = (rows == doubtful[:, None]).any(0) & (free > 0)
+        certainty = jnp.where(free > 0, jnp.abs(log_odds), jnp.inf).astype(jnp.float32)  # sorted faster
+        doubtful = jax.lax.top_k(-certainty, of_launch.shape[0])[1]
+        number = doubtful.shape[0]
+        place_in_scan = jnp.full(num_rows, number).at[doubtful].set(jnp.arange(number))
+        again, seat = (place_in_scan < number) & (free > 0), jnp.minimum(place_in_scan, number - 1)
         log_q = jnp.sum(jnp.where(again, 0.0, log_q_by_row))
         at_launch = of_launch < jax.nn.sigmoid(log_odds[doubtful])
-        begun = jnp.where(again, (at_launch[:, None] & (rows == doubtful[:, None])).any(0), with_i)
+        begun = jnp.where(again, at_launch[seat], with_i)
         of_i_side = ((member * begun)[None] @ features)[0]
         sides = urn[1].holding(components, jnp.stack([of_i_side, total - of_i_side]))
         sizes = jnp.stack([of_i_side[0], total[0] - of_i_side[0]])
@@ -182,8 +214,7 @@ def split_or_merge(
             jnp.where(splits, of_side[doubtful], jnp.where(now_with_i[doubtful], -jnp.inf, jnp.inf)),
         )
         drawn, log_q_of_scan = draw_sides(components, sides, sizes, scanned)
-        drawn_with_i = ((drawn == 0)[:, None] & (rows == doubtful[:, None])).any(0)
-        with_i, log_q = jnp.where(again, drawn_with_i, with_i), log_q + log_q_of_scan
+        with_i, log_q = jnp.where(again, (drawn == 0)[seat], with_i), log_q + log_q_of_scan
 
     of_i_side = ((member * with_i)[None] @ features)[0]
     evidence = components.log_evidence(jnp.stack([of_i_side, total - of_i_side, total]))
@@ -292,9 +323,11 @@ def launch(
         scores = rows @ (coefficients[:1] - coefficients[1:]).T
         return scores[:, 0] + jnp.log(sides[0, 0]) - jnp.log(sides[1, 0])
 
+    both = jnp.sum(seeds, axis=0) + (worth[None] @ seen)[0]
+
     def ascend(_: Array, sides: Array) -> Array:
-        log_odds = log_odds_of(sides, seen)
-        return seeds + (worth * jax.nn.sigmoid(jnp.stack([log_odds, -log_odds]))) @ seen
+        of_i_side = seeds[0] + ((worth * jax.nn.sigmoid(log_odds_of(sides, seen)))[None] @ seen)[0]
+        return jnp.stack([of_i_side, both - of_i_side])
 
     return log_odds_of(jax.lax.fori_loop(0, ASCENT_STEPS, ascend, sides), features), total
 

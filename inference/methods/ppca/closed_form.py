@@ -21,7 +21,7 @@ Point estimates of probabilistic PCA, from here and from EM, are rotated so that
 the longest first, with the largest entry of each positive.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,21 +34,25 @@ from inference.methods.ppca import ClosedForm
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
 from zoo.checks import column_of, warn
-from zoo.linear_gaussian import latents_covariance, latents_mean
+from zoo.linear_gaussian import latents_mean
+from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
 __all__ = [
     "METHOD",
+    "log_densities",
     "num_free_parameters",
     "point_outcome",
     "solve",
     "tipping_bishop",
     "turned",
+    "warn_of_floor",
 ]
 
 
+NOISE_FLOOR = 1e-6  # of the columns' mean variance
 BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
 SMALL_GAIN = 1e-10  # of the largest eigenvalue: below it the products' round-off shows, and the SVD decides
 NEAR_ORIGIN = 100.0  # squared length of the mean over the smallest variance kept: no need to centre
@@ -75,7 +79,7 @@ class Maximum(NamedTuple):
 
 
 def tipping_bishop(
-    x: np.ndarray, num_latents: int, noise_floor: float = 1e-6, total_weight: float | None = None
+    x: np.ndarray, num_latents: int, noise_floor: float = NOISE_FLOOR, total_weight: float | None = None
 ) -> Maximum:
     """The maximum of the likelihood of isotropic PPCA.
 
@@ -92,14 +96,9 @@ def tipping_bishop(
     num_rows, num_features = x.shape
     loc = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
     variances, directions, total = _leading(x, loc, num_latents)
-    lowest = noise_floor * total / num_features
-    noise = (total - variances.sum()) / (num_features - num_latents)
-    at_floor = not noise > lowest
-    noise = max(noise, lowest)
+    noise, at_floor, leading, terms = _covariance(variances, total, num_features, noise_floor)
     lengths = np.sqrt(np.maximum(variances - noise, 0.0))
     signs = signs_of(directions)
-    leading = np.maximum(variances, noise)
-    terms = np.log(leading).sum() + (num_features - num_latents) * np.log(noise)
     fit = (variances / leading).sum() + (total - variances.sum()) / noise
     weight = num_rows if total_weight is None else total_weight
     log_likelihood = -0.5 * weight * (num_features * np.log(2 * np.pi) + terms + fit)
@@ -114,6 +113,44 @@ def tipping_bishop(
             np.matmul(gain.T, rows.T, out=latents[:, first : first + len(rows)])
     loadings = directions * (signs * lengths)
     return Maximum(loadings, loc, np.asarray(noise), float(log_likelihood), at_floor, latents.T)
+
+
+def _covariance(
+    variances: np.ndarray, total: float, num_features: int, noise_floor: float
+) -> tuple[float, bool, np.ndarray, float]:
+    """The noise variance, whether the floor holds it, leading variances of rows, and the log determinant."""
+    num_latents, lowest = len(variances), noise_floor * total / num_features
+    noise = (total - variances.sum()) / (num_features - num_latents)
+    at_floor, noise = not noise > lowest, max(noise, lowest)
+    leading = np.maximum(variances, noise)
+    log_det = np.log(leading).sum() + (num_features - num_latents) * np.log(noise)
+    return noise, at_floor, leading, log_det
+
+
+def log_densities(
+    x: np.ndarray, new: np.ndarray, sizes: Sequence[int], noise_floor: float = NOISE_FLOOR
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log densities of new rows at the maxima for several numbers of latents, from one decomposition.
+
+    Args:
+        x: rows without missing cells, shape (num_observations, num_features).
+        new: rows to score, shape (num_new, num_features).
+        sizes: numbers of latents, fewer than rows and than features.
+        noise_floor: as for `tipping_bishop`.
+
+    Returns:
+        In nats, shape (num_sizes, num_new), and whether the floor holds the noise variance, (num_sizes,).
+    """
+    loc, num_features = x.mean(axis=0), x.shape[1]
+    variances, directions, total = _leading(x, loc, max(sizes))
+    squares, whole = ((new - loc) @ directions) ** 2, ((new - loc) ** 2).sum(axis=1)
+    found, floored = [], []
+    for k in sizes:
+        noise, at_floor, leading, log_det = _covariance(variances[:k], total, num_features, noise_floor)
+        distance = squares[:, :k] @ (1 / leading) + (whole - squares[:, :k].sum(axis=1)) / noise
+        found.append(-0.5 * (num_features * np.log(2 * np.pi) + log_det + distance))
+        floored.append(at_floor)
+    return np.stack(found), np.array(floored)
 
 
 def _centred_blocks(x: np.ndarray, loc: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -155,7 +192,7 @@ def _leading(x: np.ndarray, loc: np.ndarray, count: int) -> tuple[np.ndarray, np
     return values / num_rows, vectors, total
 
 
-def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = 1e-6) -> tuple[Outcome, float]:
+def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = NOISE_FLOOR) -> tuple[Outcome, float]:
     """The estimate, and the log likelihood there in nats; the key is ignored.
 
     Raises:
@@ -225,15 +262,8 @@ def point_outcome(
     rows = unweighted(x)
     values, turn = turned(values)
     if held.size:
-        which = "the noise variance" + (
-            "" if model.noise == "isotropic" else f" of {column_of(rows, held[0])}"
-        )
-        more = f" ({held.size} in all)" if held.size > 1 else ""
-        warn(
-            f"{which}{more} is held at noise_floor={noise_floor:g} of the columns' variance: the latents "
-            f"explain it whole and the likelihood has no maximum there; use fewer latents, or a prior "
-            f"(loading_prior='ard', method='vb')"
-        )
+        of_column = "" if model.noise == "isotropic" else f" of {column_of(rows, held[0])}"
+        warn_of_floor(noise_floor, of_column + (f" ({held.size} in all)" if held.size > 1 else ""))
     has_holes = latents is None and bool(np.isnan(np.asarray(rows)).any())
     stored, dims = dict(values), {}
     num_rows, k = rows.shape[0], model.num_latents
@@ -245,11 +275,12 @@ def point_outcome(
             stored["latents"] = _means(rows, values["loadings"], values["loc"], values["noise_variance"])
         else:
             stored["latents"] = (np.asarray(rows) - values["loc"]) @ gain
-    if not has_holes:  # one for all rows
+    if not has_holes and model.degrees_of_freedom is None:  # one for all rows
         stored["latents_covariance"] = covariance
         dims["latents_covariance"] = ("latent", "latent_2")
     elif row_limit(8 * num_rows * k**2, "latents_covariance", ()):
-        stored["latents_covariance"] = _covariances(rows, values["loadings"], values["noise_variance"])
+        own = {name: values[name] for name in ("loadings", "loc", "noise_variance")}
+        stored["latents_covariance"] = _covariances(model, own, rows)
     parameters = () if model.loading_prior == "flat" else ("loadings", "loc", "noise_variance")
     attrs = {
         "num_parameters": num_free_parameters(model, rows.shape[1]),
@@ -266,4 +297,14 @@ def point_outcome(
     )
 
 
-_means, _covariances = (compiled(moment, once=True) for moment in (latents_mean, latents_covariance))
+def warn_of_floor(noise_floor: float = NOISE_FLOOR, of_column: str = "") -> None:
+    """Warn of a noise variance that the floor holds."""
+    warn(
+        f"the noise variance{of_column} is held at noise_floor={noise_floor:g} of the columns' variance: the "
+        f"latents explain it whole and the likelihood has no maximum there; use fewer latents, or a prior "
+        f"(loading_prior='ard', method='vb')"
+    )
+
+
+_means = compiled(latents_mean, once=True)
+_covariances = compiled(LinearGaussianAnswers().scores_covariance, once=True)

@@ -10,6 +10,8 @@ that the units of columns do not choose the rotation).
 Without missing cells PPCA has a closed form (`inference.methods.ppca.closed_form`), which EM agrees with;
 factor analysis, missing cells and priors need EM. Where the spread of the parameters matters, use VB or NUTS.
 
+Student-t rows are reweighted in every sweep by E[u], so that rows far outside count for little.
+
 Sparse rows stay sparse: `inference.methods.linear_gaussian.sparse_em`, whose sweeps run on the host.
 
 Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 5.1.2.
@@ -45,6 +47,11 @@ def groups_of(model: PPCA, num_features: int) -> np.ndarray:
     return np.arange(num_features) if model.noise == "diagonal" else np.zeros(num_features, np.int64)
 
 
+def _degrees_of_rows(model: Any) -> Array | None:
+    """Of Student-t rows; those of other models that come by here are of something else."""
+    return model.degrees_of_freedom if isinstance(model, PPCA) else None
+
+
 def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
     """The prior with its mean about the centre of the data; None if it is flat."""
     if model.loading_prior == "flat":
@@ -69,13 +76,19 @@ def prepare(
         if isinstance(data[0], Rows):
             raise ValueError("sample_weight goes with dense rows: sparse ones count once")
         return data[0], linear_gaussian_rows.sparse_rows(data[0], None, groups)
+    if (nu := _degrees_of_rows(model)) is not None:  # every row has a weight of its own
+        rows = linear_gaussian_rows.compress(data[0], groups, rotate=False, most_patterns=0)
+        return data[0], rows._replace(degrees_of_freedom=nu)
     rotate = model.loading_prior == "flat"
     return data[0], linear_gaussian_rows.compress(data[0], groups, rotate=rotate)
 
 
 def compressed_rows(model: PPCA, x: Array | Rows, rows: CompressedRows | None = None) -> CompressedRows:
     """The compressed rows that `prepare` made, or without these every row by itself."""
-    return linear_gaussian_rows.one_by_one(x, groups_of(model, x.shape[1])) if rows is None else rows
+    if rows is not None:
+        return rows
+    own = linear_gaussian_rows.one_by_one(x, groups_of(model, x.shape[1]))
+    return own._replace(degrees_of_freedom=_degrees_of_rows(model))
 
 
 def init(

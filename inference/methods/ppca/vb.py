@@ -14,7 +14,7 @@ of q(tau) corrected; Ilin and Raiko (2010) for missing cells.
 
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +26,14 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
+from inference.methods.linear_gaussian.em import LoadingPrior
 from inference.methods.linear_gaussian.rows import CompressedRows, compress, rows_alone
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import VB
 from inference.methods.ppca.em import compressed_rows, groups_of, prior_of
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, unweighted
+from inference.precision import to_numpy
 from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
@@ -112,15 +114,15 @@ def start(
 def step(
     key: Array,
     state: LinearGaussianPosterior,
-    model: "PPCA | SizedPPCA",
+    model: PPCA | LoadingPrior,
     x: Array | Rows,
     rows: CompressedRows | None = None,
     *,
     acceleration: str = "px",
 ) -> tuple[LinearGaussianPosterior, LinearGaussianVBInfo]:
     """Run one round of `inference.methods.linear_gaussian.vb.step`; the key is ignored."""
-    if isinstance(model, SizedPPCA):
-        prior = prior_of(model.model, rows)._replace(present=model.present)
+    if isinstance(model, LoadingPrior):
+        prior = model
     else:
         rows = compressed_rows(model, x, rows)
         prior = prior_of(model, rows)
@@ -130,36 +132,30 @@ def step(
 # Sizes that many share
 
 
-class SizedPPCA(NamedTuple):
-    """A model as steps take it, with latents beyond its own that have no loadings.
-
-    Attributes:
-        model: with that many latents.
-        present: which of them there are, shape (num_latents,).
-    """
-
-    model: PPCA
-    present: Array
-
-
-def in_shared_shapes(model: PPCA, data: tuple) -> tuple[PPCA | SizedPPCA, tuple]:
-    """The compressed rows without the table, and where they are few a model of as many latents as others."""
+def in_shared_shapes(model: PPCA, data: tuple) -> tuple[PPCA | LoadingPrior, tuple]:
+    """The compressed rows without the table, and where they are few a prior that others share."""
     model, data = rows_alone(model, data)
     if not isinstance(data[-1], CompressedRows) or sum(map(np.size, jax.tree.leaves(data))) > MOST_CELLS:
         return model, data
     present = np.arange(-(-model.num_latents // SIZE) * SIZE) < model.num_latents
-    return SizedPPCA(model.replaced(num_latents=present.size), present), data
+    prior, is_ard = prior_of(*to_numpy((model, data[-1]))), model.loading_prior == "ard"
+    variance = np.broadcast_to(1.0 if is_ard else prior.loading_variance, prior.loc.shape)
+    sized = prior._replace(loading_variance=variance, present=present, is_ard=np.asarray(is_ard))
+    return in_current_precision(sized), data
 
 
-def resized(state: LinearGaussianPosterior, model: PPCA | SizedPPCA) -> LinearGaussianPosterior:
+def resized(state: LinearGaussianPosterior, model: PPCA | LoadingPrior) -> LinearGaussianPosterior:
     """The state with as many latents as the model has, those beyond the others without loadings."""
-    size = (model.model if isinstance(model, SizedPPCA) else model).num_latents
+    size = model.present.size if isinstance(model, LoadingPrior) else model.num_latents
     own = min(state.mean.shape[1] - 1, size)
 
     def of_latents(values: Array, axis: int, is_joint: bool = True) -> Array:
-        values = jnp.moveaxis(values, axis, 0)
-        more = jnp.full((size - own, *values.shape[1:]), 0.0 if is_joint else 1.0, values.dtype)
-        return jnp.moveaxis(jnp.concatenate([values[:own], more, values[-1:][:is_joint]]), 0, axis)
+        shape, length = list(values.shape), values.shape[axis]
+        shape[axis] = size - own
+        more = jax.lax.full(shape, 0.0 if is_joint else 1.0, values.dtype)
+        ends = [(0, own), (length - 1, length)][: 1 + is_joint]
+        first, *last = (jax.lax.slice_in_dim(values, *end, axis=axis) for end in ends)
+        return jax.lax.concatenate([first, more, *last], axis)
 
     return state._replace(
         mean=of_latents(state.mean, 1),

@@ -190,7 +190,7 @@ def test_the_version_is_the_package_s(capsys):
 
 
 COMPLETED = {
-    ("",): {"fit", "predict", "sweep", "report", "compare", "completion", "list", "show"},
+    ("",): {"fit", "predict", "sweep", "report", "compare", "completion", "list", "show", "explain", "check"},
     ("fi",): {"fit"},
     ("fit", "mixt"): {"mixture", "mixture_of_ppca"},
     ("fit", "mixture", "fai"): {"faithful"},

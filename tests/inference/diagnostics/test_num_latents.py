@@ -48,6 +48,17 @@ def test_the_table_has_the_three_columns_and_says_it():
     assert "ARD keeps 1 of 2" in table.attrs["note"]
 
 
+def test_one_decomposition_scores_all_sizes_as_fits_do():
+    """The same held-out densities and BIC as those of a fit of each fold and size; the floor warns."""
+    x, models = _rows(30, 4, 2) + 5.0, {k: zoo.PPCA(num_latents=k) for k in (1, 3)}
+    table = model_size._in_closed_form(models, x, 3, 1)
+    fits = model_size.cross_validate(models, x, folds=3, seed=1)
+    for name in ("heldout", "standard_error", "bic"):
+        np.testing.assert_allclose(table[name], fits[name], rtol=1e-9, err_msg=name)
+    with pytest.warns(UserWarning, match="the noise variance is held at noise_floor"):
+        model_size._in_closed_form(models, _rows(30, 4, 2, noise=0.0), 3, 1)
+
+
 @pytest.mark.parametrize(
     ("candidates", "message"),
     [([], "candidates is empty"), ([0], "from 1 to 3"), ([1, 4], "got 4"), ([1.5], "got 1.5")],

@@ -48,7 +48,7 @@ from zoo.coordinates import Unit
 from zoo.documents.answers import TopicAnswers
 from zoo.documents.bags import ClusteredBags
 from zoo.documents.topic_model import LENGTHS, TopicModel
-from zoo.fields import positive, size, size_of, static
+from zoo.fields import continuing, positive, size, size_of, static
 from zoo.linear_gaussian.rows import linear_gaussian, standard_normal
 from zoo.model import Model, Roles, Table, in_current_precision
 from zoo.programs import local
@@ -439,6 +439,8 @@ def test_a_table_says_in_which_coordinates_its_program_is(rows, stated):
     assert np.shape(other.x_scale) == ((4,) if stated == "columns" else ())
     np.testing.assert_allclose(other.x_scale, plain.x_scale * s)
     np.testing.assert_allclose(other.x_origin, plain.x_origin * s + o, atol=1e-6 * np.max(s))
+    kept = continuing(kind(), other)  # a fit that goes on with other rows stays in these coordinates
+    assert kept.x_scale is other.x_scale and kept.x_origin is other.x_origin
     values = {"loc": np.array([0.3, -0.2, 1.0, 0.0]), "scale": np.array([1.0, 0.5, 2.0, 0.1])}
 
     def joint(model, x, **values):

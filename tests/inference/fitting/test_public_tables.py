@@ -65,7 +65,7 @@ def test_constant_columns_are_left_out_and_named(planned):
     assert len(constant) == 3
     columns = read_columns(frame)
     assert [column.name for column in columns.left_out] == constant
-    with pytest.warns(UserWarning, match=rf"columns left out: {constant[0]} \(0 in every row\); "):
+    with pytest.warns(UserWarning, match=rf"columns left out: {constant[0]} \(0 in every row\); .*row\)$"):
         with pytest.raises(Planned):
             inference.fit(zoo.Mixture(), frame)
 

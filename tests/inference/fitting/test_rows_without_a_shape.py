@@ -132,6 +132,18 @@ def test_a_latent_with_loadings_too_many_is_seen(monkeypatch):
     assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 0.1
 
 
+def test_relevance_that_is_not_learnt_is_seen(monkeypatch):
+    tree = numbers("ppca ard")
+
+    def fixed(model, data):  # planted: the program takes the prior for a Gaussian one
+        given, compressed = ppca_vb.in_shared_shapes(model, data)
+        return given._replace(is_ard=np.asarray(False)), compressed
+
+    monkeypatch.setitem(vars(method_of(zoo.PPCA(num_latents=1), "vb")), "for_steps", fixed)
+    other = numbers("ppca ard")
+    assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 0.1
+
+
 def test_weights_stay_those_of_their_rows(monkeypatch):
     weight = np.arange(40) % 3.0
     tree = numbers("vb", sample_weight=weight)
@@ -157,8 +169,8 @@ def test_tables_and_models_of_about_the_same_size_share_a_program(monkeypatch):
         fit(zoo.Mixture(num_components=size), x, method="vb", seed=0, **SETTINGS)
     assert len(seen) == 1
     seen.clear()
-    for num_rows, size in ((40, 1), (52, 2)):
-        model = zoo.PPCA(num_latents=size, loading_prior="ard")
+    for num_rows, size, prior in ((40, 1, "ard"), (52, 2, "gaussian")):
+        model = zoo.PPCA(num_latents=size, loading_prior=prior)
         fit(model, rows(num_rows, columns=4), method="vb", **SETTINGS)
     assert len(seen) == 1
 

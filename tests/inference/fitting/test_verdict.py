@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -62,8 +63,22 @@ def test_many_clusters_may_be_pieces_of_fewer(number, options, said, monkeypatch
     found = verdict._of_pieces(tree)
     assert (found is None) == (said is None)
     if said is not None:
-        assert found.good is None and found.text == "8 clusters may be pieces of fewer"
-        assert said in found.reason and "act on no single cluster" in found.advice
+        assert found.good is None and found.text.startswith("8 clusters may be pieces of fewer (")
+        assert said in found.text and "act on no single cluster" in found.advice
+
+
+def test_one_column_of_each_pair_and_those_with_one_number_are_to_be_left_out():
+    x = pd.DataFrame(columns=["a", "b", "c", "d", "e", "f"])
+    pairs = [np.array([0, 1]), np.array([1, 2]), np.array([4, 5])]
+    advice = verdict._to_leave_out(x, ["f"], pairs)
+    assert "x.drop(columns=['f', 'b'])" in advice  # e with f is settled by f, and both others by b
+    assert verdict._to_leave_out(x.iloc[:, :2], [], pairs[:1]) == "act on no single cluster"  # one is left
+
+
+def test_a_caution_on_starts_comes_after_others():
+    """Its advice, more starts, does not make the clusters fewer."""
+    starts, pieces = (verdict.Judgement(None, text, "r", "n") for text in ("Starts differ", "Pieces"))
+    assert verdict.gravest([starts, pieces]) == pieces._replace(reason="r; also: starts differ")
 
 
 def test_codes_of_categories_have_no_rank(monkeypatch):

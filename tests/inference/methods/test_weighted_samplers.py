@@ -21,6 +21,7 @@ from inference.numerics.programs import latent_sites
 from inference.numerics.weighted_rows import Rows
 from zoo.answers import start_of
 from zoo.conjugate import PoissonGamma
+from zoo.intake.families import for_data
 
 rng = np.random.default_rng(5)
 TABLE = rng.normal(size=(12, 3))
@@ -53,7 +54,7 @@ def programs():
 def test_the_program_of_weighted_rows_is_that_of_their_copies(name):
     """At a draw of the parameters; fractional weights by linearity, and a weight left out is seen."""
     model, x = programs()[name]
-    model = model.for_data(x)
+    model = for_data(model, x)
     sites = latent_sites(model, x)
     values = start_of(model, jax.random.key(0), x) or _drawn(model, x)
     assert set(values) == set(sites)

@@ -50,10 +50,10 @@ def test_every_file_of_notes_belongs_to_a_model_and_has_known_parts():
     files = {path.stem for path in (ROOT / "zoo" / "cards").glob("*.toml")}
     assert files == {*MODELS, "generic"}
     for name in MODELS:
-        assert set(toml(name)) == {"usage", "methods", "claims", "corrections"}
+        assert {"corrections"} >= {"usage", "methods", "claims", "remarks", "corrections"} ^ set(toml(name))
         assert set(toml(name)["usage"]) == {"python", "command"}
-    assert set(toml("generic")) == {"symbols", "methods", "corrections"}
-    for shared in toml("generic")["corrections"]:
+    assert set(toml("generic")) == {"symbols", "methods", "corrections", "remarks"}
+    for shared in toml("generic")["corrections"] + toml("generic")["remarks"]:
         assert len(shared["models"]) > 1 and set(shared["models"]) <= set(MODELS)
 
 
@@ -91,7 +91,8 @@ def test_both_lines_of_usage_make_the_same_model_of_the_same_data(name):
     other = getattr(zoo, MODELS[name]["class"]).from_data(*selected, **resolve(settings))
     assert type(model) is type(other)
     assert [np.shape(part)[0] for part in data] == [np.shape(part)[0] for part in selected]
-    mine, other = model.with_sizes_from(*data), other.with_sizes_from(*selected)
+    read = (own.encoded(*parts) for own, parts in ((model, data), (other, selected)))
+    mine, other = (own.with_sizes_from(*parts) for own, parts in read)
     for field in dataclasses.fields(model):
         ours, theirs = (getattr(filled, field.name) for filled in (mine, other))
         if field.init and not dataclasses.is_dataclass(ours):  # nested priors are read off the same data
@@ -362,12 +363,14 @@ PLACE = re.compile(
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_says_what_is_wrong_in_its_papers_and_where(name):
     notes = read_notes(read_card(name))
-    assert notes.corrections and all(PLACE.search(own.place) for own in notes.corrections)
-    assert all(own.right.endswith(".") and len(own.right) > 20 for own in notes.corrections)
+    said = notes.corrections + notes.remarks
+    assert said and all(PLACE.search(own.place) for own in said)
+    assert all(own.right.endswith(".") and len(own.right) > 20 for own in said)
     assert notes.claims
     text = " ".join(card_as_text(read_card(name)).split())
-    assert "Corrections to the papers" in text
-    assert all(own.right.replace("`", "") in text for own in notes.corrections)
+    assert ("Corrections to the papers" in text) == bool(notes.corrections)
+    assert ("Remarks on the papers" in text) == bool(notes.remarks)
+    assert all(own.right.replace("`", "") in text for own in said)
 
 
 # where it runs

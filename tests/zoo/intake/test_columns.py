@@ -10,8 +10,9 @@ from people_tables import customers, sales, survey
 import inference
 import zoo
 from inference.cli import predicting
+from inference.inputs.tables import left_out_in_words
 from zoo.intake import Column, Columns, date_in_words, kinds, read_columns
-from zoo.intake.families import dim_labels, suited_to
+from zoo.intake.families import dim_labels
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -377,7 +378,9 @@ def test_natural_parameters_of_classes_are_named_by_column_and_level():
     town, age = pd.Series(["Ulm", "Bonn", "Kiel"] * 4), pd.Series(RNG.normal(size=12))
     frame = pd.DataFrame({"age": age, "town": town, "smoker": ["yes", "no"] * 6})
     read = read_columns(frame)
-    model = zoo.EPCA(family=suited_to(zoo.EPCA(num_latents=1), (read,)).family, num_latents=1, num_features=3)
+    model = zoo.EPCA(
+        family=zoo.EPCA(num_latents=1).with_families((read,)).family, num_latents=1, num_features=3
+    )
     labels = dim_labels(model, {"feature": ["age", "town", "smoker"]}, (read,))
     assert labels["feature_class"] == ["age", "town: Kiel", "town: Ulm", "smoker"]
     unread = dim_labels(model, {"feature": ["age", "town", "smoker"]})
@@ -404,7 +407,7 @@ def test_each_kind_of_column_has_its_family_of_components():
     kinds |= {"grade": "ordered", "smoker": "yes/no", "answer": "category", "note": "text"}
     kinds["debt"] = "positive"
     read = Columns(tuple(Column(name, kind, "", levels=words.get(name, ())) for name, kind in kinds.items()))
-    made = suited_to(zoo.Mixture(num_components=2), (read,)).components
+    made = zoo.Mixture(num_components=2).with_families((read,)).components
     assert {
         columns: (type(family).__name__, getattr(family, "levels", None))
         for family, columns in zip(made.families, made.columns, strict=True)
@@ -422,7 +425,7 @@ def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_ro
     def made(num_rows, is_held=True, num_missing=0, **kinds):
         columns = tuple(Column(name, kind, "", num_missing) for name, kind in kinds.items())
         table = Columns(columns, None, num_rows, is_held)
-        return suited_to(zoo.Mixture(num_components=2), (table,)).components
+        return zoo.Mixture(num_components=2).with_families((table,)).components
 
     assert type(made(100, income="positive", debt="positive")).__name__ == "LogNormalGamma"
     kinds = {"age": "real", "height": "real", "visits": "count"}
@@ -593,6 +596,30 @@ def test_ticks_are_answers_and_an_empty_cell_is_a_no():
     assert str(columns).startswith("done: yes/no (x, or empty for no); note: left out")
     np.testing.assert_array_equal(columns.encoded(frame)["done"], [1, 0, 1, 0])
     assert Columns.from_text(columns.as_text()) == columns
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([f"word {i // 2}" for i in range(60)], "category"),
+        ([f"word {i}" for i in range(30)] * 2, "category"),
+        (np.arange(60), "gaussian"),
+        (pd.date_range("2024-01-01", periods=60), "date"),
+        (np.full(60, 2.5), None),
+        (["same"] * 60, None),
+        ([None] * 60, None),
+    ],
+)
+def test_how_to_keep_a_column_is_said_where_it_can_be_kept(cells, kind):
+    frame = pd.DataFrame({"other": cells, "v": RNG.normal(size=60)}, index=[f"r{i}" for i in range(60)])
+    columns = read_columns(frame)
+    told = left_out_in_words(columns)
+    assert told.startswith("columns left out: other (")
+    assert ("to keep" in told) == (kind is not None)
+    if kind is not None:
+        assert f"to keep other: families={{'other': '{kind}'}}" in told
+        kept = read_columns(frame, families={"other": kind})
+        assert kept.columns[0].is_kept and np.isfinite(kept.encoded(frame)["other"]).all()
 
 
 def test_what_follows_from_columns_that_were_left_out_names_them():

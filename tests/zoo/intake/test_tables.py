@@ -6,7 +6,7 @@ import pytest
 
 import zoo
 from zoo.intake import ANY, KINDS
-from zoo.intake.tables import takes_missing, takes_sparse_counts
+from zoo.intake.tables import num_needed, takes_missing, takes_sparse_counts
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))
@@ -20,8 +20,7 @@ def test_facts_of_the_ten_models():
     assert parts["sppca"] == ("x", "y") and parts["lda"] == ("counts",) and parts["paired"] is None
     assert zoo.Paired(("bernoulli",) * 3).data_names == ("y_0", "y_1", "y_2")
     assert {name for name, model in MODELS.items() if model.takes_documents} == {"lda", "plsi", "pcp"}
-    assert {name for name, model in MODELS.items() if model.label_parts} == {"sppca"}
-    assert (zoo.SPPCA().num_needed, zoo.PPCA().num_needed, zoo.Paired().num_needed) == (1, 1, 1)
+    assert {num_needed(model) for model in (zoo.SPPCA(), zoo.PPCA(), zoo.Paired())} == {1}
     misses = {"mixture": zoo.Mixture(), "ppca": zoo.PPCA(), "sppca": zoo.SPPCA(), "epca": zoo.EPCA()}
     assert all(takes_missing(model) for model in misses.values())
     kernel = zoo.KernelPCA(noise_variance=0.1)

@@ -81,7 +81,7 @@ class Augmented:
         with numpyro.handlers.trace() as trace, numpyro.handlers.block(hide_fn=lambda s: s["name"] in HIDDEN):
             self.model(jnp.full_like(x, jnp.nan))
         values = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
-        theta = self.model.natural_params(values)
+        theta = self.model.family.shaped(self.model.low_rank(values).whole())
         linear = gibbs.cells_of(values, self.model, x).linear
         numpyro.factor("quadratic", jnp.sum(linear * theta - precisions * theta**2 / 2))
 
@@ -135,7 +135,7 @@ def test_coefficients_of_the_cells_are_those_of_the_program(case):
         for seed in range(3):
             values = values_of(model, x, seed)
             values |= {"noise_variance": np.array(0.8)} if "noise_variance" in values else {}
-            theta = jnp.asarray(model.natural_params(values))
+            theta = model.family.shaped(model.low_rank(values).whole())
             cells = gibbs.cells_of(values, model, jnp.asarray(x))
             quadratic = cells.linear * theta - cells.precision * theta**2 / 2
             own = jnp.sum(quadratic - cells.count * polya_gamma.log_cosh(theta / 2))
@@ -206,7 +206,9 @@ def prior_draws(model, num_draws, seed):
         first, second = jax.random.split(key)
         trace = numpyro.handlers.trace(numpyro.handlers.seed(proper, first)).get_trace(num_observations=ROWS)
         values = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
-        kernel = model.family.log_kernel(model.natural_params(values), lam, nu) - at_best
+        kernel = (
+            model.family.log_kernel(model.family.shaped(model.low_rank(values).whole()), lam, nu) - at_best
+        )
         return values, -jax.random.exponential(second) < model.beta * jnp.sum(kernel)
 
     batch = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=5000))

@@ -89,7 +89,7 @@ def augmented(tree, x):
         inside = numpyro.handlers.block(model, hide_fn=lambda site: site["name"] in ("x", "joint_prior"))
         with numpyro.handlers.trace() as trace:
             inside(jnp.full_like(x, jnp.nan))
-        theta = model.natural_params({name: site["value"] for name, site in trace.items()})
+        theta = model.low_rank({name: site["value"] for name, site in trace.items()}).whole()
         omega = numpyro.sample("omega", _RelativeTo0(count, 0.0))
         numpyro.factor("cells", base + jnp.sum(linear * theta - omega * theta**2 / 2 - count * jnp.log(2.0)))
 

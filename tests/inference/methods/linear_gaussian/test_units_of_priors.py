@@ -17,6 +17,7 @@ from inference.precision import in_precision
 from zoo import PPCA, SPPCA
 from zoo.coordinates import coordinates_of
 from zoo.coordinates.of_models import inside
+from zoo.fields import continuing
 from zoo.linear_gaussian.supervised import block_prior
 
 RNG = np.random.default_rng(0)
@@ -148,7 +149,7 @@ def test_a_fit_that_goes_on_keeps_the_prior_that_was_read_off():
     for model, data in ((MODELS["ard"], data_of("ard")), (MODELS["sppca"], data_of("sppca"))):
         former = model.from_data(*data, num_latents=2, loading_prior=model.loading_prior)
         more = tuple(2 * part for part in data)
-        again = model.continuing(former).with_sizes_from(*more)
+        again = continuing(model, former).with_sizes_from(*more)
         for name in ("loading_variance", "loc_mean", "loc_variance", "noise_rate"):
             np.testing.assert_array_equal(getattr(again, name), getattr(former, name))
 

@@ -19,6 +19,7 @@ from inference.calibration import elbo_check
 from inference.methods.mixture import vb_posterior
 from zoo import Mixture
 from zoo.conjugate import GaussianWishart, NormalGamma, Product
+from zoo.intake.families import for_data
 
 PRIOR = GaussianWishart(
     loc=[0.0, 0.5], mean_precision=0.5, scale_matrix=[[0.5, 0.1], [0.1, 0.8]], degrees_of_freedom=4.0
@@ -224,7 +225,7 @@ def test_em_ends_where_the_program_has_its_likeliest_point(name, is_complete):
     tree = fit(model, x, method="em", tolerance=1e-13, max_iterations=20_000, num_restarts=3)
     assert not tree.attrs["components_at_floor"]
     point = tree["posterior"].isel(chain=0, draw=0)
-    fitted = model_of(tree).for_data(x)
+    fitted = for_data(model_of(tree), x)
     values = {site: point[site].to_numpy() for site in ("weights", *fitted.components.parameter_dims)}
 
     def moved_by(change):

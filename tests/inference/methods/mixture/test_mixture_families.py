@@ -12,6 +12,7 @@ from inference import log_density as heldout
 from inference.calibration import conditional_check, elbo_check, geweke
 from inference.methods.mixture import gibbs
 from inference.numerics.programs import log_prior
+from zoo.intake.families import for_data
 
 EVERY_RUN = ("Product",)  # the others are the same code, marked slow
 
@@ -40,7 +41,7 @@ def test_summed_out_program_is_the_explicit_one_summed(name):
     model, x = mixture(name, num_components=2), rows(name, 3)
     if model.components.takes_missing:
         x[1, 0] = np.nan
-        model = model.for_data(x)
+        model = for_data(model, x)
     with jax.enable_x64(True):
         values = values_of(name, model, x)
         everything_else = {site: value for site, value in values.items() if site != "assignments"}

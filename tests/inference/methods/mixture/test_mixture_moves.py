@@ -17,6 +17,7 @@ from inference.methods.mixture import vb_posterior as posterior
 from inference.numerics.weighted_rows import Rows
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking
+from zoo.intake.families import for_data
 from zoo.mixture import Mixture
 
 X = load("toy_gaussians", seed=0)["x"][::4]
@@ -122,7 +123,7 @@ def test_a_step_from_a_proposal_has_the_bound_that_the_proposed_labels_lead_to(f
     from tests.component_families import priors, rows
 
     x = rows(family, 40)
-    mixture = Mixture(components=priors()[family], num_components=4).for_data(x)
+    mixture = for_data(Mixture(components=priors()[family], num_components=4), x)
     r = jnp.asarray(np.random.default_rng(0).dirichlet(np.full(4, 0.1), 40))
     state = posterior.from_statistics(r.T @ mixture.components.features(x), jnp.asarray(1.0), mixture)
     state, counts = jax.tree.map(np.asarray, state), np.asarray(r.sum(0))

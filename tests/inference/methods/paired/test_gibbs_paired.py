@@ -173,7 +173,7 @@ def draws_with_kernels(model, num_draws):
             lam, nu = KERNELS[2 * v]
             mean = lam / nu * getattr(family, "total_count", 1)
             best = family.log_kernel(family.natural(jnp.asarray(mean)), lam, nu)
-            gain += jnp.sum(family.log_kernel(model.natural_params(v, values), lam, nu) - best)
+            gain += jnp.sum(family.log_kernel(model.mean_theta(v, values).whole(), lam, nu) - best)
         return values, -jax.random.exponential(second) < model.beta * gain
 
     batch = jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=5000))

@@ -117,7 +117,7 @@ def with_polya_gamma(model, tree, data):
             model(*views)
         values = {name: site["value"] for name, site in trace.items()}
         for v, (count, c) in enumerate(terms):
-            theta, count, c = model.natural_params(v, values), jnp.asarray(count), jnp.asarray(c)
+            theta, count, c = model.mean_theta(v, values).whole(), jnp.asarray(count), jnp.asarray(c)
             expected = count * jnp.tanh(c / 2) / (2 * c)
             gap = count * (jnp.log(jnp.cosh(c / 2)) - jnp.log(jnp.cosh(theta / 2)))
             numpyro.factor(f"divergence_{v}", -jnp.sum(gap - expected * (c**2 - theta**2) / 2))
