@@ -421,7 +421,7 @@ for axis, rank, most in ((axes[0], 2, 0.5), (axes[1], 3, 0.2)):
     )
 axes[0].legend()
 plt.show()
-second_weight = diagnostics.invariants(gibbs)["sorted_weights"].sel(rank=2)
+second_weight = diagnostics.invariants(gibbs)["sorted_weights"].sel(weight_rank=2)
 print(f"draws in which the second weight is below 0.25: {float((second_weight < 0.25).mean()):.0%}")
 spreads.round(4)
 
