@@ -333,11 +333,12 @@ def start(
     Raises:
         ValueError: none of these is given, or not for every row.
     """
-    x, weight, rows, _ = completed(model, *data)
+    x, weight, rows, holes = completed(model, *data)
     if "raw_loadings_mean" in variables:
-        return MCFAPosterior(
-            _columns_from(variables, model, rows), of_mixture.q_from_variables(variables, model.mixture)
-        )
+        columns = _columns_from(variables, model, rows)
+        mixture = of_mixture.q_from_variables(variables, model.mixture)
+        local = update_rows(columns_of(columns, rows), mixture, model, x, holes)
+        return MCFAPosterior(columns, mixture._replace(statistics=statistics_of(local, weight)[0]))
     if "responsibilities" not in variables and "assignments" not in variables:
         raise ValueError(
             f"init must hold 'responsibilities' or 'assignments'; got {', '.join(variables) or 'nothing'}"

@@ -28,6 +28,7 @@ from tests.relation_cases import CASES, COUNTS, GIBBS, X, options_of, relation_o
 ORDER = ("rows_permuted", "columns_permuted", "columns_renamed", "frame", "nested_list")
 UNITS = ("shifted", "rescaled", "columns_rescaled", "other_units")
 MARKS = ("masked_array", "frame_nan", "frame_na", "row_masked")
+ROWS = ("float32", "fitted_rows")
 WORDS = ("sparse", "empty_document", "unused_word")
 NAMES = ("columns_renamed", "frame", "nested_list")
 
@@ -42,6 +43,10 @@ DEFAULT = {
         "em": (*ORDER, *UNITS, *MARKS, "sparse", "row_doubled", "row_left_out"),
     },
     "factor analysis": {"em": ("columns_rescaled",)},
+    "mcfa": {
+        "vb": (*ORDER, *UNITS[:2], *MARKS[:3], "other_units", "row_doubled", "row_left_out", *ROWS),
+        "gibbs": NAMES,
+    },
     "kernelpca": {
         "closed_form": (*ORDER, *UNITS, *MARKS, "float32", "fitted_rows"),
         "em": (*ORDER, *UNITS),

@@ -192,7 +192,7 @@ def test_the_version_is_the_package_s(capsys):
 COMPLETED = {
     ("",): {"fit", "predict", "sweep", "report", "compare", "completion", "list", "show", "explain", "check"},
     ("fi",): {"fit"},
-    ("fit", "mixt"): {"mixture", "mixture_of_ppca"},
+    ("fit", "mixt"): {"mixture", "mixture_of_common_factor_analysers", "mixture_of_ppca"},
     ("fit", "mixture", "fai"): {"faithful"},
     ("fit", "mixture", "faithful", "--me"): {"--method"},
     ("fit", "mixture", "faithful", "--method", "gi"): {"gibbs"},
