@@ -32,7 +32,8 @@ FORMS = {
 def _model(form="dirichlet, diagonal", num_rows=7):
     x = with_holes(planted(num_rows, 4)[0])
     fields = {"noise_concentration": 3.0, "noise_rate": 2.0, "loc_variance": 2.0, "mean_precision": 0.5}
-    fields |= {"loading_variance": 1.0, "loc_mean": np.zeros(4), "num_components": 3, "num_latents": 2}
+    fields |= {"loading_variance": 1.0, "loc_mean": np.linspace(-1, 1, 4)}
+    fields |= {"num_components": 3, "num_latents": 2}
     return zoo.MCFA.from_data(x, **fields | FORMS[form]), x
 
 
