@@ -33,9 +33,9 @@ def _moments(part: Part) -> _Moments:
     checks.check_infinite(part.rows, part.name)
     checks.check_some_columns(part.rows, part.name)
     checks.check_scale(part.rows, name=part.name)
+    checks.check_rows(part.rows, 2, "one row has no variance", part.name)
     found = _Moments(*checks.observed_moments(part.rows, part.weight))
     if found.scale == 0:  # no variance to read the prior off
-        checks.check_rows(part.rows, 2, "one row has no variance", part.name)
         checks.check_not_constant(part.rows, part.name)
     return found
 
