@@ -157,8 +157,8 @@ class Mixture(Model):
     methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
 
     @property
-    @override
     def units(self) -> Mapping[str, Unit]:
+        """Rows, and the parameters and hyperparameters of the components."""
         if self.components is None or self.components.unit_of_cells is None:
             return {}
         of_prior, dims = self.components.units_of_hyperparameters(), self.components.parameter_dims

@@ -8,7 +8,7 @@ from planted import planted_regression, replaced
 from scipy.stats import norm, rankdata
 
 from inference.convergence.r_hat import psrf_of
-from inference.diagnostics import comparison, tables
+from inference.diagnostics import comparison, summaries
 from inference.fitting import verdict
 
 
@@ -45,7 +45,7 @@ def test_rank_r_hat_is_the_larger_of_two_and_sees_a_chain_that_is_wider():
 
 def test_errors_of_draws_of_q_are_those_of_independent_draws():
     drawn = (np.arange(40).reshape(1, 40) % 8 == 0).astype(float)  # 5 of 40
-    assert tables._standard_error(drawn, "variational") == pytest.approx(
+    assert summaries._standard_error(drawn, "variational") == pytest.approx(
         np.sqrt(0.125 * 0.875 / 40), rel=1e-12
     )
     values = np.arange(10.0).reshape(1, 10)
@@ -64,7 +64,7 @@ def test_errors_of_chains_count_what_draws_repeat():
     indicator = (repeated > 0.5).astype(float)
     share = indicator.mean()
     wanted = np.sqrt(share * (1 - share) / values.size)
-    assert tables._standard_error(indicator, "sampling") == pytest.approx(wanted, rel=0.15)
+    assert summaries._standard_error(indicator, "sampling") == pytest.approx(wanted, rel=0.15)
 
 
 def test_errors_of_two_fits_are_combined():
