@@ -91,25 +91,11 @@ class Answers:
         return cls()
 
     def sums_out_locals(self, model: Any) -> bool:
-        """Whether `log_rows` has the latents of a row integrated out.
-
-        Args:
-            model: the model.
-
-        Returns:
-            Whether it has.
-        """
+        """Whether `log_rows` has the latents of a row integrated out."""
         return True
 
     def scores_are_linear(self, model: Any) -> bool:
-        """Whether scores are affine in the observed cells of the first part of the data, the others unknown.
-
-        Args:
-            model: the model.
-
-        Returns:
-            Whether they are.
-        """
+        """Whether scores are affine in the observed cells of the first part of the data, others unknown."""
         return False
 
     def kept_locals(self, model: Any) -> tuple[str, ...]:
@@ -124,36 +110,15 @@ class Answers:
         return ()
 
     def has_moments(self, model: Any) -> bool:
-        """Whether methods that sum rows up to their number, mean and scatter may do so.
-
-        Args:
-            model: the model.
-
-        Returns:
-            Whether they may.
-        """
+        """Whether methods that sum rows up to their number, mean and scatter may do so."""
         return True
 
     def needs_fitted_rows(self, model: Any) -> bool:
-        """Whether new rows are judged by the fitted ones, beside the parameters.
-
-        Args:
-            model: the model.
-
-        Returns:
-            Whether they are.
-        """
+        """Whether new rows are judged by the fitted ones, beside the parameters."""
         return False
 
     def has_several_modes(self, model: Any) -> bool:
-        """Whether the joint density is known to have several modes of different height at these priors.
-
-        Args:
-            model: the model.
-
-        Returns:
-            Whether it is.
-        """
+        """Whether the joint density is known to have several modes of different height at these priors."""
         return False
 
     def resolving(self, model: Any, variables: Mapping[str, Any]) -> Any:
