@@ -9,7 +9,8 @@ import functools
 from pathlib import Path
 
 import pytest
-from architecture_names import model_tests
+
+from tests.support.architecture_names import model_tests
 
 pytestmark = pytest.mark.repo
 

@@ -11,7 +11,6 @@ import types
 import typing
 import warnings
 
-import component_families
 import jax
 import jax.numpy as jnp
 import jaxtyping
@@ -25,6 +24,7 @@ from numpyro import handlers
 import inference
 import zoo
 from inference import prediction
+from tests.support import component_families
 from zoo.answers import answer_of, completion_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking

@@ -1,4 +1,4 @@
-"""The list of planted mistakes goes with the code; ``python -m tests.mutants`` runs it."""
+"""The list of planted mistakes goes with the code; ``python -m tests.tools.mutants`` runs it."""
 
 import subprocess
 import sys
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.mutants.__main__ import _likely
-from tests.mutants.listing import mutants
-from tests.mutants.runner import BROKEN, IN_ORDER, KILLED, STOPPED, SURVIVED, _read
+from tests.tools.mutants.__main__ import _likely
+from tests.tools.mutants.listing import mutants
+from tests.tools.mutants.runner import BROKEN, IN_ORDER, KILLED, STOPPED, SURVIVED, _read
 
 pytestmark = pytest.mark.repo
 

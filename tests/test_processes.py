@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import LIMIT, started
+
+from tests.support.processes import LIMIT, started
 
 TESTS = Path(__file__).parent
 TOLD = re.compile(r"Popen|timeout|\bwait\(|monotonic|time\.time")  # other files need not be parsed

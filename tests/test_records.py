@@ -5,7 +5,7 @@ import json
 import pytest
 from conftest import OLDER_RECORDS
 
-from tests.recording import DESCRIBED, REFERENCE, code_of, older_than_their_code
+from tests.tools.recording import DESCRIBED, REFERENCE, code_of, older_than_their_code
 
 pytestmark = pytest.mark.repo
 RECORDS = sorted(REFERENCE.rglob("*.json"))
@@ -37,7 +37,7 @@ def test_every_record_says_what_code_it_describes():
 
 def test_records_that_are_older_than_their_code_are_told(tmp_path, monkeypatch, record_property):
     """Planted: a record of other code is older, one of this code is not, one that does not say is undated."""
-    import tests.recording as recording
+    import tests.tools.recording as recording
 
     record_property(OLDER_RECORDS, older_than_their_code())
     monkeypatch.setattr(recording, "REFERENCE", tmp_path / "tests" / "reference")

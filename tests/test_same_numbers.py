@@ -1,8 +1,8 @@
 """No number of a small fit changes but by intent: every model by every method, against the record.
 
 What the numbers should be, the proofs of each method say; this says that they are still the same, and so
-notices a mistake anywhere on the way from the data to the result. The record is written by
-``python -m tests.same_numbers --record``, which compares bit for bit on the machine that wrote it; here the
+notices a mistake anywhere on the way from the data to the result. The record is written by ``python -m
+tests.tools.same_numbers --record``, which compares bit for bit on the machine that wrote it; here the
 comparison is to rounding, which other optimisations of the compiler do not pass (those of the default tests
 are not those of the record). The fits of ``test_relations.py`` are compared there, where their programs are
 compiled.
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from tests.fit_cases import CASES, GRADIENTS, differences_to_rounding, outline
+from tests.support.fit_cases import CASES, GRADIENTS, differences_to_rounding, outline
 
 ELSEWHERE = ("devices", "parallel", "resumed")  # two devices and Ctrl-C, which the command has
 HERE = [name for name in CASES if not name.endswith(ELSEWHERE) and not name.startswith("relations, ")]

@@ -9,7 +9,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from pages.site import QUESTIONS, SitePage, clicks, faults_of, read_site
 
 import inference
 import zoo
@@ -17,6 +16,7 @@ from notebooks._site import course
 from notebooks._site.audit import BUILT, VERDICTS, read_audit, read_items, recorded, verdicts_of
 from notebooks._site.models import PICTURES
 from notebooks._site.reference import MODULES, public_names
+from tests.tools.pages.site import QUESTIONS, SitePage, clicks, faults_of, read_site
 from zoo.cards import read_card, read_notes
 
 pytestmark = pytest.mark.repo

@@ -4,7 +4,8 @@ import re
 import sys
 
 import pytest
-from processes import LIMIT, started
+
+from tests.support.processes import LIMIT, started
 
 pytestmark = pytest.mark.repo
 

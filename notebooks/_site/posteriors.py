@@ -9,7 +9,7 @@ REFERENCE = Path(__file__).parents[2] / "tests" / "reference"
 
 
 def write(path):
-    """Copy the page and its picture (``python -m tests.posterior_table --draw`` makes both).
+    """Copy the page and its picture (``python -m tests.support.posterior_table --draw`` makes both).
 
     Args:
         path: of the page; the picture comes to stand beside it.

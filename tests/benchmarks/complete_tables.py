@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 CALLS = {
     "vb": ({"method": "vb", "num_restarts": 1, "tolerance": 0.0, "num_samples": 1}, "max_iterations", 20),

@@ -19,7 +19,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 2

@@ -13,7 +13,7 @@ import os
 import time
 import warnings
 
-from tests.recording import write_record
+from tests.tools.recording import write_record
 from zoo.answers import start_of
 
 SIZE = {"num_rows": 7291, "num_features": 256, "num_components": 10, "num_latents": 8}

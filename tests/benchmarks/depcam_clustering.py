@@ -35,7 +35,7 @@ from scipy.special import logsumexp
 
 import zoo
 from inference import fit, log_density, transform
-from tests.recording import code_of
+from tests.tools.recording import code_of
 from zoo.conjugate import BernoulliBeta
 from zoo.datasets import load
 from zoo.exponential_family import Gaussian

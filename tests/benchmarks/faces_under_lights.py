@@ -20,7 +20,7 @@ import numpy as np
 
 import zoo
 from inference import fit
-from tests.recording import write_record
+from tests.tools.recording import write_record
 from zoo.datasets import load
 
 SIZES = (1, 3, 5)

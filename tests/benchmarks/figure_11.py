@@ -44,7 +44,7 @@ from inference.methods.nuts_hmc import program
 from inference.methods.paired import gibbs
 from inference.precision import in_precision
 from tests.benchmarks.paired_mixing import CELLS, CHAINS, FEATURES, FIELDS, ROWS, figure_10_data
-from tests.recording import write_record
+from tests.tools.recording import write_record
 from zoo.answers import start_of
 from zoo.model import in_current_precision
 

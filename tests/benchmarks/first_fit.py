@@ -28,7 +28,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.recording import REFERENCE, write_record
+from tests.tools.recording import REFERENCE, write_record
 
 RECORD = REFERENCE / "benchmark_first_fit.json"
 ROUNDS = 3

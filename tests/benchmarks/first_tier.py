@@ -4,8 +4,8 @@ Run ``python -m tests.benchmarks.first_tier`` on a quiet machine. It runs the te
 a compiled program from before, and counts the processor time of each. The tier begins with `ALWAYS`, a short
 fit by every method of every model and the commands and pages once. The rest is bought in the order of how
 many listed mistakes a test notices a second, until `SECONDS` are spent; half of the mistakes, drawn at
-random, choose, and the other half judge. Of each mistake the record of ``python -m tests.mutants`` names one
-test that notices it, the first that failed, so that both shares are lower bounds. Written to
+random, choose, and the other half judge. Of each mistake the record of ``python -m tests.tools.mutants``
+names one test that notices it, the first that failed, so that both shares are lower bounds. Written to
 tests/first_tier.txt and, with the curve, to tests/reference/first_tier.json.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording import REFERENCE, write_record
+from tests.tools.recording import REFERENCE, write_record
 
 ROOT = Path(__file__).parents[2]
 TIER = ROOT / "tests" / "first_tier.txt"

@@ -17,9 +17,9 @@ error of a single table's mean would be too small and is not given.
 
 Tables: of the catalogue (``faithful``, ``toy_gaussians``, ``olive``); of scikit-learn (``iris``, ``wine``,
 the ten means of ``breast_cancer``); drawn as in `tests.benchmarks.mixture_samplers` (``separated``,
-``overlapping``, ``heavy_tailed``), with the centres of `tests.planted` (``planted``), and two wider ones:
-``machine`` (1000 rows, three columns, three regimes of unequal spread, one column skewed) and ``parts`` (500
-rows, ten columns, three kinds in a direction of large common variance).
+``overlapping``, ``heavy_tailed``), with the centres of `tests.support.planted` (``planted``), and two wider
+ones: ``machine`` (1000 rows, three columns, three regimes of unequal spread, one column skewed) and ``parts``
+(500 rows, ten columns, three kinds in a direction of large common variance).
 """
 
 import argparse
@@ -46,7 +46,7 @@ def table(name):
 
         return getattr(datasets, f"load_{name}")().data[:, : 13 if name == "wine" else 10]
     if name == "planted":
-        from tests.planted import CENTRES, SHARES
+        from tests.support.planted import CENTRES, SHARES
 
         return CENTRES[rng.choice(3, 300, p=SHARES)] + rng.normal(size=(300, 2))
     if name == "machine":
@@ -129,7 +129,7 @@ def main():
     summary = over_tables(tables) if len(tables) > 1 else {}
     print(summary)
     if given.record:
-        from tests.recording import write_record
+        from tests.tools.recording import write_record
 
         command = "python -m tests.benchmarks.gaussian_prior --record"
         write_record(NAME, command, "scikit-learn", over_tables=summary, **tables)

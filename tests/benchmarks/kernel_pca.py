@@ -10,7 +10,7 @@ printed and written to tests/reference/benchmark_kernel_pca.json.
 import os
 import time
 
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 SIZE = {"num_rows": 2000, "num_features": 64, "num_latents": 10}
 BAR, ANGLE_BAR = 1.5, 1e-6

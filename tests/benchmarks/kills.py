@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.processes import LIMIT, started
+from tests.support.processes import LIMIT, started
 
 __all__ = ["CASES", "KILLS", "killed_and_compared"]
 
@@ -233,7 +233,7 @@ def _result(case):
 
 
 def _record():
-    from tests.recording import write_record
+    from tests.tools.recording import write_record
 
     with ThreadPoolExecutor(len(CASES)) as pool:  # the processes wait and start most of the time
         results = dict(zip(CASES, pool.map(_result, CASES), strict=True))

@@ -27,7 +27,7 @@ from scipy.spatial.distance import cdist
 
 import zoo
 from inference import fit, transform
-from tests.recording import add_part_to_record
+from tests.tools.recording import add_part_to_record
 from zoo.datasets import catalogue, load
 
 COMMAND = "python -m tests.benchmarks.labels"

@@ -20,7 +20,7 @@ import time
 import warnings
 
 from tests.benchmarks.kernel_pca import pin
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 
 BAR = 0.4
 CORPORA = ("news4_stemmed", "reuters5_stemmed", "pcp_corpus")

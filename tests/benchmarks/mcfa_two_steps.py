@@ -20,8 +20,8 @@ import zoo
 from inference import fit, log_density, transform
 from inference.methods.mcfa.vb import latents
 from inference.precision import in_precision
-from tests.mcfa_cases import planted
-from tests.recording import write_record
+from tests.support.mcfa_cases import planted
+from tests.tools.recording import write_record
 from zoo.linear_gaussian.clustered import ClusteredRows
 
 VB = {"method": "vb", "progress": False, "seed": 0, "num_samples": 50, "num_restarts": 2}

@@ -21,7 +21,7 @@ import time
 import warnings
 from pathlib import Path
 
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 SIZES = {"large": (100_000, 10, 50, 8), "small": (272, 2, 20, 400)}  # rows, columns, components, iterations
 BARS = {("large", 1): 10, ("large", 2): 15, ("small", 1): 4, ("small", 2): 4}

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 ROOT = Path(__file__).parents[2]
 SIZES = {

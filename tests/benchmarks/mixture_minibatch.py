@@ -29,7 +29,7 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-from tests.recording import add_part_to_record, add_to_record
+from tests.tools.recording import add_part_to_record, add_to_record
 
 ROOT = Path(__file__).parents[2]
 NUM_ROWS, NUM_FEATURES, NUM_COMPONENTS, BATCH_ROWS = 1_000_000, 10, 50, 10_000

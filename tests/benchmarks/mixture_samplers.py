@@ -341,7 +341,7 @@ def main():
 
     def record(**found):
         if given.record:
-            from tests.recording import add_to_record
+            from tests.tools.recording import add_to_record
 
             command = "python -m tests.benchmarks.mixture_samplers --record --peer FOLDER"
             add_to_record(NAME, command, "arviz", **found)

@@ -29,7 +29,7 @@ import zoo
 from inference import fit
 from inference.fitting import in_memory
 from inference.methods.mixture import starts, vb, vb_posterior
-from tests.recording import add_part_to_record
+from tests.tools.recording import add_part_to_record
 from zoo.datasets import load
 
 COMMAND = "python -m tests.benchmarks.mixture_starts"

@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 
 __all__ = ["main", "run_notebook", "unannounced_warnings"]
 

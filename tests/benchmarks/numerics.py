@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 
 from tests.benchmarks.kernel_pca import pin, seconds
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 NUMBERS, REPEATS, ROUNDS = 100_000, 15, 2
 BAR = 1.5

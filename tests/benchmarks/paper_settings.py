@@ -30,7 +30,7 @@ from inference.diagnostics import heldout
 from inference.topics import normalised_mutual_information
 from tests.benchmarks.labels import nearest_error
 from tests.benchmarks.topic_bars import one_split
-from tests.recording import add_part_to_record
+from tests.tools.recording import add_part_to_record
 from zoo.conjugate import GaussianWishart
 from zoo.datasets import load
 

@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 import scipy.stats
 
-from tests.recording import add_to_record, write_record
+from tests.tools.recording import add_to_record, write_record
 
 NUM_LATENTS, NUM_LABELLED = 2, 45
 DRAWS = {"num_chains": 2, "num_warmup": 200, "num_samples": 40, "thinning": 5}

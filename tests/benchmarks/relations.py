@@ -1,11 +1,11 @@
 """Every relation for every model by every method at tiny size, and the record of the outcome.
 
-Run ``python -m tests.benchmarks.relations`` to check all cases of tests/relation_cases.py, or those that are
-named (CASE, CASE/METHOD or CASE/METHOD/RELATION); each model and method in a process of its own, so that
-compiled programs do not pile up. ``--record`` writes tests/reference/relations.json: for each relation that
-holds the largest error relative to the spread and its threshold, or the smallest p-value and its threshold;
-for each that does not, the reason; and the CPU seconds of each model and method all of whose relations were
-checked. Two devices are made of the CPU.
+Run ``python -m tests.benchmarks.relations`` to check all cases of tests/support/relation_cases.py, or those
+that are named (CASE, CASE/METHOD or CASE/METHOD/RELATION); each model and method in a process of its own, so
+that compiled programs do not pile up. ``--record`` writes tests/reference/relations.json: for each relation
+that holds the largest error relative to the spread and its threshold, or the smallest p-value and its
+threshold; for each that does not, the reason; and the CPU seconds of each model and method all of whose
+relations were checked. Two devices are made of the CPU.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from tests.recording import REFERENCE, circumstances
+from tests.tools.recording import REFERENCE, circumstances
 
 COMMAND = "python -m tests.benchmarks.relations"
 RECORD = REFERENCE / "relations.json"
@@ -35,7 +35,7 @@ def outcomes(case, method, *names):
     numpyro.set_host_device_count(2)
     from inference.calibration import relation_check, relations
     from inference.calibration.relation_changes import RELATIONS
-    from tests.relation_cases import CASES, options_of, relation_of
+    from tests.support.relation_cases import CASES, options_of, relation_of
 
     make, data, _ = CASES[case]
     model, found = relations.sized(make, data), {}
@@ -96,7 +96,7 @@ def main(argv=None):
     if arguments.one:
         print("\n" + json.dumps(outcomes(*arguments.one)))
         return 0
-    from tests.relation_cases import CASES
+    from tests.support.relation_cases import CASES
 
     chosen = _chosen({case: CASES[case].methods for case in CASES}, arguments.cases)
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}

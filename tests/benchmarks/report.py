@@ -25,7 +25,7 @@ from inference.plots import comparison
 from inference.report import report
 from inference.report.page import to_png
 from inference.topics.document_checks import check_documents
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 
 _ROWS = 10_000
 

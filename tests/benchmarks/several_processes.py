@@ -19,8 +19,8 @@ import time
 import warnings
 from pathlib import Path
 
-from tests.processes import sharing
-from tests.recording import write_record
+from tests.support.processes import sharing
+from tests.tools.recording import write_record
 
 OTHER_ORDER = "mixture vb in batches"
 NEAR = 1e-10  # relative, between numbers of processes

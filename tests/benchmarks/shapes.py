@@ -22,7 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 BARS = {
     "cross_validate": 12 / 103,

@@ -36,7 +36,7 @@ import numpy as np
 import zoo
 from inference import fit, transform
 from tests.benchmarks.paired_mixing import figure_10_data
-from tests.recording import add_part_to_record
+from tests.tools.recording import add_part_to_record
 from zoo.exponential_family import Gaussian
 
 BINARY = ("bernoulli", "bernoulli")

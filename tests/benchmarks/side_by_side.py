@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 
 NAMES = ("kernel_pca", "ppca", "epca_map", "sppca_sparse", "depcam", "mixture")
 LAST_LINES = 20  # of what is printed

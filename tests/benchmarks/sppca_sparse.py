@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 SIZE = {"num_rows": 20_000, "num_features": 25_000, "num_latents": 20, "num_outputs": 20}
 WORDS_PER_ROW, TOPICS = 75, 21

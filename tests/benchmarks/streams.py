@@ -27,7 +27,7 @@ import warnings
 from pathlib import Path
 
 from tests.benchmarks.mixture_minibatch import Memory, mixture_of_gaussians
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 
 ROOT = Path(__file__).parents[2]
 ROWS, FIRST, BATCH, COMPONENTS, PASSES = 10_000_000, 1_000_000, 100_000, 20, 3

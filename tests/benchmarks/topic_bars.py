@@ -26,7 +26,7 @@ from inference.diagnostics import heldout
 from inference.topics import normalised_mutual_information
 from inference.topics.text_heldout import split_tokens
 from tests.benchmarks.topics import one_label
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 from zoo.datasets import load
 from zoo.documents.shares import fold_in
 from zoo.sparse import SparseCounts

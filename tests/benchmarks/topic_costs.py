@@ -27,7 +27,7 @@ from inference.methods.lda import vb as lda_vb
 from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
 from inference.methods.pcp import gibbs as blocked_pcp
 from inference.methods.pcp import vb as pcp_vb
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 from zoo.sparse import SparseCounts
 
 __all__ = ["corpus", "costs", "step_of"]

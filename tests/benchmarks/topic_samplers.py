@@ -37,7 +37,7 @@ from inference.methods.documents.tokens import Tokens, prepare
 from inference.methods.lda import collapsed_gibbs as collapsed_lda
 from inference.methods.lda import gibbs as blocked_lda
 from tests.benchmarks.topics import seconds_per_step
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 from zoo.datasets import load
 from zoo.sparse import SparseCounts
 

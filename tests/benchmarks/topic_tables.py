@@ -37,7 +37,7 @@ from inference.diagnostics import heldout
 from inference.topics import cluster_shares, normalised_mutual_information, topic_shares
 from tests.benchmarks.topic_bars import known_words
 from tests.benchmarks.topics import one_label
-from tests.recording import REFERENCE, add_to_record
+from tests.tools.recording import REFERENCE, add_to_record
 from zoo.datasets import load
 
 __all__ = ["compared", "drawn_corpora", "scored", "table_of_clusters"]

@@ -26,7 +26,7 @@ from inference import fit
 from inference.methods.pcp import vb as pcp_vb
 from inference.methods.pcp import vb_updates
 from inference.numerics import documents
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 from zoo.datasets import load
 from zoo.sparse import SparseCounts
 

@@ -19,7 +19,7 @@ import numpy as np
 import zoo
 from inference import fit
 from inference.diagnostics import heldout
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 from zoo.datasets import load
 
 MODELS = {

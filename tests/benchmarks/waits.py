@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks.side_by_side import spent_by_children
-from tests.recording import add_to_record
+from tests.tools.recording import add_to_record
 
 FITTED = ("customers", "survey")
 CALLS = {

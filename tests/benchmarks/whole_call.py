@@ -31,7 +31,7 @@ import time
 import warnings
 
 from tests.benchmarks.kernel_pca import pin
-from tests.recording import write_record
+from tests.tools.recording import write_record
 
 ROWS, COLUMNS, COMPONENTS, ITERATIONS = 100_000, 10, 50, 50
 TABLE, LATENTS = (20_000, 200), 10

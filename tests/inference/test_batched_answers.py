@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import xarray as xr
-from text_cases import random_corpus
 
 import zoo
 from inference import fit, load, log_density, open_rows, predict, save, transform
 from inference.batched_answers import answers
 from inference.diagnostics import heldout
+from tests.support.text_cases import random_corpus
 
 X = np.random.default_rng(0).normal(size=(230, 3)) + 5 * np.random.default_rng(1).integers(0, 2, (230, 1))
 CALL = {"max_iterations": 5, "tolerance": 0, "num_samples": 2, "progress": False}

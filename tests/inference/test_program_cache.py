@@ -13,11 +13,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from processes import LIMIT, started
 
 import inference
 import zoo
 from inference import program_cache
+from tests.support.processes import LIMIT, started
 
 FIT = """
 import warnings

@@ -9,8 +9,6 @@ import typing
 
 import numpy as np
 import pytest
-from fit_requests import request_of
-from relation_cases import CASES
 from sklearn.base import clone
 
 import inference
@@ -21,6 +19,8 @@ from inference.estimators import PPCAEstimator
 from inference.fitting.in_memory import aspects_of
 from inference.methods import method_of, mixture, ppca
 from inference.settings import COMMON, HMC, MAP, NUTS, SVI, Climb, More, Once, Sampling, Settings
+from tests.support.fit_requests import request_of
+from tests.support.relation_cases import CASES
 
 X = np.random.default_rng(0).normal(size=(30, 4)) @ np.random.default_rng(1).normal(size=(4, 4))
 

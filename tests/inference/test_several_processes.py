@@ -11,12 +11,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-import shared_fits
-from processes import LIMIT, sharing, started
 
 import inference
 import zoo
 from inference import processes
+from tests.support import shared_fits
+from tests.support.processes import LIMIT, sharing, started
 
 TESTS = Path(__file__).parents[1]
 SCRIPT = TESTS / "shared_fits.py"

@@ -14,7 +14,7 @@ from numpyro.infer.util import log_density
 import zoo
 from inference.coordinates import Return
 from inference.precision import in_precision
-from tests.models_with_units import CASES, NUM_ROWS, PLACE
+from tests.support.models_with_units import CASES, NUM_ROWS, PLACE
 from zoo.answers import answer_of, start_of
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
 from zoo.coordinates.of_models import expressed, inside

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import LIMIT, started
 
+from tests.support.processes import LIMIT, started
 from zoo import posteriors
 from zoo.datasets import shipped_folder
 
@@ -51,5 +51,5 @@ def test_an_unknown_name_is_refused_with_those_that_there_are():
 
 def test_the_script_that_made_a_file_is_named_in_it():
     for name in posteriors.names():
-        assert posteriors.load(name).origin["command"] == f"python -m tests.posterior_cases {name}"
+        assert posteriors.load(name).origin["command"] == f"python -m tests.support.posterior_cases {name}"
     assert Path(__file__).parents[1].joinpath("posterior_cases.py").is_file()

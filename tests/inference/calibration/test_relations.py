@@ -20,9 +20,9 @@ import zoo
 from inference.calibration import relation_check, relations
 from inference.calibration.relation_changes import RELATIONS, Change, Relation, Side
 from inference.calibration.verdicts import two_sample
-from tests.fit_cases import CASES as FITS
-from tests.fit_cases import differences_to_rounding, of_relations
-from tests.relation_cases import CASES, COUNTS, GIBBS, X, options_of, relation_of
+from tests.support.fit_cases import CASES as FITS
+from tests.support.fit_cases import differences_to_rounding, of_relations
+from tests.support.relation_cases import CASES, COUNTS, GIBBS, X, options_of, relation_of
 
 #: Relations that change no shape, so that all fits of a method share their programs.
 ORDER = ("rows_permuted", "columns_permuted", "columns_renamed", "frame", "nested_list")
@@ -172,7 +172,7 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_p
 sys.path.insert(0, "tests")
 import jax
 jax.config.update("jax_disable_most_optimizations", True)
-from relation_cases import CASES, options_of
+from tests.support.relation_cases import CASES, options_of
 from inference.calibration import relation_check
 for case in sys.argv[1:]:
     make, data, _ = CASES[case]

@@ -9,12 +9,12 @@ import signal
 
 import numpy as np
 import pytest
-from report_cases import fitted
 
 import inference
 from inference.cli import main
 from inference.cli.options import COMMANDS
 from inference.fitting import front_door
+from tests.support.report_cases import fitted
 
 STRANGE = [
     *(

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from processes import LIMIT, started
 
 from inference.cli import main
 from inference.cli.selection import select
 from inference.cli.settings import parse_reading, parse_settings, resolve, terms_of
+from tests.support.processes import LIMIT, started
 
 
 def run(*arguments, **options):

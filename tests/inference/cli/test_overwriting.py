@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from report_cases import fitted
 
 import inference
 from inference.cli import main
@@ -19,6 +18,7 @@ from inference.numerics.atomic_files import check_replaceable, replacing
 from inference.report import report, report_comparison
 from inference.report.page import Front, Picture, Section, check_page_path, write_page
 from inference.results import files
+from tests.support.report_cases import fitted
 
 ROOT = Path(__file__).parents[3]
 NOTES = b"mine, and not to be lost\n"

@@ -12,7 +12,7 @@ import inference
 import zoo
 from inference.diagnostics import for_arviz
 from inference.symmetry import relabel
-from tests.fit_cases import CASES, SETTINGS
+from tests.support.fit_cases import CASES, SETTINGS
 
 POINTS = ("closed_form", "em", "map", "ep", "morp", "kernel_cca")
 DRAWING = [name for name in CASES if len(name.split()) == 2 and name.split()[1] not in POINTS]

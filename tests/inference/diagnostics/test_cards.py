@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 import xarray as xr
 from IPython.core.interactiveshell import InteractiveShell
-from planted import planted_regression, planted_zoo
-from report_cases import fitted
 
 import inference
 import zoo
 from inference.diagnostics.notebook_cards import _COLOURS, _facts, card, html_of_tree
 from inference.fitting.verdict import sentences, verdict
+from tests.support.planted import planted_regression, planted_zoo
+from tests.support.report_cases import fitted
 
 
 @pytest.mark.cases_by_default(2)

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from planted import planted_mixture, planted_regression, planted_zoo, replaced
-from report_cases import ROWS, fitted
 
 import inference
 import zoo
@@ -20,6 +18,8 @@ from inference.diagnostics.model_criticism import (
     judge_features,
     judge_prior,
 )
+from tests.support.planted import planted_mixture, planted_regression, planted_zoo, replaced
+from tests.support.report_cases import ROWS, fitted
 
 NUM_ROWS, NUM_DRAWS = 40, 150
 

@@ -7,15 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from planted import (
-    planted_mixture,
-    planted_projection,
-    planted_regression,
-    planted_zoo,
-    replaced,
-    switch_labels,
-    variational_mixture,
-)
 
 from inference import diagnostics
 from inference.convergence import identifiable
@@ -34,6 +25,15 @@ from inference.diagnostics import (
     summary_text,
 )
 from inference.diagnostics.cluster_profiles import _shares, memberships, number_table, starts_table
+from tests.support.planted import (
+    planted_mixture,
+    planted_projection,
+    planted_regression,
+    planted_zoo,
+    replaced,
+    switch_labels,
+    variational_mixture,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from planted import planted_regression, replaced
 from scipy.stats import norm, rankdata
 
 from inference.convergence.r_hat import psrf_of
 from inference.diagnostics import comparison, summaries
 from inference.fitting import verdict
+from tests.support.planted import planted_regression, replaced
 
 
 def split_r_hat(draws):

@@ -6,8 +6,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from planted import planted_mixture, planted_regression, planted_zoo, replaced
-from report_cases import FITS, fitted
 
 import inference
 import zoo
@@ -18,6 +16,8 @@ from inference.diagnostics.profile_parts import intervals
 from inference.diagnostics.profile_tables import profile_cells
 from inference.diagnostics.text_pictures import bar, scatter
 from inference.fitting.verdict import verdict
+from tests.support.planted import planted_mixture, planted_regression, planted_zoo, replaced
+from tests.support.report_cases import FITS, fitted
 
 FIRST = {
     "mixture": r"\w+ clusters?; .* of (the )?\d+ rows .*doubtful",

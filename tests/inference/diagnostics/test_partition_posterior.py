@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import xarray as xr
-from planted import planted_zoo
 
 from inference import cross_validate
 from inference.diagnostics import top_partitions
+from tests.support.planted import planted_zoo
 from zoo import Mixture
 
 

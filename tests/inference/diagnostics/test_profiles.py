@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from planted import replaced
-from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
@@ -15,7 +13,9 @@ from inference.diagnostics import occupied, profile_text, profiles, summary, sum
 from inference.diagnostics.cluster_profiles import _unit
 from inference.diagnostics.profile_parts import intervals
 from inference.diagnostics.profile_tables import profile_cells
-from tests.fit_cases import fitted as fit_of
+from tests.support.fit_cases import fitted as fit_of
+from tests.support.planted import replaced
+from tests.support.report_cases import FITS, ROWS, fitted
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
 OF_TOPICS = {"topics", "topic_words", "topic_documents"}

@@ -27,10 +27,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from fit_requests import request_of
-from interruptions import same
-from processes import LIMIT, started
-from relation_cases import CASES
 
 import zoo
 from inference import fit
@@ -46,6 +42,10 @@ from inference.methods.pcp.vb_posterior import SLOT_AXES, PCPVBState, shrink
 from inference.numerics import atomic_files
 from inference.numerics.atomic_files import held_alone
 from inference.settings import More
+from tests.support.fit_requests import request_of
+from tests.support.interruptions import same
+from tests.support.processes import LIMIT, started
+from tests.support.relation_cases import CASES
 from zoo.model import Assumptions
 
 ROOT = Path(__file__).parents[3]

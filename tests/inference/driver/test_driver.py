@@ -16,8 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from interruptions import cut_short, same
-from processes import started
 
 from inference import fit
 from inference.driver.ascent import ascend
@@ -25,6 +23,8 @@ from inference.driver.checkpoint import Checkpoint
 from inference.driver.progress import new_progress
 from inference.fitting.in_memory import progress_line
 from inference.fitting.verdict import five_small_gains
+from tests.support.interruptions import cut_short, same
+from tests.support.processes import started
 from zoo.mixture import Mixture
 
 ROOT = Path(__file__).parents[3]

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from recording import REFERENCE
 
 from tests.benchmarks.kills import CASES, COMMAND, KILLS, killed_and_compared
+from tests.tools.recording import REFERENCE
 
 
 # Several processes that import everything; the run is really killed.

@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from bad_inputs import MODELS, Case, X, _fit, cases, outcome
-from recording import REFERENCE
+
+from tests.support.bad_inputs import MODELS, Case, X, _fit, cases, outcome
+from tests.tools.recording import REFERENCE
 
 SHARE = 6  # the default run makes one call in so many
 

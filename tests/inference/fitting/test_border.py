@@ -11,7 +11,7 @@ import inference
 import zoo
 from inference import fit
 from inference.precision import in_precision
-from tests.models_with_units import CASES, CorrelatedRows, EvenRows, RobustRows, StatedRows
+from tests.support.models_with_units import CASES, CorrelatedRows, EvenRows, RobustRows, StatedRows
 from zoo.coordinates import Coordinates
 
 SCALES, PLACES = np.array([1e-5, 1.0, 1e6]), np.array([2e-3, -4.0, 5e8])

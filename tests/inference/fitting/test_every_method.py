@@ -10,7 +10,7 @@ import xarray as xr
 
 import inference
 from inference.methods import BY_MODEL, FOR_EVERY_MODEL
-from tests.relation_cases import CASES
+from tests.support.relation_cases import CASES
 
 SHORT = {"num_warmup": 4, "num_samples": 6, "num_chains": 2, "max_iterations": 4, "progress": False}
 #: Methods that every program has, once each.

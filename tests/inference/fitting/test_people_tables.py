@@ -6,11 +6,11 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import pytest
-from people_tables import PLANS, customers, sales, survey
 
 import inference
 import zoo
 from inference.cli import main
+from tests.support.people_tables import PLANS, customers, sales, survey
 from zoo.conjugate import NormalGamma, PoissonGamma, Product
 
 

@@ -21,8 +21,8 @@ from inference.fitting import verdict as verdicts
 from inference.fitting.verdict import SMALL_STEPS, convergence_judgements
 from inference.methods import method_of
 from inference.methods.mixture.starts import kmeans_labels
-from tests.fit_cases import CASES
-from tests.planted import planted_zoo, variational_mixture
+from tests.support.fit_cases import CASES
+from tests.support.planted import planted_zoo, variational_mixture
 from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
 from zoo.datasets import load

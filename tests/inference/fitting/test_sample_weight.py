@@ -5,11 +5,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
-from component_families import FAMILIES, mixture, rows
 
 import zoo
 from inference import fit, model_of
 from inference.fitting import in_memory
+from tests.support.component_families import FAMILIES, mixture, rows
 from zoo import conjugate
 from zoo.checks import column_moments
 

@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from fit_requests import request_of
 
 import zoo
+from tests.support.fit_requests import request_of
 from zoo.conjugate import NormalGamma, SphericalNormalGamma
 from zoo.exponential_family import Gaussian
 

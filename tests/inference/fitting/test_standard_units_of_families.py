@@ -21,7 +21,7 @@ from inference.convergence.identifiable import invariants
 from inference.diagnostics import profiles
 from inference.precision import in_precision
 from inference.symmetry import components
-from tests.relation_cases import relation_of
+from tests.support.relation_cases import relation_of
 from zoo.answers import answer_of, start_of
 from zoo.cards import read_card
 from zoo.exponential_family import Categorical, Gaussian

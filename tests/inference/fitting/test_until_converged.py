@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from fit_requests import request_of
-from interruptions import cut_short, same
 
 from inference import fit
 from inference.convergence import judge
 from inference.convergence.r_hat import judgement
 from inference.fitting import in_memory
+from tests.support.fit_requests import request_of
+from tests.support.interruptions import cut_short, same
 from zoo import PPCA, Mixture
 from zoo.conjugate import BernoulliBeta
 

@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from processes import LIMIT, started
 
 import zoo
 from inference import columns_of, fit, open_rows
@@ -17,6 +16,7 @@ from inference.inputs import surveys
 from inference.inputs.reading_ahead import read_ahead
 from inference.inputs.sources import as_source
 from inference.inputs.surveys import read_all_columns
+from tests.support.processes import LIMIT, started
 
 X = np.random.default_rng(0).normal(size=(300, 2)) + 4 * np.arange(300)[:, None].repeat(2, 1) / 300
 CALL = {"batch_size": 64, "max_iterations": 3, "tolerance": 0, "num_samples": 2, "progress": False}

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from recording import add_part_to_record
 from scipy import stats
 
 import zoo
 from inference import fit
 from inference.methods import nuts_hmc
+from tests.tools.recording import add_part_to_record
 
 
 def rows(num_rows=20):

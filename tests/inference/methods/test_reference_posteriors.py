@@ -16,8 +16,8 @@ import pytest
 
 import zoo
 from inference.calibration import posterior_check
-from tests.posterior_cases import ALL, METHODS_ON_POSTERIORS, described, fitted
-from tests.posterior_table import FALSE_ALARMS, TABLE, bias_of, limited, record_of, table
+from tests.support.posterior_cases import ALL, METHODS_ON_POSTERIORS, described, fitted
+from tests.support.posterior_table import FALSE_ALARMS, TABLE, bias_of, limited, record_of, table
 from zoo import posteriors
 from zoo.datasets import shipped_folder
 
@@ -109,7 +109,7 @@ def test_every_model_has_a_recorded_method():
 @pytest.mark.repo
 def test_the_table_has_a_row_for_every_method_of_every_posterior():
     page = TABLE.read_text(encoding="utf-8")
-    assert page == table(), "python -m tests.posterior_table --draw"
+    assert page == table(), "python -m tests.support.posterior_table --draw"
     for name, case in ALL.items():
         for method in (*case().exact, *case().approximate):
             assert f"| {name} | {method} |" in page

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from component_families import mixture, rows
 from numpyro import handlers
 from numpyro.infer import init_to_uniform
 from numpyro.infer.util import log_density
@@ -19,6 +18,7 @@ from inference.methods import methods_with_weights
 from inference.methods.nuts_hmc import program
 from inference.numerics.programs import latent_sites
 from inference.numerics.weighted_rows import Rows
+from tests.support.component_families import mixture, rows
 from zoo.answers import start_of
 from zoo.conjugate import PoissonGamma
 from zoo.intake.families import for_data

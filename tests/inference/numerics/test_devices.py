@@ -10,10 +10,10 @@ import sys
 
 import numpy as np
 import pytest
-from processes import LIMIT, started
 
 import zoo
 from inference import fit
+from tests.support.processes import LIMIT, started
 
 DATA = """
 import json, sys

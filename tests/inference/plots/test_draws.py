@@ -8,8 +8,6 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from planted import planted_mixture, planted_regression, planted_zoo, replaced, variational_mixture
-from report_cases import BITS, fitted
 
 import inference
 import zoo
@@ -17,6 +15,14 @@ from inference import plots
 from inference.diagnostics import profiles, psrf
 from inference.plots import plot_forest, plot_ppc, plot_rank, plot_scree, plot_trace
 from inference.plots.draws import worst_quantities
+from tests.support.planted import (
+    planted_mixture,
+    planted_regression,
+    planted_zoo,
+    replaced,
+    variational_mixture,
+)
+from tests.support.report_cases import BITS, fitted
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,6 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from numpyro.handlers import scale, seed, substitute, trace
 from numpyro.infer.inspect import get_model_relations
-from posterior_cases import CASES
 
 from inference.plots.model_graph import (
     _BOX,
@@ -30,6 +29,7 @@ from inference.plots.model_graph import (
 from inference.precision import in_precision
 from inference.results.files import Labels
 from inference.results.groups import observed_group
+from tests.support.posterior_cases import CASES
 from zoo.model import in_current_precision
 from zoo.sparse import SparseMatrix
 

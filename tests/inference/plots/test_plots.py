@@ -9,7 +9,12 @@ import xarray as xr
 from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 from matplotlib.transforms import Affine2D
-from planted import (
+from scipy.stats import chi2, multivariate_normal
+
+from inference.convergence.partitions import co_clustering, point_partition
+from inference.plots import COLOURS, plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.plots.mixtures import _density, occupied_components
+from tests.support.planted import (
     planted_mixture,
     planted_regression,
     planted_zoo,
@@ -17,11 +22,6 @@ from planted import (
     switch_labels,
     variational_mixture,
 )
-from scipy.stats import chi2, multivariate_normal
-
-from inference.convergence.partitions import co_clustering, point_partition
-from inference.plots import COLOURS, plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
-from inference.plots.mixtures import _density, occupied_components
 
 
 @pytest.fixture(autouse=True)

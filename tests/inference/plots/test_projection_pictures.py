@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import xarray as xr
-from planted import planted_projection, planted_zoo
-from report_cases import fitted
 
 from inference.convergence.partitions import central_draw
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.results.groups import thinned
+from tests.support.planted import planted_projection, planted_zoo
+from tests.support.report_cases import fitted
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from html_page import Page
-from planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 import inference
 import zoo
@@ -24,6 +22,8 @@ from inference.fitting.verdict import Judgement, convergence_judgements
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.report import report_comparison
 from inference.report.comparison import _agreed, _fitted, _held_out, _pair_verdict
+from tests.support.html_page import Page
+from tests.support.planted import planted_mixture, planted_zoo, replaced, variational_mixture
 
 
 def part(tree, **index):

@@ -5,7 +5,6 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from markdown_it import MarkdownIt
-from report_cases import FITS, fitted
 
 import inference
 from inference.fitting.verdict import Judgement
@@ -21,6 +20,7 @@ from inference.report.page import (
     one_column,
 )
 from inference.report.run import _command
+from tests.support.report_cases import FITS, fitted
 
 HOSTILE = [
     "<script>alert(1)</script>",

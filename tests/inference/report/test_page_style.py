@@ -8,7 +8,6 @@ from importlib.resources import files
 import numpy as np
 import pandas as pd
 import pytest
-from html_page import Page
 from matplotlib.figure import Figure
 
 import inference
@@ -16,6 +15,7 @@ import zoo
 from inference.fitting.verdict import Judgement
 from inference.report import report
 from inference.report.page import Front, Paragraph, Picture, Section, ShownTable, as_html, to_png
+from tests.support.html_page import Page
 
 STYLE = files("inference.report").joinpath("page.css").read_text(encoding="utf-8")
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
@@ -80,7 +80,7 @@ def test_every_colour_that_is_used_is_set():
 
 
 def test_nothing_is_wider_than_a_phone():
-    """Tables scroll within their box, pictures shrink, lines of code break; measured in tests/pages."""
+    """Tables scroll within their box, pictures shrink, lines of code break; measured in tests/tools/pages."""
     assert "@media (max-width: 36rem)" in STYLE and "img { display: block; max-width: 100%" in STYLE
     assert "overflow-x: auto" in STYLE and "overflow-wrap: anywhere" in STYLE
 

@@ -8,16 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from html_page import Page
-from planted import (
-    planted_extend,
-    planted_mixture,
-    planted_regression,
-    planted_zoo,
-    replaced,
-    switch_labels,
-    variational_mixture,
-)
 
 from inference.diagnostics.model_criticism import STATISTICS, check_features
 from inference.fitting.verdict import Judgement, convergence_judgements
@@ -27,6 +17,16 @@ from inference.report.convergence import _extremes
 from inference.report.page import Code, Front, Paragraph, Section, ShownTable, as_html, as_markdown
 from inference.report.predictive import _of_score, predictive_section
 from inference.report.run import _command, _first_literal_block, _short, run_section
+from tests.support.html_page import Page
+from tests.support.planted import (
+    planted_extend,
+    planted_mixture,
+    planted_regression,
+    planted_zoo,
+    replaced,
+    switch_labels,
+    variational_mixture,
+)
 from zoo.intake import read_columns
 
 SECTIONS = ["Results", "Convergence", "Predictive checks", "Run", "Model"]

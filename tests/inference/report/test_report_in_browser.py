@@ -2,8 +2,8 @@
 
 At 1280 and at 390 pixels, in light and dark, no label is clipped or covered, no decisive column is off the
 screen, every word stands out from its ground, and the structure is what a screen reader needs
-(`tests/pages/audit.js`). The console is silent, nothing is asked for, and the page reads the same without
-scripts. Faults are planted, one of each kind, and must be found.
+(`tests/tools/pages/audit.js`). The console is silent, nothing is asked for, and the page reads the same
+without scripts. Faults are planted, one of each kind, and must be found.
 """
 
 import pytest
@@ -11,11 +11,11 @@ from matplotlib.axis import Tick
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from pages.browser import CHROMIUM, Browser
-from pages.pictures import AUDIT
-from report_cases import PAGES, write_page_of
 
 from inference.report.page import to_png
+from tests.support.report_cases import PAGES, write_page_of
+from tests.tools.pages.browser import CHROMIUM, Browser
+from tests.tools.pages.pictures import AUDIT
 
 pytestmark = [
     pytest.mark.slow,

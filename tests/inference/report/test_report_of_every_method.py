@@ -3,15 +3,15 @@
 import warnings
 
 import pytest
-from html_page import Page
-from posterior_cases import CASES
-from report_cases import ROWS, fitted
 
 import inference
 import zoo
 from inference.algorithm import Ascent, Sampler
 from inference.methods import method_of
 from inference.report import report
+from tests.support.html_page import Page
+from tests.support.posterior_cases import CASES
+from tests.support.report_cases import ROWS, fitted
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from html_page import Page
-from report_cases import FITS, ROWS, fitted
 
 import inference
 import zoo
@@ -17,6 +15,8 @@ from inference.report.page import Paragraph, Picture, ShownTable, write_page
 from inference.report.predictive import predictive_section
 from inference.report.results import projection_blocks
 from inference.topics import top_words, topic_words
+from tests.support.html_page import Page
+from tests.support.report_cases import FITS, ROWS, fitted
 
 PICTURES = {  # besides the graph of the program and the objective
     "mixture": {"components", "co-clustering"},

@@ -14,14 +14,20 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from html_page import Page
-from planted import planted_regression, planted_zoo, replaced, switch_labels, variational_mixture
 
 import inference
 import zoo
 from inference.fitting import verdict as verdicts
 from inference.fitting.verdict import Judgement, convergence_judgements, gravest, verdict
 from inference.report import report, report_comparison
+from tests.support.html_page import Page
+from tests.support.planted import (
+    planted_regression,
+    planted_zoo,
+    replaced,
+    switch_labels,
+    variational_mixture,
+)
 from zoo.answers import Answers
 from zoo.dirichlet_process import weight_prior
 from zoo.model import Roles

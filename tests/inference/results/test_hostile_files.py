@@ -5,7 +5,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hostile_files import (
+
+import inference
+from tests.support.hostile_files import (
     COMMAND,
     ENDINGS,
     HOSTILE,
@@ -22,9 +24,7 @@ from hostile_files import (
     intact,
     traps,
 )
-from recording import REFERENCE
-
-import inference
+from tests.tools.recording import REFERENCE
 from zoo.intake import bounds
 
 pytestmark = pytest.mark.repo

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 import xarray as xr
-from planted import (
+
+from inference.component_subspaces import component_similarity, effective_directions, loading_products
+from inference.convergence.numbering import _by_rows, by_size
+from inference.diagnostics import co_clustering, invariants, summary
+from inference.diagnostics.summaries import summary_cells
+from inference.symmetry import align_rotation, identified, identify, relabel
+from inference.symmetry.labels import given_rows
+from tests.support.fit_cases import fitted
+from tests.support.planted import (
     CENTRES,
     PlantedProjection,
     planted_mixture,
@@ -14,14 +22,6 @@ from planted import (
     switch_labels,
     variational_mixture,
 )
-
-from inference.component_subspaces import component_similarity, effective_directions, loading_products
-from inference.convergence.numbering import _by_rows, by_size
-from inference.diagnostics import co_clustering, invariants, summary
-from inference.diagnostics.summaries import summary_cells
-from inference.symmetry import align_rotation, identified, identify, relabel
-from inference.symmetry.labels import given_rows
-from tests.fit_cases import fitted
 from zoo.coordinates import Coordinates, Unit
 
 

@@ -4,9 +4,9 @@ import arviz
 import numpy as np
 import pytest
 import xarray as xr
-from text_cases import COUNTS
 
 from inference.topics.document_checks import with_dense_counts
+from tests.support.text_cases import COUNTS
 
 
 def test_arviz_draws_replicated_documents():

@@ -10,7 +10,6 @@ import pytest
 import xarray as xr
 from scipy.sparse import csr_matrix
 from sklearn.metrics import mutual_info_score
-from text_cases import COUNTS, small_models
 
 import inference
 import zoo
@@ -26,6 +25,7 @@ from inference.topics.document_checks import (
     _statistics,
     check_documents,
 )
+from tests.support.text_cases import COUNTS, small_models
 
 NUM_WORDS, NUM_TOPICS, NUM_DOCUMENTS = 120, 3, 80
 

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import xarray as xr
 from scipy import special
-from text_cases import WORDS, sparse
 
 import zoo
 from inference import extend, fit, load, log_density, save, topics
@@ -19,6 +18,7 @@ from inference.report import report
 from inference.topics import topic_tables as tables
 from inference.topics.text_heldout import split_tokens
 from inference.topics.topic_tables import NORMALISERS, coherence, normalised_mutual_information
+from tests.support.text_cases import WORDS, sparse
 from zoo.model import Roles
 
 KINDS = np.repeat(

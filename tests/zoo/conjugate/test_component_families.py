@@ -6,8 +6,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
-from component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 
+from tests.support.component_families import CELLWISE, COLUMNS, FAMILIES, matrix, priors, rows
 from zoo import SparseCounts, conjugate
 from zoo.conjugate.component_prior import BRACKETS, ConjugatePredictive, within_scale
 from zoo.conjugate.mixture_rows import MixtureRows

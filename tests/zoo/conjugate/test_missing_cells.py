@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from component_families import COLUMNS, matrix, priors
 from scipy import stats
 
+from tests.support.component_families import COLUMNS, matrix, priors
 from zoo import conjugate
 from zoo.conjugate import missing_cells
 

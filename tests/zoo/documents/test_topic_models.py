@@ -13,13 +13,13 @@ from numpyro.infer.util import log_density
 from scipy import sparse as scipy_sparse
 from scipy import stats
 from scipy.special import digamma, gammaln, logsumexp
-from text_cases import COUNTS, WORDS, small_models, sparse
 
 import zoo
 from inference.inputs.tables import as_arrays
 from inference.inputs.text import WordCounts, matching_words, read_documents, to_vocabulary
 from inference.methods.lda import vb
 from inference.precision import in_precision
+from tests.support.text_cases import COUNTS, WORDS, small_models, sparse
 from zoo.answers import answer_of
 from zoo.documents import topic_model
 from zoo.documents.bags import as_counts, log_coefficients

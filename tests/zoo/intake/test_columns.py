@@ -5,12 +5,12 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from people_tables import customers, sales, survey
 
 import inference
 import zoo
 from inference.cli import predicting
 from inference.inputs.tables import left_out_in_words
+from tests.support.people_tables import customers, sales, survey
 from zoo.intake import Column, Columns, date_in_words, kinds, read_columns
 from zoo.intake.families import dim_labels
 

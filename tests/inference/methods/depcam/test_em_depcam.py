@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from interruptions import cut_short
 from numpyro.infer.util import compute_log_probs
 from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
@@ -29,6 +28,7 @@ from inference.methods.depcam.em import (
     update_weights,
 )
 from inference.precision import in_precision
+from tests.support.interruptions import cut_short
 from zoo.answers import start_of
 from zoo.exponential_family import Binomial, GammaWithShape, Gaussian, NegativeBinomial
 from zoo.exponential_family.local_pca import components_of, orthonormal

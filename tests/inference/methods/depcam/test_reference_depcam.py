@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from recording import add_to_record
 
 import zoo
 from inference import fit
 from inference.diagnostics import summary
+from tests.tools.recording import add_to_record
 
 
 @pytest.mark.slow

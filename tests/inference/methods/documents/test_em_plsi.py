@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from interruptions import cut_short
 from scipy import stats
-from text_cases import COUNTS, sparse
 
 import zoo
 from inference import fit, log_density, transform
 from inference.methods.plsi import em as plsi
 from inference.numerics.documents import CACHED_NUMBERS, cut
+from tests.support.interruptions import cut_short
+from tests.support.text_cases import COUNTS, sparse
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ import pytest
 from numpyro import handlers
 from scipy import stats
 from scipy.special import gammaln
-from text_cases import COUNTS, coefficient, sparse
 
 import zoo
 from inference import fit, log_density, transform
@@ -26,6 +25,7 @@ from inference.methods.lda import collapsed_gibbs as collapsed_lda
 from inference.methods.lda import gibbs as blocked_lda
 from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
 from inference.methods.pcp import gibbs as blocked_pcp
+from tests.support.text_cases import COUNTS, coefficient, sparse
 
 TINY = {"num_words": 3, "num_tokens": (4, 3, 2), "num_topics": 2, "word_smoothing": 0.7}
 LDA = zoo.LDA(**TINY, topic_prior=[0.5, 0.9])

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from text_cases import COUNTS, WORDS, random_corpus, sparse
 
 import zoo
 from inference import fit, log_density, transform
 from inference.diagnostics import summary
 from inference.methods.lda.vb import LDAVBState, natural_gradient
 from inference.numerics.documents import BlockSizes, cut
+from tests.support.text_cases import COUNTS, WORDS, random_corpus, sparse
 
 CORPUS = random_corpus(90, seed=4)
 CALL = {"num_samples": 2, "progress": False, "tolerance": 0, "batch_size": 16, "learning_offset": 1.0}

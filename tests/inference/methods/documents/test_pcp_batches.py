@@ -9,7 +9,6 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy import special
-from text_cases import COUNTS, expected_log, random_corpus, sparse
 
 import zoo
 from inference import fit, log_density
@@ -19,6 +18,7 @@ from inference.methods.pcp.vb_posterior import PCPVBState
 from inference.methods.pcp.vb_starts import init
 from inference.methods.pcp.vb_updates import assign
 from inference.numerics.documents import BlockSizes, cut
+from tests.support.text_cases import COUNTS, expected_log, random_corpus, sparse
 
 CORPUS = random_corpus(90, seed=4)
 MODEL = zoo.PCP(num_topics=2, num_clusters=2)

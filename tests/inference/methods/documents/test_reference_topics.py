@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recording import add_to_record
 
 import zoo
 from inference import fit
 from inference.methods.pcp.vb_starts import ANNEALING_STEPS
 from inference.topics import normalised_mutual_information
+from tests.tools.recording import add_to_record
 from zoo.cards import read_card, read_notes
 from zoo.datasets import load
 

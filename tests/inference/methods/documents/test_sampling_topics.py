@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 from scipy.special import gammaln
-from text_cases import COUNTS
 
 import zoo
 from inference import fit
+from tests.support.text_cases import COUNTS
 
 TINY = COUNTS[:8]
 FEW = COUNTS[:3, [0, 1, 3]]  # three documents over three words: the evidence is an average over the prior

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, logsumexp
-from text_cases import COUNTS, lda_bound, random_corpus, sparse
 
 import zoo
 from inference import fit, guide, log_density, model_of, transform
@@ -22,6 +21,7 @@ from inference.methods.lda import vb
 from inference.methods.lda.vb import LDAVBState
 from inference.numerics import host_draws
 from inference.numerics.documents import CACHED_NUMBERS, cut
+from tests.support.text_cases import COUNTS, lda_bound, random_corpus, sparse
 from zoo.answers import answer_of
 from zoo.gamma_functions import expected_log
 
@@ -132,7 +132,8 @@ def test_documents_that_are_restarted_reach_the_same_bound_where_passes_suffice(
 def test_one_topic_is_the_evidence():
     """K = 1: q is the posterior and the bound the Dirichlet-multinomial evidence of the corpus."""
     from scipy.special import gammaln
-    from text_cases import coefficient
+
+    from tests.support.text_cases import coefficient
 
     model = model_for(1, word_smoothing=0.4)
     state, trace = climb(RESTARTED, random_state(model), model, blocks(), 2)

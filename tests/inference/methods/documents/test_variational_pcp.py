@@ -13,7 +13,6 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy import optimize, special
-from text_cases import COUNTS, WORDS, expected_log, pcp_bound, sparse
 
 import zoo
 from inference import fit, guide, log_density, model_of, transform
@@ -31,6 +30,7 @@ from inference.methods.pcp.vb_posterior import (
 )
 from inference.numerics.documents import CACHED_NUMBERS, cut
 from inference.topics.topic_tables import normalised_mutual_information
+from tests.support.text_cases import COUNTS, WORDS, expected_log, pcp_bound, sparse
 from zoo.datasets import load
 from zoo.sparse import SparseCounts
 

@@ -10,7 +10,7 @@ from inference import fit
 from inference.coordinates import Return
 from inference.methods.epca import vb
 from inference.precision import in_precision
-from tests.ppca_cases import projected_rows, with_holes
+from tests.support.ppca_cases import projected_rows, with_holes
 from zoo.coordinates import Unit
 from zoo.exponential_family import Gaussian
 

@@ -8,7 +8,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from recording import add_part_to_record
 from scipy import stats
 
 import zoo
@@ -24,6 +23,7 @@ from inference.methods.epca.quadratic_cells import (
 )
 from inference.numerics import polya_gamma
 from inference.precision import in_precision
+from tests.tools.recording import add_part_to_record
 from zoo.answers import start_of
 from zoo.exponential_family import Binomial, ByColumn, Gaussian
 

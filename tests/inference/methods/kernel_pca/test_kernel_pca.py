@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
-from kernel_rows_cases import NEW, X, centred, spectrum
 from numpyro.infer.util import log_density as joint_density
 
 import inference
 import zoo
 from inference import fit
 from inference.methods.kernel_pca import em
+from tests.support.kernel_rows_cases import NEW, X, centred, spectrum
 from zoo.kernels import RBF, Polynomial
 
 

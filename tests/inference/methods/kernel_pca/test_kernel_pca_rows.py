@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 import xarray as xr
-from kernel_rows_cases import NEW, TOY, X, centred, clusters, spectrum
 
 import inference
 import zoo
 from inference import fit
 from inference.methods.kernel_pca import em
+from tests.support.kernel_rows_cases import NEW, TOY, X, centred, clusters, spectrum
 from zoo.kernels import RBF, Linear, Polynomial, Precomputed
 from zoo.kernels.gram import Centring, centring_of, cross_gram, gram_matrix
 

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from recording import write_record
 
 import zoo
 from inference import fit
 from inference.methods.kernel_pca.closed_form import leading_eigenpairs
 from inference.methods.kernel_pca.em import init, prepare, restricted_eigenpairs, step
+from tests.tools.recording import write_record
 
 BARS = {20: 1e-3, 50: 1e-7}
 SEEDS = range(5)

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from mcfa_cases import planted, with_holes
 from scipy.linalg import subspace_angles
 
 import inference
@@ -15,6 +14,7 @@ from inference.methods.gibbs_sweep import Move
 from inference.methods.mcfa import gibbs
 from inference.numerics.programs import log_densities
 from inference.precision import in_precision
+from tests.support.mcfa_cases import planted, with_holes
 from zoo.answers import answer_of
 
 FORMS = {

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from mcfa_cases import planted, with_holes
 from scipy import stats
 from scipy.linalg import subspace_angles
 from scipy.special import logsumexp
@@ -16,6 +15,7 @@ from inference.calibration import elbo_check
 from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.mcfa import vb
 from inference.precision import in_precision
+from tests.support.mcfa_cases import planted, with_holes
 
 ROUNDING = 1e-12  # of the bound, relative
 

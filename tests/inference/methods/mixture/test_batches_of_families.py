@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from component_families import priors, rows
 
 import zoo
 from inference import fit
+from tests.support.component_families import priors, rows
 
 PRIORS = priors()
 NUM_ROWS, BATCH = 203, 60

@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from component_families import FAMILIES, priors, rows
-from interruptions import cut_short
 from numpyro import handlers
 from scipy import special, stats
 
@@ -27,6 +25,8 @@ from inference.methods.mixture.urn_statistics import (
     statistics_for,
 )
 from tests.inference.methods.mixture.test_gibbs_hyperparameters import FAMILIES as RANDOM
+from tests.support.component_families import FAMILIES, priors, rows
+from tests.support.interruptions import cut_short
 from zoo import Mixture
 from zoo.conjugate import GaussianWishart, NormalGamma, SharedGaussianWishart
 

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from component_families import FAMILIES, priors, rows
 
 from inference import fit, log_density, model_of, predict, transform
 from inference.plots import plot_em
+from tests.support.component_families import FAMILIES, priors, rows
 from zoo import Mixture
 from zoo.conjugate import (
     BernoulliBeta,

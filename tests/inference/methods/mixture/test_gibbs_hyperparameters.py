@@ -18,7 +18,6 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from jax.scipy.special import gammaln
-from recording import write_record
 from scipy import stats
 
 from inference import fit
@@ -29,6 +28,7 @@ from inference.methods.mixture import gibbs
 from inference.methods.mixture import gibbs as hyper
 from inference.numerics.programs import joint_draws
 from inference.precision import in_precision
+from tests.tools.recording import write_record
 from zoo.conjugate import (
     BernoulliBeta,
     GaussianKnownCovariance,

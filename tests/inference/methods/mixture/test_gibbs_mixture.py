@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from recording import write_record
 from scipy import special, stats
 
 from inference.calibration import conditional_check, geweke, sbc
@@ -24,6 +23,7 @@ from inference.methods.gibbs_sweep import sweep
 from inference.methods.mixture import gibbs
 from inference.numerics.programs import joint_draws
 from inference.precision import in_precision
+from tests.tools.recording import write_record
 from zoo.conjugate import BernoulliBeta, GaussianWishart
 from zoo.dirichlet_process import BetaDecay
 from zoo.mixture import Mixture

@@ -9,7 +9,6 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from arviz_stats.base import array_stats
-from component_families import priors, rows
 from numpyro import handlers
 from scipy import stats
 from scipy.special import gammaln, logsumexp
@@ -17,6 +16,7 @@ from scipy.special import gammaln, logsumexp
 from inference import extend, fit, guide, load, log_density, model_of, predict, save
 from inference.calibration import elbo_check
 from inference.methods.mixture import vb_posterior
+from tests.support.component_families import priors, rows
 from zoo import Mixture
 from zoo.conjugate import GaussianWishart, NormalGamma, Product
 from zoo.intake.families import for_data

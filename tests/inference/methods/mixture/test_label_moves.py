@@ -16,7 +16,6 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
-from recording import write_record
 from scipy.special import betaln, expit
 from scipy.stats import chisquare
 
@@ -26,6 +25,7 @@ from inference.methods.gibbs_sweep import Move
 from inference.methods.mixture import gibbs
 from inference.methods.mixture import gibbs as label_moves
 from inference.numerics.programs import log_densities
+from tests.tools.recording import write_record
 from zoo.conjugate import GaussianWishart
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking

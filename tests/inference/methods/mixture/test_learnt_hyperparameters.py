@@ -21,8 +21,8 @@ from inference.calibration import elbo_check
 from inference.methods.mixture import vb
 from inference.methods.mixture import vb_hyperparameters as hyper
 from inference.methods.mixture import vb_posterior as posterior
-from tests.component_families import priors, rows
 from tests.inference.methods.mixture.test_variational_mixture import kl_components
+from tests.support.component_families import priors, rows
 from zoo import conjugate
 from zoo.mixture import Mixture
 

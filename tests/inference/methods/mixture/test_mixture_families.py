@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from component_families import FAMILIES, mixture, priors, rows
 from numpyro.infer.util import log_density
 
 from inference import fit, guide, load, model_of, predict, save
@@ -12,6 +11,7 @@ from inference import log_density as heldout
 from inference.calibration import conditional_check, elbo_check, geweke
 from inference.methods.mixture import gibbs
 from inference.numerics.programs import log_prior
+from tests.support.component_families import FAMILIES, mixture, priors, rows
 from zoo.intake.families import for_data
 
 EVERY_RUN = ("Product",)  # the others are the same code, marked slow

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from interruptions import cut_short, same
 from jax.scipy.special import xlogy
 from scipy.special import betaln
 
@@ -15,6 +14,7 @@ from inference.methods.mixture import vb
 from inference.methods.mixture import vb as moves
 from inference.methods.mixture import vb_posterior as posterior
 from inference.numerics.weighted_rows import Rows
+from tests.support.interruptions import cut_short, same
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking
 from zoo.intake.families import for_data
@@ -120,7 +120,7 @@ def test_clusters_in_halves_are_merged_within_the_fit_and_no_bound_falls():
 @pytest.mark.parametrize("family", ["SharedGaussianWishart", "Product", "MultinomialDirichlet"])
 def test_a_step_from_a_proposal_has_the_bound_that_the_proposed_labels_lead_to(family):
     """Pairs added up and the smallest components emptied, in any family."""
-    from tests.component_families import priors, rows
+    from tests.support.component_families import priors, rows
 
     x = rows(family, 40)
     mixture = for_data(Mixture(components=priors()[family], num_components=4), x)
@@ -245,7 +245,7 @@ def test_starts_that_say_so_are_deterministic(strategy):
 )
 def test_moves_of_any_family_end_no_lower_than_plain_vb(family):
     """From the same starts; also with two components, where every birth and merge is between the two."""
-    from tests.component_families import priors, rows
+    from tests.support.component_families import priors, rows
 
     for num_components in (2, 5):
         mixture = Mixture(components=priors()[family], num_components=num_components)

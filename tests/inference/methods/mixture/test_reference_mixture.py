@@ -16,11 +16,11 @@ import arviz
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from recording import write_record
 from scipy.special import gammaln
 
 from inference import fit, log_density
 from inference.symmetry import relabel
+from tests.tools.recording import write_record
 from zoo.conjugate import GaussianWishart
 from zoo.datasets import load
 from zoo.mixture import Mixture

@@ -13,7 +13,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from recording import write_record
 
 from inference import fit, model_of
 from inference.driver.ascent import ascend
@@ -21,6 +20,7 @@ from inference.driver.checkpoint import Checkpoint
 from inference.fitting.in_memory import progress_line
 from inference.fitting.verdict import five_small_gains
 from inference.methods.mixture.vb import METHOD
+from tests.tools.recording import write_record
 from zoo.datasets import load
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision

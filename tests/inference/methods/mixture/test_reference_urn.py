@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from recording import write_record
 
 from inference import fit
 from inference.methods.mixture import collapsed_gibbs as urn
+from tests.tools.recording import write_record
 from zoo.datasets import load
 from zoo.mixture import Mixture
 

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.handlers import seed, trace
-from recording import add_part_to_record
 from scipy import stats
 
 import zoo
@@ -19,6 +18,7 @@ from inference.methods.epca import gibbs as projections
 from inference.methods.paired import gibbs as full
 from inference.methods.paired import gibbs as paired
 from inference.precision import in_precision
+from tests.tools.recording import add_part_to_record
 from zoo.answers import start_of
 from zoo.exponential_family import Binomial, Gaussian, Ordinal
 

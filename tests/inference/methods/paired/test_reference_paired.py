@@ -5,11 +5,11 @@ The figures are recorded in tests/reference/paired.json; run with ``pytest -m sl
 
 import numpy as np
 import pytest
-from recording import add_to_record
 
 import zoo
 from inference import fit, predict
 from inference.convergence.r_hat import psrf_of
+from tests.tools.recording import add_to_record
 
 pytestmark = pytest.mark.slow
 BINARY = ("bernoulli", "bernoulli")

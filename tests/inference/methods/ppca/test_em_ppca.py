@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ppca_cases import projected_rows, with_holes
 from scipy import stats
 from scipy.linalg import subspace_angles
 from scipy.optimize import approx_fprime
@@ -20,6 +19,7 @@ from inference.methods.ppca import closed_form
 from inference.methods.ppca import em as em_ppca
 from inference.methods.ppca.closed_form import num_free_parameters, tipping_bishop
 from inference.numerics.weighted_rows import Rows
+from tests.support.ppca_cases import projected_rows, with_holes
 
 CLOSE = 1e-9
 

@@ -8,7 +8,7 @@ import zoo
 from inference import fit
 from inference.coordinates import Return
 from inference.methods.ppca import vb
-from tests.ppca_cases import projected_rows, with_holes
+from tests.support.ppca_cases import projected_rows, with_holes
 from zoo.coordinates import Unit
 
 SCALES, PLACES = np.array([1e-4, 1e-2, 1.0, 1e3, 1e6]), np.array([1e-3, 0.0, -7.0, 2e3, 5e7])

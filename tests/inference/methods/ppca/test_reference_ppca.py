@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from recording import write_record
 
 import inference
 import zoo
 from inference.diagnostics import summary
 from inference.methods.ppca.closed_form import num_free_parameters
 from inference.symmetry import align_rotation, identify
+from tests.tools.recording import write_record
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 from numpyro import handlers
-from ppca_cases import projected_rows, with_holes
 from scipy import integrate, optimize, stats
 
 import inference
@@ -15,6 +14,7 @@ from inference.calibration import sbc
 from inference.methods.ppca import em as em_ppca
 from inference.numerics.weighted_rows import Rows
 from inference.precision import in_precision
+from tests.support.ppca_cases import projected_rows, with_holes
 from zoo.answers import answer_of
 from zoo.linear_gaussian.rows import StudentRows
 

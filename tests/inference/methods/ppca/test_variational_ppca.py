@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro import handlers
-from ppca_cases import projected_rows, with_holes
 from scipy import special, stats
 from scipy.linalg import polar, subspace_angles
 
@@ -21,6 +20,7 @@ from inference.methods.linear_gaussian.vb import latents_of, log_predictive
 from inference.methods.ppca import vb
 from inference.methods.ppca.closed_form import tipping_bishop
 from inference.precision import in_precision
+from tests.support.ppca_cases import projected_rows, with_holes
 
 ROUNDING = 1e-12  # of the bound, relative
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.stats
 from numpyro.handlers import seed, trace
-from recording import add_part_to_record
 
 from inference import fit, predict
 from inference.calibration import conditional_check, geweke
@@ -16,6 +15,7 @@ from inference.methods.epca import gibbs as projections
 from inference.methods.sppca import gibbs
 from inference.methods.sppca.gibbs import algorithm_of, blocks_of, positive_normal
 from inference.precision import in_precision
+from tests.tools.recording import add_part_to_record
 from zoo import SPPCA
 from zoo.linear_gaussian.supervised import block_prior
 

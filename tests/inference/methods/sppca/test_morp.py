@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 import scipy.linalg
-from supervised_toys import angle, toy
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
 from inference.methods.sppca.morp import METHODS
@@ -18,6 +17,7 @@ from inference.methods.sppca.projections import (
     morp_simplified,
     printed_morp,
 )
+from tests.support.supervised_toys import angle, toy
 from zoo import SPPCA
 from zoo.kernels import RBF, Linear, Precomputed
 from zoo.kernels.gram import centred_gram, centring_of, gram_matrix

@@ -9,11 +9,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy.stats
-from recording import add_to_record
-from supervised_toys import best, sweeps_to, toy
 
 from inference import fit, predict
 from inference.diagnostics import invariants, summary
+from tests.support.supervised_toys import best, sweeps_to, toy
+from tests.tools.recording import add_to_record
 from zoo import SPPCA
 
 MODEL = SPPCA(num_latents=3)

@@ -8,10 +8,10 @@ import warnings
 import numpy as np
 import pytest
 import scipy.stats
-from recording import add_to_record
 from scipy.spatial.distance import cdist
 
 from inference import fit, transform
+from tests.tools.recording import add_to_record
 from zoo import SPPCA
 from zoo.datasets import load
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from supervised_toys import toy
 
 from inference import fit, load, log_density, model_of, predict, save, transform
+from tests.support.supervised_toys import toy
 from zoo import SPPCA
 
 MODEL = SPPCA(num_latents=3)

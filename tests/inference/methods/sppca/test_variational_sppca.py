@@ -3,11 +3,11 @@
 import jax
 import numpy as np
 import pytest
-from supervised_toys import toy
 
 import inference
 from inference import fit, log_density, predict, transform
 from inference.calibration import elbo_check
+from tests.support.supervised_toys import toy
 from zoo import SPPCA
 
 PRIOR = {"loading_prior": "gaussian", "noise_concentration": 1.0, "noise_rate": 0.1}

@@ -1,7 +1,7 @@
 """Pictures of every model's report and of a comparison, as a reader sees them: to be looked at.
 
-``python -m tests.pages.pictures FOLDER [NAME ...]`` writes the pages to FOLDER and, of each, pictures at 1280
-and 390 pixels (first screen and whole page), light and dark, and printed (a PDF file); it prints what
+``python -m tests.tools.pages.pictures FOLDER [NAME ...]`` writes the pages to FOLDER and, of each, pictures
+at 1280 and 390 pixels (first screen and whole page), light and dark, and printed (a PDF file); it prints what
 `audit.js` measures. It needs Chromium, which it drives over a pipe.
 """
 
@@ -10,9 +10,8 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from report_cases import PAGES, write_page_of
-
-from pages.browser import CHROMIUM, Browser
+from tests.support.report_cases import PAGES, write_page_of
+from tests.tools.pages.browser import CHROMIUM, Browser
 
 __all__ = ["AUDIT", "main"]
 

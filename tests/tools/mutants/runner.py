@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants.listing import ROOT, Mutant
-from tests.processes import started
+from tests.support.processes import started
+from tests.tools.mutants.listing import ROOT, Mutant
 
 CPU_SECONDS = 60  # for one mistake
 WALL_SECONDS = 3600  # for one pytest, on however busy a machine
@@ -103,7 +103,7 @@ class Copy:
     def _call(self, arguments: list[str], seconds: float) -> tuple[int, str, float]:
         """Exit status, output and processor seconds of a pytest in the copy."""
         if self._warm is None:
-            command = [sys.executable, "-m", "tests.mutants.warm"]
+            command = [sys.executable, "-m", "tests.tools.mutants.warm"]
             options = {"cwd": self.root, "env": self.environment, "stdin": subprocess.PIPE, "stderr": None}
             self._warm = self._started.enter_context(started(command, **options))
         asked = {"arguments": arguments, "seconds": max(int(seconds), 1), "output": str(self._output)}

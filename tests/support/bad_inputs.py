@@ -1,8 +1,9 @@
 """Bad inputs of all models: a product of models, what is passed, and kinds of badness.
 
-``python -m tests.bad_inputs`` makes every call of the table and writes tests/reference/bad_inputs.json: how
-many were refused by one clear message of ours, how many of these before anything was compiled, and how many
-were accepted, which is right only where the table says so. test_bad_inputs.py makes a sample of them.
+``python -m tests.support.bad_inputs`` makes every call of the table and writes
+tests/reference/bad_inputs.json: how many were refused by one clear message of ours, how many of these before
+anything was compiled, and how many were accepted, which is right only where the table says so.
+test_bad_inputs.py makes a sample of them.
 
 A call is cut off where `fit` has its request and plans the run: what is accepted shows there what was made of
 it, the arrays cell by cell. A kind of data says which array it stands for; an argument, a field or an option
@@ -30,9 +31,9 @@ from inference.fitting import front_door
 from inference.methods import method_of
 
 if __name__ == "__main__":
-    from tests.recording import write_record
+    from tests.tools.recording import write_record
 else:
-    from recording import write_record
+    from tests.tools.recording import write_record
 
 ROOT = Path(zoo.__file__).parents[1]
 RNG = np.random.default_rng(0)
@@ -568,7 +569,7 @@ def main():
     if not faults:
         calls = sum(total.get(name, 0) for name in ("accepted", "refused", "raw"))
         figures = {"calls": calls, "total": total, "by_model": found}
-        write_record("bad_inputs", "python -m tests.bad_inputs", "pandas", "scipy", **figures)
+        write_record("bad_inputs", "python -m tests.support.bad_inputs", "pandas", "scipy", **figures)
     return bool(faults)
 
 

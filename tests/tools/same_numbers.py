@@ -1,9 +1,9 @@
 """Compare the numbers of small fits with their record, bit for bit: every model by every method.
 
-``python -m tests.same_numbers`` compares each fit with tests/reference/same_numbers.json, on the machine and
-with the versions that the file names; ``--record`` writes the file anew, all of it or the cases that are
-named; ``--list`` lists the cases. A refactoring must leave every case equal; whoever changes a number records
-it again and says in the commit which and why.
+``python -m tests.tools.same_numbers`` compares each fit with tests/reference/same_numbers.json, on the
+machine and with the versions that the file names; ``--record`` writes the file anew, all of it or the cases
+that are named; ``--list`` lists the cases. A refactoring must leave every case equal; whoever changes a
+number records it again and says in the commit which and why.
 
 Of each fit the file keeps the last objective (exact, in hexadecimal), the groups with their variables and
 dims, a SHA-256 of each group's values, and of each variable the four numbers of ``fit_cases.outline``, which
@@ -23,8 +23,8 @@ os.environ["XLA_FLAGS"] = (
 import jax  # noqa: E402 - after the number of devices is fixed
 import numpy as np  # noqa: E402
 
-from tests.fit_cases import CASES, GROUPS, fitted, outline  # noqa: E402
-from tests.recording import REFERENCE, circumstances, code_of  # noqa: E402
+from tests.support.fit_cases import CASES, GROUPS, fitted, outline  # noqa: E402
+from tests.tools.recording import REFERENCE, circumstances, code_of  # noqa: E402
 
 RECORD = REFERENCE / "same_numbers.json"
 ATTRIBUTES = (
@@ -88,7 +88,7 @@ def main(argv=None):
     Returns:
         1 if a fit differs from its record, 2 if the record is of other versions or another machine.
     """
-    parser = argparse.ArgumentParser(prog="python -m tests.same_numbers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.same_numbers", description=__doc__)
     parser.add_argument("cases", nargs="*", help="the cases whose names begin so (default: all)")
     parser.add_argument("--record", action="store_true", help="write the record anew")
     parser.add_argument("--list", action="store_true", help="list the cases")
@@ -97,7 +97,7 @@ def main(argv=None):
     if arguments.list:
         print("\n".join(chosen))
         return 0
-    here = circumstances("python -m tests.same_numbers --record") | {"code": code_of("same_numbers")}
+    here = circumstances("python -m tests.tools.same_numbers --record") | {"code": code_of("same_numbers")}
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {"fits": {}}
     if not arguments.record and _where(record) != _where(here):
         print(f"recorded with {_where(record)}\nhere {_where(here)}: bits may differ for that alone")

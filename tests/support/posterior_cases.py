@@ -1,9 +1,9 @@
 """Small instances of every model with a reference posterior, and how its methods are run on them.
 
-``python -m tests.posterior_cases [NAME ...]`` remakes the references ``data/posteriors/NAME.json``
+``python -m tests.support.posterior_cases [NAME ...]`` remakes the references ``data/posteriors/NAME.json``
 (`zoo.posteriors`): means and standard deviations of the invariants, by listing all labels or topics where
 they can be listed, else in a long run of one sampler with its Monte Carlo standard errors.
-``python -m tests.posterior_table [NAME ...]`` runs every method on them and writes what it finds to
+``python -m tests.support.posterior_table [NAME ...]`` runs every method on them and writes what it finds to
 ``tests/reference/posteriors/NAME.json``. test_reference_posteriors.py holds every method to both.
 """
 
@@ -20,8 +20,8 @@ from inference import fit
 from inference.calibration.reference_posteriors import compared_quantities
 from inference.convergence.identifiable import kind_of
 from inference.results.model_fields import describe
-from tests.posterior_enumeration import every_partition, every_partition_of_process, every_topic
-from tests.recording import REFERENCE, circumstances
+from tests.support.posterior_enumeration import every_partition, every_partition_of_process, every_topic
+from tests.tools.recording import REFERENCE, circumstances
 from zoo import conjugate
 from zoo.datasets import shipped_folder
 
@@ -517,7 +517,7 @@ def reference_of(case, name):
         reference = {q: {key: own[key] for key in ("mean", "sd", "mcse")} for q, own in run.items()}
     if case.enumerated is not None:
         reference = with_enumerated(reference, case, name)
-    return reference, origin | circumstances(f"python -m tests.posterior_cases {name}")
+    return reference, origin | circumstances(f"python -m tests.support.posterior_cases {name}")
 
 
 def with_enumerated(reference, case, name):

@@ -1,8 +1,8 @@
 """Plant the mistakes of ``mutants.toml``, one at a time, and tell which the default tests notice.
 
-``python -m tests.mutants --record`` takes hours, so it can be cut and gone on with (``--resume``) and run in
-parts (``--room``, ``--file``, ``--sample``, ``--own``). Each mistake is planted in a copy of the project; its
-own tests run first, then those of its room, at most a minute of the processor together.
+``python -m tests.tools.mutants --record`` takes hours, so it can be cut and gone on with (``--resume``) and
+run in parts (``--room``, ``--file``, ``--sample``, ``--own``). Each mistake is planted in a copy of the
+project; its own tests run first, then those of its room, at most a minute of the processor together.
 """
 
 import argparse
@@ -14,9 +14,9 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from tests.mutants.listing import ROOT, digest, mutants
-from tests.mutants.runner import KILLED, Copy
-from tests.recording import REFERENCE, circumstances, code_of
+from tests.tools.mutants.listing import ROOT, digest, mutants
+from tests.tools.mutants.runner import KILLED, Copy
+from tests.tools.recording import REFERENCE, circumstances, code_of
 
 RECORD = REFERENCE / "mutants.json"
 MOST_LIKELY = 3
@@ -24,7 +24,7 @@ MOST_LIKELY = 3
 
 def main() -> int:
     """Run as the command line says; 1 if the list has a mistake of its own."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.mutants", description=__doc__)
     parser.add_argument("--room", action="append", help="only this room; may be given several times")
     parser.add_argument("--file", action="append", help="only files whose path contains this text")
     parser.add_argument("--sample", type=int, metavar="N", help="only N of them, drawn with --seed")
@@ -159,7 +159,7 @@ def _write(every, entries):
     rooms = {room: {"killed": killed[room], "run": run[room]} for room in dict.fromkeys(of_room.values())}
     total = {"listed": len(every), "run": len(entries), "killed": sum(killed.values())}
     content = (
-        circumstances(" ".join(["python -m tests.mutants", *sys.argv[1:]]))
+        circumstances(" ".join(["python -m tests.tools.mutants", *sys.argv[1:]]))
         | {"code": code_of("mutants")}
         | total
         | {"rooms": rooms, "mutants": entries}

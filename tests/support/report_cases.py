@@ -5,12 +5,12 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from people_tables import customers
-from text_cases import COUNTS
 
 import inference
 import zoo
 from inference.report import report, report_comparison
+from tests.support.people_tables import customers
+from tests.support.text_cases import COUNTS
 
 __all__ = ["BITS", "FITS", "PAGES", "ROWS", "finished", "fitted", "write_page_of"]
 

@@ -1,7 +1,7 @@
 """The walk of the data through `fit`: every file of ours that ``fit(Mixture, x)`` runs before its first step.
 
-``python -m tests.fit_walk`` fits a mixture to a small table in a fresh process, follows every function call
-by `sys.setprofile`, and stops where the driver compiles its first chunk of steps. It prints the files of
+``python -m tests.tools.fit_walk`` fits a mixture to a small table in a fresh process, follows every function
+call by `sys.setprofile`, and stops where the driver compiles its first chunk of steps. It prints the files of
 `zoo` and `inference` whose functions ran, in the order in which they were entered, under the phases of `fit`
 (request, plan, drive; the phase build comes after the first step, so it is named and empty).
 

@@ -1,7 +1,7 @@
 """What a record in tests/reference says besides its figures: how it came about, and how to remake it.
 
 A record carries a digest of the code that it describes, so that one that is older than the code is known:
-``python -m tests.recording`` lists them.
+``python -m tests.tools.recording`` lists them.
 """
 
 import ast
@@ -14,7 +14,7 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 METHODS = "inference/methods/"
 MIXTURES, TOPICS = (METHODS + "mixture",), (METHODS + "documents", METHODS + "lda", METHODS + "pcp")
 PROJECTIONS = tuple(METHODS + name for name in ("linear_gaussian", "ppca", "sppca"))
@@ -48,8 +48,8 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),
     "mcfa": (*MIXTURES, METHODS + "mcfa", METHODS + "linear_gaussian"),
     "mixture": MIXTURES,
-    "first_tier": ("tests/benchmarks/first_tier.py", "tests/mutants/mutants.toml"),
-    "mutants": ("tests/mutants/mutants.toml",),
+    "first_tier": ("tests/benchmarks/first_tier.py", "tests/tools/mutants/mutants.toml"),
+    "mutants": ("tests/tools/mutants/mutants.toml",),
     "notebooks": ("notebooks",),
     "paired": CELLS,
     "paper_kernel_pca": (METHODS + "kernel_pca", "zoo/kernels"),

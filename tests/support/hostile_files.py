@@ -1,11 +1,11 @@
 """Damaged and hostile files, all made here, and a process of bounded memory that reads them.
 
-``python -m tests.hostile_files`` makes a thousand damaged fits and checkpoints (cut at every kilobyte, bits
-flipped, blocks zeroed, moved, repeated), damaged tables beside them, and hostile files of every kind (loops,
-links to other files, sizes that no machine holds, thousands of groups, deep text), reads each in a child
-process, and writes tests/reference/hostile_files.json: how many were refused by one line, how many were read
-and are equal to what was saved, how many were read and are not, the longest time (of the processor) and the
-largest memory. test_hostile_files.py reads a handful of them.
+``python -m tests.support.hostile_files`` makes a thousand damaged fits and checkpoints (cut at every
+kilobyte, bits flipped, blocks zeroed, moved, repeated), damaged tables beside them, and hostile files of
+every kind (loops, links to other files, sizes that no machine holds, thousands of groups, deep text), reads
+each in a child process, and writes tests/reference/hostile_files.json: how many were refused by one line, how
+many were read and are equal to what was saved, how many were read and are not, the longest time (of the
+processor) and the largest memory. test_hostile_files.py reads a handful of them.
 
 What this library writes, a fit or a checkpoint, has a checksum: damaged, it is refused or read as it was
 saved. A table is the user's own file. Workbooks and ``.npz`` archives have checksums too; numbers in netCDF
@@ -40,8 +40,8 @@ from zoo.datasets import read_tables
 ROOT = Path(zoo.__file__).parents[1]
 sys.path[:0] = [] if str(ROOT / "tests") in sys.path else [str(ROOT / "tests")]
 
-from processes import started  # noqa: E402 - which is found there
-from recording import write_record  # noqa: E402
+from tests.support.processes import started  # noqa: E402 - which is found there
+from tests.tools.recording import write_record  # noqa: E402
 
 __all__ = [
     "HOSTILE",
@@ -63,7 +63,7 @@ WITHOUT_SUMS = ("nc", "parquet")  # whose numbers have no checksum unless their 
 ENDINGS = {"fit": "nc", "checkpoint": "ckpt"}
 SECRET = 424242.5
 MOST_SECONDS, MOST_BYTES = 10.0, 2**30
-COMMAND = "python -m tests.hostile_files"
+COMMAND = "python -m tests.support.hostile_files"
 HOSTILE = 150  # files at least
 #: Damaged files of each kind: a thousand of ours, and tables beside them.
 SHARES = {"fit": 600, "checkpoint": 400, "npz": 150, "nc": 150, "xlsx": 150, "parquet": 150}
@@ -801,7 +801,8 @@ class Reader:
 
     def _start(self):
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        code = "import sys, json; from tests.hostile_files import _child; _child(json.loads(sys.argv[1]))"
+        code = "import sys, json; from tests.support import hostile_files as files\n"
+        code += "files._child(json.loads(sys.argv[1]))"
         command = [sys.executable, "-c", code, json.dumps(self.whole)]
         running = started(command, stdin=subprocess.PIPE, stderr=None, env=environment)
         self._process = self._stack.enter_context(running)

@@ -1,6 +1,6 @@
 """Every method of every model on the reference posteriors: bias, and effective draws per CPU second.
 
-``python -m tests.posterior_table [--minutes M] [NAME ...]`` runs what
+``python -m tests.support.posterior_table [--minutes M] [NAME ...]`` runs what
 ``tests/reference/posteriors/NAME.json`` lacks, cheap methods first, and writes each method as it ends, so
 that the command goes on where it stopped; after M minutes of processor time it begins no further method.
 A method that takes more than ``--limit`` minutes is stopped, which its record then says, and the command ends
@@ -27,8 +27,8 @@ import zoo
 from inference.calibration import posterior_check
 from inference.calibration.reference_posteriors import compared_quantities, scores
 from inference.convergence.identifiable import kind_of
-from tests.posterior_cases import ALL, METHODS_ON_POSTERIORS, fitted
-from tests.recording import REFERENCE, circumstances, code_of
+from tests.support.posterior_cases import ALL, METHODS_ON_POSTERIORS, fitted
+from tests.tools.recording import REFERENCE, circumstances, code_of
 from zoo import posteriors
 
 FALSE_ALARMS = 1e-4  # of the check of one sampler on one posterior
@@ -44,12 +44,12 @@ HEAD = f"""# Every method on the reference posteriors
 ![{WORDS}](posteriors.svg)
 
 Small posteriors of all eleven models, {{exact}} of {{all}} of them with means known exactly, by listing all
-labels or topics, and what each method finds. Written by `python -m tests.posterior_table --draw` from the
-records in `tests/reference/posteriors`. The bias is the largest of all quantities, in posterior standard
+labels or topics, and what each method finds. Written by `python -m tests.support.posterior_table --draw` from
+the records in `tests/reference/posteriors`. The bias is the largest of all quantities, in posterior standard
 deviations, with its standard error. Samplers of the posterior itself are checked, by `posterior_check` of
 another run at a false-alarm rate of 1e-4: the largest |z| and its threshold. Effective draws are those of the
 slowest quantity, for each second of processor time without compilation. Of {{rows}} pairs of posterior and
-method {{lacking}} are not run yet: `python -m tests.posterior_table` goes on with them.
+method {{lacking}} are not run yet: `python -m tests.support.posterior_table` goes on with them.
 
 """
 COLUMNS = """| posterior | method | largest bias (sd) | check | draws per CPU s | of |
@@ -137,7 +137,7 @@ def record_of(name):
 
 def write(name, methods):
     """Write the record of a posterior, a line for each quantity."""
-    record = circumstances(f"python -m tests.posterior_table {name}", "arviz") | {
+    record = circumstances(f"python -m tests.support.posterior_table {name}", "arviz") | {
         "code": code_of(f"posteriors/{name}"),
         "methods": methods,
     }
@@ -293,7 +293,7 @@ def lacking(names, methods, again):
 
 def main():
     """Run what is asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.posterior_table", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.posterior_table", description=__doc__)
     parser.add_argument("names", nargs="*", help="of posteriors; all by default")
     parser.add_argument("--minutes", type=float, default=np.inf, help="of processor time")
     parser.add_argument("--limit", type=float, default=np.inf, help="of one method, in minutes of it")

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from processes import LIMIT, started
+from tests.support.processes import LIMIT, started
 
 __all__ = ["CHROMIUM", "Browser", "View"]
 

@@ -18,8 +18,8 @@ import numpy as np
 
 import inference
 import zoo
-from tests import relation_cases
-from tests.recording import REFERENCE
+from tests.support import relation_cases
+from tests.tools.recording import REFERENCE
 from zoo.exponential_family import Gaussian
 
 GROUPS = (

@@ -1,11 +1,11 @@
 """The built documentation, read as a stranger would: links, pictures, names, and ten questions.
 
-``python -m tests.pages.site SITE`` reads every page of the folder that ``sphinx-build`` wrote and prints what
-is wrong: a link that leads nowhere, something fetched from another host, a picture without words, a plot
-without a picture, a public name without an entry, a question whose answer is more than three clicks from the
-first page. With ``--browser PICTURES`` Chromium opens each page at 1280 and 390 pixels, light and dark.
-Errors and warnings in its console, requests to other hosts and what is wider than the window are faults;
-pictures of the first screens go to that folder.
+``python -m tests.tools.pages.site SITE`` reads every page of the folder that ``sphinx-build`` wrote and
+prints what is wrong: a link that leads nowhere, something fetched from another host, a picture without words,
+a plot without a picture, a public name without an entry, a question whose answer is more than three clicks
+from the first page. With ``--browser PICTURES`` Chromium opens each page at 1280 and 390 pixels, light and
+dark. Errors and warnings in its console, requests to other hosts and what is wider than the window are
+faults; pictures of the first screens go to that folder.
 """
 
 import argparse
@@ -171,7 +171,7 @@ def _is_fault(said):
 
 def in_browser(folder, pictures):
     """Faults that Chromium finds, page by page, in lines; pictures of the first screens on the way."""
-    from pages.browser import Browser
+    from tests.tools.pages.browser import Browser
 
     found = []
     pictures.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Fits that several processes share: a script that each of them runs, and the same fits in one process.
 
-``python tests/shared_fits.py FILE NAME ...`` in several processes (`processes.sharing`) writes what the fits
-found in process 0 to FILE. With ``--die PROCESS LOOKS`` a process kills itself when its driver has looked for
-Ctrl-C so often.
+``python tests/support/shared_fits.py FILE NAME ...`` in several processes (`processes.sharing`) writes what
+the fits found in process 0 to FILE. With ``--die PROCESS LOOKS`` a process kills itself when its driver has
+looked for Ctrl-C so often.
 """
 
 import json
