@@ -166,6 +166,14 @@ def forget_before_memory_maps_run_out(request):
             jax.clear_caches()
 
 
+@pytest.fixture
+def in_double():
+    import jax
+
+    with jax.enable_x64(True):
+        yield
+
+
 @pytest.fixture(scope="session")
 def faithful():
     """Old Faithful as a DataFrame: 272 rows, columns eruptions and waiting."""

@@ -23,11 +23,7 @@ from zoo.dirichlet_process import (
     log_stick_weights,
 )
 
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("in_double")
 
 
 def test_stick_weights_sum_to_one_unless_the_last_stick_is_free():

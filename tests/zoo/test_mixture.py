@@ -17,6 +17,8 @@ from zoo.conjugate.resolution import rows_held
 from zoo.intake.suitable_fields import suitable_fields
 from zoo.mixture import Mixture
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 COMPONENTS = GaussianWishart(
     loc=[0.0, 1.0], mean_precision=0.5, scale_matrix=np.eye(2) / 3, degrees_of_freedom=3.0
 )
@@ -28,12 +30,6 @@ FORMS = {
     "free last stick": {"weight_prior": "stick_breaking", "concentration": 1.5, "free_last_stick": True},
 }
 PROPER = [name for name in FORMS if name != "free last stick"]
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def mixture(form, num_components=3):

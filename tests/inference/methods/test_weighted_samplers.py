@@ -23,16 +23,12 @@ from zoo.answers import start_of
 from zoo.conjugate import PoissonGamma
 from zoo.intake.families import for_data
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 rng = np.random.default_rng(5)
 TABLE = rng.normal(size=(12, 3))
 HOLES = np.where(rng.uniform(size=TABLE.shape) < 0.2, np.nan, TABLE)
 HOLES[:, 0] = TABLE[:, 0]
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 # NUTS and HMC: the program

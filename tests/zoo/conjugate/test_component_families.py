@@ -13,11 +13,7 @@ from zoo.conjugate.component_prior import BRACKETS, ConjugatePredictive, within_
 from zoo.conjugate.mixture_rows import MixtureRows
 from zoo.conjugate.product import _ProductRow
 
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("in_double")
 
 
 def draw(components, num_components, key):

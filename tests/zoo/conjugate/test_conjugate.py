@@ -10,11 +10,7 @@ import pytest
 
 from zoo.conjugate import GaussianWishart
 
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("in_double")
 
 
 def prior(num_features, mean_precision=0.3, excess=0.7, seed=0):

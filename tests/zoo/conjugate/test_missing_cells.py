@@ -10,13 +10,9 @@ from tests.support.component_families import COLUMNS, matrix, priors
 from zoo import conjugate
 from zoo.conjugate import missing_cells
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 FULL = ("GaussianWishart", "SharedGaussianWishart", "GaussianKnownCovariance", "GaussianKnownMean")
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def family(name, d=3):

@@ -13,6 +13,8 @@ import zoo
 from inference.methods.documents import tokens as topic_tokens
 from inference.methods.pcp import collapsed_gibbs as collapsed_pcp
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 COUNTS = np.array([[2.0, 0, 1], [0, 2, 0], [1, 0, 0]])  # six tokens
 NUM_DRAWS = 50_000
 SMALLEST_P = 1e-5  # of each chi-squared test: its false-alarm rate
@@ -26,12 +28,6 @@ BUGS = {
     "tokens not removed": ("by_cluster.at[old].add(-row)", "by_cluster"),
     "length left out": ("score += gammaln", "score += 0.0 * gammaln"),
 }
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def everything(model):

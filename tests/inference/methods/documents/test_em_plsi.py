@@ -16,11 +16,7 @@ from inference.numerics.documents import CACHED_NUMBERS, cut
 from tests.support.interruptions import cut_short
 from tests.support.text_cases import COUNTS, sparse
 
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("in_double")
 
 
 MODEL = zoo.PLSI.from_data(COUNTS, num_topics=3)

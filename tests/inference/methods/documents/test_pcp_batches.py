@@ -27,12 +27,6 @@ STEP = {"inner_steps": 5, "learn": ("word_smoothing",), "point": False}
 RATES = {"learning_offset": 10.0, "learning_decay": 0.7}
 
 
-@pytest.fixture
-def in_double():
-    with jax.enable_x64(True):
-        yield
-
-
 def blocks(counts, **layout):
     return jax.tree.map(jnp.asarray, cut(sparse(counts), **layout))
 

@@ -21,14 +21,10 @@ from inference.methods.pcp.vb_posterior import (
 from inference.numerics.documents import cut
 from zoo.sparse import SparseCounts
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 SIZES = np.array([5.0, 0.3, 2.0, 7.7])  # expected documents of each cluster
 ALPHA = 1.7
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def state_of(model, alpha=ALPHA):

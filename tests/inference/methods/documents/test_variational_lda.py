@@ -25,13 +25,9 @@ from tests.support.text_cases import COUNTS, lda_bound, random_corpus, sparse
 from zoo.answers import answer_of
 from zoo.gamma_functions import expected_log
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 LEARN = ("word_smoothing", "topic_prior")
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,9 @@ from tests.support.text_cases import COUNTS, WORDS, expected_log, pcp_bound, spa
 from zoo.datasets import load
 from zoo.sparse import SparseCounts
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 LEARN = ("word_smoothing", "concentration", "topic_prior")
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def corpus(counts=COUNTS):

@@ -30,15 +30,11 @@ from tests.support.interruptions import cut_short
 from zoo import Mixture
 from zoo.conjugate import GaussianWishart, NormalGamma, SharedGaussianWishart
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 X = np.array([[-1.3], [-0.9], [0.1], [0.4], [1.6], [2.2]])
 CHAINS, DRAWS = 60, 700
 SHORT = {"num_chains": 2, "num_warmup": 30, "init": "one_cluster"}
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def small(weight_prior, num_components=4):

@@ -1,6 +1,5 @@
 """Components without rows are integrated out of the log prior: by its identity, by hand, and in a fit."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -11,14 +10,10 @@ from inference.numerics.programs import log_prior
 from zoo import Mixture
 from zoo.conjugate import GaussianWishart
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 X = np.array([[-1.3], [-0.9], [0.4], [1.6], [2.2]])
 LABELS = np.array([0, 0, 2, 2, 2])
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def mixture(weight_prior, **fields):

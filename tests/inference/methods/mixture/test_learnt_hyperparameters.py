@@ -26,6 +26,8 @@ from tests.support.component_families import priors, rows
 from zoo import conjugate
 from zoo.mixture import Mixture
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 GAUSSIAN = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
 ALL = ("concentration", *GAUSSIAN)
 RNG = np.random.default_rng(0)
@@ -33,12 +35,6 @@ X = np.concatenate(
     [RNG.normal(size=(28, 2)), RNG.normal(size=(12, 2)) * 0.1 + 6]
 )  # of unlike spread: nu0 stays finite
 EQUAL = np.concatenate([np.random.default_rng(1).normal(size=(20, 2)) * 0.3 + at for at in (0.0, 9.0)])
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def prior(x=X):

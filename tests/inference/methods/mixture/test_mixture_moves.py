@@ -20,14 +20,10 @@ from zoo.dirichlet_process import StickBreaking
 from zoo.intake.families import for_data
 from zoo.mixture import Mixture
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 X = load("toy_gaussians", seed=0)["x"][::4]
 K = 8
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def model(**fields):

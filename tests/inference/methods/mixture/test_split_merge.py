@@ -26,6 +26,8 @@ from inference.methods.mixture.urn_statistics import statistics_for
 from zoo import Mixture
 from zoo.conjugate import BernoulliBeta, GaussianWishart, SharedGaussianWishart
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 X = np.array([[-1.3], [-0.9], [0.4], [1.6], [2.2]])
 BITS = np.array([[0.0, 1], [0, 1], [1, 1], [1, 0], [0, 0]])
 SLOTS = 4
@@ -34,12 +36,6 @@ FAMILIES = {
     "gaussian": (GaussianWishart([0.0], 0.3, [[0.7]], 2.5), X),
     "bernoulli": (BernoulliBeta(np.array([0.3, 0.4]), np.array([0.5, 0.3])), BITS),
 }
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def mixture(weight_prior, family="gaussian", concentration=1.3, num_components=SLOTS):

@@ -24,6 +24,8 @@ from inference.numerics.weighted_rows import Rows
 from zoo.conjugate import GaussianWishart, PoissonGamma
 from zoo.mixture import Mixture
 
+pytestmark = pytest.mark.usefixtures("in_double")
+
 FORMS = {
     "dirichlet": {"weight_prior": "dirichlet", "concentration": 1.5},
     "dirichlet, learnt": {"weight_prior": "dirichlet", "concentration": dist.Gamma(2.0, 1.0)},
@@ -35,12 +37,6 @@ X = np.concatenate(
     [np.random.default_rng(0).normal(size=(25, 2)), np.random.default_rng(1).normal(size=(15, 2)) + 3]
 )
 PARTICLES = 3000
-
-
-@pytest.fixture(autouse=True)
-def in_double():
-    with jax.enable_x64(True):
-        yield
 
 
 def mixture(form, num_components=4, **prior):
