@@ -34,7 +34,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 import zoo
-from inference.extension import extend
+from inference.extension import new_rows
 from inference.fitting.front_door import fit
 from inference.precision import double_precision
 from inference.prediction import log_density, predict, transform
@@ -633,11 +633,10 @@ def _holds_numbers(column: Any) -> bool:
 
 
 def _replicated(tree: xr.DataTree, num_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """New rows, as evenly as can be from replicates of the fitted rows at different draws."""
+    """New rows, as evenly as can be from different draws."""
     model, posterior = model_of(tree), group_of(tree, "posterior")
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-    site = model.data_names[0]
-    dims = model.variable_dims[site]
+    dims = model.variable_dims[model.data_names[0]]
     fitted, width = (
         next(group.sizes[dim] for group in tree.children.values() if dim in group.sizes) for dim in dims
     )
@@ -647,10 +646,8 @@ def _replicated(tree: xr.DataTree, num_rows: int, rng: np.random.Generator) -> n
         chosen = rng.permutation(draws)[: min(draws, most, -(-left // chains))]
         some = tree.copy()
         some["posterior"] = xr.DataTree(posterior.isel(draw=np.sort(chosen)))
-        made = extend(some, "posterior_predictive", seed=int(rng.integers(2**31)))
-        replicates = group_of(made, "posterior_predictive")[site].to_numpy().reshape(-1, fitted, width)
-        each = min(fitted, -(-left // len(replicates)))
-        picked = np.concatenate([one[rng.permutation(fitted)[:each]] for one in replicates])
+        each = min(fitted, -(-left // (chains * len(chosen))))
+        picked = np.concatenate(new_rows(some, int(rng.integers(2**31)), each))
         rows.append(picked[rng.permutation(len(picked))[:left]])
     return np.concatenate(rows)
 

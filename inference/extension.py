@@ -41,10 +41,11 @@ from inference.settings import NUTS
 from zoo import late
 from zoo.answers import answer_of
 from zoo.checks import check_whole, shown, warn
+from zoo.in_blocks import map_in_blocks
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
 
-__all__ = ["check_replicable", "extend", "prior_by_mcmc", "replicate", "simulate"]
+__all__ = ["check_replicable", "extend", "new_rows", "prior_by_mcmc", "replicate", "simulate"]
 
 
 @double_precision
@@ -240,6 +241,38 @@ def _drawn_anew(
     }
 
 
+@double_precision
+def new_rows(tree: xr.DataTree, seed: int, num_rows: int) -> np.ndarray:
+    """Draw rows of the first part of the data, some for each draw of a fit.
+
+    Args:
+        tree: a fit.
+        seed: of the rows.
+        num_rows: for each draw, at most as many as were fitted.
+
+    Returns:
+        Shape (num_draws, num_rows, num_features).
+
+    Raises:
+        ValueError: data like the fitted ones cannot be drawn from the fit.
+    """
+    model = model_of(tree)
+    check_replicable(tree, model)
+    draws, site = _draws(tree, model), model.data_names[0]
+    if model.prior != "proper" or any(ROW_DIMS & set(model.variable_dims.get(name, ())) for name in draws):
+        every = group_of(extend(tree, "posterior_predictive", seed=seed), "posterior_predictive")[site]
+        every = every.to_numpy().reshape(-1, *every.shape[2:])
+        order = np.tile(np.arange(every.shape[1]), (len(every), 1))
+        order = np.random.default_rng(seed).permuted(order, axis=1)[:, :num_rows]
+        return np.take_along_axis(every, order[..., None], axis=1)
+    names = latent_names(model, *_data(tree, model))
+    flat = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in names if name in draws}
+    number = len(next(iter(flat.values())))
+    with for_work(number * num_rows, number * num_rows):
+        keys = numbered_keys(key_of(seed), number)
+        return np.asarray(simulate(keys, flat, model, num_rows, DRAWS_AT_ONCE)[site])
+
+
 def _log_likelihood(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
     rows = over_draws(_rows, _draws(tree, model), model, _data(tree, model))
     return {"log_likelihood": rows}, {
@@ -275,13 +308,16 @@ _GROUPS: dict[str, Callable] = {
 }
 
 
+DRAWS_AT_ONCE = 1024  # of which a few rows each are drawn
 CHAINS, WARMUP = 4, 1000
 LARGEST_RHAT = 1.05  # a thousand draws and less: their R-hat is noisy
 
 
-@partial(compiled, once=True, static_argnums=3)
-def simulate(keys: Array, given: Mapping[str, Array], model: Model, num_rows: int) -> dict[str, Array]:
-    """Forward runs of the program, one per key, with given values substituted."""
+@partial(compiled, once=True, static_argnums=(3, 4))
+def simulate(
+    keys: Array, given: Mapping[str, Array], model: Model, num_rows: int, at_once: int = 1
+) -> dict[str, Array]:
+    """Forward runs of the program, one per key, with given values substituted; so many at once."""
 
     def one(args: tuple) -> dict[str, Array]:
         key, values = args
@@ -289,7 +325,7 @@ def simulate(keys: Array, given: Mapping[str, Array], model: Model, num_rows: in
         kinds = ("sample", "deterministic")
         return {name: site["value"] for name, site in sites.items() if site["type"] in kinds}
 
-    return jax.lax.map(one, (keys, given))
+    return jax.lax.map(one, (keys, given)) if at_once == 1 else map_in_blocks(one, (keys, given), at_once)
 
 
 @partial(compiled, once=True)

@@ -36,7 +36,7 @@ from zoo.intake import Column
 from zoo.intake.families import for_data
 from zoo.model import Model
 
-__all__ = ["filled_cells"]
+__all__ = ["filled_cells", "number_filled"]
 
 _MOST_DRAWS = 200  # of a sampler, by which cells are filled in
 _MOST_FILLED = 2**23  # rows times columns times draws
@@ -69,26 +69,14 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
         As `inference.diagnostics.profiles` lists it; None where no cell is missing, or the fit does not hold
         its data.
     """
-    data, model = fitted_data(tree), model_of(tree)
-    if data is None:
-        return None
-    gaps = {
-        table.name: np.isnan(part)
-        for table, part in zip(model.tables, data, strict=True)
-        if not ("class_labels" in table.cells and model.classes)  # an unlabelled row is no cell to fill in
-        and isinstance(part, np.ndarray)
-        and part.ndim == 2
-        and part.dtype.kind == "f"
-        and np.isnan(part).any()
-    }
+    data, model, gaps = fitted_data(tree), model_of(tree), _gaps(tree)
     if not gaps:
         return None
     few, rows, unknown, origins = thinned(tree, _MOST_DRAWS), [], 0, {}
     labels = row_names(tree)
     read = dict(zip(model.data_names, tree.fit.columns, strict=True))
-    has_clusters = len(model.roles.predicted) == 1
     for name, gap in gaps.items():
-        found = _by_clusters(few, gap) if has_clusters else _predicted(few, data, name, gap)
+        found = _by_clusters(few, gap) if _has_clusters(model) else _predicted(few, data, name, gap)
         columns = column_names(tree, name, gap.shape[1])
         held = {column.name: column for column in read[name].kept} if read[name] is not None else {}
         origins |= {column.name: column.origin for column in held.values() if column.origin is not None}
@@ -110,6 +98,33 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     note += "; dates have means and deviations in days since the first" if origins else ""
     table.attrs |= {"title": "Missing cells filled in", "note": note, "origins": origins}
     return table
+
+
+def number_filled(tree: xr.DataTree) -> int:
+    """How many cells `filled_cells` tabulates; a mixture fills all, so that none is computed."""
+    gaps = _gaps(tree)
+    if _has_clusters(model_of(tree)):
+        return sum(int(gap.sum()) for gap in gaps.values())
+    table = filled_cells(tree) if gaps else None
+    return 0 if table is None else len(table)
+
+
+def _has_clusters(model: Model) -> bool:
+    return len(model.roles.predicted) == 1
+
+
+def _gaps(tree: xr.DataTree) -> dict[str, np.ndarray]:
+    """Where cells of the fitted data are missing, by part; without parts that lack none, or lack data."""
+    model, data = model_of(tree), fitted_data(tree)
+    return {
+        table.name: np.isnan(part)
+        for table, part in zip(model.tables, () if data is None else data, strict=data is not None)
+        if not ("class_labels" in table.cells and model.classes)  # an unlabelled row is no cell to fill in
+        and isinstance(part, np.ndarray)
+        and part.ndim == 2
+        and part.dtype.kind == "f"
+        and np.isnan(part).any()
+    }
 
 
 def _as_read(cell: _Filled, column: Column | None) -> dict[str, Any]:

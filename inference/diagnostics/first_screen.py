@@ -13,7 +13,7 @@ import xarray as xr
 from inference.convergence.identifiable import kind_of
 from inference.convergence.starts import spread_of_starts
 from inference.diagnostics.cluster_profiles import SURE
-from inference.diagnostics.profile_tables import TYPICAL, answers_text, in_blocks, profiles
+from inference.diagnostics.profile_tables import answers_text, in_blocks, printed_tables
 from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import model_of
@@ -103,7 +103,7 @@ def first_screen(
     tree: xr.DataTree, *, details: bool = False, width: int = 110, most: int = _MOST_OF_A_VARIABLE
 ) -> FirstScreen:
     """Build the parts of the first screen."""
-    tables = profiles(tree, num_rows=TYPICAL)
+    tables = printed_tables(tree)
     told, reasons = sentences(judged := verdict(tree))
     told = [f"{judged.word}: {told}", *(f"  {reason}" for reason in reasons)]
     found = _found(tree, tables)

@@ -19,7 +19,7 @@ from inference.diagnostics.cluster_profiles import (
     memberships,
     starts_table,
 )
-from inference.diagnostics.filled_cells import filled_cells
+from inference.diagnostics.filled_cells import filled_cells, number_filled
 from inference.diagnostics.profile_parts import (
     Asked,
     column_names,
@@ -37,7 +37,7 @@ from inference.results.files import model_of
 from zoo.checks import check_size
 from zoo.intake import date_in_words
 
-__all__ = ["TYPICAL", "answers_text", "in_blocks", "profile_cells", "profile_text", "profiles"]
+__all__ = ["answers_text", "in_blocks", "printed_tables", "profile_cells", "profile_text", "profiles"]
 
 _MOST_COLUMNS = 12  # of a printed table
 _MOST_CLUSTERS = 8
@@ -151,7 +151,17 @@ def profiles(
     check_size("num_rows", num_rows)
     check_size("num_words", num_words)
     draws_of(tree)
-    model, asked = model_of(tree), Asked(probability, num_rows, num_words)
+    return _tables(tree, Asked(probability, num_rows, num_words), filled_cells(tree))
+
+
+def printed_tables(tree: xr.DataTree) -> dict[str, pd.DataFrame]:
+    """Those of `profiles` that are printed, which say of filled cells only how many there are."""
+    draws_of(tree)
+    return _tables(tree, Asked(probability=0.9, num_rows=TYPICAL, num_words=10), None)
+
+
+def _tables(tree: xr.DataTree, asked: Asked, filled: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
+    model = model_of(tree)
     found: dict[str, pd.DataFrame] = {}
     if model.roles.cluster is not None:
         found |= cluster_tables(tree, asked)
@@ -159,12 +169,16 @@ def profiles(
         found |= topic_tables(tree, asked)
     if "rotation" in model.symmetries:
         found |= projection_tables(tree, asked)
-    filled, starts = filled_cells(tree), starts_table(tree)
+    starts = starts_table(tree)
     found |= {} if filled is None else {"filled_cells": filled}
     found |= {} if starts is None else {"starts": starts}
     names = row_names(tree)
     numbered = names is None or np.array_equal(names, np.arange(len(names)))
-    of_all = {"provisional": _provisional(tree), "probability": probability, "rows_have_names": not numbered}
+    of_all = {
+        "provisional": _provisional(tree),
+        "probability": asked.probability,
+        "rows_have_names": not numbered,
+    }
     for table in found.values():
         table.attrs |= of_all
     return found
@@ -234,18 +248,22 @@ def profile_text(tree: xr.DataTree, *, width: int = 110) -> str:
     Returns:
         Lines; empty for a fit without any of them.
     """
-    tables = profiles(tree, num_rows=TYPICAL)
+    tables = printed_tables(tree)
     answers = answers_text(tree, tables, width)
     provisional = {table.attrs["provisional"] for table in tables.values()} - {""}
     return "\n".join([*(f"Provisional: {reason}." for reason in provisional if answers), answers])
 
 
 def answers_text(tree: xr.DataTree, tables: dict[str, pd.DataFrame], width: int) -> str:
-    """The tables of `profiles` that are printed, a picture in text, and what the intervals are of."""
+    """The `printed_tables`, how many cells were filled in, a picture in text, what the intervals are of."""
     found = []
     for key, table in tables.items():
         if writer := _WRITERS.get(key):
             found += writer(table, tables, width)
+    if number := number_filled(tree):
+        found.append(
+            f"Missing cells filled in: {number} (inference.diagnostics.profiles(tree)['filled_cells'])"
+        )
     if not found:
         return ""
     found += _estimated_text(tree)
@@ -411,11 +429,6 @@ def _correlations_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], wid
     return [f"Canonical correlations: {', '.join(profile_cells(table)['mean'])}"]
 
 
-def _filled_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """How many cells were filled in, and where to see them."""
-    return [f"Missing cells filled in: {len(table)} (inference.diagnostics.profiles(tree)['filled_cells'])"]
-
-
 def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
     """The largest loadings, one row per column of the data, one column per latent."""
     cells = profile_cells(loadings)["mean"].unstack("latent").fillna("")
@@ -446,5 +459,4 @@ _WRITERS = {  # of the tables that are printed
     "loadings": _loadings_text,
     "extreme_rows": _ends_text,
     "canonical_correlations": _correlations_text,
-    "filled_cells": _filled_text,
 }

@@ -31,6 +31,8 @@ from inference.estimators import (
     SPPCAClassifier,
     SPPCARegressor,
 )
+from inference.extension import new_rows
+from tests.support.fit_cases import fitted as fit_of
 
 SLOWER = [
     MixtureEstimator(num_components=3),
@@ -212,19 +214,35 @@ def test_samples_are_made_in_rounds_of_their_own_seed_and_draws(monkeypatch):
     table = xr.Dataset({"x": (("observation", "feature"), np.zeros((4, 3)))})
     tree = xr.DataTree.from_dict({"posterior": posterior, "observed_data": table})
 
-    def replicates(some, group, seed):
+    def drawn(some, seed, number):
         asked.append((seed, some["posterior"].sizes["draw"]))
-        cells = np.full((2, some["posterior"].sizes["draw"], 4, 3), float(len(asked)))
-        held = xr.Dataset({"x": (("chain", "draw", "observation", "feature"), cells)})
-        return xr.DataTree.from_dict({group: held})
+        return np.full((2 * some["posterior"].sizes["draw"], number, 3), float(len(asked)))
 
-    monkeypatch.setattr(estimators, "extend", replicates)
+    monkeypatch.setattr(estimators, "new_rows", drawn)
     monkeypatch.setattr(estimators, "model_of", lambda tree: zoo.PPCA(num_latents=1))
     monkeypatch.setattr(estimators, "_SAMPLED_AT_ONCE", 3 * 4 * 3 * 2)
     rows = estimators._replicated(tree, 60, np.random.default_rng(0))
     seeds, draws = zip(*asked, strict=True)
     assert len(set(seeds)) == len(asked) == 3 and draws == (3, 3, 3)
     np.testing.assert_array_equal(np.unique(rows, return_counts=True)[1], [24 * 3, 24 * 3, 12 * 3])
+
+
+def test_new_rows_are_of_their_draw():
+    """Components without spread: rows are whole locations of their draw; rows at latents are kept."""
+    tree = fit_of("mixture vb").copy()
+    posterior = tree["posterior"].to_dataset().copy(deep=True)
+    posterior["precisions"].values[:] = 1e16 * np.eye(posterior.sizes["feature"])
+    tree["posterior"] = xr.DataTree(posterior)
+    locs = posterior["locs"].transpose("chain", "draw", "component", "feature").values
+    locs = locs.reshape(-1, *locs.shape[2:])
+    rows, others = (new_rows(tree, seed, 3) for seed in (4, 5))
+    assert rows.shape == (len(locs), 3, locs.shape[-1]) and not np.allclose(rows, others)
+    away = np.abs(rows[:, :, None] - locs[:, None]).max(-1)
+    assert (away.min(-1) < 1e-5).all() and len(np.unique(away.argmin(-1))) > 1
+    kept = fit_of("epca map")
+    every = inference.extend(kept, "posterior_predictive", seed=4)["posterior_predictive"]["x"].values[0]
+    for own, of_draw in zip(new_rows(kept, 4, 2), every, strict=True):
+        assert all((row == of_draw).all(-1).any() for row in own)
 
 
 def test_the_inverse_of_a_projection_is_its_expected_row(line):

@@ -5,6 +5,7 @@ a day above 12 in any cell decides; if there is none, the day comes first unless
 ``"month_first"``, and the fit says so. With points (05.03.2022) the day comes first.
 """
 
+import re
 import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -52,6 +53,7 @@ _TIMES = (
     " %H:%M:%S %z",
 )
 _FEWEST = 6  # letters of a date
+_BEGINNING = re.compile(r"\s*(?P<number>\d*)(?P<next>\D)", re.DOTALL)
 _SAMPLE = 50  # words by which most ways of writing are refused
 
 
@@ -121,7 +123,7 @@ def nearly_dates(words: pd.Series) -> str | None:
     distinct = pd.Series(words.unique()[:_SAMPLE])
     way: list[str | None] = [None] * len(distinct)
     for own in [*_with_times(_FIXED)] + [a + t for pair in _EITHER for a in pair for t in _TIMES]:
-        unread = [place for place, name in enumerate(way) if name is None]
+        unread = [p for p, name in enumerate(way) if name is None and _begins_as(distinct.iloc[p], own)]
         for place in np.array(unread, int)[_are_dates(distinct.iloc[unread], own)]:
             way[place] = own
     if 2 * sum(name is not None for name in way) <= len(distinct):
@@ -142,6 +144,8 @@ def _with_times(formats: tuple[str, ...]) -> Iterator[str]:
 
 
 def _read(words: pd.Series, distinct: pd.Series, format: str, why: str) -> Dates | None:
+    if not _begins_as(distinct.iloc[0], format):
+        return None
     if _parsed(distinct.iloc[:1], format) is None or _parsed(distinct.iloc[:_SAMPLE], format) is None:
         return None
     found = _parsed(distinct, format)
@@ -149,6 +153,20 @@ def _read(words: pd.Series, distinct: pd.Series, format: str, why: str) -> Dates
         return None
     dates = words.map(dict(zip(distinct, found, strict=True))) if len(distinct) < len(words) else found
     return Dates(pd.Series(pd.DatetimeIndex(dates), index=words.index), format, why)
+
+
+def _begins_as(word: str, format: str) -> bool:
+    """Whether a word begins as a format does: pandas takes milliseconds to refuse one that does not."""
+    if format == "ISO8601":
+        return True
+    found = _BEGINNING.match(word)
+    if found is None or (" " in format and not any(map(str.isspace, word))):
+        return False
+    if format[1] not in "dmY":
+        return not found["number"]
+    return bool(found["number"]) and (
+        found["next"].isspace() if format[2] == " " else found["next"] == format[2]
+    )
 
 
 def _parsed(words: pd.Series, format: str) -> pd.Series | None:

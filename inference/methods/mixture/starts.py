@@ -24,6 +24,7 @@ from jax import Array
 
 from inference.algorithm import starts_by_size
 from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows, unweighted, weight_of
+from zoo.conjugate.component_prior import ComponentPrior
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
@@ -252,11 +253,21 @@ def kmeans_or_random(number: Array | int, key: Array, model: Mixture, x: Array |
 
 def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: Any) -> int:
     """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap, one with births."""
-    entries = data[0].nbytes / 8 * model.num_components
-    if model.components.is_incomplete:  # squares of each row's missing cells take a solution each
+    components = model.components
+    entries = data[0].nbytes / 8
+    if components.is_incomplete:  # squares of each row's missing cells take a solution each
         entries *= data[0].shape[1]
+    widest = max(
+        (len(columns) for family, columns in components.by_columns if _has_matrices(family)), default=0
+    )
+    entries = max(entries, widest**3)  # of many columns the factors of matrices cost more than the rows
     asks_for_births = isinstance(moves, tuple | list) and "birth" in moves  # checked later
-    return 1 if asks_for_births else starts_by_size(NEEDED, entries)
+    return 1 if asks_for_births else starts_by_size(NEEDED, entries * model.num_components)
+
+
+def _has_matrices(family: ComponentPrior) -> bool:
+    """Whether each component has a matrix over the family's columns."""
+    return any("feature_2" in dims for dims in family.parameter_dims.values())
 
 
 def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:

@@ -9,7 +9,7 @@ import xarray as xr
 
 import inference
 import zoo
-from inference.diagnostics import occupied, profile_text, profiles, summary, summary_text
+from inference.diagnostics import filled_cells, occupied, profile_text, profiles, summary, summary_text
 from inference.diagnostics.cluster_profiles import _unit
 from inference.diagnostics.profile_parts import intervals
 from inference.diagnostics.profile_tables import profile_cells
@@ -158,6 +158,15 @@ def test_missing_cells_of_a_mixture_are_filled_by_their_cluster(two_kinds):
     joined = table["joined"][clusters == clusters[9]].mean()
     assert abs(pd.Timestamp(filled["value"]["p9", "joined"]) - joined).days <= 5 and len(filled) == 5
     assert (filled["probability"].dropna() > 0.6).all() and (filled["sd"].dropna() > 0.3).all()
+
+
+def test_the_first_screen_counts_filled_cells_without_computing_them(two_kinds, monkeypatch):
+    _, _, tree, found = two_kinds
+    monkeypatch.setattr(filled_cells, "filled_cells", None)
+    monkeypatch.setattr(filled_cells, "over_draws", None)
+    number = len(found["filled_cells"])
+    assert f"Missing cells filled in: {number} " in summary_text(tree)
+    assert filled_cells.number_filled(fitted("mixture")) == 0
 
 
 def test_missing_cells_of_correlated_columns_are_filled_given_the_others():

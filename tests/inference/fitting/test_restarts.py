@@ -24,7 +24,7 @@ from inference.methods.mixture.starts import kmeans_labels
 from tests.support.fit_cases import CASES
 from tests.support.planted import planted_zoo, variational_mixture
 from zoo.answers import answer_of
-from zoo.conjugate import GaussianWishart
+from zoo.conjugate import GaussianWishart, NormalGamma
 from zoo.datasets import load
 
 
@@ -80,6 +80,17 @@ def test_the_number_follows_from_sizes_alone():
             rows = (np.zeros((num_rows, 5)),)
             assert method_of(model, name).restarts(model, rows) == expected
     assert method_of(model, "vb").restarts(model, (np.zeros((9, 5)),), moves=("birth",)) == 1
+
+
+def test_matrices_over_many_columns_ask_for_one_start():
+    """Their factors take the cube of the columns, however few the rows; variances of columns do not."""
+    for num_columns, expected in ((40, 10), (50, 1)):
+        full = GaussianWishart(np.zeros(num_columns), 1.0, np.eye(num_columns), num_columns + 1.0)
+        diagonal = NormalGamma(np.zeros(num_columns), 1.0, 2.0, np.ones(num_columns))
+        rows = (np.zeros((100, num_columns)),)
+        for components, number in ((full, expected), (diagonal, 10)):
+            model = zoo.Mixture(components, num_components=20)
+            assert method_of(model, "vb").restarts(model, rows) == number
 
 
 def test_weak_priors_ask_for_five_starts(monkeypatch):

@@ -11,7 +11,7 @@ import zoo
 from inference.cli import predicting
 from inference.inputs.tables import left_out_in_words
 from tests.support.people_tables import customers, sales, survey
-from zoo.intake import Column, Columns, date_in_words, kinds, read_columns
+from zoo.intake import Column, Columns, date_in_words, dates, kinds, read_columns
 from zoo.intake.families import dim_labels
 
 RNG = np.random.default_rng(0)
@@ -636,3 +636,20 @@ def test_what_follows_from_columns_that_were_left_out_names_them():
         ValueError, match=r"no column of x is left: columns left out: note \(30 different words"
     ):
         inference.fit(zoo.Mixture(), frame[["note"]], progress=False)
+
+
+def test_no_word_is_refused_by_its_beginning_that_pandas_reads():
+    """Words in every way of writing, blanks before them among them, by every way; most are refused early."""
+    ways = [*dates._with_times(dates._FIXED)] + [
+        a + t for pair in dates._EITHER for a in pair for t in dates._TIMES
+    ]
+    days = pd.Timestamp("2021-03-05 07:08:09", tz="UTC"), pd.Timestamp("2019-11-24 21:40", tz="UTC")
+    words = [day.strftime(way) for way in ways[1:] for day in days] + [day.isoformat() for day in days]
+    words += [" 5/3/2021", "5.3.2021", "K00126", "7 rue", "12x7", "Mar", "2021"]
+    words = pd.Series(words).drop_duplicates(ignore_index=True)
+    refused = 0
+    for way in ways:
+        begins = np.array([dates._begins_as(word, way) for word in words])
+        assert begins[dates._are_dates(words, way)].all(), way
+        refused += (~begins).sum()
+    assert refused > 0.75 * len(ways) * len(words)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import binomtest, chisquare
 
 from inference import fit
 from inference.calibration import geweke
@@ -137,6 +137,17 @@ def test_the_posterior_of_all_labels_stays_as_it_is(weight_prior, family, alpha)
     """False alarms 1e-4 a case."""
     model = mixture(weight_prior, family, alpha)
     assert p_value(model, FAMILIES[family][1], seed=1) > 1e-4
+
+
+def test_second_rows_are_any_or_the_nearest_of_some():
+    """Of 40 rows in 20 places, two in each: the other one comes by the law, false alarms 1e-6."""
+    number, num_rows = 40_000, 40
+    places = jnp.repeat(jnp.arange(20.0), 2)[:, None]
+    uniforms = jax.random.uniform(jax.random.key(4), (number, 3))
+    i, j = map(np.asarray, jax.vmap(lambda own: split_merge.draw_pair(own, num_rows, places))(uniforms))
+    assert (i != j).all() and chisquare(np.bincount(i, minlength=num_rows)).pvalue > 1e-6
+    share = (split_merge.NEAR * split_merge.CANDIDATES + 1 - split_merge.NEAR) / (num_rows - 1)
+    assert binomtest(int((i // 2 == j // 2).sum()), number, share).pvalue > 1e-6
 
 
 @pytest.mark.slow
