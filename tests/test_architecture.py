@@ -31,7 +31,7 @@ LAYERS = (
     "topics",
     "diagnostics",
     "plots",
-    "report estimators gibbs",
+    "report estimators gibbs course",
     "cli",
 )
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms.split()}
