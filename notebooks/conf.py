@@ -9,6 +9,7 @@ recorded is executed at small size, unless ``ZOO_SITE_OUTPUTS`` names a folder t
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,6 +33,8 @@ exclude_patterns = [
     "_built/course/small",
     "_built/extra",
     "kits",
+    "jupyter_execute",
+    ".jupyter_cache",
     "README.md",
     "*.ipynb",
     "**.ipynb_checkpoints",
@@ -62,6 +65,7 @@ napoleon_use_ivar = True  # named tuples document their fields once
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_static_path = ["_static"]
+html_extra_path = ["_built/extra"]  # the slides
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # without it the theme's script writes an error at the first visit
@@ -91,6 +95,11 @@ def setup(app):
     audit.write(built / "audit.md")
     posteriors.write(built / "posteriors.md")
     course.write(HERE, built / "course", Path(outputs) if outputs else None)
+    slides = [HERE / "kits" / "slides", built / "extra" / "slides"]
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "revealjs", "-d", built / "slides", *slides],
+        check=True,
+    )
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
     os.environ |= {"TQDM_DISABLE": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
     app.connect("autodoc-skip-member", _is_of_scikit_learn)
