@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import itertools
 import json
 import os
 import re
@@ -23,7 +24,8 @@ from zoo.cards import read_card, read_notes
 pytestmark = pytest.mark.repo
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-PAGES = sorted([*(NOTEBOOKS / "guide").glob("*.md"), NOTEBOOKS / "gallery.md"])
+SLIDES = sorted((NOTEBOOKS / "kits" / "slides").glob("*.md"))
+PAGES = sorted([*(NOTEBOOKS / "guide").glob("*.md"), NOTEBOOKS / "gallery.md", *SLIDES])
 MOST_OF_OUTPUTS = 700_000  # bytes of a notebook; all of the course are in every clone
 CELL = re.compile(r"```\{code-cell\} python\n(?:---\n.*?---\n)?(.*?)```", re.DOTALL)
 
@@ -125,6 +127,22 @@ def test_recorded_outputs_are_light_and_name_no_folder(path):
     assert path.stem in notebooks_by_name() and path.stat().st_size < MOST_OF_OUTPUTS
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"/(?:home|root|work|site-packages)/", re.sub(r'"image/png": "[^"]*"', "", text))
+
+
+@pytest.mark.parametrize("path", SLIDES, ids=lambda path: path.stem)
+def test_the_plan_of_a_kit_knows_its_slides(path):
+    plan = (NOTEBOOKS / "guide" / f"teach_{path.stem}.md").read_text(encoding="utf-8")
+    assert f'<a href="../slides/{path.stem}.html">' in plan
+    slides = len(re.findall(r"^##? ", path.read_text(encoding="utf-8"), re.MULTILINE))
+    rows = re.findall(r"^\| (\d+) to (\d+) \|.*\| (.*) \|$", plan, re.MULTILINE)
+    minutes = [(int(begin), int(end)) for begin, end, _ in rows]
+    assert minutes[0][0] == 0 and minutes[-1][1] == 90
+    assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(minutes))
+    shown = []
+    for words in re.findall(r"slides? (\d+(?:(?:, | to | and )\d+)*)", "; ".join(row[2] for row in rows)):
+        numbers = [int(number) for number in re.findall(r"\d+", words)]
+        shown += range(numbers[0], numbers[-1] + 1)
+    assert shown == list(range(1, slides + 1)), "each slide has its minutes, once and in order"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if folder.resolve() == NOTEBOOKS.resolve():
         parser.error("name another folder than that of the course, whose notebooks would be replaced")
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+    for path in sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("kits/*.ipynb")]):
         notebook = without_answers(json.loads(path.read_text(encoding="utf-8")))
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
         (folder / path.name).write_text(text, encoding="utf-8")
