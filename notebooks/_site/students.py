@@ -16,9 +16,10 @@ NOTEBOOKS = Path(__file__).parents[1]
 
 
 def _stored(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {
-        n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)
-    }
+    inner = {n for c in ast.walk(node) if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
+    names = {n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    functions = {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
+    return {n.id for n in names - inner} | functions
 
 
 def _read(node: ast.AST) -> set[str]:
