@@ -37,59 +37,9 @@
 # 2.1). At small size chains are short. The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
+from inference.course import COLOURS, SIZE, at_size, inference, load, np, pd, plots, plt, quiet, zoo
 
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import jax
-import matplotlib.pyplot as plt
-import numpy as np
-import numpyro.distributions as dist
-import pandas as pd
-from numpyro.infer import Predictive
-from scipy.stats import rankdata
-
-import inference
-import zoo
-from inference import diagnostics, plots
-from inference.diagnostics import leave_one_out
-from inference.plots import COLOURS, LINES
-from zoo.datasets import load
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
-        "sticks": 15,
-        "states": "collapsed_gibbs",
-        "gibbs": {"split_merge": 4, "num_warmup": 2000, "num_samples": 2000, "thinning": 5},
-        "collapsed_gibbs": {"num_warmup": 1000, "num_samples": 2000},
-        "prior_draws": 2000,
-        "refits": 5,
-    },
-    "small": {
-        "sticks": 13,
-        "states": "vb",
-        "gibbs": {"split_merge": 4, "num_warmup": 150, "num_samples": 200, "thinning": 2},
-        "vb": {"num_samples": 500},
-        "prior_draws": 500,
-        "refits": 1,
-    },
-}
 pd.set_option("display.max_colwidth", 100)
-size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
-settings = SIZES[size]
-
-
-def fit(model, x, method="gibbs", **keywords):
-    """`inference.fit` without bars; whether the chains agree is shown in the text instead of warned of."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*has not converged")
-        chains = settings.get(method, {"num_samples": 2000})
-        return inference.fit(model, x, method=method, progress=False, **(chains | keywords))
-
 
 # %% [markdown]
 # ## 1. The table
@@ -124,6 +74,30 @@ plt.show()
 # uninformative; with it a new kind of site is expected to have half of all motifs. Beta(0.5, 4.5) says
 # instead that a motif is absent from a kind of site more often than not. We let both speak before they see
 # the table: how many motifs does a site have?
+
+# %% tags=["hide-input"]
+import jax
+from numpyro.infer import Predictive
+from inference.plots import LINES
+
+settings = at_size(
+    full={
+        "sticks": 15,
+        "states": "collapsed_gibbs",
+        "gibbs": {"split_merge": 4, "num_warmup": 2000, "num_samples": 2000, "thinning": 5},
+        "collapsed_gibbs": {"num_warmup": 1000, "num_samples": 2000},
+        "prior_draws": 2000,
+        "refits": 5,
+    },
+    small={
+        "sticks": 13,
+        "states": "vb",
+        "gibbs": {"split_merge": 4, "num_warmup": 150, "num_samples": 200, "thinning": 2},
+        "vb": {"num_samples": 500},
+        "prior_draws": 500,
+        "refits": 1,
+    },
+)
 
 # %% mystnb={"image": {"alt": "Number of motifs at a site: bars of the table and outlines of two priors, one with too few rich sites, one with too few poor ones."}}
 RARE, UNIFORM = (0.5, 4.5), (1.0, 1.0)
@@ -168,6 +142,17 @@ for name, own in {"table": totals, **prior_totals}.items():
 # ## 3. The clusters
 #
 # Blocked Gibbs, four chains from random labels. We look at invariants only: labels can be permuted.
+
+# %%
+from inference import diagnostics
+
+
+def fit(model, x, method="gibbs", **keywords):
+    """`inference.fit` without bars; whether the chains agree is shown in the text instead of warned of."""
+    with quiet():
+        chains = settings.get(method, {"num_samples": 2000})
+        return inference.fit(model, x, method=method, **(chains | keywords))
+
 
 # %%
 tree = fit(model, x, seed=1)
@@ -243,6 +228,8 @@ known.round(3)
 # sites.
 
 # %%
+from scipy.stats import rankdata
+
 hidden = np.random.default_rng(3).random(cells.shape) < 0.2
 masked = x.mask(hidden)
 print(f"{hidden.sum()} cells hidden, {int(cells[hidden].sum())} of them ones")
@@ -341,13 +328,15 @@ plt.show()
 # summed out. Where the shape $k$ of a site is too large the estimate fails for that site, and says so.
 
 # %%
+import numpyro.distributions as dist
+
 candidates = {
     "one component": bernoulli(RARE, num_components=1, concentration=1.0),
     "process, alpha 1": model,
     "process, alpha 2": bernoulli(RARE, concentration=2.0, **process),
     "process, alpha 1, uniform": bernoulli(UNIFORM, concentration=1.0, **process),
 }
-if size == "full":
+if SIZE == "full":
     candidates |= {
         "process, alpha 5": bernoulli(RARE, concentration=5.0, **(process | {"num_components": 40})),
         "process, alpha ~ Gamma(2, 1)": bernoulli(RARE, concentration=dist.Gamma(2.0, 1.0), **process),
@@ -372,6 +361,8 @@ comparison[columns].round(2)
 # We do so for the sites with the largest $k$ of the best model. Leaving a site out is hiding all of its cells.
 
 # %%
+from inference.diagnostics import leave_one_out
+
 best = next(name for name in comparison.index if name != "one component")
 loo = leave_one_out(fits[best])
 refits = []
@@ -492,7 +483,7 @@ diagnostics.summary_cells(states_verdict)
 # variational Bayes stands in.)
 
 # %%
-if size == "full":
+if SIZE == "full":
     blocked = fit(states, shown_votes, "gibbs", seed=10)
     blocked_rhat = diagnostics.summary(blocked, var_names=["same_cluster"])["r_hat"].max()
     print(f"blocked Gibbs: R-hat up to {blocked_rhat:.2f}")
@@ -572,7 +563,7 @@ assert np.allclose(in_orders, closed, rtol=1e-12)
 # ## What the text claims
 
 # %%
-full = size == "full"
+full = SIZE == "full"
 
 
 def largest_rhat(table):

@@ -40,28 +40,14 @@
 # newsgroups (see `data/README.md`), full size takes these. The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
+from inference.course import COLOURS, SIZE, at_size, inference, is_held, load, np, pd, plt, quiet, zoo
 
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
+# %%
 from numpyro import handlers
 from scipy.sparse import csr_matrix
 
-import inference
-import zoo
-from inference.diagnostics import heldout
-from inference.plots import COLOURS
-from zoo.datasets import catalogue, load
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
+settings = at_size(
+    full={
         "documents": 1500,
         "words": 800,
         "topics": 20,
@@ -69,20 +55,9 @@ SIZES = {
         "steps": 80,
         "seeds": 2,
     },
-    "small": {"documents": 400, "words": 300, "topics": 8, "clusters": 50, "steps": 60, "seeds": 1},
-}
-size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
-settings = SIZES[size]
+    small={"documents": 400, "words": 300, "topics": 8, "clusters": 50, "steps": 60, "seeds": 1},
+)
 K = settings["topics"]
-LEARN = ("word_smoothing", "topic_prior")
-FEW = (1, 2, 4, 8, 16)
-PROTOCOLS = ("bound", "likelihood", "completion")
-
-
-def is_held(name):
-    """Whether a set of the thesis lies in the folder that ZOO_DATA names."""
-    folder = os.environ.get("ZOO_DATA")
-    return bool(folder) and os.path.isfile(os.path.join(folder, catalogue()[name]["file"]))
 
 
 def drawn():
@@ -94,8 +69,24 @@ def drawn():
     return csr_matrix(np.asarray(counts, dtype=float))
 
 
-on_text = size == "full" and is_held("news4_stemmed")
+on_text = SIZE == "full" and is_held("news4_stemmed")
 counts = load("news4_stemmed")["counts"] if on_text else drawn()
+print(f"{counts.shape[0]} documents, {counts.shape[1]} words, {int(counts.sum())} tokens; K = {K}")
+
+# %% [markdown]
+# ## 1. Both run well
+#
+# PCP: structured variational Bayes, word smoothing learnt. LDA: variational Bayes with the documents restarted at
+# every step, passes over each document until it has settled, both priors learnt, as many steps as PCP. That is done twice, once with
+# the priors held for the first ten steps and learnt from then on, and the run with the higher bound is kept: it takes
+# no held-out document to choose it.
+
+# %% tags=["hide-input"]
+from inference.diagnostics import heldout
+
+LEARN = ("word_smoothing", "topic_prior")
+FEW = (1, 2, 4, 8, 16)
+PROTOCOLS = ("bound", "likelihood", "completion")
 
 
 def split(seed):
@@ -112,8 +103,7 @@ def in_stages(model, train, stages, **options):
     tree, objective = None, []
     for number, learn in stages:
         begin = {} if tree is None else {"init": tree}
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*has not converged")
+        with quiet():
             tree = inference.fit(
                 model,
                 train,
@@ -122,7 +112,6 @@ def in_stages(model, train, stages, **options):
                 tolerance=0,
                 num_restarts=1,
                 num_samples=1,
-                progress=False,
                 **options,
                 **begin,
             )
@@ -146,16 +135,6 @@ def perplexities(model, seed, learn=("word_smoothing",), held_for=(0,), steps=se
     found = {protocol: float(heldout(tree, test, protocol=protocol).perplexity) for protocol in PROTOCOLS}
     return found, objective
 
-
-print(f"{counts.shape[0]} documents, {counts.shape[1]} words, {int(counts.sum())} tokens; K = {K}")
-
-# %% [markdown]
-# ## 1. Both run well
-#
-# PCP: structured variational Bayes, word smoothing learnt. LDA: variational Bayes with the documents restarted at
-# every step, passes over each document until it has settled, both priors learnt, as many steps as PCP. That is done twice, once with
-# the priors held for the first ten steps and learnt from then on, and the run with the higher bound is kept: it takes
-# no held-out document to choose it.
 
 # %%
 WELL = {"learn": LEARN, "held_for": (0, 10)}
@@ -298,6 +277,7 @@ print(f"all words equally probable: perplexity {guess:.1f}")
 print(
     f"a gain below 0.01 % first at step {stop + 1} of {objective.size}; {still:.4f} nats per token were still to gain"
 )
+assert np.isclose(guess, train.shape[1])
 
 # %% [markdown]
 # ## What was claimed
@@ -311,7 +291,7 @@ assert completion["priors 50/K and 0.1"] > 1.02 * completion["well run"]
 early = completion[[f"stopped after {steps}" for steps in FEW]] / completion["well run"]
 assert early.iloc[0] > 1.1 and early.iloc[-1] < 1.02, early
 carried = ["carried over, 8 passes", "carried over, 1 pass"]
-if size == "small":
+if SIZE == "small":
     harmless = [*carried, "priors learnt at once", "priors 1 and 1", "stopped after 8"]
     assert (completion[harmless] < 1.03 * completion["well run"]).all(), completion
 elif not on_text:
@@ -320,7 +300,6 @@ elif not on_text:
 assert (against.loc[careless, "bound"] > 1).any()  # a careless baseline confirms it
 assert gap["PCP"] > gap["well run"] > 0, gap  # bounds are not equally far off
 assert mixed > against.loc["well run", "likelihood"]
-assert np.isclose(guess, train.shape[1])
 
 # %% [markdown]
 # ## References

@@ -2,16 +2,16 @@
 
 What can be read off the code is written when the site is built, into ``notebooks/_built``: a page for each
 model (its card and a worked example), the reference of every public name, and the course with its outputs.
-The course is executed at small size unless ``ZOO_SITE_OUTPUTS`` names a folder of executed notebooks
-(``python -m tests.benchmarks.notebooks full --keep FOLDER``).
+The course has the outputs in ``notebooks/_outputs``; a notebook whose code has changed since these were
+recorded is executed at small size, unless ``ZOO_SITE_OUTPUTS`` names a folder that has it
+(``python -m tests.benchmarks.notebooks small --keep FOLDER``).
 """
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
-
-from docutils import nodes
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -26,7 +26,19 @@ version = release = __version__
 language = "en"
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb", "sphinx_design"]
-exclude_patterns = ["_site", "_static", "README.md", "*.ipynb", "**.ipynb_checkpoints"]
+exclude_patterns = [
+    "_site",
+    "_static",
+    "_outputs",
+    "_built/course/small",
+    "_built/extra",
+    "kits",
+    "jupyter_execute",
+    ".jupyter_cache",
+    "README.md",
+    "*.ipynb",
+    "**.ipynb_checkpoints",
+]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
 default_role = "code"  # docstrings write `name` for what they name
 templates_path = ["_site/templates"]
@@ -53,6 +65,7 @@ napoleon_use_ivar = True  # named tuples document their fields once
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_static_path = ["_static"]
+html_extra_path = ["_built/extra"]  # the slides
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # without it the theme's script writes an error at the first visit
@@ -82,27 +95,16 @@ def setup(app):
     audit.write(built / "audit.md")
     posteriors.write(built / "posteriors.md")
     course.write(HERE, built / "course", Path(outputs) if outputs else None)
+    slides = [HERE / "kits" / "slides", built / "extra" / "slides"]
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "revealjs", "-d", built / "slides", *slides],
+        check=True,
+    )
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
+    os.environ |= {"TQDM_DISABLE": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
     app.connect("autodoc-skip-member", _is_of_scikit_learn)
     app.connect("autodoc-process-docstring", _fields_in_one_entry, priority=600)  # after napoleon
-    app.connect("doctree-read", _drop_progress)
     return {"parallel_read_safe": True}
-
-
-_PROGRESS = re.compile(r"\d%\|.*\||TqdmWarning|from \.autonotebook import")
-
-
-def _drop_progress(app, doctree):
-    """Leave progress bars, and what their library says of its own, out of the outputs of cells."""
-    for node in list(doctree.findall(nodes.literal_block)):
-        if "stderr" not in node["classes"]:
-            continue
-        lines = [line for line in re.split(r"[\r\n]+", node.astext()) if line.strip()]
-        kept = "\n".join(line for line in lines if not _PROGRESS.search(line))
-        if kept:
-            node.children[:] = [nodes.Text(kept)]
-        else:
-            node.parent.remove(node)
 
 
 def _fields_in_one_entry(app, what, name, obj, options, lines):

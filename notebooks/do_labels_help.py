@@ -39,73 +39,7 @@
 # the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-from scipy.linalg import subspace_angles
-from scipy.sparse import diags
-from scipy.stats import ranksums, wilcoxon
-from sklearn.cross_decomposition import PLSRegression
-from sklearn.decomposition import PCA
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import f1_score, roc_auc_score
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import LinearSVC
-
-import inference
-import zoo
-from inference.plots import COLOURS, LINES, MARKERS
-from zoo.datasets import catalogue, load
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
-        "latents": (5, 10, 20),
-        "splits": {"digits": 30, "orl": 20, "yale": 20, "tumors": 10, "tdt2": 3, "news20": 2},
-        "multilabel_splits": 10,
-        "repeats": 5,
-        "weights": (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0),
-        "text_latents": (20,),
-    },
-    "small": {
-        "latents": (10,),
-        "splits": {"digits": 8, "orl": 2, "yale": 2},
-        "multilabel_splits": 3,
-        "repeats": 2,
-        "weights": (0.0, 0.5, 0.9, 1.0),
-        "text_latents": (),
-    },
-}
-settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
-
-
-def is_held(name):
-    """Whether a set of the papers lies in the folder that ZOO_DATA names."""
-    folder = os.environ.get("ZOO_DATA")
-    return bool(folder) and os.path.isfile(os.path.join(folder, catalogue()[name]["file"]))
-
-
-def fit(model, x, y, method="em", **keywords):
-    """`inference.fit` without bars; outputs that can be fitted exactly are held by the noise floor."""
-    with warnings.catch_warnings():
-        for message in (
-            ".*is at its floor",
-            ".*has not converged",
-            "the .* outputs have rank",
-            "there are .* latents and only",
-            "the columns of x have very different scales",
-        ):
-            warnings.filterwarnings("ignore", message=message)
-        return inference.fit(model, x, y, method=method, progress=False, **keywords)
-
+from inference.course import COLOURS, at_size, inference, is_held, load, np, pd, plt, quiet, zoo
 
 # %% [markdown]
 # ## 1. One label a row: Table 7.3
@@ -115,6 +49,47 @@ def fit(model, x, y, method="em", **keywords):
 # SPPCA only the labelled ones. One nearest neighbour among the labelled rows decides; every row's score is
 # $E[z \mid x]$, labels of labelled rows are not used for it. FULL has no projection. Faces are scaled to
 # length one; text becomes TF-IDF of length one and stays sparse.
+
+# %% tags=["hide-input"]
+import warnings
+from scipy.linalg import subspace_angles
+from scipy.sparse import diags
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.neighbors import KNeighborsClassifier
+
+settings = at_size(
+    full={
+        "latents": (5, 10, 20),
+        "splits": {"digits": 30, "orl": 20, "yale": 20, "tumors": 10, "tdt2": 3, "news20": 2},
+        "multilabel_splits": 10,
+        "repeats": 5,
+        "weights": (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0),
+        "text_latents": (20,),
+    },
+    small={
+        "latents": (10,),
+        "splits": {"digits": 8, "orl": 2, "yale": 2},
+        "multilabel_splits": 3,
+        "repeats": 2,
+        "weights": (0.0, 0.5, 0.9, 1.0),
+        "text_latents": (),
+    },
+)
+
+
+def fit(model, x, y, method="em", **keywords):
+    """`inference.fit` without bars; outputs that can be fitted exactly are held by the noise floor."""
+    with quiet(
+        "is at its floor",
+        "has not converged",
+        "the .* outputs have rank",
+        "there are .* latents and only",
+        "the columns of x have very different scales",
+    ):
+        return inference.fit(model, x, y, method=method, **keywords)
+
 
 # %%
 METHODS = ("FULL", "PCA", "PCA whitened", "PPCA", "LDA", "PLS", "SPPCA", "S2PPCA", "S2PPCA orthonormal")
@@ -269,6 +244,9 @@ plt.show()
 # a measure of size, not of proof.
 
 # %%
+from scipy.stats import ranksums
+from scipy.stats import wilcoxon
+
 CONTRASTS = {
     "S2PPCA - PCA": ("S2PPCA", "PCA"),
     "S2PPCA - PCA whitened": ("S2PPCA", "PCA whitened"),
@@ -348,6 +326,10 @@ plt.show()
 # attributes of the digits, such as *even* or *has a loop*; Yeast's 14 gene groups come with `ZOO_DATA`.
 
 # %%
+from sklearn.metrics import f1_score
+from sklearn.metrics import roc_auc_score
+from sklearn.svm import LinearSVC
+
 ATTRIBUTES = {
     "even": (0, 2, 4, 6, 8),
     "above four": (5, 6, 7, 8, 9),
@@ -461,6 +443,8 @@ table_7_4.round(3)
 # labels help with others? Kernel CCA stands beside it, the peer of that chapter.
 
 # %%
+from sklearn.exceptions import ConvergenceWarning
+
 NUM_DIMENSIONS = {"digits": 10, "yeast": 50}
 
 
@@ -501,6 +485,9 @@ morp_table = morp.groupby(["set", "setting", "weight"], sort=False).mean()
 morp_table.unstack("setting", sort=False).round(3)
 
 # %% mystnb={"image": {"alt": "F1 and AUC against the weight of the outputs in settings I and II, with standard deviations; dotted lines mark kernel CCA."}}
+from inference.plots import LINES
+from inference.plots import MARKERS
+
 figure, axes = plt.subplots(len(multilabel_sets), 2, figsize=(9, 3.2 * len(multilabel_sets)), squeeze=False)
 for row, name in zip(axes, multilabel_sets, strict=True):
     for axis, measure in zip(row, ("F1 macro", "AUC"), strict=True):

@@ -36,64 +36,7 @@
 # (*Pattern Recognition and Machine Learning*, 2006, chapter 9). The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import jax
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-from matplotlib.colors import to_rgb
-from numpyro.infer import Predictive
-from scipy.optimize import linear_sum_assignment
-
-import inference
-import zoo
-from inference import diagnostics, plots
-from inference.plots import COLOURS, MARKERS
-from zoo.datasets import load
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
-        "steps": (1, 2, 3, 5, 8, 13),
-        "variances": np.geomspace(8.0, 0.001, 40),
-        "restarts": 20,
-        "numbers": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
-        "folds": 10,
-        "gibbs": {"split_merge": 4, "num_warmup": 1000, "num_samples": 4000, "thinning": 5},
-        "urn": {"num_warmup": 500, "num_samples": 4000},
-    },
-    "small": {
-        "steps": (1, 5, 13),
-        "variances": np.geomspace(8.0, 0.001, 12),
-        "restarts": 6,
-        "numbers": (5, 12),
-        "folds": 5,
-        "gibbs": {"split_merge": 4, "num_warmup": 300, "num_samples": 500, "thinning": 2},
-    },
-}
-size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
-settings = SIZES[size]
-
-
-def fit(model, x, method, **keywords):
-    """`inference.fit` without bars; runs cut short and components held by a guard are told in the text."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*has not converged")
-        warnings.filterwarnings("ignore", message="em: a guard holds")
-        return inference.fit(model, x, method=method, progress=False, **keywords)
-
-
-def mixed_colours(shares):
-    """One colour a row: those of the components, mixed by the row's shares in them."""
-    palette = np.array([to_rgb(COLOURS[k % len(COLOURS)]) for k in range(shares.shape[1])])
-    return np.clip(shares @ palette, 0.0, 1.0)
-
+from inference.course import COLOURS, SIZE, at_size, inference, load, np, pd, plots, plt, quiet, zoo
 
 # %% [markdown]
 # The data are every second row of the thesis's five overlapping Gaussians: few, so that it shows when a
@@ -118,6 +61,34 @@ print(f"{num_rows} rows of {num_features} numbers to fit, {len(fresh)} to score"
 # As $\sigma^2 \to 0$ the largest term of the softmax takes all, and the weights $\pi_k$ no longer matter.
 # So the two algorithms must take the same steps. We start both from the same labels (five random rows are
 # made centres, every row takes the label of the nearest) and compare.
+
+# %% tags=["hide-input"]
+settings = at_size(
+    full={
+        "steps": (1, 2, 3, 5, 8, 13),
+        "variances": np.geomspace(8.0, 0.001, 40),
+        "restarts": 20,
+        "numbers": (1, 2, 3, 4, 5, 6, 7, 8, 10, 12),
+        "folds": 10,
+        "gibbs": {"split_merge": 4, "num_warmup": 1000, "num_samples": 4000, "thinning": 5},
+        "urn": {"num_warmup": 500, "num_samples": 4000},
+    },
+    small={
+        "steps": (1, 5, 13),
+        "variances": np.geomspace(8.0, 0.001, 12),
+        "restarts": 6,
+        "numbers": (5, 12),
+        "folds": 5,
+        "gibbs": {"split_merge": 4, "num_warmup": 300, "num_samples": 500, "thinning": 2},
+    },
+)
+
+
+def fit(model, x, method, **keywords):
+    """`inference.fit` without bars; runs cut short and components held by a guard are told in the text."""
+    with quiet("has not converged", "em: a guard holds"):
+        return inference.fit(model, x, method=method, **keywords)
+
 
 # %%
 num_clusters = 5
@@ -184,6 +155,8 @@ apart
 # k-means minimises.
 
 # %% mystnb={"image": {"alt": "Left: the places of five centres against the known variance, which part in sudden splits as it falls. Right: the log likelihood as a sum of squares, which falls onto that of k-means."}}
+from inference.plots import MARKERS
+
 starts = [lloyd(first_labels(seed), 100) for seed in range(settings["restarts"])]
 centres, labels = min(starts, key=lambda start: ((x - start[0][start[1]]) ** 2).sum())
 sum_of_squares = ((x - centres[labels]) ** 2).sum()
@@ -219,6 +192,16 @@ axes[1].set(
 axes[1].legend()
 plt.show()
 
+# %%
+from matplotlib.colors import to_rgb
+
+
+def mixed_colours(shares):
+    """One colour a row: those of the components, mixed by the row's shares in them."""
+    palette = np.array([to_rgb(COLOURS[k % len(COLOURS)]) for k in range(shares.shape[1])])
+    return np.clip(shares @ palette, 0.0, 1.0)
+
+
 # %% mystnb={"image": {"alt": "The rows at four values of the known variance, coloured by responsibilities, with the centres: one cluster at a large variance, five at a small one."}}
 shown = [variances[np.abs(np.log(variances / target)).argmin()] for target in (8.0, 1.5, 0.3, 0.001)]
 figure, axes = plt.subplots(1, 4, figsize=(12, 3.1), sharex=True, sharey=True)
@@ -251,6 +234,7 @@ measured_border = distance * log_ratios[0] / (log_ratios[0] - log_ratios[1])
 print(f"weights {weights[first]:.3f} and {weights[second]:.3f}, centres {distance:.3f} apart")
 print(f"from the first centre: half way {0.5 * distance:.4f}, border {measured_border:.4f}, ", end="")
 print(f"by the formula {border:.4f}")
+assert abs(measured_border - border) < 1e-8
 
 # %% [markdown]
 # ## 2. EM climbs a bound
@@ -285,6 +269,8 @@ em_tops.rename_axis("log likelihood").to_frame("starts that end there")
 
 # %%
 # Answer: log L(new) - bound = sum_ik r_old log(r_old / r_new), for log p(x) = log[pi_k p(x | k)] - log r_new.
+from scipy.optimize import linear_sum_assignment
+
 begin = {"responsibilities": np.full((num_rows, num_clusters), 0.1) + 0.5 * one_hot}
 first, second = (fit(gaussians, x, "em", init=begin, max_iterations=n, tolerance=0.0) for n in (1, 2))
 r_old, r_new = (tree["variational"]["responsibilities"].to_numpy() for tree in (first, second))
@@ -294,6 +280,7 @@ r_new = r_new[:, same]
 divergence = (r_old * np.log(r_old / r_new)).sum()
 gap = float(second["trace"]["objective"][1] - second["trace"]["bound"][1])
 print(f"gap after the second M-step {gap:.6f} nats, divergence {divergence:.6f} nats")
+assert abs(gap - divergence) < 1e-8 and gap > 0
 
 # %% [markdown]
 # ## 3. How many? The likelihood does not say
@@ -304,15 +291,9 @@ print(f"gap after the second M-step {gap:.6f} nats, divergence {divergence:.6f} 
 
 # %% mystnb={"image": {"alt": "Nats per row against the number of components: fitted rows rise throughout, held-out rows and minus BIC have a maximum."}}
 candidates = {k: zoo.Mixture.from_data(x, num_components=k) for k in settings["numbers"]}
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message="em: a guard holds")
+with quiet("em: a guard holds"):
     validated = inference.cross_validate(
-        candidates,
-        x,
-        method="em",
-        folds=settings["folds"],
-        num_restarts=settings["restarts"],
-        progress=False,
+        candidates, x, method="em", folds=settings["folds"], num_restarts=settings["restarts"]
     )
 figure, axis = plt.subplots(figsize=(8, 3.6))
 axis.plot(validated.index, validated["fitted"], color=COLOURS[1], marker="s", ls="--", label="fitted rows")
@@ -350,6 +331,7 @@ counted = num_clusters - 1 + num_clusters * num_features * (1 + (num_features + 
 bic = counted * np.log(num_rows) - 2 * em.attrs["log_likelihood"]
 print(f"{counted:g} free numbers, BIC {bic:.3f}; the fit says {em.attrs['num_parameters']}", end="")
 print(f" and {em.attrs['bic']:.3f}")
+assert counted == em.attrs["num_parameters"] and abs(bic - em.attrs["bic"]) < 1e-8
 
 # %% [markdown]
 # ## 4. VB: a bound on the evidence, and components that die
@@ -405,6 +387,8 @@ figure
 
 # %%
 # Answer: they are equal; the difference of the bound with K = 12 and the exact evidence is a lower limit.
+import jax
+
 single = zoo.Mixture.from_data(x, num_components=1)
 vb_single = fit(single, x, "vb")
 with inference.precision.in_precision("float64"):
@@ -414,6 +398,7 @@ bound_single = float(vb_single["trace"]["objective"][-1])
 preferred = settled.max() - log_evidence
 print(f"bound {bound_single:.6f}, log evidence {log_evidence:.6f} nats")
 print(f"the mixture is preferred by at least {preferred:.1f} nats")
+assert abs(bound_single - log_evidence) < 1e-6 * abs(log_evidence)
 
 # %% [markdown]
 # ## 5. Gibbs: the posterior itself
@@ -429,6 +414,8 @@ print(f"the mixture is preferred by at least {preferred:.1f} nats")
 # Labels mean nothing across draws, so R-hat is judged on what permutations cannot change.
 
 # %%
+from inference import diagnostics
+
 gibbs = fit(process, x, "gibbs", seed=1, **settings["gibbs"])
 samplers = {"blocked Gibbs": gibbs}
 if "urn" in settings:
@@ -482,6 +469,7 @@ print(f"before the data {expected_before:.2f} +- {sd_before:.2f} clusters (simul
 print(
     f"{seats.sum(axis=1).mean():.2f}), after them {float(occupied.mean()):.2f} +- {float(occupied.std()):.2f}"
 )
+assert abs(seats.sum(axis=1).mean() - expected_before) < 5 * sd_before / np.sqrt(len(seats))
 
 # %% [markdown]
 # ## 6. What each added
@@ -546,6 +534,7 @@ added.round(3)
 rows = gibbs["log_likelihood"]["log_likelihood"].to_numpy().reshape(-1, num_rows)
 gain = np.logaddexp.reduce(rows, axis=0) - np.log(len(rows)) - rows.mean(axis=0)
 print(f"gain per row: mean {gain.mean():.4f}, smallest {gain.min():.4f}, largest {gain.max():.4f} nats")
+assert (gain >= 0).all() and gain.mean() > 0
 
 # %% [markdown]
 # ## 7. The same for binary data
@@ -555,6 +544,8 @@ print(f"gain per row: mean {gain.mean():.4f}, smallest {gain.min():.4f}, largest
 # program itself draws them, and so the truth is known.
 
 # %%
+from numpyro.infer import Predictive
+
 half = {"concentration1": np.full(10, 0.5), "concentration0": np.full(10, 0.5)}
 program = zoo.Mixture(components=zoo.conjugate.BernoulliBeta(**half), num_components=5, concentration=10.0)
 draw_prior = jax.jit(lambda key: Predictive(program, num_samples=1)(key, num_observations=1100))
@@ -609,7 +600,7 @@ bits_table.round(3)
 # start (left out at small size, for it takes seconds to compile):
 
 # %%
-if size == "full":
+if SIZE == "full":
     ten = zoo.Mixture(components=program.components, num_components=10, concentration=1.0)
     many = {
         "EM, K = 10": fit(ten, bits, "em", init="random", num_restarts=settings["restarts"], seed=1),
@@ -621,7 +612,7 @@ if size == "full":
     table = survivors.apply(pd.Series.value_counts).fillna(0).astype(int).rename_axis("components with rows")
     best_vb = int(survivors["VB, K = 10"].iloc[many["VB, K = 10"].attrs["best_restart"]])
     print(f"the VB start with the highest bound keeps {best_vb} components")
-table.add_prefix("starts of ") if size == "full" else None
+table.add_prefix("starts of ") if SIZE == "full" else None
 
 # %% [markdown]
 # **Exercise 7.** EM estimates a probability as a share of rows: where a component has seen no one, the
@@ -637,18 +628,18 @@ seen = vb_a[k, j] + vb_b[k, j] - 1.0
 print(f"{extreme.sum()} of {extreme.size} estimates of EM are 0 or 1 to within 1e-5")
 print(f"VB's smallest probability is {probs_of['VB'][k, j]:.4f}, from {seen:.1f} rows: a one there", end=" ")
 print(f"costs {-np.log(probs_of['VB'][k, j]):.1f} nats; under EM {-np.log(1e-6):.1f} nats")
+assert extreme.sum() > 0 and probs_of["VB"].min() > 1e-3
 
 # %% [markdown]
 # ## What the text claims
 
 # %%
-full = size == "full"
+full = SIZE == "full"
 
 # k-means: the same steps; one cluster at a large variance; the sum of squares in the limit; the border
 assert (apart["largest distance of centres"] < 1e-6).all() and (apart["rows labelled otherwise"] == 0).all()
 assert np.ptp(places[-1]) < 0.05 and np.ptp(places[0]) > 3.0
 assert abs(as_squares[0] / sum_of_squares - 1.0) < 0.02
-assert abs(measured_border - border) < 1e-8
 
 # EM: neither line of the staircase falls, the bound lies below, the gap is a divergence; the likelihood rises in K
 trace = em["trace"]
@@ -657,14 +648,11 @@ climbed = climbed[np.isfinite(climbed)]
 assert (np.diff(climbed) > -1e-8 * np.abs(climbed[1:])).all()
 assert (trace["bound"].to_numpy()[: len(climbed)] <= climbed + 1e-8 * np.abs(climbed)).all()
 assert len(em_tops) > 1
-assert abs(gap - divergence) < 1e-8 and gap > 0
 assert validated["fitted"].is_monotonic_increasing
 assert validated["heldout"].idxmax() < max(settings["numbers"])
-assert counted == em.attrs["num_parameters"] and abs(bic - em.attrs["bic"]) < 1e-8
 
 # VB: components die, EM keeps them; the bound is exact for one component
 assert (rows_held["EM"] > 0.5).sum() == 12 and 3 <= (rows_held["VB"] > 0.5).sum() <= 8
-assert abs(bound_single - log_evidence) < 1e-6 * abs(log_evidence)
 assert preferred > 0
 
 # Gibbs: the two samplers agree (|z| > 4.5 for one of two normal quantities: a false alarm in 70 000 runs)
@@ -675,16 +663,13 @@ if full:
     z = (blocked - one_by_one) / np.hypot(*errors.values())
     assert (z.loc[["same_cluster", "mean_log_likelihood"]].abs() < 4.5).all()
     assert abs(added.loc["Polya urn", "lost to Gibbs"]) < 0.02
-assert abs(seats.sum(axis=1).mean() - expected_before) < 5 * sd_before / np.sqrt(len(seats))
 
 # What each added
 assert added.loc["EM, K = 12", "lost to Gibbs"] > 5 * added.loc["EM, K = 12", "standard error"]
 assert added["fresh rows"].idxmin() != "Gibbs" and added.loc["one Gaussian", "lost to Gibbs"] > 0
-assert (gain >= 0).all() and gain.mean() > 0
 
 # Binary data
 assert bits_table.loc["fresh rows, nats per row", "VB"] > bits_table.loc["fresh rows, nats per row", "EM"]
-assert extreme.sum() > 0 and probs_of["VB"].min() > 1e-3
 assert not full or survivors["VB, K = 10"].mean() < survivors["EM, K = 10"].mean()
 
 # %% [markdown]

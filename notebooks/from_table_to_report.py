@@ -30,29 +30,7 @@
 # The tables are drawn here from a known truth, so that the answers can be checked; the last section does. On the command line the same is `zoo fit mixture customers.csv`, then `zoo report mixture-customers.nc`.
 
 # %%
-# %matplotlib inline
-import os
-import tempfile
-import warnings
-from itertools import permutations
-from pathlib import Path
-
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-
-import inference
-import zoo
-from inference.report import report
-from zoo.intake import read_columns
-
-plt.style.use("inference.plots.course")
-
-SMALL = os.environ.get("ZOO_NOTEBOOK_SIZE") == "small"
-folder = Path(tempfile.mkdtemp())
-rng = np.random.default_rng(0)
+from inference.course import SIZE, inference, np, pd, plt, quiet, show_page, zoo
 
 # %% [markdown]
 # ## Customers: a mixture of whatever the columns hold
@@ -60,7 +38,12 @@ rng = np.random.default_rng(0)
 # Three kinds of customers differ in age, income, visits, habits, region and the date on which they joined; a twentieth of the cells is missing, and there is an id and a column of comments.
 
 # %%
-group = rng.permutation(np.arange(150 if SMALL else 360) % 3)
+import tempfile
+from pathlib import Path
+
+folder = Path(tempfile.mkdtemp())
+rng = np.random.default_rng(0)
+group = rng.permutation(np.arange(150 if SIZE == "small" else 360) % 3)
 regions, moods = np.array(["north", "south", "east"]), np.array(["never", "sometimes", "often", "always"])
 probs = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
 drawn = pd.DataFrame(
@@ -86,6 +69,8 @@ drawn.to_csv(folder / "customers.csv", index=False)
 # What the file holds, and why it is taken so. The comments are left out, and named.
 
 # %%
+from zoo.intake import read_columns
+
 table = pd.read_csv(folder / "customers.csv")
 read_columns(table).table()
 
@@ -93,8 +78,9 @@ read_columns(table).table()
 # From the file to the report in four lines. Kinds differ, so that the components are a product of families, independent given the cluster: a joint Gaussian of the real columns (log-normal where one is skewed), Poisson, Bernoulli and categorical ones. Missing cells are integrated out.
 
 # %%
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message="columns left out: comment")
+from inference.report import report
+
+with quiet("columns left out: comment"):
     table = pd.read_csv(folder / "customers.csv")
     customers = inference.fit(zoo.Mixture(num_components=6), table, num_samples=200)
     report(customers, folder / "customers.html")
@@ -102,6 +88,13 @@ with warnings.catch_warnings():
 found = inference.predict(customers, table)
 crossed = pd.crosstab(found.to_series().to_numpy(), group, rownames=["cluster"], colnames=["truth"])
 crossed
+
+# %% [markdown]
+# This is the report, whole, as a browser shows it: scroll in it, fold its parts open. It is one file that asks for nothing from
+# the network, so that it can be sent to the person who asked.
+
+# %%
+show_page(folder / "customers.html", "The report of the mixture of customers")
 
 # %% [markdown]
 # Levels and columns keep their names in the draws: where do the clusters live?
@@ -119,7 +112,7 @@ where.loc[crossed.index].round(2)
 
 # %%
 scale = np.array(["strongly disagree", "disagree", "neutral", "agree", "strongly agree"], dtype=object)
-latents = rng.normal(size=(100 if SMALL else 300, 2))
+latents = rng.normal(size=(100 if SIZE == "small" else 300, 2))
 loadings = np.zeros((10, 2))
 loadings[:5, 0], loadings[5:, 1] = rng.uniform(1.5, 2.5, 5), -rng.uniform(1.5, 2.5, 5)
 score = latents @ loadings.T + rng.logistic(size=(len(latents), 10))
@@ -157,7 +150,7 @@ topics = np.full((3, 24), 0.2)
 for topic in range(3):
     topics[topic, 8 * topic : 8 * topic + 8] = rng.uniform(3.0, 9.0, 8)
 topics /= topics.sum(axis=1, keepdims=True)
-shops = 60 if SMALL else 150
+shops = 60 if SIZE == "small" else 150
 counts = rng.multinomial(rng.poisson(150, shops), rng.dirichlet(np.full(3, 0.3), shops) @ topics)
 drawn = pd.DataFrame(counts, columns=[f"product {number + 1}" for number in range(24)])
 drawn.insert(0, "shop", [f"shop {number:03d}" for number in range(shops)])
@@ -190,6 +183,8 @@ assert "region" in [column.name for column in overruled.left_out]
 # ## What was claimed
 
 # %%
+from itertools import permutations
+
 assert crossed.max(axis=1).sum() > 0.95 * len(group), crossed
 assert len(crossed) <= 4
 assert (where.loc[crossed.index].max(axis=1) > 0.5).all()

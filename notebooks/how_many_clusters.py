@@ -34,61 +34,7 @@
 # At small size the tables rest on few starts. The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import matplotlib.pyplot as plt
-import numpy as np
-import numpyro.distributions as dist
-import pandas as pd
-
-import inference
-import zoo
-from inference import diagnostics, plots
-from inference.plots import COLOURS
-from zoo.datasets import load
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
-        "components": 30,
-        "draws": 5,
-        "starts": 5,
-        "samplers": ("DMA, Gibbs", "TDP, Gibbs", "urn"),
-        "truncations": (5, 10, 20, 50, 100),
-        "chains": {"num_warmup": 1000, "num_samples": 5000},
-        "geyser_starts": 8,
-        "geyser_steps": 1500,
-        "digits": 1797,
-    },
-    "small": {
-        "components": 20,
-        "draws": 1,
-        "starts": 2,
-        "samplers": ("TDP, Gibbs",),
-        "truncations": (10,),
-        "chains": {"num_warmup": 200, "num_samples": 400},
-        "geyser_starts": 2,
-        "geyser_steps": 300,
-        "digits": 200,
-    },
-}
-size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
-settings = SIZES[size]
-progress = False
-
-
-def quietly(function, *arguments, **keywords):
-    """Short runs and short truncations are the subject here; their warnings are told in the text instead."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*has not converged")
-        warnings.filterwarnings("ignore", message="the truncation is too short")
-        return function(*arguments, **keywords)
-
+from inference.course import COLOURS, SIZE, at_size, inference, load, np, pd, plots, plt, quiet, zoo
 
 # %% [markdown]
 # ## 1. What the process says before any data
@@ -113,6 +59,41 @@ figure
 # Each model gets $\alpha \sim \mathrm{Gamma}(1, 1)$. (At small size only VB on DMA and Gibbs on TDP are run, and
 # section 3 has one K: every one of these takes seconds to compile.)
 
+# %% tags=["hide-input"]
+import numpyro.distributions as dist
+
+settings = at_size(
+    full={
+        "components": 30,
+        "draws": 5,
+        "starts": 5,
+        "samplers": ("DMA, Gibbs", "TDP, Gibbs", "urn"),
+        "truncations": (5, 10, 20, 50, 100),
+        "chains": {"num_warmup": 1000, "num_samples": 5000},
+        "geyser_starts": 8,
+        "geyser_steps": 1500,
+        "digits": 1797,
+    },
+    small={
+        "components": 20,
+        "draws": 1,
+        "starts": 2,
+        "samplers": ("TDP, Gibbs",),
+        "truncations": (10,),
+        "chains": {"num_warmup": 200, "num_samples": 400},
+        "geyser_starts": 2,
+        "geyser_steps": 300,
+        "digits": 200,
+    },
+)
+
+
+def quietly(function, *arguments, **keywords):
+    """Short runs and short truncations are the subject here; their warnings are told in the text instead."""
+    with quiet("has not converged", "the truncation is too short"):
+        return function(*arguments, **keywords)
+
+
 # %% mystnb={"image": {"alt": "Five overlapping groups of points with an ellipse for each occupied component of one draw."}}
 toy = load("toy_gaussians")["x"]
 prior = dist.Gamma(1.0, 1.0)
@@ -122,14 +103,12 @@ models = {
         toy, num_components=settings["components"], concentration=prior, weight_prior="stick_breaking"
     ),
 }
-fits = {
-    "DMA, VB": quietly(inference.fit, models["DMA"], toy, num_restarts=5, num_samples=500, progress=progress)
-}
+fits = {"DMA, VB": quietly(inference.fit, models["DMA"], toy, num_restarts=5, num_samples=500)}
 sampled = {"DMA, Gibbs": ("DMA", "gibbs"), "TDP, Gibbs": ("TDP", "gibbs"), "urn": ("TDP", "collapsed_gibbs")}
 for name in settings["samplers"]:
     prior_name, method = sampled[name]
     run = settings["chains"] | ({"split_merge": 4} if method == "gibbs" else {})
-    fits[name] = quietly(inference.fit, models[prior_name], toy, method=method, progress=progress, **run)
+    fits[name] = quietly(inference.fit, models[prior_name], toy, method=method, **run)
 figure = plots.plot_mixture(fits[settings["samplers"][-1]])
 figure
 
@@ -146,6 +125,8 @@ axis.legend()
 plt.show()
 
 # %%
+from inference import diagnostics
+
 table = pd.DataFrame(
     {
         name: {
@@ -200,7 +181,6 @@ def components_of(x, num_components, alpha, **fields):
         max_iterations=600,
         num_samples=1,
         sort_sticks=False,  # the updates as published
-        progress=progress,
     )
     return list(tree["trace"]["num_occupied_at_end"].to_numpy())
 
@@ -257,7 +237,6 @@ for alpha, thesis in ((100, 3), (500, 6), (1000, 15)):
         num_restarts=settings["geyser_starts"],
         max_iterations=settings["geyser_steps"],
         num_samples=1,
-        progress=progress,
     )
     last = tree["trace"]["num_occupied_at_end"].to_numpy()
     rows.append({"alpha": alpha, "thesis": thesis, "ours": last.mean(), "spread": last.std()})
@@ -283,9 +262,7 @@ digit_fits = {}
 for alpha in (1.0, 500.0):
     components = zoo.conjugate.GaussianWishart.from_data(scores, mean_precision=0.1)
     model = zoo.Mixture(components=components, num_components=len(scores), concentration=alpha)
-    digit_fits[alpha] = quietly(
-        inference.fit, model, scores, max_iterations=150, num_samples=1, progress=progress
-    )
+    digit_fits[alpha] = quietly(inference.fit, model, scores, max_iterations=150, num_samples=1)
 
 # %% mystnb={"image": {"alt": "Bars of expected rows of each component, by size, for two concentrations: the larger one gives more and smaller components."}}
 figure, axes = plt.subplots(1, 2, figsize=(9, 3))
@@ -350,7 +327,7 @@ assert 4 <= by["DMA", 1, first] <= 10
 assert faithful_table["ours"].is_monotonic_increasing
 assert num_found[500.0] > num_found[1.0]
 assert 5 < table.loc["TDP, Gibbs", "mean"] < 12
-if size == "full":
+if SIZE == "full":
     assert 5 < table.loc["urn", "mean"] < 12
     assert abs(table.loc["urn", "mean"] - table.loc["TDP, Gibbs", "mean"]) < 0.8
     assert (table["PSRF"].dropna() < 1.05).all()

@@ -33,44 +33,28 @@
 # The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import time
-import warnings
+from inference.course import COLOURS, at_size, inference, load, np, pd, plt, quiet, zoo
 
-warnings.filterwarnings("ignore", message="IProgress not found")
+# %% [markdown]
+# ## Kernel PCA (Figure 4.2)
+#
+# Three spherical Gaussians with standard deviation 0.1, 30 points each, kernel $\exp(-10 |x - y|^2)$. In two
+# dimensions PCA has two components; in the feature space there are as many as rows. Of the first eight, two
+# tell the clusters apart; the others cut single clusters in two, later in finer pieces.
 
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-from scipy.linalg import eigh
-
-import inference
-import zoo
-from inference.plots import COLOURS, LINES, MARKERS
-from zoo.datasets import load
+# %% tags=["hide-input"]
 from zoo.kernels import RBF
 
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {"grid": 80, "rows": (250, 500, 1000, 1797), "latents": (2, 5, 10, 20), "repeats": 5},
-    "small": {"grid": 30, "rows": (200, 600), "latents": (5, 10), "repeats": 2},
-}
-settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
+settings = at_size(
+    full={"grid": 80, "rows": (250, 500, 1000, 1797), "latents": (2, 5, 10, 20), "repeats": 5},
+    small={"grid": 30, "rows": (200, 600), "latents": (5, 10), "repeats": 2},
+)
 
 
 def fit(model, *data, method="auto", **keywords):
     """`inference.fit` without bars; runs cut short, vanished components and floors are told in the text."""
-    with warnings.catch_warnings():
-        for message in (
-            ".*has not converged",
-            ".*at its floor",
-            ".*can be fitted exactly",
-            ".*latents and only",
-        ):
-            warnings.filterwarnings("ignore", message=message)
-        return inference.fit(model, *data, method=method, progress=False, **keywords)
+    with quiet("has not converged", "at its floor", "can be fitted exactly", "latents and only"):
+        return inference.fit(model, *data, method=method, **keywords)
 
 
 def scores_on(tree, x, bounds):
@@ -93,13 +77,6 @@ def draw(axis, steps, values, x, **looks):
     axis.scatter(*x.T, **({"s": 7, "color": "black"} | looks))
     axis.set(xticks=[], yticks=[])
 
-
-# %% [markdown]
-# ## Kernel PCA (Figure 4.2)
-#
-# Three spherical Gaussians with standard deviation 0.1, 30 points each, kernel $\exp(-10 |x - y|^2)$. In two
-# dimensions PCA has two components; in the feature space there are as many as rows. Of the first eight, two
-# tell the clusters apart; the others cut single clusters in two, later in finer pieces.
 
 # %% mystnb={"image": {"alt": "Contours of the first eight kernel principal components over three clusters: two part the clusters, the others cut single clusters."}}
 CENTRES = np.array([(-0.5, -0.2), (0.0, 0.6), (0.5, 0.0)])
@@ -169,6 +146,11 @@ print("largest relative error of an eigenvalue:", {n: f"{error:.1e}" for n, erro
 # (`tests/benchmarks/paper_settings.py`).
 
 # %% mystnb={"image": {"alt": "Seconds of EM, Lanczos and a dense solver against the number of rows and against the number of components."}}
+import time
+from scipy.linalg import eigh
+from inference.plots import LINES
+from inference.plots import MARKERS
+
 digits = load("digits")["x"]
 digits = digits[:, digits[: min(settings["rows"])].std(axis=0) > 1]  # inked in more than a few pictures
 digits = (digits - digits.mean(axis=0)) / digits.std(axis=0)

@@ -42,63 +42,7 @@
 # short to be believed, and the assertions ask for less.
 
 # %%
-# %matplotlib inline
-import inspect
-import os
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")  # text is good enough for progress bars
-
-import jax
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-from numpyro.infer import Predictive
-
-import inference
-import zoo
-from inference import diagnostics, plots
-from inference.diagnostics import check_features
-from inference.plots import COLOURS
-from inference.symmetry import relabel
-from zoo.datasets import load
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
-        "prior_draws": 2000,
-        "restarts": 20,
-        "short": {"split_merge": 4, "num_warmup": 1000, "num_samples": 2000},
-        "long": {"split_merge": 4, "num_warmup": 2000, "num_samples": 2000, "thinning": 100},
-        "two": {"split_merge": 4, "num_warmup": 1000, "num_samples": 2000},
-        "nuts": {"num_warmup": 500, "num_samples": 1000},
-    },
-    "small": {
-        "prior_draws": 500,
-        "restarts": 5,
-        "short": {
-            "split_merge": 4,
-            "num_warmup": 200,
-            "num_samples": 500,
-        },  # as many as the others: programs are shared
-        "long": {"split_merge": 4, "num_warmup": 300, "num_samples": 500, "thinning": 2},
-        "two": {"split_merge": 4, "num_warmup": 300, "num_samples": 500},
-    },
-}
-size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
-settings = SIZES[size]
-progress = False  # True shows bars, which would fill pages of an exported copy
-
-
-def long_run(model, seed):
-    """A run of Gibbs sampling that is long enough at full size; at small size it is cut short, and a line says so."""
-    with warnings.catch_warnings():
-        if size == "small":
-            warnings.filterwarnings("ignore", message=".*has not converged")
-            print("small size: this run is cut short; the text is about the full one")
-        return inference.fit(model, x, method="gibbs", seed=seed, **settings["long"], progress=progress)
-
+from inference.course import COLOURS, SIZE, at_size, inference, load, np, pd, plots, plt, zoo
 
 # %% [markdown]
 # ## 1. The data
@@ -118,6 +62,7 @@ axis.scatter(x["eruptions"], x["waiting"], s=12, color="0.3")
 axis.set(xlabel="eruption (minutes)", ylabel="wait for the next (minutes)", title="272 eruptions")
 axis.axvspan(2.5, 3.5, color="0.93", zorder=0)
 plt.show()
+
 # %% [markdown]
 # Two clouds, with few eruptions of medium length between them. The shaded gap, 2.5 to 3.5 minutes, holds 4
 # % of the rows. We will come back to that number, because it was not used to build the model and can
@@ -144,6 +89,8 @@ plt.show()
 # thesis.
 
 # %%
+import inspect
+
 model = zoo.Mixture.from_data(x, num_components=10, concentration=1.0)
 print(inspect.getsource(zoo.Mixture.__call__))
 
@@ -169,6 +116,32 @@ print(f"nu0   = {components.degrees_of_freedom}")
 # The program called without data draws from the prior predictive. NumPyro is used directly here; the
 # precision matrices of so vague a prior are nearly singular, which is why we ask JAX for double precision.
 
+# %% tags=["hide-input"]
+import jax
+from numpyro.infer import Predictive
+
+settings = at_size(
+    full={
+        "prior_draws": 2000,
+        "restarts": 20,
+        "short": {"split_merge": 4, "num_warmup": 1000, "num_samples": 2000},
+        "long": {"split_merge": 4, "num_warmup": 2000, "num_samples": 2000, "thinning": 100},
+        "two": {"split_merge": 4, "num_warmup": 1000, "num_samples": 2000},
+        "nuts": {"num_warmup": 500, "num_samples": 1000},
+    },
+    small={
+        "prior_draws": 500,
+        "restarts": 5,
+        "short": {
+            "split_merge": 4,
+            "num_warmup": 200,
+            "num_samples": 500,
+        },  # as many as the others: programs are shared
+        "long": {"split_merge": 4, "num_warmup": 300, "num_samples": 500, "thinning": 2},
+        "two": {"split_merge": 4, "num_warmup": 300, "num_samples": 500},
+    },
+)
+
 # %% mystnb={"image": {"alt": "Six data sets drawn from the prior, over the observed data in grey: each has a few clusters, spread far beyond the data, many at negative durations."}}
 with jax.enable_x64(True):
     draw_prior = Predictive(model, num_samples=settings["prior_draws"])
@@ -185,7 +158,6 @@ axes[0, 0].legend(fontsize=8)
 figure.supxlabel("eruption (minutes)")
 figure.supylabel("wait (minutes)")
 plt.show()
-
 
 # %% [markdown]
 # Data sets from the prior have a few clusters of any width, anywhere in a region far larger than that of
@@ -229,7 +201,7 @@ prior_check.round(2)
 
 # %% mystnb={"image": {"alt": "The bound against iterations for every start, with the number of occupied components: the bound rises in steps, at each of which a component dies."}}
 starts = {"init": "random", "moves": (), "num_restarts": settings["restarts"]}
-vb = inference.fit(model, x, method="vb", seed=0, progress=progress, **starts)
+vb = inference.fit(model, x, method="vb", seed=0, **starts)
 plots.plot_objective(vb)
 
 # %% [markdown]
@@ -250,6 +222,8 @@ restarts.groupby("occupied components")["bound (nats)"].agg(restarts="count", be
 # VB would have reported any of these as *the* number of clusters. Here is the best.
 
 # %% mystnb={"image": {"alt": "Eruptions with an ellipse for each occupied component of the best fit by variational Bayes."}}
+from inference import diagnostics
+
 print(diagnostics.summary_text(vb, details=True))
 plots.plot_mixture(vb)
 
@@ -266,7 +240,7 @@ plots.plot_mixture(vb)
 # components, from one to ten, so that they begin far apart. First a run of a length that looks generous.
 
 # %% tags=["warns"]
-short = inference.fit(model, x, method="gibbs", seed=1, **settings["short"], progress=progress)
+short = inference.fit(model, x, method="gibbs", seed=1, **settings["short"])
 print(diagnostics.summary_text(short, details=True))
 
 # %% [markdown]
@@ -284,6 +258,8 @@ print(diagnostics.summary_text(short, details=True))
 # Compare:
 
 # %%
+from inference.symmetry import relabel
+
 raw = diagnostics.psrf(short, ["weights"])["weights"].to_numpy()
 short_aligned = relabel(short)
 print("R-hat of the weights as they are numbered:", raw.round(2))
@@ -296,6 +272,19 @@ print(
 # `relabel` gives the components one numbering for all draws, by matching who shares a cluster with whom
 # (Stephens 2000). What remains after it is real disagreement between the chains. So we run longer, at
 # full size a hundred times as many sweeps, of which every hundredth is kept.
+
+# %%
+import warnings
+
+
+def long_run(model, seed):
+    """A run of Gibbs sampling that is long enough at full size; at small size it is cut short, and a line says so."""
+    with warnings.catch_warnings():
+        if SIZE == "small":
+            warnings.filterwarnings("ignore", message=".*has not converged")
+            print("small size: this run is cut short; the text is about the full one")
+        return inference.fit(model, x, method="gibbs", seed=seed, **settings["long"])
+
 
 # %%
 gibbs = long_run(model, seed=2)
@@ -347,6 +336,7 @@ figure, axis = plt.subplots(figsize=(7, 3.4))
 probabilities.plot.bar(ax=axis, rot=0, color=["0.75", COLOURS[1], COLOURS[0]], width=0.8)
 axis.set(xlabel="number of occupied components", ylabel="probability")
 plt.show()
+
 # %% [markdown]
 # VB puts nearly all its probability on one number. The posterior spreads over three to six, because
 # components with two or three rows come and go. And it is hardly different from the prior: 272 eruptions
@@ -440,13 +430,11 @@ spreads.round(4)
 
 # %%
 two = zoo.Mixture.from_data(x, num_components=2, concentration=2.0)
-two_by = {"VB": inference.fit(two, x, method="vb", seed=3, progress=progress, **starts)}
-two_by["Gibbs"] = inference.fit(two, x, method="gibbs", seed=4, **settings["two"], progress=progress)
+two_by = {"VB": inference.fit(two, x, method="vb", seed=3, **starts)}
+two_by["Gibbs"] = inference.fit(two, x, method="gibbs", seed=4, **settings["two"])
 print(f"Gibbs: {diagnostics.judge(two_by['Gibbs'])[1]}")
 if "nuts" in settings:
-    two_by["NUTS"] = inference.fit(
-        two, x, method="nuts", seed=5, init=two_by["VB"], **settings["nuts"], progress=progress
-    )
+    two_by["NUTS"] = inference.fit(two, x, method="nuts", seed=5, init=two_by["VB"], **settings["nuts"])
     nuts_stats = two_by["NUTS"]["sample_stats"]
     print(f"NUTS: {diagnostics.judge(two_by['NUTS'])[1]}")
     print(f"NUTS: {int(nuts_stats['diverging'].sum())} divergences, ", end="")
@@ -491,17 +479,9 @@ pd.concat({name: table[["mean", "sd"]].astype(float) for name, table in labelled
 # hundreds of steps. The run below is kept short, and `fit` says so. (It is left out at small size.)
 
 # %%
-if size == "full":
+if SIZE == "full":
     hard = inference.fit(
-        model,
-        x,
-        method="nuts",
-        seed=6,
-        num_chains=2,
-        num_warmup=100,
-        num_samples=100,
-        init=gibbs,
-        progress=progress,
+        model, x, method="nuts", seed=6, num_chains=2, num_warmup=100, num_samples=100, init=gibbs
     )
     print(f"{float(hard['sample_stats']['n_steps'].mean()):.0f} leapfrog steps a draw, ", end="")
     print(f"{hard.attrs['sampling_time']:.0f} s for 400 draws in all, warm-up included; ", end="")
@@ -516,9 +496,9 @@ if size == "full":
 # out at small size, too):
 
 # %%
-if size == "full":
+if SIZE == "full":
     sticks = zoo.Mixture.from_data(x, num_components=10, concentration=1.0, weight_prior="stick_breaking")
-    stick_gibbs = inference.fit(sticks, x, method="gibbs", seed=7, **settings["short"], progress=progress)
+    stick_gibbs = inference.fit(sticks, x, method="gibbs", seed=7, **settings["short"])
 
 # %% [markdown]
 # ## 9. After the data: does the model reproduce what we see?
@@ -528,7 +508,7 @@ if size == "full":
 # it $q$ is the exact posterior: there are no labels to approximate.
 
 # %% mystnb={"image": {"alt": "Left to right: the data, a replicated data set of the mixture, one of a single Gaussian, and histograms of the share of eruptions in the gap, with the observed share as a line."}}
-one = inference.fit(zoo.Mixture.from_data(x, num_components=1), x, method="vb", seed=8, progress=progress)
+one = inference.fit(zoo.Mixture.from_data(x, num_components=1), x, method="vb", seed=8)
 replicated = {
     "mixture": inference.extend(gibbs, "posterior_predictive", seed=9)["posterior_predictive"]["x"],
     "one Gaussian": inference.extend(one, "posterior_predictive", seed=10)["posterior_predictive"]["x"],
@@ -568,6 +548,8 @@ for name, p in gap_p.items():
 # are worth a look too.
 
 # %%
+from inference.diagnostics import check_features
+
 checks = {
     name: check_features(gibbs["observed_data"]["x"], rows).rename(columns={"p": "P(larger)"})
     for name, rows in replicated.items()
@@ -643,7 +625,7 @@ assert abs(tables.mean() - mean_tables) < 5 * (variance_tables / 4000) ** 0.5
 # The assertions have room for Monte Carlo error. Where a run is too short at small size, they ask for less.
 
 # %%
-full = size == "full"
+full = SIZE == "full"
 
 # The prior allows the data, and allows much else
 assert prior_check["share of simulated data below"].between(0.05, 0.95).all()

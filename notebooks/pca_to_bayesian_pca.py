@@ -36,55 +36,7 @@
 # principal components"; Yu (2006, section 5.1). The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-from scipy.linalg import subspace_angles
-from scipy.stats import multivariate_normal, norm
-
-import inference
-import zoo
-from inference.plots import COLOURS, MARKERS
-from inference.symmetry import align_rotation
-from zoo.datasets import load
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
-        "candidates": range(1, 8),
-        "folds": 10,
-        "nuts": {"num_warmup": 1000, "num_samples": 1000},
-        "hidden_draws": 10,
-    },
-    "small": {
-        "candidates": (3, 7),  # 7 latents are offered below as well: programs are shared
-        "folds": 2,
-        "nuts": {"num_warmup": 150, "num_samples": 100, "num_chains": 2, "max_tree_depth": 6},
-        "hidden_draws": 2,
-    },
-}
-settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
-NUM_DRAWS = 1000  # of every fit by variational Bayes: one number, so that programs are shared
-
-
-def fit(model, x, method="auto", **keywords):
-    """`inference.fit` without bars; runs that are cut short on purpose do not warn."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*has not converged")
-        return inference.fit(model, x, method=method, progress=False, **keywords)
-
-
-def of(tree, name):
-    """A variable of the estimate, as an array."""
-    return tree["posterior"][name].to_numpy()[0, 0]
-
+from inference.course import COLOURS, at_size, inference, load, np, pd, plt, quiet, zoo
 
 # %% [markdown]
 # The rows are made, so that the truth is known: 120 rows of 8 numbers, three directions with standard
@@ -126,6 +78,21 @@ fresh = draw(2000, rng)
 # with any rotation $R$: the same subspace as PCA, and the variance that was thrown away becomes the noise.
 
 # %%
+from scipy.linalg import subspace_angles
+
+
+def fit(model, x, method="auto", **keywords):
+    """`inference.fit` without bars; runs that are cut short on purpose do not warn."""
+    with quiet():
+        return inference.fit(model, x, method=method, **keywords)
+
+
+def of(tree, name):
+    """A variable of the estimate, as an array."""
+    return tree["posterior"][name].to_numpy()[0, 0]
+
+
+# %%
 eigenvalues, vectors = np.linalg.eigh(np.cov(x.T, bias=True))
 eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
 ppca = fit(zoo.PPCA(num_latents=num_true), x)
@@ -135,6 +102,8 @@ print(f"noise variance {float(of(ppca, 'noise_variance')):.4f}, mean of the disc
 print(f"{eigenvalues[num_true:].mean():.4f}, truth {noise_true**2:.4f}")
 
 # %% mystnb={"image": {"alt": "Left: eigenvalues of the sample covariance and of the fitted model, which evens out all but the first three. Right: scores of PCA and of PPCA; the latter are whitened and shrunk."}}
+from inference.plots import MARKERS
+
 modelled = np.full(num_features, float(of(ppca, "noise_variance")))
 modelled[:num_true] = eigenvalues[:num_true]
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.4))
@@ -270,6 +239,24 @@ pd.DataFrame(
 # of these we hide a tenth of the cells that are there, fit to the rest, and compare the predictions with what
 # was hidden. Beside PPCA stands the habit that it replaces: fill with column means, then PCA.
 
+# %% tags=["hide-input"]
+from scipy.stats import norm
+
+settings = at_size(
+    full={
+        "candidates": range(1, 8),
+        "folds": 10,
+        "nuts": {"num_warmup": 1000, "num_samples": 1000},
+        "hidden_draws": 10,
+    },
+    small={
+        "candidates": (3, 7),  # 7 latents are offered below as well: programs are shared
+        "folds": 2,
+        "nuts": {"num_warmup": 150, "num_samples": 100, "num_chains": 2, "max_tree_depth": 6},
+        "hidden_draws": 2,
+    },
+)
+
 # %%
 votes = load("votes_repub").frame()
 observed = votes.to_numpy()
@@ -344,6 +331,8 @@ plt.show()
 
 # %%
 # Answer: drop the missing entries of the mean, and the rows and columns of the covariance.
+from scipy.stats import multivariate_normal
+
 dense = multivariate_normal(of(ppca, "loc")[seen], covariance[seen][:, seen]).logpdf(holes[seen])
 print(f"{dense:.12f} and {float(inference.log_density(ppca, holes[None])[0]):.12f}")
 assert np.isclose(dense, float(inference.log_density(ppca, holes[None])[0]), rtol=1e-11)
@@ -360,8 +349,8 @@ assert np.allclose(filled.standard_deviation.to_numpy()[0][~seen], deviation_by_
 # - **held-out rows**, by cross-validation of maximum likelihood.
 
 # %%
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message=".*has not converged")
+NUM_DRAWS = 1000  # of every fit by variational Bayes: one number, so that programs are shared
+with quiet():
     choice = inference.choose_num_latents(
         x, settings["candidates"], folds=settings["folds"], num_samples=NUM_DRAWS
     )
@@ -438,6 +427,8 @@ assert all(np.isclose(fitted_likelihood(k), value, rtol=1e-10) for k, value in l
 # rotation cannot change, $W W^\top + \sigma^2 I$, or turn all draws to a common orientation first.
 
 # %%
+from inference.symmetry import align_rotation
+
 bayes = zoo.PPCA.from_data(x, num_latents=num_true, loading_prior="gaussian")
 vb = fit(bayes, x, "vb", num_samples=NUM_DRAWS)
 nuts = fit(bayes, x, "nuts", init=vb, **settings["nuts"])

@@ -36,44 +36,27 @@
 # start, for section 2; all fits are to the others. The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
-from functools import cache
+from inference.course import COLOURS, SIZE, at_size, inference, is_held, load, np, pd, plt, quiet, zoo
 
-warnings.filterwarnings("ignore", message="IProgress not found")
+# %% [markdown]
+# ## 1. Topics and clusters: Figure 9.3
+#
+# With alpha = 1 and lambda = 1/K as in the thesis, there with 50 topics and 20 clusters on the newsgroups. The
+# fit is by structured variational Bayes, at full size the best bound of five starts. (Words of the drawn corpus have
+# numbers for names; a text that can be read by topics is in [plsi_lda_pcp](plsi_lda_pcp.py).) (a) The topics that the four
+# heaviest clusters use most, by their words; (b) these clusters as mixtures of topics; (c) the documents, in
+# the order of their known classes, and the cluster that each is in.
 
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
+# %% tags=["hide-input"]
 from numpyro import handlers
 from scipy.sparse import csr_matrix
-from sklearn.cluster import KMeans
-from sklearn.decomposition import NMF, LatentDirichletAllocation
-from sklearn.feature_extraction.text import TfidfTransformer
-from sklearn.svm import LinearSVC
-
-import inference
-import zoo
-from inference.diagnostics import heldout
-from inference.plots import COLOURS, plot_clusters, plot_document_clusters
-from inference.topics import (
-    WordCounts,
-    cluster_shares,
-    cluster_topics,
-    normalised_mutual_information,
-    split_tokens,
-    token_shares,
-    top_words,
-    topic_shares,
-)
-from zoo.datasets import catalogue, load
+from inference.topics import WordCounts
+from inference.topics import cluster_topics
+from inference.topics import top_words
 from zoo.sparse import SparseCounts
 
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
+settings = at_size(
+    full={
         "documents": 1000,
         "case": (50, 20, 5),  # topics, clusters, starts
         "topics": (5, 10, 20, 30, 40, 50),
@@ -85,7 +68,7 @@ SIZES = {
         "repeats": 50,
         "labelled": (10, 20, 50, 100, 150, 200),
     },
-    "small": {
+    small={
         "documents": 300,
         "case": (10, 8, 1),
         "topics": (10,),
@@ -97,24 +80,13 @@ SIZES = {
         "repeats": 3,
         "labelled": (10, 50),
     },
-}
-size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
-settings = SIZES[size]
-QUIET = {"num_samples": 1, "progress": False}
-LEARN = ("word_smoothing", "topic_prior")  # both priors of LDA, by the bound
-GIVEN = 0.01  # tokens that pLSI's topics get of every word at the end
-
-
-def is_held(name):
-    """Whether a set of the thesis lies in the folder that ZOO_DATA names."""
-    folder = os.environ.get("ZOO_DATA")
-    return bool(folder) and os.path.isfile(os.path.join(folder, catalogue()[name]["file"]))
+)
+QUIET = {"num_samples": 1}
 
 
 def fit(model, counts, **options):
     """`inference.fit` of so many steps, without bars; that these may be too few is looked at by hand."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*has not converged")
+    with quiet():
         return inference.fit(model, counts, **QUIET, **options)
 
 
@@ -146,7 +118,7 @@ TEXTS = {
     "news4_stemmed": ["autos", "motorcycles", "baseball", "hockey"],
     "reuters5_stemmed": ["money-fx", "interest", "ship", "acq", "grain"],
 }
-on_text = size == "full" and all(map(is_held, TEXTS))
+on_text = SIZE == "full" and all(map(is_held, TEXTS))
 if on_text:
     whole = {name: held(name, classes) for name, classes in TEXTS.items()}
 else:
@@ -171,15 +143,6 @@ pd.DataFrame(
     }
 ).astype("Int64").astype(object).fillna("")
 
-# %% [markdown]
-# ## 1. Topics and clusters: Figure 9.3
-#
-# With alpha = 1 and lambda = 1/K as in the thesis, there with 50 topics and 20 clusters on the newsgroups. The
-# fit is by structured variational Bayes, at full size the best bound of five starts. (Words of the drawn corpus have
-# numbers for names; a text that can be read by topics is in [plsi_lda_pcp](plsi_lda_pcp.py).) (a) The topics that the four
-# heaviest clusters use most, by their words; (b) these clusters as mixtures of topics; (c) the documents, in
-# the order of their known classes, and the cluster that each is in.
-
 # %%
 name = next(iter(corpora))
 counts, labels, words, classes, _ = corpora[name]
@@ -199,12 +162,19 @@ used = clusters.loc[heaviest].drop(columns="weight").max().sort_values(ascending
 top_words(case, 10).loc[used].T
 
 # %% mystnb={"image": {"alt": "The heaviest clusters as mixtures of topics, which are described by their words."}}
+from inference.plots import plot_clusters
+
 plot_clusters(case, num_words=3, least_weight=float(clusters.weight.iloc[3]), num_topics=10)
 
 # %% mystnb={"image": {"alt": "Documents in the order of their classes, and the cluster that each is in."}}
+from inference.plots import plot_document_clusters
+
 plot_document_clusters(case, np.array(classes)[labels], least_weight=0.01)
 
 # %%
+from inference.topics import cluster_shares
+from inference.topics import normalised_mutual_information
+
 found = cluster_shares(case).to_numpy().argmax(1)
 by_class = pd.crosstab(pd.Series(found, name="cluster"), pd.Series(np.array(classes)[labels], name="class"))
 by_class = by_class.loc[by_class.sum(axis=1).sort_values(ascending=False).index]
@@ -235,8 +205,14 @@ by_class.head(8)
 # corpora drawn from PCP it ends higher from nothing (`tests/reference/README.md` has figures), so there it begins so. The thesis starts with as many clusters as documents; we allow a fixed number, 200 on
 # text: from one cluster for each document most long documents keep theirs, and a step takes many times as long.
 
-
 # %%
+from functools import cache
+from sklearn.decomposition import LatentDirichletAllocation
+from inference.diagnostics import heldout
+from inference.topics import split_tokens
+
+LEARN = ("word_smoothing", "topic_prior")  # both priors of LDA, by the bound
+GIVEN = 0.01  # tokens that pLSI's topics get of every word at the end
 MODELS = {
     "pLSI": (zoo.PLSI, {"smoothing": GIVEN}),
     "LDA": (zoo.LDA, {"learn": LEARN, "dtype": "float32"}),
@@ -325,6 +301,12 @@ ratio.round(3)
 # model: tf-idf weights of all words.
 
 # %% mystnb={"image": {"alt": "Accuracy of a classifier against the number of labelled documents, for projections by each topic model and for tf-idf weights."}}
+import warnings
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.svm import LinearSVC
+from inference.topics import token_shares
+from inference.topics import topic_shares
+
 SVM = {"C": 100.0, "dual": True, "max_iter": 2000}
 
 
@@ -388,8 +370,11 @@ pd.concat({name: table.xs("mean", axis=1, level=1) for name, table in accuracy.i
 # on the newsgroups). Beside the mean over starts stands, where a method has an objective, the start that it likes best:
 # that choice needs no labels. The thesis tuned K by the score itself; here every K is shown.
 
-
 # %%
+from sklearn.cluster import KMeans
+from sklearn.decomposition import NMF
+
+
 def agreements(name):
     """NMI with the classes by method: mean over starts and the start with the best objective."""
     counts, labels = corpora[name][:2]
@@ -509,6 +494,7 @@ for name in corpora:
         end="",
     )
     print("halves: NMI {:.3f}, expected {:.3f}".format(*halves[name]))
+assert all(abs(one - other) < 0.02 for one, other in halves.values())  # halves are not quite independent
 
 # %% [markdown]
 # ## What was claimed
@@ -517,7 +503,7 @@ for name in corpora:
 for model in ("LDA", "PCP"):
     assert (held_out.loc[("bound", model)] > held_out.loc[("likelihood", model)]).all(), model
 peer = held_out.loc[("completion", "scikit-learn LDA")]
-if on_text or size == "small":  # our LDA is no worse than theirs; section 5 says where it is
+if on_text or SIZE == "small":  # our LDA is no worse than theirs; section 5 says where it is
     assert (held_out.loc[("completion", "LDA")] < 1.05 * peer).all()
 if on_text:
     assert (ratio.completion > 1).any(), ratio  # "at every K" does not reproduce
@@ -528,7 +514,6 @@ else:
     assert case_purity > 0.9, case_purity
 assert (best_pcp.min() > 0.5).all(), best_pcp
 assert all(table["PCP"]["mean"].iloc[-1] > table["PCP"]["mean"].iloc[0] for table in accuracy.values())
-assert all(abs(one - other) < 0.02 for one, other in halves.values())  # halves are not quite independent
 
 # %% [markdown]
 # ## References

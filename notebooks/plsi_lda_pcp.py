@@ -40,38 +40,12 @@
 # fit has fewer steps. The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
+from inference.course import SIZE, load, np, pd, zoo
 
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
+# %%
 from numpyro import handlers
 from scipy.sparse import csr_matrix
 
-import zoo
-from inference import fit, model_of
-from inference.diagnostics import heldout
-from inference.plots import plot_clusters, plot_document_clusters, plot_topics
-from inference.topics import (
-    cluster_topics,
-    coherence,
-    match_topics,
-    nearest_documents,
-    normalised_mutual_information,
-    numbered_like,
-    top_words,
-    topic_shares,
-    topic_words,
-)
-from zoo.datasets import load
-
-plt.style.use("inference.plots.course")
-
-small = os.environ.get("ZOO_NOTEBOOK_SIZE") == "small"
 truth = zoo.PCP(
     num_topics=5, num_clusters=10, concentration=100, topic_prior=0.5, word_smoothing=0.05, num_words=200, num_tokens=80
 )  # fmt: skip
@@ -92,8 +66,12 @@ print(f"{train.shape[0]} documents to fit, {test.shape[0]} held out, {int(counts
 # the one with the best objective is kept.
 
 # %%
-options = {"num_samples": 20, "progress": False, "seed": 0, "tolerance": 0, "num_restarts": 8}
-steps = 100 if small else 200
+from inference import fit
+from inference.topics import numbered_like
+from inference.topics import top_words
+
+options = {"num_samples": 20, "seed": 0, "tolerance": 0, "num_restarts": 8}
+steps = 100 if SIZE == "small" else 200
 plsi = fit(zoo.PLSI(num_topics=5), train, max_iterations=steps, smoothing=0.01, **options)
 lda = fit(
     zoo.LDA(num_topics=5),
@@ -115,6 +93,9 @@ top_words(pcp, 6)
 # the truth one would look at the last two columns: where two models disagree, neither should be trusted.
 
 # %%
+from inference.topics import match_topics
+from inference.topics import topic_words
+
 similarity = pd.DataFrame(
     {name: match_topics(topic_words(tree), drawn["topic_word_probs"]).similarity for name, tree in (("pLSI", plsi), ("LDA", lda), ("PCP", pcp))}
 )  # fmt: skip
@@ -133,16 +114,25 @@ pd.concat(
 # documents stay at their prior.
 
 # %% mystnb={"image": {"alt": "Each cluster of documents as a mixture of topics, which are described by their commonest words."}}
+from inference.plots import plot_clusters
+
 plot_clusters(pcp, num_words=3, least_weight=0.02)
 
 # %%
+from inference.topics import cluster_topics
+
 table = cluster_topics(pcp).sort_values("weight", ascending=False)
 table.head(6).round(2)
 
 # %%
+from inference.topics import nearest_documents
+
 nearest_documents(pcp, int(table.index[0]), 5).round(3)
 
 # %% mystnb={"image": {"alt": "Share of the documents of each true cluster that each cluster found holds: close to one for one."}}
+from inference.plots import plot_document_clusters
+from inference.topics import normalised_mutual_information
+
 found = pcp["variational"].responsibilities.values.argmax(1)
 agreement = normalised_mutual_information(labels[~held_out], found)
 print(f"normalised mutual information with the true clusters (over the larger entropy): {agreement:.2f}")
@@ -156,6 +146,8 @@ plot_document_clusters(pcp, labels[~held_out], least_weight=0.01)
 # all. The default family keeps the topics of words tied to the cluster, and does not.
 
 # %%
+import warnings
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it says so itself
     collapsed = fit(
@@ -175,6 +167,8 @@ print(f"clusters left: {left}; by the structured family: {int(pcp['variational']
 # is the fair test.
 
 # %%
+from inference.diagnostics import heldout
+
 rows = {}
 for name, tree in (("pLSI", plsi), ("LDA", lda), ("PCP", pcp)):
     protocols = ("likelihood", "completion") if name == "pLSI" else ("bound", "likelihood", "completion")
@@ -189,6 +183,8 @@ perplexity.round(1).astype(object).fillna("")
 # often the other way round: a PCP document cannot have shares of its own.
 
 # %%
+from inference.topics import coherence
+
 pd.DataFrame(
     {name: coherence(topic_words(tree), train) for name, tree in (("LDA", lda), ("PCP", pcp))}
 ).round(2)
@@ -201,6 +197,8 @@ pd.DataFrame(
 # words such as *upon* left out. LDA with eight topics, told nothing of authors or subjects:
 
 # %% mystnb={"image": {"alt": "The words of each topic of the Federalist Papers by their probability."}}
+from inference.plots import plot_topics
+
 papers = load("federalist")
 essays = papers.frame("counts")  # one row per paper, under its number; one column per word
 federalist = fit(
@@ -216,6 +214,8 @@ plot_topics(federalist, num_words=8)
 # Papers 78 to 83 are on the courts. The papers in which the topic that says *jury* most has its largest shares:
 
 # %%
+from inference.topics import topic_shares
+
 essay_shares = topic_shares(federalist)
 courts = int(topic_words(federalist)["jury"].idxmax())
 judicial = essay_shares[courts].sort_values(ascending=False).head(4)
@@ -248,6 +248,8 @@ by_author.round(2)
 # %%
 # Answer 1: five. The centres are a product of a 5 x 6 and a 6 x W matrix, and documents depend on the centres alone:
 # any six topics whose mixtures give the same five centres give the same probabilities.
+from inference import model_of
+
 other = zoo.PCP(
     num_topics=6, num_clusters=5, topic_prior=0.5, word_smoothing=0.05, num_words=200, num_tokens=80
 )
@@ -274,6 +276,10 @@ print(f"1: rank {rank}")
 print("2:", ", ".join(f"{name} {number}" for name, number in parameters.items()))
 print(f"3: largest difference {unigram_gap:.1e}")
 print(f"4: {guessing:.1f} and {known:.1f}")
+assert rank == 5
+assert parameters["pLSI"] - parameters["LDA"] == D * (K - 1) - K
+assert unigram_gap < 1e-9, unigram_gap
+assert np.isclose(guessing, 200.0, rtol=1e-12) and known < guessing
 
 # %% [markdown]
 # ## What was claimed
@@ -291,10 +297,6 @@ assert perplexity.loc["PCP", "completion"] < 200 / 2  # far better than guessing
 assert perplexity.loc["PCP", "completion"] < perplexity.loc["pLSI", "completion"]  # PCP is at home
 assert set(judicial.index.astype(int)) <= set(range(78, 84)), judicial  # papers on the courts
 assert by_author.loc["Hamilton Or Madison"].max() > 0.3, by_author
-assert rank == 5
-assert parameters["pLSI"] - parameters["LDA"] == D * (K - 1) - K
-assert unigram_gap < 1e-9, unigram_gap
-assert np.isclose(guessing, 200.0, rtol=1e-12) and known < guessing
 
 # %% [markdown]
 # ## References

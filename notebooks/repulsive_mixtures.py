@@ -47,54 +47,63 @@
 # the text claims; the figures of ten draws are recorded by `tests/benchmarks/depcam_clustering.py`.
 
 # %%
-# %matplotlib inline
-import json
-import os
-import warnings
-from pathlib import Path
+from inference.course import COLOURS, SIZE, at_size, inference, load, np, pd, plt, quiet, zoo
 
-warnings.filterwarnings("ignore", message="IProgress not found")
-small = os.environ.get("ZOO_NOTEBOOK_SIZE") == "small"
-if small:  # runs are short there, so that an optimising compiler costs more than it saves
-    quick = "--xla_backend_optimization_level=0"
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
+# %% [markdown]
+# ## The generated data (Figure 3)
+#
+# Three categories, each with three prototypes of 16 bits, drawn with probability 0.9, 0.5 or 0.1; 50 copies of
+# each, every bit flipped with probability 0.1. Classes are the categories, so that a class is a union of three
+# clusters.
 
-import jax.numpy as jnp
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-from scipy.optimize import linear_sum_assignment
-from scipy.special import expit
-from sklearn.cluster import KMeans
-
-import inference
-import zoo
-from inference.plots import COLOURS, LINES, MARKERS
-from zoo.conjugate import BernoulliBeta
-from zoo.datasets import load
-from zoo.dpp import angular_similarity, subspace_similarity
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {
+# %%
+settings = at_size(
+    full={
         "draws": 2,
         "folds": 5,
         "weights": (0, 1, 10, 100),
         "grid": (0.01, 0.1, 1, 10),
         "latents": (2, 4, 6),
     },
-    "small": {"draws": 1, "folds": 2, "weights": (0, 10), "grid": (0.1, 10), "latents": (4,)},
-}
-settings = SIZES["small" if small else "full"]
+    small={"draws": 1, "folds": 2, "weights": (0, 10), "grid": (0.1, 10), "latents": (4,)},
+)
+
+# %% mystnb={"image": {"alt": "Rows of bits in three categories: left the prototypes, right the rows with flipped bits."}}
+synthetic = [
+    (own["x"], own["labels"]) for own in (load("binary_prototypes", seed=s) for s in range(settings["draws"]))
+]
+shown = load("binary_prototypes")
+figure, axes = plt.subplots(1, 2, figsize=(7, 4), sharey=True)
+for axis, title, bits in zip(
+    axes,
+    ("prototypes", "with flipped bits"),
+    (shown["prototypes"][shown["prototype"]], shown["x"]),
+    strict=True,
+):
+    axis.imshow(bits, aspect="auto", cmap="gray", interpolation="nearest")
+    axis.set(title=title, xlabel="bit (white: 1)", xticks=range(0, 16, 5), yticks=(75, 225, 375))
+    axis.set_yticklabels(("0.9", "0.5", "0.1"))
+axes[0].set_ylabel("category: probability of a one in its prototypes")
+plt.show()
+
+# %% [markdown]
+# ## Clustering against $\lambda$ (Figure 4 a)
+#
+# $K = 3$, $d = 4$, $\xi = \varrho = 0.1$ as in the paper. Its $\lambda$ weighs two things at once, since
+# $(\det L)^\lambda = \det(S)^\lambda \exp(-\lambda \xi \sum |\phi|)$: here they are apart, *repulsion*
+# $\lambda$ and *sparsity* $\lambda \xi$. First the paper's program: no offset, one $y_n$ for all components, at
+# its best value, the best of three starts from k-means (from random starts it stays at chance).
+
+# %% tags=["hide-input"]
+from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
+from zoo.conjugate import BernoulliBeta
 
 
 def fit(model, x, **options):
     """Without bars; runs cut short, zero sparsity and guarded probabilities are told in the text."""
-    with warnings.catch_warnings():
-        for message in (".*has not converged", "sparsity=0 has no optimum", "em: a guard holds"):
-            warnings.filterwarnings("ignore", message=message)
-        return inference.fit(model, x, progress=False, **options)
+    with quiet("has not converged", "sparsity=0 has no optimum", "em: a guard holds"):
+        return inference.fit(model, x, **options)
 
 
 def folds_of(x, seed):
@@ -124,10 +133,7 @@ def by_bernoulli_mixture(train, test, number):
     return tuple(inference.transform(tree, rows).to_numpy().argmax(axis=1) for rows in (train, test))
 
 
-LONG = {"max_iterations": 200, "tolerance": 1e-4, "num_restarts": 1 if small else 3}
-SHORT = (
-    LONG if small else LONG | {"max_iterations": 25, "tolerance": 1e-3, "clamped_sweeps": 15}
-)  # wide tables
+LONG = {"max_iterations": 200, "tolerance": 1e-4, "num_restarts": 1 if SIZE == "small" else 3}
 
 
 def depcam(train, number, method="vb", init=None, run=LONG, **fields):
@@ -179,39 +185,6 @@ def means(table):
     return summary
 
 
-# %% [markdown]
-# ## The generated data (Figure 3)
-#
-# Three categories, each with three prototypes of 16 bits, drawn with probability 0.9, 0.5 or 0.1; 50 copies of
-# each, every bit flipped with probability 0.1. Classes are the categories, so that a class is a union of three
-# clusters.
-
-# %% mystnb={"image": {"alt": "Rows of bits in three categories: left the prototypes, right the rows with flipped bits."}}
-synthetic = [
-    (own["x"], own["labels"]) for own in (load("binary_prototypes", seed=s) for s in range(settings["draws"]))
-]
-shown = load("binary_prototypes")
-figure, axes = plt.subplots(1, 2, figsize=(7, 4), sharey=True)
-for axis, title, bits in zip(
-    axes,
-    ("prototypes", "with flipped bits"),
-    (shown["prototypes"][shown["prototype"]], shown["x"]),
-    strict=True,
-):
-    axis.imshow(bits, aspect="auto", cmap="gray", interpolation="nearest")
-    axis.set(title=title, xlabel="bit (white: 1)", xticks=range(0, 16, 5), yticks=(75, 225, 375))
-    axis.set_yticklabels(("0.9", "0.5", "0.1"))
-axes[0].set_ylabel("category: probability of a one in its prototypes")
-plt.show()
-
-# %% [markdown]
-# ## Clustering against $\lambda$ (Figure 4 a)
-#
-# $K = 3$, $d = 4$, $\xi = \varrho = 0.1$ as in the paper. Its $\lambda$ weighs two things at once, since
-# $(\det L)^\lambda = \det(S)^\lambda \exp(-\lambda \xi \sum |\phi|)$: here they are apart, *repulsion*
-# $\lambda$ and *sparsity* $\lambda \xi$. First the paper's program: no offset, one $y_n$ for all components, at
-# its best value, the best of three starts from k-means (from random starts it stays at chance).
-
 # %%
 SHAPE = {"num_latents": 4, "similarity_scale": 0.1}
 rivals = {"k-means": by_kmeans, "Bernoulli mixture": by_bernoulli_mixture}
@@ -226,7 +199,7 @@ split = {
     "both (lambda = 10)": (10, 1),
     "both (lambda = 100)": (100, 10),
 }
-if small:
+if SIZE == "small":
     split = {name: split[name] for name in ("neither", "repulsion 10", "both (lambda = 10)")}
 our_sweep = {
     f"ours, {name}": by_depcam(**SHAPE, repulsion=float(r), sparsity=float(s))
@@ -237,6 +210,9 @@ summary = means(table)
 summary.round(3)
 
 # %% mystnb={"image": {"alt": "Accuracy against lambda: the paper's program on training and held-out rows, with the levels of k-means, the Bernoulli mixture and ours."}}
+from inference.plots import LINES
+from inference.plots import MARKERS
+
 figure, axis = plt.subplots(figsize=(7, 3.6))
 weights = settings["weights"]
 for number, rows in enumerate(("train", "test")):
@@ -293,6 +269,9 @@ differences.round(4)
 # is a local optimum. It is seldom the best one. Here for one fold:
 
 # %%
+import jax.numpy as jnp
+from zoo.dpp import angular_similarity
+
 x, labels = synthetic[0]
 train, test = folds_of(x, 0)[0]
 ends = {}
@@ -316,6 +295,9 @@ pd.DataFrame(ends).T.round(3)
 # cannot make up for the difference.
 
 # %%
+import json
+from pathlib import Path
+
 record = json.loads(Path("../tests/reference/depcam_clustering.json").read_text())["synthetic"]
 recorded = pd.DataFrame(
     {
@@ -440,13 +422,14 @@ for axis, (key, tree) in zip(axes.flat, trees.items(), strict=True):
     axis.set(xlim=(-0.6, deepest - 0.4), ylim=(2.6, -0.6), yticks=(0, 1, 2), xticks=range(deepest))
 plt.show()
 
-
 # %% [markdown]
 # The reconstructed means of the training rows (Figure 5), each row at the latents of its component, and the
 # log likelihood there. The sparser model reconstructs a little less, as the paper has it.
 
-
 # %% mystnb={"image": {"alt": "Training rows and their reconstructions by both programs at lambda 0 and 10."}}
+from scipy.special import expit
+
+
 def reconstructed(tree):
     """Means of the cells at the latents of the likeliest component; log likelihood of the rows there."""
     own = tree["variational"]
@@ -480,7 +463,12 @@ plt.show()
 # where `ZOO_DATA` has it. The paper used 200 of each from USPS and does not say how they were made binary.
 
 # %%
-HELD = bool(os.environ.get("ZOO_DATA")) and not small
+import os
+
+SHORT = (
+    LONG if SIZE == "small" else LONG | {"max_iterations": 25, "tolerance": 1e-3, "clamped_sweeps": 15}
+)  # wide tables
+HELD = bool(os.environ.get("ZOO_DATA")) and SIZE == "full"
 
 
 def some_digits(name, threshold, per_class, seed=0):
@@ -492,7 +480,9 @@ def some_digits(name, threshold, per_class, seed=0):
         [rng.choice(np.flatnonzero(wanted == c), per_class, replace=False) for c in (2, 3, 4)]
     )
     x = held["x"][rows]
-    if small:  # four pixels in one: as many columns as the generated data, whose compiled fit then serves
+    if (
+        SIZE == "small"
+    ):  # four pixels in one: as many columns as the generated data, whose compiled fit then serves
         x = x.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
     return (x > threshold).astype(float), wanted[rows].astype(int) - 2
 
@@ -506,14 +496,16 @@ def real_methods(num_latents, quality, weights):
         )
         for r, s in weights
     }
-    return (rivals if not small else {"k-means": by_kmeans}) | ours
+    return (rivals if SIZE == "full" else {"k-means": by_kmeans}) | ours
 
 
 digits = some_digits("digits", 7, 150)
 digit_table = means(
     compare(
         [digits],
-        real_methods(4, 0.005, ((0, 0), (10, 10)) if small else ((0, 0), (10, 0), (10, 10), (100, 100))),
+        real_methods(
+            4, 0.005, ((0, 0), (10, 10)) if SIZE == "small" else ((0, 0), (10, 0), (10, 10), (100, 100))
+        ),
     )
 )
 digit_table.round(3)
@@ -540,7 +532,7 @@ def draw_components(x, side, number, **fields):
 
 
 train_digits = digits[0][folds_of(digits[0], 0)[0][0]]
-digit_tree = draw_components(train_digits, 4 if small else 8, 3, num_latents=4)
+digit_tree = draw_components(train_digits, 4 if SIZE == "small" else 8, 3, num_latents=4)
 plt.show()
 
 # %% [markdown]
@@ -553,6 +545,8 @@ plt.show()
 # span* (Figure 2 with fitted bases):
 
 # %% mystnb={"image": {"alt": "Similarity of two components as one basis turns within its span: the angular kernel changes, the subspace kernel does not."}}
+from zoo.dpp import subspace_similarity
+
 fitted = digit_tree["variational"]["bases"].to_numpy()[:2]
 angles = np.linspace(0, np.pi, 61)
 turned = {"angular": [], "subspace": []}
@@ -645,6 +639,7 @@ print(
     end=" ",
 )
 print(f"{np.abs(np.subtract(*with_offset)).max():.2f} with one")
+assert np.abs(np.subtract(*both_ways)).max() < 1e-5 and np.abs(np.subtract(*with_offset)).max() > 0.1
 
 # %% [markdown]
 # **Exercise 2.** $\phi_j \to c\phi_j$, $y_{nj} \to y_{nj} / c$ leaves the likelihood as it is. With
@@ -661,6 +656,7 @@ best_factor, least_cost = (size_b / size_a) ** (1 / 3), 1.5 * size_a ** (2 / 3) 
 print(
     f"on a grid: {factors[costs.argmin()]:.4f}, {costs.min():.6f}; by the formula: {best_factor:.4f}, {least_cost:.6f}"
 )
+assert abs(factors[costs.argmin()] - best_factor) < 2e-4 and abs(costs.min() - least_cost) < 1e-6
 
 # %% [markdown]
 # **Exercise 3.** How many nats can repulsion give at most, in this experiment? Compare with the differences of
@@ -675,6 +671,7 @@ bound = {
 }
 for name, value in bound.items():
     print(f"{name}: {value:.2f} nats")
+assert bound["opposite bases, K = 2"] > -5
 
 # %% [markdown]
 # ## What the text claims
@@ -683,7 +680,7 @@ for name, value in bound.items():
 # The paper's program at no lambda reaches k-means; a medium one does not help
 paper_tests = summary.filter(like="paper", axis=0)["test"]
 assert paper_tests.max() < summary.loc["k-means", "test"]
-if not small:
+if SIZE == "full":
     medium = differences.loc["paper, lambda = 10"]
     assert medium["mean"] < 0.05 + 2 * medium["se"]
 
@@ -713,11 +710,6 @@ assert likelihoods["paper", 0] > likelihoods["paper", 10] and likelihoods["ours"
 # Neither xi nor rho matters much; turning inside a span changes the angular kernel alone
 assert np.ptp(on_grid.mean(axis=0)) < 0.15 and np.ptp(on_grid.mean(axis=1)) < 0.15
 assert np.ptp(turned["angular"]) > 1e-3 and np.ptp(turned["subspace"]) < 1e-5
-
-# Exercises: complements are the same without an offset; the best factor
-assert np.abs(np.subtract(*both_ways)).max() < 1e-5 and np.abs(np.subtract(*with_offset)).max() > 0.1
-assert abs(factors[costs.argmin()] - best_factor) < 2e-4 and abs(costs.min() - least_cost) < 1e-6
-assert bound["opposite bases, K = 2"] > -5
 
 # Digits: near k-means or above it, with repulsion or without
 assert digit_table.filter(like="ours", axis=0)["test - k-means"].max() > -0.05

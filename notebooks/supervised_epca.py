@@ -37,29 +37,7 @@
 # The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-
-import inference
-import zoo
-from inference.plots import COLOURS
-
-plt.style.use("inference.plots.course")
-
-SIZES = {
-    "full": {"replicates": 24, "latents": (1, 2, 3, 4, 5, 6, 7, 8), "weighted": (1, 2, 4, 6)},
-    "small": {"replicates": 3, "latents": (1, 6), "weighted": ()},
-}
-settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
-BINARY = ("bernoulli", "bernoulli")
-NUM_TRAIN, NUM_TEST, NUM_COVARIATES, NUM_OWN = 50, 950, 20, 5
+from inference.course import COLOURS, at_size, inference, np, pd, plt, quiet, zoo
 
 # %% [markdown]
 # ## 1. The data
@@ -68,8 +46,11 @@ NUM_TRAIN, NUM_TEST, NUM_COVARIATES, NUM_OWN = 50, 950, 20, 5
 # Normal(0, 2^2) and the shared latent has a loading of 4 on the target, so that who knew its log odds would
 # still err on about 0.13 of the rows. All means are zero.
 
-
 # %%
+BINARY = ("bernoulli", "bernoulli")
+NUM_TRAIN, NUM_TEST, NUM_COVARIATES, NUM_OWN = 50, 950, 20, 5
+
+
 def draw(seed):
     """Targets and covariates of 50 rows to learn from and 950 to be judged by; the true log odds of these."""
     rng = np.random.default_rng(seed)
@@ -95,16 +76,9 @@ def models(conditions):
 
 def fit(model, train):
     """MAP from two starts; the target is the first column."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*has not converged")
+    with quiet():
         return inference.fit(
-            model,
-            train[:, :1],
-            train[:, 1:],
-            method="map",
-            num_restarts=2,
-            max_iterations=3000,
-            progress=False,
+            model, train[:, :1], train[:, 1:], method="map", num_restarts=2, max_iterations=3000
         )
 
 
@@ -123,6 +97,10 @@ def error(tree, test):
 # (`loading_variance=1e6`); with unit variances the fit would warn, and predict next to nothing.
 
 # %%
+settings = at_size(
+    full={"replicates": 24, "latents": (1, 2, 3, 4, 5, 6, 7, 8), "weighted": (1, 2, 4, 6)},
+    small={"replicates": 3, "latents": (1, 6), "weighted": ()},
+)
 records, best = [], []
 for replicate in range(settings["replicates"]):
     train, test, odds = draw(replicate)
@@ -184,14 +162,7 @@ for name, model in {
     "EPLS(1 + 5)": zoo.Paired.epls(BINARY, 1, 5),
 }.items():
     pair[name] = inference.fit(
-        model,
-        train[:, :1],
-        train[:, 1:],
-        method="map",
-        num_restarts=2,
-        max_iterations=5000,
-        tolerance=1e-9,
-        progress=False,
+        model, train[:, :1], train[:, 1:], method="map", num_restarts=2, max_iterations=5000, tolerance=1e-9
     )
 
 

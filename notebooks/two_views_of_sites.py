@@ -40,31 +40,7 @@
 # intervals.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")
-
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-
-import inference
-import zoo
-from inference.diagnostics import summary
-from inference.plots import COLOURS
-from inference.symmetry import component_intervals, components
-from zoo.datasets import catalogue, load
-
-plt.style.use("inference.plots.course")
-
-FILMS = {"full": 200, "small": 100}
-SIZES = {
-    "full": {"num_chains": 4, "num_warmup": 1000, "num_samples": 1000},
-    "small": {"num_chains": 2, "num_warmup": 200, "num_samples": 120},
-}
-size = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")
+from inference.course import COLOURS, at_size, inference, is_held, load, np, pd, plt, quiet, zoo
 
 # %% [markdown]
 # ## 1. The two tables
@@ -94,7 +70,7 @@ def sites():
 def films():
     """Genres, words with those of no genre last, the number of these, titles."""
     held = load("movies")
-    rows = np.sort(np.random.default_rng(0).permutation(len(held["x"]))[: FILMS[size]])
+    rows = np.sort(np.random.default_rng(0).permutation(len(held["x"]))[: at_size(200, 100)])
     words, genres = (held.frame(key).astype(float).iloc[rows].reset_index(drop=True) for key in ("x", "y"))
     neutral = words.iloc[:, 16:].loc[:, lambda part: part.sum() >= 5]  # the last sixteen of the set
     related = words.iloc[:, :16].loc[:, lambda part: part.sum() >= 5]
@@ -103,9 +79,7 @@ def films():
     return genres, words, neutral.shape[1], "genres | words | words of no genre"
 
 
-folder = os.environ.get("ZOO_DATA")
-has_films = bool(folder) and os.path.isfile(os.path.join(folder, catalogue()["movies"]["file"]))
-place, motifs, num_controls, titles = films() if has_films else sites()
+place, motifs, num_controls, titles = films() if is_held("movies") else sites()
 hidden = np.arange(len(place)) % 5 == 0
 seen = place.mask(np.broadcast_to(hidden[:, None], place.shape))
 print(
@@ -121,11 +95,16 @@ print(
 # parameters, of their singular values, and of the log density.
 
 # %%
+from inference.diagnostics import summary
+
+chains = at_size(
+    full={"num_chains": 4, "num_warmup": 1000, "num_samples": 1000},
+    small={"num_chains": 2, "num_warmup": 200, "num_samples": 120},
+)
 model = zoo.Paired.ecca(("bernoulli", "bernoulli"), num_shared=2, num_specific=(1, 2), beta=0.4)
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message=".*has not converged")
-    start = inference.fit(model, seen, motifs, method="map", num_restarts=2, progress=False)
-    tree = inference.fit(model, seen, motifs, method="nuts", init=start, progress=False, **SIZES[size])
+with quiet():
+    start = inference.fit(model, seen, motifs, method="map", num_restarts=2)
+    tree = inference.fit(model, seen, motifs, method="nuts", init=start, **chains)
 print(f"divergences: {int(tree['sample_stats']['diverging'].sum())}, {tree.attrs['stop_reason']}")
 table = summary(tree)
 table.loc[[name for name in table.index if name.startswith(("theta", "lp"))]].round(3)
@@ -137,6 +116,9 @@ table.loc[[name for name in table.index if name.startswith(("theta", "lp"))]].ro
 # in what place and motifs share; the shuffled ones should not.
 
 # %% mystnb={"image": {"alt": "Two bar charts, one for each shared component: loadings of the columns of both views with 90 % intervals; controls in grey lie near zero."}}
+from inference.symmetry import component_intervals
+from inference.symmetry import components
+
 found = components(tree, "shared")
 intervals = component_intervals(tree, "shared", prob=0.9)
 print(

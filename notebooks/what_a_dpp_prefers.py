@@ -36,34 +36,10 @@
 # The last section asserts what the text claims.
 
 # %%
-# %matplotlib inline
-import os
-import warnings
-from itertools import combinations, product
-
-warnings.filterwarnings("ignore", message="IProgress not found")
-
 import jax
-import jax.numpy as jnp
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-from scipy.spatial.distance import pdist, squareform
-
-import zoo
-from inference.plots import COLOURS, LINES
-from zoo.dpp import KDPP, LEnsemble, angular_similarity, greedy_subset, marginal_kernel, subspace_similarity
-from zoo.kernels import RBF
-
-plt.style.use("inference.plots.course")
+from inference.course import COLOURS, at_size, np, pd, plt, zoo
 
 jax.config.update("jax_enable_x64", True)
-
-SIZES = {
-    "full": {"side": 11, "draws": 400, "subsets": 4000, "bases": 100_000},
-    "small": {"side": 9, "draws": 200, "subsets": 1000, "bases": 40_000},
-}
-settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
 
 # %% [markdown]
 # ## 1. Draws
@@ -79,6 +55,15 @@ settings = SIZES[os.environ.get("ZOO_NOTEBOOK_SIZE", "full")]
 # kernel (the factor makes larger subsets likelier and does not matter once the size is given):
 
 # %% mystnb={"image": {"alt": "Twelve points of a grid: left drawn at random, with close neighbours, right by a k-DPP, evenly spread."}}
+from scipy.spatial.distance import pdist
+from scipy.spatial.distance import squareform
+from zoo.dpp import KDPP
+from zoo.kernels import RBF
+
+settings = at_size(
+    full={"side": 11, "draws": 400, "subsets": 4000, "bases": 100_000},
+    small={"side": 9, "draws": 200, "subsets": 1000, "bases": 40_000},
+)
 side = settings["side"]
 grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1).reshape(-1, 2).astype(float)
 similarity = 3 * RBF(2.0).matrix(grid, grid)
@@ -117,6 +102,9 @@ for name, own in distances.items():
 # %%
 # Answer: 1, q1^2, q2^2 and q1^2 q2^2 (1 - s^2), over their sum. Independent at s = 0, where the four factorise;
 # never together at |s| = 1. The sign of s makes no difference: alike and opposite repel equally.
+from itertools import product
+from zoo.dpp import LEnsemble
+
 q_1, q_2, s = 1.3, 0.7, 0.6
 by_hand = np.array([1.0, q_2**2, q_1**2, q_1**2 * q_2**2 * (1 - s**2)])
 by_hand /= by_hand.sum()
@@ -136,6 +124,9 @@ assert np.allclose(
 # have probability $K_{jj} - K_{ij}^2 / K_{ii}$: a hole around it, and no effect far away.
 
 # %% mystnb={"image": {"alt": "Probability of each item of a grid; given that the middle one, a star, is drawn, by the formula and in draws: a hole around the star."}}
+import jax.numpy as jnp
+from zoo.dpp import marginal_kernel
+
 ensemble = LEnsemble(similarity)
 kernel = np.asarray(marginal_kernel(jnp.asarray(similarity)))
 middle = len(grid) // 2
@@ -194,6 +185,9 @@ assert abs(sizes.var() - variance_of_size) < 5 * variance_of_size * np.sqrt(3 / 
 # on the right. The best pair is not the two best items.
 
 # %%
+from itertools import combinations
+from zoo.dpp import greedy_subset
+
 line = np.arange(12.0)[:, None]
 alike = RBF(2.0).matrix(line, line)
 quality = np.exp(0.12 * np.arange(12))
@@ -226,6 +220,8 @@ table.map(lambda chosen: f"{chosen}: {log_volume(chosen):.2f}")
 # %% mystnb={"image": {"alt": "Weighted log determinant of two items against their similarity for weights 1, 10 and 100: flat at zero, falling steeply near one."}}
 # Answer: log(1 - s^2), which is flat at s = 0 (its slope is -2 s / (1 - s^2)) and falls to minus infinity at
 # s = 1. A larger weight moves the barrier outwards, it never makes a slope where there is none.
+from inference.plots import LINES
+
 s_grid = np.linspace(0, 0.999, 400)
 figure, axis = plt.subplots(figsize=(6, 3.4))
 for number, weight in enumerate((1, 10, 100)):
@@ -239,6 +235,8 @@ for number, weight in enumerate((1, 10, 100)):
 axis.set(xlabel="similarity of the two", ylabel="weighted log det, nats", ylim=(-60, 2))
 axis.legend(title="weight")
 plt.show()
+two = np.linalg.slogdet(np.array([[1.0, 0.9], [0.9, 1.0]]))[1]
+assert np.isclose(two, np.log1p(-(0.9**2)))
 
 # %% [markdown]
 # ## 4. From items to components: the paper's kernel
@@ -255,6 +253,9 @@ plt.show()
 # Figure 2 turns one basis against another in the plane:
 
 # %% mystnb={"image": {"alt": "A pair of axes turned by 0, 45, 90 and 180 degrees, and the similarity to the original: the angular kernel falls, the subspace kernel stays at one."}}
+from zoo.dpp import angular_similarity
+from zoo.dpp import subspace_similarity
+
 rho, angles = 0.5, np.linspace(0, np.pi, 181)
 plane = np.eye(2)
 turned = np.stack([[[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]] for a in angles])
@@ -427,6 +428,7 @@ smallest = np.linalg.eigvalsh(np.exp(4.0 * (signed - 2.0)))[:, 0]
 print(
     f"smallest eigenvalue among 2000 sets of six planes: {smallest.min():.3f}; negative in {np.mean(smallest < 0):.0%}"
 )
+assert smallest.min() < -1e-3
 
 # %% [markdown]
 # ## What the text claims
@@ -465,7 +467,6 @@ for kernel_name, sign in (("angular", 1), ("subspace", -1)):
     moved = sign * (preferred["shared, mean"][kernel_name] - 1.0)
     assert moved[10] > 4 * error[kernel_name][10] and moved[30] > moved[10]
 assert (preferred["effective draws"] > 500).all()
-assert smallest.min() < -1e-3
 
 # %% [markdown]
 # ## References

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import itertools
 import json
 import os
 import re
@@ -16,13 +17,16 @@ from notebooks._site import course
 from notebooks._site.audit import BUILT, VERDICTS, read_audit, read_items, recorded, verdicts_of
 from notebooks._site.models import PICTURES
 from notebooks._site.reference import MODULES, public_names
+from tests.benchmarks.notebooks import notebooks_by_name
 from tests.tools.pages.site import QUESTIONS, SitePage, clicks, faults_of, read_site
 from zoo.cards import read_card, read_notes
 
 pytestmark = pytest.mark.repo
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-PAGES = sorted([*(NOTEBOOKS / "guide").glob("*.md"), NOTEBOOKS / "gallery.md"])
+SLIDES = sorted((NOTEBOOKS / "kits" / "slides").glob("*.md"))
+PAGES = sorted([*(NOTEBOOKS / "guide").glob("*.md"), NOTEBOOKS / "gallery.md", *SLIDES])
+MOST_OF_OUTPUTS = 700_000  # bytes of a notebook; all of the course are in every clone
 CELL = re.compile(r"```\{code-cell\} python\n(?:---\n.*?---\n)?(.*?)```", re.DOTALL)
 
 
@@ -81,18 +85,64 @@ def test_every_page_of_the_guide_is_in_its_list_once():
     assert sorted([*listed, "index"]) == [path.stem for path in sorted((NOTEBOOKS / "guide").glob("*.md"))]
 
 
-def test_every_notebook_says_its_part_of_the_course_and_can_be_downloaded(tmp_path):
-    names = sorted(path.stem for path in NOTEBOOKS.glob("*.py") if path.stem != "conf")
-    for name in names:
-        cell = {"cell_type": "markdown", "source": [f"# {name}\n", "\n", "Text; see [one](old_faithful.py)."]}
-        (tmp_path / f"{name}.ipynb").write_text(json.dumps({"cells": [cell]}), encoding="utf-8")
-    course.write(NOTEBOOKS, tmp_path / "built", tmp_path)
-    for name in names:
-        page = json.loads((tmp_path / "built" / f"{name}.ipynb").read_text(encoding="utf-8"))
-        title, _, facts, _, text = "".join(page["cells"][0]["source"]).split("\n")
-        assert title == f"# {name}" and text == "Text; see [one](old_faithful.ipynb)."
-        assert f"{{download}}`Download the notebook </{name}.ipynb>`" in facts
-        assert re.match(r"\*Part of the course: [A-Z][a-z ]+\. By the authors .*, version \d", facts)
+def test_every_notebook_says_its_part_of_the_course_and_can_be_downloaded():
+    listed = (NOTEBOOKS / "README.md").read_text(encoding="utf-8")
+    facts = course.facts_of(listed, NOTEBOOKS.parent / "CITATION.cff")
+    paths = notebooks_by_name()
+    assert sorted(facts) == sorted(paths)
+    for name, path in paths.items():
+        file = path.relative_to(NOTEBOOKS).with_suffix(".ipynb").as_posix()
+        assert f"{{download}}`Download the notebook </{file}>`" in facts[name]
+        assert re.match(r"\*Part of the course: [A-Z][a-z ]+\. By the authors .*, version \d", facts[name])
+
+
+def test_outputs_of_full_size_are_shown_as_long_as_the_code_is_theirs(tmp_path):
+    def write(path, text, code, outputs):
+        path.parent.mkdir(exist_ok=True)
+        cells = [{"cell_type": "markdown", "source": [f"# {path.stem}\n", "\n", text]}]
+        cells.append({"cell_type": "code", "source": code, "outputs": outputs})
+        path.write_text(json.dumps({"cells": cells}), encoding="utf-8")
+
+    (tmp_path / "CITATION.cff").write_text((NOTEBOOKS.parent / "CITATION.cff").read_text("utf-8"), "utf-8")
+    source = tmp_path / "notebooks"
+    for name, place in {"same": "", "changed": "kits/", "missing": ""}.items():
+        write(source / place / f"{name}.ipynb", "See [one](../same.py), [it](../guide/x.md).", ["x = 1"], [])
+        write(source / "_outputs" / f"{name}.ipynb", "Older.", f"x = {1 + (name != 'same')}", ["full"])
+        write(tmp_path / "small" / f"{name}.ipynb", "Small.", "x = 1", ["small"])
+    (source / "_outputs" / "missing.ipynb").unlink()
+    listed = "## Part\n\n1. [a](same.py)\n2. [b](kits/changed.py)\n3. [c](missing.py)\n"
+    (source / "README.md").write_text(listed, encoding="utf-8")
+    course.write(source, tmp_path / "built", tmp_path / "small")
+    for name, outputs in {"same": "full", "changed": "small", "missing": "small"}.items():
+        text, code = json.loads((tmp_path / "built" / f"{name}.ipynb").read_text("utf-8"))["cells"]
+        assert code["outputs"] == [outputs]
+        assert (course.SMALL in text["source"]) == (outputs == "small")
+        assert ("See [one](same.ipynb), [it](../../guide/x.md)." in text["source"]) == (outputs == "full")
+    with pytest.raises(FileNotFoundError, match=r"which has no changed\.ipynb"):
+        course.write(source, tmp_path / "built", tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("path", sorted((NOTEBOOKS / "_outputs").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_recorded_outputs_are_light_and_name_no_folder(path):
+    assert path.stem in notebooks_by_name() and path.stat().st_size < MOST_OF_OUTPUTS
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"/(?:home|root|work|site-packages)/", re.sub(r'"image/png": "[^"]*"', "", text))
+
+
+@pytest.mark.parametrize("path", SLIDES, ids=lambda path: path.stem)
+def test_the_plan_of_a_kit_knows_its_slides(path):
+    plan = (NOTEBOOKS / "guide" / f"teach_{path.stem}.md").read_text(encoding="utf-8")
+    assert f'<a href="../slides/{path.stem}.html">' in plan
+    slides = len(re.findall(r"^##? ", path.read_text(encoding="utf-8"), re.MULTILINE))
+    rows = re.findall(r"^\| (\d+) to (\d+) \|.*\| (.*) \|$", plan, re.MULTILINE)
+    minutes = [(int(begin), int(end)) for begin, end, _ in rows]
+    assert minutes[0][0] == 0 and minutes[-1][1] == 90
+    assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(minutes))
+    shown = []
+    for words in re.findall(r"slides? (\d+(?:(?:, | to | and )\d+)*)", "; ".join(row[2] for row in rows)):
+        numbers = [int(number) for number in re.findall(r"\d+", words)]
+        shown += range(numbers[0], numbers[-1] + 1)
+    assert shown == list(range(1, slides + 1)), "each slide has its minutes, once and in order"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -389,8 +389,12 @@ def with_arrays(outcome: Outcome, run: Any, model: Model, holds_rows: bool) -> O
 
 
 def progress_line(shown: bool) -> Callable:
-    """``open_bar(total, done)`` of the driver's loops: a bar over iterations, silent unless it is shown."""
-    return lambda total, done: tqdm(total=total, initial=done, disable=not shown, unit="it", leave=False)
+    """``open_bar(total, done)`` of the driver's loops: a bar over iterations, silent unless it is shown.
+
+    Where bars are shown ``TQDM_DISABLE`` decides, as it does for NumPyro's.
+    """
+    silent = {} if shown else {"disable": True}
+    return lambda total, done: tqdm(total=total, initial=done, unit="it", leave=False, **silent)
 
 
 def loop_arguments(request: FitRequest) -> dict[str, Any]:

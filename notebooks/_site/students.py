@@ -16,9 +16,10 @@ NOTEBOOKS = Path(__file__).parents[1]
 
 
 def _stored(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {
-        n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)
-    }
+    inner = {n for c in ast.walk(node) if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
+    names = {n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    functions = {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
+    return {n.id for n in names - inner} | functions
 
 
 def _read(node: ast.AST) -> set[str]:
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if folder.resolve() == NOTEBOOKS.resolve():
         parser.error("name another folder than that of the course, whose notebooks would be replaced")
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+    for path in sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("kits/*.ipynb")]):
         notebook = without_answers(json.loads(path.read_text(encoding="utf-8")))
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
         (folder / path.name).write_text(text, encoding="utf-8")

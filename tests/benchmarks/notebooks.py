@@ -3,8 +3,8 @@
 Run from the root, with the extra ``notebooks`` installed: ``python -m tests.benchmarks.notebooks small``
 runs all notebooks at small size (what ``.ci/run`` does), ``... full old_faithful which_prior`` two of them
 at full size. ``--record`` writes the seconds to tests/reference/notebooks.json, beside those of other
-notebooks, as soon as a notebook is through; ``--keep FOLDER`` leaves the executed notebooks there, to be
-looked at (``jupyter nbconvert --to html FOLDER/*.ipynb``).
+notebooks, as soon as a notebook is through; ``--keep FOLDER`` leaves the executed notebooks there. What
+``full NAME --keep notebooks/_outputs`` left is on the site, as long as the notebook's code stays as it was.
 
 Processor seconds are those of the notebook's own process, compilation included; the wall clock also counts
 what else the machine did. At small size programs run for milliseconds, so the compiler leaves its
@@ -14,18 +14,24 @@ folder of data sets, full size takes them, and the record says so.
 """
 
 import argparse
+import base64
 import os
+import re
 import resource
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
+
+from PIL import Image
 
 from tests.tools.recording import add_to_record
 
-__all__ = ["main", "run_notebook", "unannounced_warnings"]
+__all__ = ["main", "notebooks_by_name", "run_notebook", "unannounced_warnings"]
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 QUICK = "--xla_backend_optimization_level=0"
+_FOLDERS = re.compile(r"/\S*/(?=\w+\.py:\d+: )")
 LONGEST = {"small": 1800, "full": 7200}  # seconds for a cell, on a machine that does other things as well
 
 
@@ -63,25 +69,46 @@ def run_notebook(path, size, keep=None):
         client.execute(env=environment)
     finally:
         if keep is not None:
-            nbformat.write(notebook, Path(keep) / f"{path.stem}.ipynb")
+            nbformat.write(light(notebook), Path(keep) / f"{path.stem}.ipynb")
     if size == "small" and (warned := unannounced_warnings(notebook)):
         raise RuntimeError(f"{path.stem} writes to the standard error unannounced: {warned}")
     number = sum(cell.cell_type == "code" for cell in notebook.cells)
     return _children_seconds() - spent, time.perf_counter() - begin, number
 
 
-def unannounced_warnings(notebook):
-    """What cells that are not tagged ``warns`` wrote to the standard error, progress lines aside.
+def light(notebook):
+    """The executed notebook, its pictures with a palette and its warnings without folders."""
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", ()):
+            if png := output.get("data", {}).get("image/png"):
+                picture = Image.open(BytesIO(base64.b64decode(png))).convert("RGB")
+                output["data"]["image/png"] = _with_palette(picture)
+            if output.output_type == "stream":
+                output["text"] = _FOLDERS.sub("", output["text"])
+    return notebook
 
-    Whether a progress line shows depends on the clock.
-    """
+
+def _with_palette(picture):
+    kept = BytesIO()
+    picture.quantize(128, dither=Image.Dither.NONE).save(kept, "png", optimize=True)
+    return base64.b64encode(kept.getvalue()).decode()
+
+
+def notebooks_by_name():
+    """Path of each text file by its name, in order: the course, and the kits."""
+    paths = [path for folder in (".", "kits") for path in (NOTEBOOKS / folder).glob("*.py")]
+    return {path.stem: path for path in sorted(paths) if path.name != "conf.py"}  # that of the site
+
+
+def unannounced_warnings(notebook):
+    """What cells that are not tagged ``warns`` wrote to the standard error."""
     return [
         output["text"].strip()
         for cell in notebook["cells"]
         if "warns" not in cell["metadata"].get("tags", ())
         for output in cell.get("outputs", ())
         if output["output_type"] == "stream" and output["name"] == "stderr"
-        if not output["text"].startswith("\r")  # which begins a progress line
     ]
 
 
@@ -93,7 +120,7 @@ def main(arguments=None):
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     asked = parser.parse_args(arguments)
-    known = sorted({path.stem for path in NOTEBOOKS.glob("*.py")} - {"conf"})  # that of the site
+    known = notebooks_by_name()
     unknown = sorted(set(asked.names) - set(known))
     if unknown:
         parser.error(f"there is no notebook {', '.join(unknown)}; there are {', '.join(known)}")
@@ -105,7 +132,7 @@ def main(arguments=None):
         asked.keep.mkdir(parents=True, exist_ok=True)
     for name in asked.names or known:
         load = os.getloadavg()[0]
-        processor, clock, cells = run_notebook(NOTEBOOKS / f"{name}.py", asked.size, asked.keep)
+        processor, clock, cells = run_notebook(known[name], asked.size, asked.keep)
         print(f"{name}: {cells} cells, {processor:.0f} s of processor time, {clock:.0f} s", flush=True)
         if asked.record:
             with_data = asked.size == "full" and bool(os.environ.get("ZOO_DATA"))
