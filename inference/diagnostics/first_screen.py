@@ -19,7 +19,7 @@ from inference.fitting.verdict import sentences, verdict
 from inference.results.files import model_of
 from zoo.dependencies import naming_versions
 
-__all__ = ["FirstScreen", "first_screen", "summary_text"]
+__all__ = ["FirstScreen", "first_screen", "found_in_words", "summary_text"]
 
 _WORDS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 _MOST_OF_A_VARIABLE = 4  # rows of the table of invariants
@@ -108,7 +108,7 @@ def first_screen(
     tables = profiles(tree, num_rows=TYPICAL)
     told, reasons = sentences(judged := verdict(tree))
     told = [f"{judged.word}: {told}", *(f"  {reason}" for reason in reasons)]
-    found = _found(tree, tables)
+    found = found_in_words(tree, tables)
     paragraphs = [f"{found}." if found else "", *told]
     opening = "\n".join(
         textwrap.fill(text, width, subsequent_indent="    " if text.startswith(" ") else "  ")
@@ -128,7 +128,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _found(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
+def found_in_words(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
     """What a fit found, in one sentence without its full stop; empty where the model has no such answers."""
     found = [sentence(tree, tables) for key, sentence in _SENTENCES.items() if tables.get(key) is not None]
     if "clusters" not in tables and "num_clusters" in tables:

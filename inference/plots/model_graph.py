@@ -31,7 +31,16 @@ from zoo.dependencies import naming_versions
 from zoo.model import Model, in_current_precision
 from zoo.sparse import SparseMatrix
 
-__all__ = ["Graph", "Placement", "arrange", "draw_graph", "graph_of", "in_words", "plot_model_graph"]
+__all__ = [
+    "Graph",
+    "Placement",
+    "arrange",
+    "draw_graph",
+    "graph_of",
+    "in_words",
+    "plot_model_graph",
+    "program_graph",
+]
 
 _INCHES = 2.15  # that one unit of length takes in the picture
 _BOX = (0.86, 0.30)  # width and height of a symbol
@@ -99,7 +108,12 @@ def graph_of(tree: xr.DataTree) -> Graph:
     if "observed_data" not in tree.children:
         raise ValueError("the program is run on the data, which this fit does not hold (left out for size)")
     model = model_of(tree)
-    data = restored_data(tree["observed_data"].to_dataset(), model)
+    return program_graph(model, restored_data(tree["observed_data"].to_dataset(), model))
+
+
+@double_precision
+def program_graph(model: Model, data: tuple) -> Graph:
+    """Derive the graph of a program from a run on data as `fit` takes them, its local latents drawn."""
     if any(isinstance(part, SparseMatrix) for part in data):  # a program of dense rows: two are enough
         data = tuple(p.to_scipy()[:2].toarray() if isinstance(p, SparseMatrix) else p[:2] for p in data)
     if "num_tokens" in model.static_names() and model.num_tokens is None:

@@ -13,7 +13,7 @@ from inference.component_subspaces import (
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_parts import place_in_words
-from inference.diagnostics.profile_tables import profile_cells, profiles
+from inference.diagnostics.profile_tables import profile_cells
 from inference.diagnostics.summaries import occupied
 from inference.plots.components import (
     plot_component_similarity,
@@ -58,9 +58,8 @@ _IDENTIFIED = (
 )
 
 
-def results_section(tree: xr.DataTree) -> Section:
+def results_section(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> Section:
     """The section on results: the tables of `inference.diagnostics.profiles`, pictures between."""
-    tables = profiles(tree)
     blocks: list = []
     for keys, pictures in _ORDER:
         blocks += [_shown(tables[key], key) for key in keys if key in tables]
