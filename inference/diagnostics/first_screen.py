@@ -97,7 +97,9 @@ def summary_text(
     if options:
         return _details(tree, width, most, options)
     more = "More: summary_text(tree, details=True), profiles(tree); "
-    more += 'inference.report.report(tree, "fit.html") writes the page.'
+    more += (
+        'inference.report.report(tree, "fit.html") writes the page, with checks of data drawn from the fit.'
+    )
     return f"{first_screen(tree, details=details, width=width, most=most)}\n\n{textwrap.fill(more, width)}"
 
 

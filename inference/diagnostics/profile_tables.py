@@ -486,7 +486,11 @@ def _loadings_table(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> 
     shown = cells.loc[kept].rename(columns="latent {}".format)
     shown.index = [f"{view}: {column}" if several else column for view, column in kept]
     more = f"the largest, {len(kept)} of {len(sizes)} columns" if len(sizes) > len(kept) else ""
-    return [ShownTable("Loadings", shown, note=more)]
+    means = loadings["mean"].unstack("latent").loc[kept].fillna(0.0)
+    shades = (
+        (means / means.abs().max().replace(0.0, 1.0)).set_axis(shown.index).set_axis(shown.columns, axis=1)
+    )
+    return [ShownTable("Loadings", shown.rename_axis("column"), note=more, shades=shades)]
 
 
 _WRITERS = {  # of the tables that are shown first

@@ -47,7 +47,7 @@ def answers_section(tree: xr.DataTree, tables: dict[str, pd.DataFrame], results:
     if lead is not None:
         results = results._replace(blocks=[block for block in results.blocks if block is not lead])
         blocks = [lead, *blocks]
-    elif shown := [block for block in blocks if isinstance(block, Picture | ShownTable)]:
+    elif shown := [block for block in blocks if isinstance(block, Picture) or _is_shaded(block)]:
         blocks = [shown[-1], *(block for block in blocks if block is not shown[-1])]
     return Section("Answers", blocks), results
 
@@ -58,6 +58,10 @@ def _shaded(cards: Cards) -> ShownTable:
     frame = cards.cells.loc[apart.index].rename_axis("column")
     note = "; ".join(filter(None, [cards.note, _SHADES]))
     return ShownTable("Clusters by column", frame, note=note, shades=(apart / _FAR).clip(-1, 1))
+
+
+def _is_shaded(block: object) -> bool:
+    return isinstance(block, ShownTable) and block.shades is not None
 
 
 def _over_time(tree: xr.DataTree, blocks: list) -> list[Picture]:

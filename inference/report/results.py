@@ -131,8 +131,7 @@ def _topic_pictures(tree: xr.DataTree) -> list[Picture | Paragraph]:
 
 
 def _projection_pictures(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    symmetries = model_of(tree).symmetries
-    return projection_blocks(tree) if "rotation" in symmetries and "labels" not in symmetries else []
+    return projection_blocks(tree) if "rotation" in model_of(tree).symmetries else []
 
 
 def _together(tree: xr.DataTree) -> list[Picture]:
