@@ -77,10 +77,10 @@ def profiles(
     Clusters of rows (mixtures, mixtures of PCAs) or of documents:
 
     ``"clusters"``: index ``cluster``, the largest first; columns ``share`` of the fitted rows, ``lb``,
-    ``ub``, ``rows`` (expected number), and ``proportion`` (the mixing proportion: the probability that a new
-    row is of the cluster), ``proportion_lb``, ``proportion_ub``. Clusters that hold less than half a row are
-    left out; the note counts them. Attributes ``doubtful`` (rows whose largest probability is below .9) and
-    ``of`` (all rows).
+    ``ub``, ``rows`` (expected number), ``proportion`` (the mixing proportion: the probability that a new
+    row is of the cluster), ``proportion_lb``, ``proportion_ub``, and ``name`` (in words: the columns that set
+    the cluster apart, and how). Clusters that hold less than half a row are left out; the note counts them.
+    Attributes ``doubtful`` (rows whose largest probability is below .9) and ``of`` (all rows).
 
     ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (NaN of an estimate, and of
     one q whose other starts found other numbers) and, of an ascent from several starts, ``starts`` (how many
@@ -88,8 +88,9 @@ def profiles(
 
     ``"cluster_values"``: index ``cluster``, ``column`` (name), ``quantity`` (``"mean"``, ``"rate"``,
     ``"probability of 1"``, ...); columns ``mean``, ``lb``, ``ub``, ``spread`` (standard deviation of cells
-    within the cluster), ``others`` (mean over the other clusters, by their shares). In the units of the data,
-    dates in days since the first; where the data have dates also ``date`` and ``others_date`` (as text).
+    within the cluster), ``others`` (mean over the other clusters, by their shares), ``apart`` (from these, in
+    standard deviations within clusters). In the units of the data, dates in days since the first; where the
+    data have dates also ``date`` and ``others_date`` (as text).
 
     ``"cluster_differences"``: index ``cluster``, ``rank``; columns ``column``, ``quantity``, ``mean``,
     ``others``, ``difference`` (of mean and others, in standard deviations of the column within clusters),
@@ -108,7 +109,8 @@ def profiles(
     Topics:
 
     ``"topics"``: index ``topic``, the numbers of the tree; columns ``share`` of all tokens, ``lb``, ``ub``,
-    ``words`` (the most probable ones in one string). Sorted by share.
+    ``words`` (the most probable ones in one string), ``name`` (those that it uses most beyond their
+    frequency). Sorted by share.
 
     ``"topic_words"``: index ``topic``, ``rank``; columns ``word``, ``mean`` (probability), ``lb``, ``ub``,
     ``lift`` (times the word's frequency in the documents). ``num_words`` a topic.
@@ -119,7 +121,8 @@ def profiles(
     Projections, in the canonical orientation:
 
     ``"latents"``: index ``latent``, the strongest first; columns ``share`` (of the variance that the model
-    explains and does not: the rest is noise), ``lb``, ``ub``, ``cumulative``. Cells that are not Gaussian:
+    explains and does not: the rest is noise), ``lb``, ``ub``, ``cumulative``, ``name`` (the columns with the
+    largest loadings, those of one sign against those of the other). Cells that are not Gaussian:
     shares of the variance of the natural parameters. Paired views also have ``kind`` (``"shared"`` or the
     name of the one view that has it) and ``share_0``, ``share_1``, ... of the variance of each view.
 

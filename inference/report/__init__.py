@@ -37,7 +37,7 @@ def report(tree: xr.DataTree, path: str | os.PathLike, *, plain: bool = False) -
         tree: a fit.
         path: where to write. The ending decides the form: ``.html`` (one self-contained file) or ``.md``
             (Markdown; pictures as PNG files beside it, under its name).
-        plain: fold what only a statistician reads, for a reader who decides; in Markdown, leave it out.
+        plain: fold what only a statistician reads, for a reader who decides.
 
     Returns:
         The path written.
