@@ -22,7 +22,6 @@ _SHADES = (
     "colour: above (orange) or below (blue) the other clusters, in standard deviations of the column within "
     "clusters, full at 3"
 )
-_LEADS = ("components", "topics", "biplot", "rows", "hinton", "loadings")  # pictures that a page begins with
 _FEWEST_DATES = 3
 _MOST_BINS = 30
 
@@ -42,8 +41,8 @@ def answers_section(tree: xr.DataTree, tables: dict[str, pd.DataFrame], results:
         else:
             blocks.append(Paragraph(block) if isinstance(block, str) else block)
     blocks += _over_time(tree, blocks)
-    pictures = {block.name: block for block in results.blocks if isinstance(block, Picture)}
-    lead = next((pictures[name] for name in _LEADS if name in pictures), None)
+    pictures = [block for block in results.blocks if isinstance(block, Picture) and block.leads]
+    lead = min(pictures, key=lambda picture: picture.leads, default=None)
     if lead is not None:
         results = results._replace(blocks=[block for block in results.blocks if block is not lead])
         blocks = [lead, *blocks]

@@ -63,12 +63,14 @@ class Picture(NamedTuple):
         caption: its title.
         alt: a description for a reader who cannot see it.
         figure: the figure.
+        leads: its place among pictures that a page may begin with, from 1; 0: it begins with another.
     """
 
     name: str
     caption: str
     alt: str
     figure: Figure
+    leads: int = 0
 
 
 class Front(NamedTuple):

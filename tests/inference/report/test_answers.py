@@ -136,7 +136,7 @@ def test_a_time_line_stands_where_rows_have_dates(customers):
     assert pictures == ["topics", "time-line"]
 
 
-def test_the_command_line_takes_plain(customers, tmp_path, monkeypatch):
+def test_the_command_line_takes_plain(customers, tmp_path, monkeypatch, capsys):
     import inference
     from inference.cli import main
 
@@ -146,3 +146,6 @@ def test_the_command_line_takes_plain(customers, tmp_path, monkeypatch):
     assert "<details>" in Path("fit.html").read_text(encoding="utf-8")
     assert main(["report", "fit.nc", "--out", "full.html"]) == 0
     assert "<details>" not in Path("full.html").read_text(encoding="utf-8")
+    inference.save(customers, "other.nc")
+    assert main(["report", "fit.nc", "other.nc", "--plain"]) == 2
+    assert "--plain is of the page of one fit; got 2" in capsys.readouterr().err
