@@ -67,12 +67,14 @@ html_title = project
 html_static_path = ["_static"]
 html_extra_path = ["_built/extra"]  # the slides
 html_css_files = ["site.css"]
+html_js_files = [("process.js", {"defer": "defer"})]
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # without it the theme's script writes an error at the first visit
 html_sidebars = {
     "gallery": [],
     "_built/audit": [],
     "_built/posteriors": [],
+    "_built/models/[!i]*": [],  # of a model, which has three views beside each other
 }  # pages without others beside them
 html_theme_options = {
     "navbar_align": "left",

@@ -101,6 +101,8 @@ def _report(options: SimpleNamespace) -> None:
                 )
     elif len(options.fits) == 1:
         raise ValueError("--heldout compares fits and one was given; name several")
+    if options.plain and len(options.fits) > 1:
+        raise ValueError(f"--plain is of the page of one fit; got {len(options.fits)}: leave it out")
     options.files = [options.heldout] if options.heldout else []
     _check_data(options)
     several = len(options.fits) > 1

@@ -309,6 +309,7 @@ zoo sweep depcam olive --sizes num_components=1:3 --sizes num_latents=1,2 --set 
             [
                 _argument("fits", "FIT...", nargs=-1, required=True, type=click.Path()),
                 _file("--out", "an .html or .md file (default: the fit's name, or comparison.html)"),
+                _flag("--plain", "fold what only a statistician reads: a page to decide by"),
                 _option(
                     "--heldout", "with several fits: also score these rows", None, "DATASET", **_datasets
                 ),
@@ -316,6 +317,7 @@ zoo sweep depcam olive --sizes num_components=1:3 --sizes num_latents=1,2 --set 
             ],
             """
 zoo report mixture-faithful.nc
+zoo report mixture-faithful.nc --plain
 zoo report vb.nc gibbs.nc --heldout new.csv --out comparison.html
 """,
         ),

@@ -30,7 +30,7 @@ def write_report(options: SimpleNamespace) -> int:
         if len(trees) > 1:
             report_comparison(trees, place, held_out)
         else:
-            report(*trees.values(), place)
+            report(*trees.values(), place, plain=options.plain)
     print_notes((), (), notes)
     print(f"saved to {place}")
     return 0

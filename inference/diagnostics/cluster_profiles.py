@@ -29,6 +29,7 @@ from inference.diagnostics.profile_parts import (
     row_names,
     spread_of_logs,
 )
+from inference.diagnostics.suggested_names import listed, name_of_cluster
 from inference.diagnostics.summaries import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
@@ -50,6 +51,7 @@ __all__ = ["SURE", "aligned_clusters", "cluster_tables", "memberships", "number_
 SURE = 0.9  # largest probability of a row, below which its cluster is doubtful
 _SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
 _SCORED_DRAWS = 50
+_MOST_TOPICS = 3  # in the name of a cluster of documents
 
 
 def aligned_clusters(tree: xr.DataTree) -> xr.DataTree:
@@ -105,13 +107,16 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     doubtful = int((probs.max(1) < SURE).sum())
     note += f"; {doubtful} {noun} are doubtful: no cluster has a probability of {SURE:g} for them"
     table.attrs |= {"title": "Clusters by size", "note": note, "doubtful": doubtful, "of": len(probs)}
-    found = {"clusters": table} | found | _cells(aligned, asked, by_draw, kept)
+    cells, names = _cells(aligned, asked, by_draw, kept)
+    found = {"clusters": table} | found | cells
     typical = _typical_rows(aligned, asked, probs, kept)
     found |= {} if typical is None else {"cluster_rows": typical}
     if model.roles.subspaces:
         found["cluster_directions"] = _directions(tree, len(kept))
     if model.roles.cluster_topic is not None:
         found["cluster_topics"] = _topics_of_clusters(aligned, asked, kept)
+        names = _names_by_topics(found["cluster_topics"])
+    table["name"] = [names.get(int(k), "") for k in kept]
     return found
 
 
@@ -218,13 +223,13 @@ def _arrays(model: Model, values: Mapping[str, Any]) -> list[tuple[jax.Array, ja
 
 def _cells(
     aligned: xr.DataTree, asked: Asked, by_draw: np.ndarray, kept: np.ndarray
-) -> dict[str, pd.DataFrame]:
-    """Typical cells of the clusters, and what sets each apart."""
+) -> tuple[dict[str, pd.DataFrame], dict[int, str]]:
+    """Typical cells of the clusters, what sets each apart, and names after that."""
     model, kind = model_of(aligned), kind_of(aligned)
     draws = parameters_of(aligned, MOST_DRAWS)
     parts = quantities_of(model, draws)
     if not parts:
-        return {}
+        return {}, {}
     size = 1 + max(int(part.columns.max()) for part in parts if part.columns.size)
     names, (read, *_) = column_names(aligned, model.data_names[0], size), aligned.fit.columns
     read = {} if read is None else {column.name: column for column in read.kept}
@@ -256,37 +261,40 @@ def _cells(
                 key = {"cluster": int(k), "column": names[column], "quantity": quantity}
                 inner = np.nan if inside is None else inside[k, j]
                 bounds = {"lb": own["lb"][k, j], "ub": own["ub"][k, j], "spread": inner}
-                values_of.append(key | cell | bounds)
+                values_of.append(key | cell | bounds | {"apart": far["mean"][k, j]})
                 bounds = {"lb": far["lb"][k, j], "ub": far["ub"][k, j]}
                 sign = np.nan if np.isnan(far["lb"][k, j]) else sure[k, j]
                 apart[int(k)].append(
                     key | cell | bounds | {"difference": far["mean"][k, j], "probability": sign}
                 )
     index = ("cluster", "column", "quantity")
-    table = ranked(values_of, index, ("mean", "lb", "ub", "spread", "others")).loc[list(map(int, kept))]
+    columns = ("mean", "lb", "ub", "spread", "others", "apart")
+    table = ranked(values_of, index, columns).loc[list(map(int, kept))]
     origins = {name: read[name].origin for name in names if name in read and read[name].origin is not None}
     note = (
         "in the units of the data; spread: standard deviation of cells within the cluster; others: the mean "
     )
-    note += f"over the other clusters; {kind_in_words(aligned)}"
+    note += "over the other clusters; apart: from the others, in standard deviations within clusters; "
+    note += kind_in_words(aligned)
     if any(part.of_logs for part in parts):
         note += "; median: of a column fitted by its logarithms, whose spread is half its central 68 %"
     if np.isnan(held).any():
         note += "; over the draws in which the cluster holds rows"
     table = _with_dates(table, origins)
     table.attrs |= {"title": "Typical values of each cluster", "note": note + _note_on(origins)}
-    rows = []
-    for found in apart.values() if len(kept) > 1 else ():
+    rows, named = [], {}
+    for k, found in apart.items() if len(kept) > 1 else ():
         found = [row for row in found if np.isfinite(row["difference"])]
-        order = sorted(found, key=lambda row: -abs(row["difference"]))[: asked.num_rows]
-        rows += [row | {"rank": rank} for rank, row in enumerate(order, start=1)]
+        order = sorted(found, key=lambda row: -abs(row["difference"]))
+        named[k] = name_of_cluster(order)
+        rows += [row | {"rank": rank} for rank, row in enumerate(order[: asked.num_rows], start=1)]
     columns = ("column", "quantity", "mean", "others", "difference", "lb", "ub", "probability")
     different = ranked(rows, ("cluster", "rank"), columns)
     note = "difference from the other clusters in standard deviations of the column within clusters; "
     note += "probability: that its sign is right"
     different = _with_dates(different, origins)
     different.attrs |= {"title": "What sets each cluster apart", "note": note + _note_on(origins)}
-    return {"cluster_values": table, "cluster_differences": different}
+    return {"cluster_values": table, "cluster_differences": different}, named
 
 
 def _with_dates(table: pd.DataFrame, origins: dict[str, str]) -> pd.DataFrame:
@@ -345,6 +353,16 @@ def _topics_of_clusters(aligned: xr.DataTree, asked: Asked, kept: np.ndarray) ->
     note = f"share of the topic in the words of a document of the cluster; {kind_in_words(aligned)}"
     table.attrs |= {"title": "Topics of each cluster", "note": note}
     return table
+
+
+def _names_by_topics(table: pd.DataFrame) -> dict[int, str]:
+    """Names of clusters of documents: the topics that have most of their words."""
+    names = {}
+    for k, shares in table["mean"].groupby(level="cluster"):
+        shares = shares.droplevel("cluster").sort_values(ascending=False, kind="stable")
+        most = shares.index[(shares >= shares.iloc[0] / 2)][:_MOST_TOPICS]
+        names[int(k)] = f"mostly topic{'s' if len(most) > 1 else ''} {listed([str(topic) for topic in most])}"
+    return names
 
 
 def _by_cluster(model: Model, values: Mapping[str, Any], *data: Any) -> jax.Array:

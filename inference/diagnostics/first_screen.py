@@ -18,7 +18,7 @@ from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import model_of
 
-__all__ = ["FirstScreen", "first_screen", "summary_text"]
+__all__ = ["FirstScreen", "first_screen", "found_in_words", "summary_text"]
 
 _WORDS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 _MOST_OF_A_VARIABLE = 4  # rows of the table of invariants
@@ -95,7 +95,9 @@ def summary_text(
     if options:
         return _details(tree, width, most, options)
     more = "More: summary_text(tree, details=True), profiles(tree); "
-    more += 'inference.report.report(tree, "fit.html") writes the page.'
+    more += (
+        'inference.report.report(tree, "fit.html") writes the page, with checks of data drawn from the fit.'
+    )
     return f"{first_screen(tree, details=details, width=width, most=most)}\n\n{textwrap.fill(more, width)}"
 
 
@@ -106,7 +108,7 @@ def first_screen(
     tables = printed_tables(tree)
     told, reasons = sentences(judged := verdict(tree))
     told = [f"{judged.word}: {told}", *(f"  {reason}" for reason in reasons)]
-    found = _found(tree, tables)
+    found = found_in_words(tree, tables)
     paragraphs = [f"{found}." if found else "", *told]
     opening = "\n".join(
         textwrap.fill(text, width, subsequent_indent="    " if text.startswith(" ") else "  ")
@@ -126,7 +128,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _found(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
+def found_in_words(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> str:
     """What a fit found, in one sentence without its full stop; empty where the model has no such answers."""
     found = [sentence(tree, tables) for key, sentence in _SENTENCES.items() if tables.get(key) is not None]
     if "clusters" not in tables and "num_clusters" in tables:

@@ -6,12 +6,14 @@ canonical orientation (`inference.symmetry.align_rotation`).
 """
 
 import textwrap
+from itertools import chain
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.diagnostics.blocks import Card, Cards, ShownTable
 from inference.diagnostics.cluster_profiles import (
     SURE,
     aligned_clusters,
@@ -37,7 +39,15 @@ from inference.results.files import model_of
 from zoo.checks import check_size
 from zoo.intake import date_in_words
 
-__all__ = ["answers_text", "in_blocks", "printed_tables", "profile_cells", "profile_text", "profiles"]
+__all__ = [
+    "answer_blocks",
+    "answers_text",
+    "in_blocks",
+    "printed_tables",
+    "profile_cells",
+    "profile_text",
+    "profiles",
+]
 
 _MOST_COLUMNS = 12  # of a printed table
 _MOST_CLUSTERS = 8
@@ -49,6 +59,7 @@ _OF_CLUSTERS = (
     "are of the cluster's mean, rate or probability, not of its cells."
 )
 _DATES = ("date", "others_date")  # columns that repeat means as dates, and where means and widths are
+_SHARE = "share"  # the form of a probability of a value
 _MEANS, _WIDTHS = ("mean", "others"), ("spread", "sd")
 
 
@@ -64,10 +75,10 @@ def profiles(
     Clusters of rows (mixtures, mixtures of PCAs) or of documents:
 
     ``"clusters"``: index ``cluster``, the largest first; columns ``share`` of the fitted rows, ``lb``,
-    ``ub``, ``rows`` (expected number), and ``proportion`` (the mixing proportion: the probability that a new
-    row is of the cluster), ``proportion_lb``, ``proportion_ub``. Clusters that hold less than half a row are
-    left out; the note counts them. Attributes ``doubtful`` (rows whose largest probability is below .9) and
-    ``of`` (all rows).
+    ``ub``, ``rows`` (expected number), ``proportion`` (the mixing proportion: the probability that a new
+    row is of the cluster), ``proportion_lb``, ``proportion_ub``, and ``name`` (in words: the columns that set
+    the cluster apart, and how). Clusters that hold less than half a row are left out; the note counts them.
+    Attributes ``doubtful`` (rows whose largest probability is below .9) and ``of`` (all rows).
 
     ``"num_clusters"``: index ``num_clusters``; columns ``probability``, ``mcse`` (NaN of an estimate, and of
     one q whose other starts found other numbers) and, of an ascent from several starts, ``starts`` (how many
@@ -75,8 +86,9 @@ def profiles(
 
     ``"cluster_values"``: index ``cluster``, ``column`` (name), ``quantity`` (``"mean"``, ``"rate"``,
     ``"probability of 1"``, ...); columns ``mean``, ``lb``, ``ub``, ``spread`` (standard deviation of cells
-    within the cluster), ``others`` (mean over the other clusters, by their shares). In the units of the data,
-    dates in days since the first; where the data have dates also ``date`` and ``others_date`` (as text).
+    within the cluster), ``others`` (mean over the other clusters, by their shares), ``apart`` (from these, in
+    standard deviations within clusters). In the units of the data, dates in days since the first; where the
+    data have dates also ``date`` and ``others_date`` (as text).
 
     ``"cluster_differences"``: index ``cluster``, ``rank``; columns ``column``, ``quantity``, ``mean``,
     ``others``, ``difference`` (of mean and others, in standard deviations of the column within clusters),
@@ -95,7 +107,8 @@ def profiles(
     Topics:
 
     ``"topics"``: index ``topic``, the numbers of the tree; columns ``share`` of all tokens, ``lb``, ``ub``,
-    ``words`` (the most probable ones in one string). Sorted by share.
+    ``words`` (the most probable ones in one string), ``name`` (those that it uses most beyond their
+    frequency). Sorted by share.
 
     ``"topic_words"``: index ``topic``, ``rank``; columns ``word``, ``mean`` (probability), ``lb``, ``ub``,
     ``lift`` (times the word's frequency in the documents). ``num_words`` a topic.
@@ -106,7 +119,8 @@ def profiles(
     Projections, in the canonical orientation:
 
     ``"latents"``: index ``latent``, the strongest first; columns ``share`` (of the variance that the model
-    explains and does not: the rest is noise), ``lb``, ``ub``, ``cumulative``. Cells that are not Gaussian:
+    explains and does not: the rest is noise), ``lb``, ``ub``, ``cumulative``, ``name`` (the columns with the
+    largest loadings, those of one sign against those of the other). Cells that are not Gaussian:
     shares of the variance of the natural parameters. Paired views also have ``kind`` (``"shared"`` or the
     name of the one view that has it) and ``share_0``, ``share_1``, ... of the variance of each view.
 
@@ -196,40 +210,45 @@ def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
     """Format a table of `profiles` for print: intervals beside means, shares in per cent, dates as dates."""
     columns, origins = {}, table.attrs.get("origins") or {}
     leading = next((name for name in ("difference", "mean", "share", "explained") if name in table), None)
-    firsts = [origins.get(name) for name in table.reset_index()["column"]] if origins else [None] * len(table)
+    forms: list[str | None] = [None] * len(table)
+    if {"column", "quantity"} <= {*table.index.names, *table.columns}:
+        of = table.reset_index()[["column", "quantity"]].to_numpy()
+        forms = [_SHARE if str(q).startswith("probability of") else origins.get(name) for name, q in of]
     for name in table.columns:
         if str(name).endswith(("lb", "ub")) or (origins and name in _DATES):
             continue
-        column = [_cell(value, name, first) for value, first in zip(table[name], firsts, strict=True)]
+        column = [_cell(value, name, form) for value, form in zip(table[name], forms, strict=True)]
         own = "" if name == leading else f"{name}_"
         if f"{own}lb" in table:
-            cells = zip(column, table[f"{own}lb"], table[f"{own}ub"], firsts, strict=True)
-            column = [_with_ends(text, low, high, name, first) for text, low, high, first in cells]
+            cells = zip(column, table[f"{own}lb"], table[f"{own}ub"], forms, strict=True)
+            column = [_with_ends(text, low, high, name, form) for text, low, high, form in cells]
         columns[str(name)] = column
     cells = pd.DataFrame(columns, index=table.index)
     cells.attrs = dict(table.attrs)
     return cells
 
 
-def _with_ends(text: str, low: float, high: float, name: object, first: str | None) -> str:
+def _with_ends(text: str, low: float, high: float, name: object, form: str | None) -> str:
     """A mean with its interval, unless that is shorter than the digits shown."""
-    ends = _cell(low, name, first), _cell(high, name, first)
+    ends = _cell(low, name, form), _cell(high, name, form)
     shown = f"{ends[0].removesuffix(' %')} to {ends[1]}" if ends[1].endswith(" %") else " to ".join(ends)
     return text if pd.isna(low) or set(ends) == {text} else f"{text} ({shown})"
 
 
-def _cell(value: object, name: object, first: str | None = None) -> str:
+def _cell(value: object, name: object, form: str | None = None) -> str:
     """One cell in words: shares in per cent, numbers with three digits, text as it is.
 
-    ``first`` is the first date of a column of dates, from which its values are days.
+    ``form`` is the first date of a column of dates, from which its values are days, or `_SHARE`.
     """
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return "-"
     if not isinstance(value, float | np.floating):
         return str(value)
-    if first is not None and name in _MEANS:
-        return date_in_words(first, value)
-    if first is not None and name in _WIDTHS:
+    if form == _SHARE:
+        name = "share" if name in _MEANS else name
+    elif form is not None and name in _MEANS:
+        return date_in_words(form, value)
+    elif form is not None and name in _WIDTHS:
         return f"{_cell(value, name)} days"
     if str(name).partition("_")[0] in ("share", "explained", "cumulative", "proportion"):
         return f"{100 * value:.0f} %" if value >= 0.1 or value == 0 else f"{100 * value:.1f} %"
@@ -255,56 +274,89 @@ def profile_text(tree: xr.DataTree, *, width: int = 110) -> str:
 
 
 def answers_text(tree: xr.DataTree, tables: dict[str, pd.DataFrame], width: int) -> str:
-    """The `printed_tables`, how many cells were filled in, a picture in text, what the intervals are of."""
-    found = []
+    """The blocks of `answer_blocks` in text, with a picture where rows lie on a plane."""
+    lines: list[str] = []
+    for text in chain.from_iterable(_in_text(block, width) for block in answer_blocks(tree, tables)):
+        lines += [text] if "\n" in text else _wrapped(text, width)
+    return "\n".join([*lines, *_picture_text(tree, tables, width)]) if lines else ""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    deeper = " " * (6 if text.startswith(" ") else 2)
+    return textwrap.wrap(text, width, subsequent_indent=deeper) or [""]
+
+
+def _in_text(block: str | Cards | ShownTable, width: int) -> list[str]:
+    """A block of answers as lines and tables of text."""
+    if isinstance(block, str):
+        return [block]
+    if isinstance(block, ShownTable):
+        shown = f"{block.caption}{f' ({block.note})' if block.note else ''}:"
+        return [shown, in_blocks(block.frame, width)]
+    cards = block.cards
+    sides = [
+        max(map(len, part)) for part in zip(*((card.heading, card.shown) for card in cards), strict=True)
+    ]
+    bars = [bar(np.nan_to_num(card.share)) for card in cards]
+    longest = max(map(len, bars))
+    found = [f"{block.title}{f' ({block.note})' if block.note else ''}, with their shares of {block.of}:"]
+    for card, drawn in zip(cards, bars, strict=True):
+        line = f"  {card.heading:<{sides[0]}}  {card.shown:<{sides[1]}}  {drawn:<{longest}}  {card.name}"
+        told = "; ".join(f"{label}: {text}" for label, text in card.told.items())
+        found += [line.rstrip(), *([f"    {told}"] if told else [])]
+    return [*found, *([in_blocks(block.cells, width)] if cards[0].facts else [])]
+
+
+def answer_blocks(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> list[str | Cards | ShownTable]:
+    """What a reader is told first, on a terminal and on a page: cards, tables, and how to read intervals.
+
+    Args:
+        tree: a fit.
+        tables: the result of `profiles`.
+
+    Returns:
+        Paragraphs, cards and tables; nothing for a fit without such answers.
+    """
+    found: list[str | Cards | ShownTable] = []
     for key, table in tables.items():
         if writer := _WRITERS.get(key):
-            found += writer(table, tables, width)
+            found += writer(table, tables)
     if number := number_filled(tree):
         found.append(
             f"Missing cells filled in: {number} (inference.diagnostics.profiles(tree)['filled_cells'])"
         )
     if not found:
-        return ""
-    found += _estimated_text(tree)
+        return []
+    found += _estimated(tree)
     if kind_of(tree) != "point":
         of = kind_in_words(tree).removeprefix("intervals are ")
         note = f"In brackets: 90 % intervals {of}; none where it is shorter than the digits shown."
         found += [f"{note} {_OF_CLUSTERS}" if "clusters" in tables else note]
-    lines = []
-    for text in found + _picture_text(tree, tables, width):
-        if "\n" in text:
-            lines.append(text)
-        else:
-            deeper = " " * (6 if text.startswith(" ") else 2)
-            lines += textwrap.wrap(text, width, subsequent_indent=deeper) or [""]
-    return "\n".join(lines)
+    return found
 
 
-def _number_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+def _number_words(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[str]:
     """The number of clusters in a sentence, where no table of them has it."""
     return [] if "clusters" in tables else [f"Number of clusters: {table.attrs['said']}."]
 
 
-def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """A column a cluster: its shares, typical cells and typical rows."""
+def _cluster_cards(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[Cards]:
+    """A card a cluster: its shares, typical cells and typical rows."""
     values, kept, notes = tables.get("cluster_values"), clusters.index[:_MOST_CLUSTERS], []
     noun = "documents" if "cluster_topics" in tables else "rows"
     cells = profile_cells(clusters.loc[kept])
     named = {"share": f"share of these {noun}"}
     if "proportion_lb" in clusters and clusters["proportion_lb"].notna().any():
         named["proportion"] = "mixing proportion"
-    parts = [cells[list(named)].rename(columns=named).T]
+    parts, apart = [cells[list(named)].rename(columns=named).T], pd.DataFrame(columns=kept)
     if values is not None:
-        wide = _wide(values, kept)
+        wide, apart = (_wide(cells, kept) for cells in (profile_cells(values)["mean"], values["apart"]))
         if len(wide) > _MOST_COLUMNS:
-            apart = tables.get("cluster_differences")
-            wide = wide.loc[_most_apart(apart, list(wide.index))] if apart is not None else wide
-            notes.append(
-                f"{min(len(wide), _MOST_COLUMNS)} of {len(values.loc[kept[0]])} quantities: those "
-                "that set clusters most apart"
-            )
-        parts.append(wide.head(_MOST_COLUMNS))
+            order = apart.astype(float).abs().max(axis=1).sort_values(ascending=False, kind="stable").index
+            wide = wide.loc[order[:_MOST_COLUMNS]]
+            notes.append(f"{_MOST_COLUMNS} of {len(apart)} quantities: those that set clusters most apart")
+        apart = apart.loc[wide.index]
+        parts.append(wide)
     if "cluster_topics" in tables:
         topics = tables["cluster_topics"]["mean"].unstack("topic").loc[kept].T
         parts.append(
@@ -314,23 +366,28 @@ def _clusters_text(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
         )
     if "cluster_rows" in tables and len(tables["cluster_rows"]):
         rows = tables["cluster_rows"]
-        listed = rows["row"].map(str).groupby(level="cluster").apply(", ".join)
+        listed = _first(rows)["row"].map(str).groupby(level="cluster").apply(", ".join)
         parts.append(listed.reindex(kept).fillna("-").rename(_named("most typical", noun, rows)).to_frame().T)
-    shown = pd.concat(parts).rename(columns="cluster {}".format)
+    shown = pd.concat(parts)
     if len(clusters) > _MOST_CLUSTERS:
         notes.append(f"the largest {_MOST_CLUSTERS} of {len(clusters)} clusters")
-    return [*([f"Shown: {'; '.join(notes)}."] if notes else []), in_blocks(shown, width)]
+    cards = [
+        Card(
+            f"cluster {k}",
+            clusters["name"][k],
+            float(clusters["share"][k]),
+            profile_cells(clusters.drop(columns=["lb", "ub"]))["share"][k],
+            shown[k].to_dict(),
+            apart[k].to_dict() if len(clusters) > 1 else {},
+        )
+        for k in kept
+    ]
+    return [Cards("Clusters", cards, f"these {noun}", "; ".join(notes))]
 
 
-def _most_apart(apart: pd.DataFrame, places: list[str]) -> list[str]:
-    """The quantities of `_wide` in the order in which they set clusters apart."""
-    sizes = apart["difference"].abs()
-    names = [place_in_words(*pair) for pair in zip(apart["column"], apart["quantity"], strict=True)]
-    ranked = (
-        pd.Series(sizes.to_numpy(), names).groupby(level=0).max().sort_values(ascending=False, kind="stable")
-    )
-    first = [name for name in ranked.index if name in places]
-    return [*first, *(name for name in places if name not in ranked.index)]
+def _first(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of the rows that are named of each cluster or end, those that are told first."""
+    return rows[rows.index.get_level_values("rank") <= TYPICAL]
 
 
 def _named(what: str, noun: str, table: pd.DataFrame) -> str:
@@ -352,28 +409,23 @@ def in_blocks(cells: pd.DataFrame, width: int) -> str:
 
 
 def _picture_text(tree: xr.DataTree, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """The rows on the plane of two real columns by their clusters; of other columns bars of the shares."""
-    if "clusters" not in tables:
+    """The rows on the plane of two real columns by their clusters; nothing of other columns."""
+    data, values = fitted_data(tree), tables.get("cluster_values")
+    is_plane = data is not None and values is not None and values["spread"].notna().all()
+    if not is_plane or not isinstance(table := data[0], np.ndarray) or table.shape[1:] != (2,):
         return []
-    kept, data = list(tables["clusters"].index[:_MOST_CLUSTERS]), fitted_data(tree)
-    table = data[0] if data is not None else None
-    values = tables.get("cluster_values")
-    is_plane = values is not None and values["spread"].notna().all() and np.shape(table)[1:] == (2,)
-    if not is_plane or not isinstance(table, np.ndarray):
-        width_of = max(len(f"cluster {k}") for k in kept)
-        shares = tables["clusters"]["share"]
-        return ["", "\n".join([f"{f'cluster {k}':<{width_of}}  {bar(shares[k])}" for k in kept])]
+    kept = list(tables["clusters"].index[:_MOST_CLUSTERS])
     probs = memberships(aligned_clusters(tree))
-    largest = probs.argmax(1)
     marks = [
-        "?" if probs[n, k] < SURE else str(k) if k in kept and k < 10 else "+" for n, k in enumerate(largest)
+        "?" if probs[n, k] < SURE else str(k) if k in kept and k < 10 else "+"
+        for n, k in enumerate(probs.argmax(1))
     ]
     names = column_names(tree, model_of(tree).data_names[0], 2)
     said = "Each digit is a row of that cluster" + ("; ?: a doubtful row" if "?" in marks else "")
     return ["", scatter(table, marks, names, width), f"{said}."]
 
 
-def _estimated_text(tree: xr.DataTree) -> list[str]:
+def _estimated(tree: xr.DataTree) -> list[str]:
     """Parameters of the model that are one number each."""
     kind, site = kind_of(tree), model_of(tree).roles.occupied
     found = []
@@ -386,50 +438,57 @@ def _estimated_text(tree: xr.DataTree) -> list[str]:
     return [f"Also estimated: {', '.join(found)}."] if found else []
 
 
-def _wide(values: pd.DataFrame, clusters: pd.Index) -> pd.DataFrame:
+def _wide(cells: pd.Series, clusters: pd.Index) -> pd.DataFrame:
     """One row per quantity of a column of the data, one column per cluster."""
-    cells = profile_cells(values)["mean"]
-    places = list(dict.fromkeys(values.index.droplevel("cluster")))
+    places = list(dict.fromkeys(cells.index.droplevel("cluster")))
     rows = {place_in_words(*place): [cells.get((k, *place), "-") for k in clusters] for place in places}
     return pd.DataFrame.from_dict(rows, orient="index", columns=clusters)
 
 
-def _topics_text(topics: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """A line a topic: its share, as a number and as a bar, and its words."""
+def _topic_cards(topics: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[Cards]:
+    """A card a topic: its share, its words, and the documents nearest to it."""
     kept = topics.head(_MOST_TOPICS)
-    cells = profile_cells(kept)
-    sides = [max(map(len, column)) for column in (map(str, cells.index), cells["share"])]
-    bars = [bar(share) for share in np.nan_to_num(kept["share"])]
-    longest = max(map(len, bars), default=0)
-    more = f" (the largest {_MOST_TOPICS} of {len(topics)})" if len(topics) > _MOST_TOPICS else ""
-    lines = [
-        f"  topic {topic:<{sides[0]}}  {share:<{sides[1]}}  {drawn:<{longest}}  {words}".rstrip()
-        for topic, share, drawn, words in zip(cells.index, cells["share"], bars, cells["words"], strict=True)
+    shares = profile_cells(kept)["share"]
+    near = tables.get("topic_documents")
+    told = [{"most probable words": words} for words in kept["words"]]
+    if near is not None and len(near):
+        listed = _first(near)["document"].map(str).groupby(level="topic").apply(", ".join).reindex(kept.index)
+        label = _named("nearest", "documents", near)
+        told = [held | {label: own} for held, own in zip(told, listed.fillna("-"), strict=True)]
+    cards = [
+        Card(f"topic {k}", kept["name"][k], float(kept["share"][k]), shares[k], told=held)
+        for k, held in zip(kept.index, told, strict=True)
     ]
-    return [f"Topics with their share of all words and their most probable words{more}:", *lines]
+    more = f"the largest {_MOST_TOPICS} of {len(topics)}" if len(topics) > _MOST_TOPICS else ""
+    return [Cards("Topics", cards, "all words", more)]
 
 
-def _latents_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """A line a latent: its share of the variance, as a number and as a bar."""
-    latents = profile_cells(table)
-    kinds = [f" ({kind})" for kind in latents["kind"]] if "kind" in latents else [""] * len(latents)
-    names = [f"latent {k}{kind}" for k, kind in zip(latents.index, kinds, strict=True)]
-    sides = max(map(len, names)), max(map(len, latents["share"]))
-    title = "Latents, with their shares of "
-    title += table.attrs.get("of", "the variance of all latents")
-    lines = [
-        f"  {name:<{sides[0]}}  {share:<{sides[1]}}  {bar(size)}".rstrip()
-        for name, share, size in zip(names, latents["share"], table["share"], strict=True)
+def _latent_cards(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[Cards]:
+    """A card a latent: its share of the variance, its largest loadings, the rows at its ends."""
+    shown, kinds = profile_cells(table)["share"], table.get("kind", pd.Series("", table.index))
+    rows, told = tables.get("extreme_rows"), {k: {} for k in table.index}
+    if rows is not None:
+        for (latent, end), names in _first(rows)["row"].groupby(level=["latent", "end"], sort=False):
+            told[latent][_named(f"{end} end,", "rows", rows)] = ", ".join(map(str, names))
+    cards = [
+        Card(
+            f"latent {k}{f' ({kinds[k]})' if kinds[k] else ''}",
+            table["name"][k] if "name" in table else "",
+            float(table["share"][k]),
+            shown[k],
+            told=told[k],
+        )
+        for k in table.index
     ]
-    return [f"{title}:", *lines]
+    return [Cards("Latents", cards, table.attrs.get("of", "the variance of all latents"))]
 
 
-def _correlations_text(table: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+def _correlations_words(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[str]:
     """Canonical correlations in a line."""
     return [f"Canonical correlations: {', '.join(profile_cells(table)['mean'])}"]
 
 
-def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
+def _loadings_table(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[ShownTable]:
     """The largest loadings, one row per column of the data, one column per latent."""
     cells = profile_cells(loadings)["mean"].unstack("latent").fillna("")
     sizes = loadings["mean"].abs().groupby(level=["view", "column"]).max()
@@ -438,25 +497,19 @@ def _loadings_text(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame], widt
     several = loadings.index.get_level_values("view").nunique() > 1
     shown = cells.loc[kept].rename(columns="latent {}".format)
     shown.index = [f"{view}: {column}" if several else column for view, column in kept]
-    more = f" (the largest, {len(kept)} of {len(sizes)} columns)" if len(sizes) > len(kept) else ""
-    return [f"Loadings{more}:", in_blocks(shown, width)]
+    more = f"the largest, {len(kept)} of {len(sizes)} columns" if len(sizes) > len(kept) else ""
+    means = loadings["mean"].unstack("latent").loc[kept].fillna(0.0)
+    shades = (
+        (means / means.abs().max().replace(0.0, 1.0)).set_axis(shown.index).set_axis(shown.columns, axis=1)
+    )
+    return [ShownTable("Loadings", shown.rename_axis("column"), note=more, shades=shades)]
 
 
-def _ends_text(rows: pd.DataFrame, tables: dict[str, pd.DataFrame], width: int) -> list[str]:
-    """The rows at both ends of each latent, one line per latent."""
-    found = [f"{_named('Extreme', 'rows', rows)}, of the low end | of the high end:"]
-    for latent, part in rows["row"].groupby(level="latent"):
-        ends = [", ".join(map(str, own)) for _, own in part.groupby(level="end", sort=False)]
-        found.append(f"  latent {latent}: {' | '.join(ends)}")
-    return found
-
-
-_WRITERS = {  # of the tables that are printed
-    "num_clusters": _number_text,
-    "clusters": _clusters_text,
-    "topics": _topics_text,
-    "latents": _latents_text,
-    "loadings": _loadings_text,
-    "extreme_rows": _ends_text,
-    "canonical_correlations": _correlations_text,
+_WRITERS = {  # of the tables that are shown first
+    "num_clusters": _number_words,
+    "clusters": _cluster_cards,
+    "topics": _topic_cards,
+    "latents": _latent_cards,
+    "loadings": _loadings_table,
+    "canonical_correlations": _correlations_words,
 }

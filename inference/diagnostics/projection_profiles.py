@@ -26,6 +26,7 @@ from inference.diagnostics.profile_parts import (
     ranked,
     row_names,
 )
+from inference.diagnostics.suggested_names import name_of_latent
 from inference.numerics.programs import over_draws
 from inference.prediction import transform
 from inference.results.files import model_of
@@ -170,6 +171,7 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         table["kind"] = ["shared" if use.sum() > 1 or not use.any() else str(names[use][0]) for use in seen.T]
         for place, (explained, total) in enumerate(zip(by_view, totals, strict=True)):
             table[f"share_{place}"] = (explained / total[:, None]).mean(0)
+    table["name"] = _names(views, len(table), kind)
     of = (
         "the variance of the cells; the rest is noise"
         if all(linear)
@@ -189,6 +191,17 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         )
     table.attrs |= {"title": "Latents by the variance they explain", "note": note, "of": of.partition(";")[0]}
     return table
+
+
+def _names(views: list[_View], count: int, kind: str) -> list[str]:
+    """Names of the latents by their loadings, in the units of the program."""
+    columns = [column for view in views for column in view.columns]
+    several = len(set(columns)) < len(columns)
+    columns = [f"{view.name}: {column}" if several else column for view in views for column in view.columns]
+    drawn = np.concatenate([view.loadings / np.sqrt(view.factors)[:, None] for view in views], axis=1)
+    means = drawn.mean(0)
+    sure = np.full(means.shape, np.nan) if kind == "point" else (np.sign(drawn) == np.sign(means)).mean(0)
+    return [name_of_latent(columns, means[:, k], sure[:, k]) for k in range(count)]
 
 
 def _by_inner_products(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame:

@@ -189,6 +189,15 @@ class Judgement(NamedTuple):
         """``"Good"``, ``"Caution"`` or ``"Problem"``."""
         return {True: "Good", None: "Caution", False: "Problem"}[self.good]
 
+    @property
+    def use(self) -> str:
+        """What someone who decides may do with the answers."""
+        return {
+            True: "These answers can be used",
+            None: "Use these answers with care",
+            False: "Do not use these answers yet",
+        }[self.good]
+
 
 def verdict(tree: xr.DataTree, further: Sequence[Judgement] = ()) -> Judgement:
     """Give the one verdict on a fit: the gravest judgement, with the others that fail named in its reason.

@@ -27,10 +27,20 @@ from inference.plots.palette import ShownFigure
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import restored_data
+from zoo.coordinates.of_models import inside
 from zoo.model import Model, in_current_precision
 from zoo.sparse import SparseMatrix
 
-__all__ = ["Graph", "Placement", "arrange", "draw_graph", "graph_of", "in_words", "plot_model_graph"]
+__all__ = [
+    "Graph",
+    "Placement",
+    "arrange",
+    "draw_graph",
+    "graph_of",
+    "in_words",
+    "plot_model_graph",
+    "program_graph",
+]
 
 _INCHES = 2.15  # that one unit of length takes in the picture
 _BOX = (0.86, 0.30)  # width and height of a symbol
@@ -98,7 +108,14 @@ def graph_of(tree: xr.DataTree) -> Graph:
     if "observed_data" not in tree.children:
         raise ValueError("the program is run on the data, which this fit does not hold (left out for size)")
     model = model_of(tree)
-    data = restored_data(tree["observed_data"].to_dataset(), model)
+    return program_graph(model, restored_data(tree["observed_data"].to_dataset(), model))
+
+
+@double_precision
+def program_graph(model: Model, data: tuple) -> Graph:
+    """Derive the graph of a program from a run on data as `fit` takes them, its local latents drawn."""
+    if (own := model.own_coordinates) is not None:  # where distributions are those that the program names
+        data, model = own.parts_inward(data, model.data_names, model.units), inside(model, own)
     if any(isinstance(part, SparseMatrix) for part in data):  # a program of dense rows: two are enough
         data = tuple(p.to_scipy()[:2].toarray() if isinstance(p, SparseMatrix) else p[:2] for p in data)
     if "num_tokens" in model.static_names() and model.num_tokens is None:
@@ -478,7 +495,9 @@ def _draw_symbol(axis: Axes, name: str, place: tuple[float, float], graph: Graph
         "linestyle": "--" if kind == "computed" else "-",
     }
     corner = (x - _BOX[0] / 2, y - _BOX[1] / 2)
-    axis.add_patch(FancyBboxPatch(corner, *_BOX, edgecolor="0.1", linewidth=1.1, zorder=3, **style))
+    box = FancyBboxPatch(corner, *_BOX, edgecolor="0.1", linewidth=1.1, zorder=3, **style)
+    box.set_gid(f"site:{name}")  # as SVG its box can be found
+    axis.add_patch(box)
     held = list(graph.dims.get(name, ()))
     plain = [dim.removesuffix("_2") for dim in held]
     pairs = zip(plain, held, strict=True)

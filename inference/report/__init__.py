@@ -1,4 +1,4 @@
-"""The report of a fit: verdict and facts first, then results, convergence, prediction, run and model.
+"""The report of a fit: verdict and answers first, then results, convergence, prediction, run and model.
 
 Each judgement comes with its reason and the next step. The same sections are written as one HTML file that
 needs no other, or as Markdown with its pictures beside it.
@@ -9,8 +9,11 @@ from pathlib import Path
 
 import xarray as xr
 
+from inference.diagnostics.first_screen import found_in_words
+from inference.diagnostics.profile_tables import profiles
 from inference.fitting.verdict import convergence_judgements, gravest, is_provisional
 from inference.precision import double_precision
+from inference.report.answers import answers_section
 from inference.report.comparison import report_comparison
 from inference.report.convergence import convergence_section
 from inference.report.page import Paragraph, check_page_path, write_page
@@ -22,13 +25,17 @@ __all__ = ["report", "report_comparison"]
 
 
 @double_precision
-def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
+def report(tree: xr.DataTree, path: str | os.PathLike, *, plain: bool = False) -> Path:
     """Write the report of a fit.
+
+    It begins with what was found, the verdict and the answers: a picture, a card for each cluster, topic or
+    latent with a name in words, the columns of each, and a time line where rows have dates.
 
     Args:
         tree: a fit.
         path: where to write. The ending decides the form: ``.html`` (one self-contained file) or ``.md``
             (Markdown; pictures as PNG files beside it, under its name).
+        plain: fold what only a statistician reads, for a reader who decides.
 
     Returns:
         The path written.
@@ -43,9 +50,17 @@ def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
     own = convergence_judgements(tree)
     provisional = is_provisional(own)
     predictive, further = predictive_section(tree, provisional)
-    results = results_section(tree)
+    tables = profiles(tree)
+    answers, results = answers_section(tree, tables, results_section(tree, tables))
     if provisional:
         text = "Nothing can be built on this run yet (see Convergence): these results are provisional."
-        results = results._replace(blocks=[Paragraph(text), *results.blocks])
-    sections = [results, convergence_section(tree, own), predictive, run_section(tree), model_section(tree)]
-    return write_page(front_of(tree, gravest(own, further)), sections, path)
+        answers, results = (
+            section._replace(blocks=[Paragraph(text), *section.blocks]) for section in (answers, results)
+        )
+    rest = [results, convergence_section(tree, own), predictive, run_section(tree), model_section(tree)]
+    sections = [answers, *(section._replace(folded=plain) for section in rest)]
+    front = front_of(tree, gravest(own, further), found_in_words(tree, tables))
+    if plain:  # the run has the other facts
+        facts = {name: front.facts[name] for name in ("Data", "Date", "File")}
+        front = front._replace(facts=facts, plain=True)
+    return write_page(front, sections if answers.blocks else sections[1:], path)

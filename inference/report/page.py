@@ -25,11 +25,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from matplotlib.figure import Figure
 from PIL import Image
 
+from inference.diagnostics.blocks import Cards, ShownTable
 from inference.fitting.verdict import Judgement, sentences
 from inference.numerics.atomic_files import check_replaceable, replacing
 from zoo.cards.markup import Code, Paragraph
 
 __all__ = [
+    "Cards",
     "Code",
     "Front",
     "Paragraph",
@@ -47,25 +49,10 @@ __all__ = [
 _ENDINGS = (".html", ".md")
 _VALUE = r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)"
 _NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-|constant")
+_INTERVAL = re.compile(r"(\S.*?) \((\S+ to \S+(?: %)?)\)")
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")  # of Markdown, within a line
 _FIRST = re.compile(r"^(\d*)([#>+=)-]|\.(?!\d))")  # of Markdown, at the beginning of a line
 _DPI = 130
-
-
-class ShownTable(NamedTuple):
-    """A table.
-
-    Attributes:
-        caption: its title.
-        frame: the cells, as text or numbers; the index gives the first columns, and its names their headings.
-        decisive: columns that a reader must not miss. They come first, beside the index, and are bold.
-        note: what its columns are, in a line below the title.
-    """
-
-    caption: str
-    frame: pd.DataFrame
-    decisive: Sequence[str] = ()
-    note: str = ""
 
 
 class Picture(NamedTuple):
@@ -76,12 +63,14 @@ class Picture(NamedTuple):
         caption: its title.
         alt: a description for a reader who cannot see it.
         figure: the figure.
+        leads: its place among pictures that a page may begin with, from 1; 0: it begins with another.
     """
 
     name: str
     caption: str
     alt: str
     figure: Figure
+    leads: int = 0
 
 
 class Front(NamedTuple):
@@ -91,11 +80,15 @@ class Front(NamedTuple):
         title: its heading.
         verdict: the one verdict.
         facts: what, how, when and where, in a few words each.
+        found: what was found, in a sentence; empty: nothing that one could hold.
+        plain: whether it says what a reader who decides may do.
     """
 
     title: str
     verdict: Judgement
     facts: Mapping[str, str]
+    found: str = ""
+    plain: bool = False
 
 
 class Section(NamedTuple):
@@ -104,10 +97,12 @@ class Section(NamedTuple):
     Attributes:
         title: its heading.
         blocks: its contents, in order.
+        folded: whether a reader opens it to see them.
     """
 
     title: str
-    blocks: Sequence[Paragraph | Judgement | Code | ShownTable | Picture]
+    blocks: Sequence[Paragraph | Judgement | Code | ShownTable | Picture | Cards]
+    folded: bool = False
 
 
 def one_column(caption: str, values: Mapping[str, object], name: str = "value") -> ShownTable:
@@ -223,10 +218,10 @@ class _Column(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """A table as it is written."""
+    """A table as it is written: of each cell its text, its interval if it ends in one, and its shade."""
 
     columns: list[_Column]
-    rows: list[list[str]]
+    rows: list[list[tuple[str, str, str]]]
 
 
 def _cells(table: ShownTable) -> _Cells:
@@ -236,11 +231,28 @@ def _cells(table: ShownTable) -> _Cells:
     index = frame.index.to_frame(index=False)
     columns = [_Column(str(name or "quantity"), True, "words") for name in frame.index.names]
     for place, name in enumerate(frame):
-        words = not all(map(_NUMBER.fullmatch, frame.iloc[:, place]))
+        words = table.shades is None and not all(map(_NUMBER.fullmatch, frame.iloc[:, place]))
         classes = [kind for kind, holds in (("words", words), ("decisive", name in decisive)) if holds]
         columns.append(_Column(str(name), False, " ".join(classes)))
-    heads = index.astype(str).to_numpy().tolist()
-    return _Cells(columns, [[*head, *row] for head, row in zip(heads, frame.to_numpy(), strict=True)])
+    rows: list[list[tuple[str, str, str]]] = []
+    for place, heads in enumerate(index.astype(str).to_numpy().tolist()):
+        own = [(text, "") for text in frame.iloc[place]] if table.shades is None else _shaded(table, place)
+        rows.append([(head, "", "") for head in heads] + [(*_in_parts(text), shade) for text, shade in own])
+    return _Cells(columns, rows)
+
+
+def _shaded(table: ShownTable, place: int) -> list[tuple[str, str]]:
+    """The cells of a row, each with the class of its colour."""
+    assert table.shades is not None
+    steps = np.nan_to_num(np.round(3 * table.shades.iloc[place].to_numpy(float))).clip(-3, 3).astype(int)
+    classes = [f"{'above' if step > 0 else 'below'}-{abs(step)}" if step else "" for step in steps]
+    return list(zip(table.frame.iloc[place].map(_cell), classes, strict=True))
+
+
+def _in_parts(text: str) -> tuple[str, str]:
+    """A cell and the interval in brackets at its end."""
+    found = _INTERVAL.fullmatch(text)
+    return (found[1], found[2]) if found else (text, "")
 
 
 def _plain(text: object) -> str:
@@ -285,6 +297,7 @@ _TEMPLATES.tests["of_kind"] = lambda block, kind: type(block).__name__ == kind
 _TEMPLATES.filters |= {
     "base64": lambda png: base64.b64encode(png).decode("ascii"),
     "cells": _cells,
+    "in_parts": _in_parts,
     "fenced": _fenced,
     "plain": _plain,
     "png_size": lambda png: struct.unpack(">II", png[16:24]),  # as a PNG file begins

@@ -13,7 +13,7 @@ from inference.component_subspaces import (
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_parts import place_in_words
-from inference.diagnostics.profile_tables import profile_cells, profiles
+from inference.diagnostics.profile_tables import profile_cells
 from inference.diagnostics.summaries import occupied
 from inference.plots.components import (
     plot_component_similarity,
@@ -58,9 +58,8 @@ _IDENTIFIED = (
 )
 
 
-def results_section(tree: xr.DataTree) -> Section:
+def results_section(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> Section:
     """The section on results: the tables of `inference.diagnostics.profiles`, pictures between."""
-    tables = profiles(tree)
     blocks: list = []
     for keys, pictures in _ORDER:
         blocks += [_shown(tables[key], key) for key in keys if key in tables]
@@ -132,8 +131,7 @@ def _topic_pictures(tree: xr.DataTree) -> list[Picture | Paragraph]:
 
 
 def _projection_pictures(tree: xr.DataTree) -> list[Paragraph | Picture]:
-    symmetries = model_of(tree).symmetries
-    return projection_blocks(tree) if "rotation" in symmetries and "labels" not in symmetries else []
+    return projection_blocks(tree) if "rotation" in model_of(tree).symmetries else []
 
 
 def _together(tree: xr.DataTree) -> list[Picture]:
@@ -200,7 +198,7 @@ def _components(tree: xr.DataTree) -> list[Picture | Paragraph]:
     described = "; ".join(f"cluster {k} with {100 * share:.0f} % of the rows" for k, share in shares)
     alt = f"Scatter plot of the rows with an ellipse for each cluster: {described}."
     caption = "The data, the clusters and the predictive density."
-    blocks.append(Picture("components", caption, alt, plot_mixture(aligned)))
+    blocks.append(Picture("components", caption, alt, plot_mixture(aligned), leads=1))
     return blocks
 
 
@@ -218,7 +216,7 @@ def local_pca_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable
     blocks = [
         Paragraph(_IDENTIFIED),
         ShownTable("Components and the directions they use, the largest share of rows first", table),
-        Picture("hinton", caption, alt, plot_hinton(tree)),
+        Picture("hinton", caption, alt, plot_hinton(tree), leads=2),
     ]
     blocks += _pairs(tree) if len(table) > 1 else []
     products = loading_products(tree, in_standard_units=True)
@@ -258,19 +256,21 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     num_latents = loadings[0].sizes["latent"]
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
     blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
-    if num_latents > 1:
+    if num_latents > 2:  # cards show the shares of two
         caption = "Share of the variance that each latent explains, the strongest first."
         alt = f"Scree picture of {num_latents} latents; the table of latents holds the numbers."
         blocks.append(Picture("scree", caption, alt, plot_scree(tree)))
     caption = "Loadings: features that move together along each latent; signs and order are a convention."
     strongest = _strongest(aligned)
-    blocks.append(Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned)))
+    blocks.append(
+        Picture("loadings", caption, f"Loadings by feature. {strongest}", plot_loadings(aligned), leads=2)
+    )
     site = model_of(tree).roles.latent
     held = site in draws_of(tree) or site in tree.get("variational", {})
     if num_latents > 1 and held:
         caption = "Rows (points) and features (arrows) on the plane of the first two aligned latents."
         alt = f"Biplot of the rows with an arrow for each feature. {strongest}"
-        blocks.append(Picture("biplot", caption, alt, plot_biplot(aligned)))
+        blocks.append(Picture("biplot", caption, alt, plot_biplot(aligned), leads=1))
     return blocks
 
 
@@ -284,7 +284,10 @@ def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
     aligned = align_rotation(thinned(tree, _MOST_DRAWS))
     caption = "Rows on the plane of the first two aligned latents: neighbours are similar under the kernel."
     alt = f"Scatter plot of {latents.sizes['observation']} rows on two latents."
-    return [Paragraph(_how_aligned(tree, aligned)), Picture("rows", caption, alt, plot_biplot(aligned))]
+    return [
+        Paragraph(_how_aligned(tree, aligned)),
+        Picture("rows", caption, alt, plot_biplot(aligned), leads=1),
+    ]
 
 
 def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
@@ -298,7 +301,7 @@ def _projected_rows(tree: xr.DataTree) -> list[Paragraph | Picture]:
     drawn.attrs["rotation_aligned"] = 1
     caption = "Rows on the first two axes of the projection, the strongest first."
     alt = f"Scatter plot of {scores.sizes['observation']} rows on two axes."
-    return [Picture("rows", caption, alt, plot_biplot(drawn))]
+    return [Picture("rows", caption, alt, plot_biplot(drawn), leads=1)]
 
 
 def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
@@ -329,7 +332,7 @@ def topic_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     first = ", ".join(f"{topic}: {row.iloc[0]}" for topic, row in words.head(20).iterrows())
     caption = "Topics by their most probable words, the largest share of all tokens first."
     alt = f"Bars of word probabilities. First words: {first}."
-    blocks.append(Picture("topics", caption, alt, plot_topics(tree)))
+    blocks.append(Picture("topics", caption, alt, plot_topics(tree), leads=1))
     if model_of(tree).roles.cluster_topic is not None:
         caption = "Clusters of documents as mixtures of topics, the heaviest first."
         alt = "Matrix of clusters by topics, shaded by the topic's share."

@@ -36,15 +36,15 @@ _MOST_NAMES = 6  # of columns on the first screen
 _MINUTE = 60.0
 
 
-def front_of(tree: xr.DataTree, verdict: Judgement) -> Front:
-    """Return the first screen of a report: verdict, data, model, method, draws, date, file, seed and time."""
+def front_of(tree: xr.DataTree, verdict: Judgement, found: str) -> Front:
+    """Return the first screen of a report: what was found, the verdict, data, model, method and run."""
     facts = run_facts(tree)
     model = f"{title_of(tree)}{_sizes(model_of(tree))}"
     method = f"{facts['method']}: {facts['draws']}"
     shown = {"Data": data_in_words(tree), "Model": model, "Method": method}
     shown |= {"Date": facts.get("date", "not recorded"), "File": file_of(tree)}
     shown |= {"Seed": facts.get("seed", "not recorded"), "Time": facts.get("time", "not recorded")}
-    return Front(heading_of(tree), verdict, shown)
+    return Front(heading_of(tree), verdict, shown, found)
 
 
 def heading_of(tree: xr.DataTree) -> str:

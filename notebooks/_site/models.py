@@ -1,10 +1,12 @@
-"""A page for each model: its example, executed, with a picture, and its card as ``zoo show`` prints it."""
+"""A page for each model: its example, executed, with a picture; its program in three views; its card."""
 
 from pathlib import Path
 
 import zoo
-from zoo.cards import read_card, read_notes
-from zoo.cards.page import card_as_markdown
+from notebooks._site.programs import view
+from zoo.cards import markup, read_card, read_notes
+from zoo.cards.markup import Code
+from zoo.cards.page import CardSection, card_sections
 
 __all__ = ["PICTURES", "write"]
 
@@ -29,26 +31,44 @@ kernelspec:
 ---
 
 """
-EXAMPLE = """## An example
+PAGE = """# {name}
+
+{title}. {paper}.
+
+```{{glue:figure}} picture
+:alt: "{alt}"
+
+The fit below, by `{picture}`.
+```
 
 ```{{code-cell}} python
 ---
 tags: [remove-stderr]
 ---
 {code}
-print(profile_text(tree))
+print(inference.diagnostics.summary_text(tree))
 ```
 
 ```{{code-cell}} python
 ---
-mystnb:
-  image:
-    alt: "{alt}"
+tags: [remove-cell]
 ---
 from inference import plots
-{picture}
+from myst_nb import glue
+
+glue("picture", {picture}, display=False)
 ```
 
+## Equation, program, graph
+
+{letters} Point at an equation, a line of the program or a node, or go there with Tab: what makes the same site lights up
+in all three. A click, or Enter, keeps it; Escape lets it go.
+
+{view}
+
+## What is assumed
+
+{assumed}
 """
 INDEX = """# Models
 
@@ -81,15 +101,27 @@ def write(folder):
 
 
 def _page(name):
-    """The card, with the executed example before the first of its other sections."""
-    card = read_card(name)
-    title, rest = card_as_markdown(card).split("\n", 1)
-    head, sections = rest.split("\n## ", 1)
-    title = f"# {zoo.MODELS[name]['class']}: {zoo.MODELS[name]['title']}"
+    """A picture and the code of its example, the three views of the program, and the rest of the card."""
+    card, entry = read_card(name), zoo.MODELS[name]
+    (first, usage, *sections) = card_sections(card)
+    blocks = list(first.blocks)
+    process = next(place for place, block in enumerate(blocks) if isinstance(block, Code))
+    letters, assumed = blocks[process - 1].text, [*blocks[1 : process - 1], *blocks[process + 1 :]]
     picture, alt = PICTURES[name]
     code = read_notes(card).usage.python.strip()
     if "area" in picture and "area" not in code:
         picture = picture.replace("area", 'zoo.datasets.load("olive")["area"]')
-    code = f"import inference, zoo\nfrom inference.diagnostics import profile_text\n\n{code}"
-    example = EXAMPLE.format(code=code, picture=picture, alt=alt)
-    return f"{title}\n{head}\n{example}## {sections}"
+    page = PAGE.format(
+        name=entry["class"],
+        title=entry["title"],
+        paper=entry["paper"],
+        alt=alt,
+        picture=picture,
+        code=f"import inference, zoo\n\n{code}",
+        letters=f"{letters.rstrip(':')}.",
+        view=view(name),
+        assumed=markup.as_markdown(assumed),
+    )
+    sections = [CardSection("On the command line", usage.blocks[1:]), *sections]
+    kept = (section for section in sections if section.title != "Program")
+    return page + "".join(f"\n## {own.title}\n\n{markup.as_markdown(own.blocks)}\n" for own in kept)

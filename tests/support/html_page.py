@@ -94,9 +94,10 @@ class Page(HTMLParser):
     @property
     def facts(self):
         """Facts on the first screen."""
+        shown = re.search(r'<dl class="facts">(.*?)</dl>', self.text, re.DOTALL)[1]
         return {
             unescape(name): unescape(value)
-            for name, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", self.text, re.DOTALL)
+            for name, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", shown, re.DOTALL)
         }
 
     def assert_needs_no_other(self):

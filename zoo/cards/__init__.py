@@ -19,6 +19,7 @@ __all__ = [
     "Card",
     "Claim",
     "Correction",
+    "Equation",
     "MethodNote",
     "Notes",
     "Usage",
@@ -129,10 +130,25 @@ class Correction(NamedTuple):
     check: str = ""
 
 
-class Notes(NamedTuple):
-    """Usage, methods, claims, corrections and remarks of a model.
+class Equation(NamedTuple):
+    """A line of the generative process.
 
     Attributes:
+        site: that it is of; ``loadings_*`` is of every view.
+        tex: in the letters of the model's docstring.
+        when: under which fields it holds, or what is done with it; empty: always.
+    """
+
+    site: str
+    tex: str
+    when: str = ""
+
+
+class Notes(NamedTuple):
+    """Generative process, usage, methods, claims, corrections and remarks of a model.
+
+    Attributes:
+        process: the equations, in the order of the program.
         usage: how to fit it.
         symbols: the letters in the costs.
         methods: name of each method to its note.
@@ -141,6 +157,7 @@ class Notes(NamedTuple):
         remarks: on what the papers say, that no computation shows.
     """
 
+    process: tuple[Equation, ...]
     usage: Usage
     symbols: str
     methods: Mapping[str, MethodNote]
@@ -202,6 +219,7 @@ def read_notes(card: Card) -> Notes:
         _corrections(kind, own, generic, card.name) for kind in ("corrections", "remarks")
     )
     return Notes(
+        process=tuple(Equation(*line) for line in own.get("process", ())),
         usage=Usage(own["usage"]["python"].strip(), _joined(own["usage"]["command"])),
         symbols=_joined(generic["symbols"]),
         methods={

@@ -5,13 +5,33 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import zoo
 
-__all__ = ["module_file", "parsed", "program_of", "registered_file"]
+__all__ = ["ProgramLine", "module_file", "parsed", "program_lines", "program_of", "registered_file"]
+
+
+class ProgramLine(NamedTuple):
+    """A line of a program as it is shown.
+
+    Attributes:
+        text: the line, dedented.
+        file: that it stands in; None for a line between statements.
+        number: in that file, from 1.
+    """
+
+    text: str
+    file: Path | None = None
+    number: int = 0
 
 
 def program_of(path: Path, class_name: str) -> str:
+    """The source of a model's program, see `program_lines`."""
+    return "\n".join(line.text for line in program_lines(path, class_name))
+
+
+def program_lines(path: Path, class_name: str) -> list[ProgramLine]:
     """The source of a model's ``program``, else its ``__call__``, and of all that it calls on the model.
 
     That is transitive: methods and properties of the model or of its base classes (`zoo.model` apart), and
@@ -42,15 +62,16 @@ def program_of(path: Path, class_name: str) -> str:
         queue += [methods[name] for name in _names_of_self(node) if name in methods]
         names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
         queue += [(file, helpers[file][name]) for name in names if name in helpers[file]]
-    parts = []
+    lines: list[ProgramLine] = []
     for file in helpers:
         nodes = [node for of, node in wanted if of == file]
         # the program first, then the methods that it calls, then the helpers
         nodes.sort(key=lambda node: (node.col_offset == 0, node is not wanted[0][1], node.lineno))
         if nodes and file != path:
-            parts.append(f"# {file.parent.name}/{file.name}")
-        parts += [_source(file, node) for node in nodes]
-    return "\n\n".join(parts)
+            lines += [ProgramLine(f"# {file.parent.name}/{file.name}"), ProgramLine("")]
+        for node in nodes:
+            lines += [*_source(file, node), ProgramLine("")]
+    return lines[:-1]
 
 
 def _lineage(path: Path | None, class_name: str) -> Iterator[tuple[Path, ast.ClassDef]]:
@@ -137,12 +158,13 @@ def _names_of_self(function: ast.stmt) -> list[str]:
     ]
 
 
-def _source(path: Path, node: ast.stmt) -> str:
+def _source(path: Path, node: ast.stmt) -> list[ProgramLine]:
     """The lines of a statement with its decorators, dedented if it is in a class."""
     lines = path.read_text(encoding="utf-8").splitlines()
     first = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
     indent = " " * node.col_offset
-    return "\n".join(line.removeprefix(indent) for line in lines[first - 1 : node.end_lineno])
+    kept = enumerate(lines[first - 1 : node.end_lineno], start=first)
+    return [ProgramLine(line.removeprefix(indent), path, number) for number, line in kept]
 
 
 def parsed(path: Path) -> ast.Module:

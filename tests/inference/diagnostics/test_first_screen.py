@@ -185,5 +185,5 @@ def test_numbers_that_name_rows_are_no_row_numbers():
             else group
         )
     )
-    assert "Extreme row numbers, of" in summary_text(tree)
-    assert "Extreme rows, of" in summary_text(named)
+    assert "low end, row numbers: " in summary_text(tree)
+    assert "low end, rows: " in summary_text(named)

@@ -93,8 +93,8 @@ def test_links_lead_to_sections_and_pictures_have_words(model, tmp_path):
     page = Page(report(tree, tmp_path / "fit.html").read_text(encoding="utf-8"))
     page.assert_needs_no_other()
     assert page.loose_tables == 0 and "width=device-width" in page.meta["viewport"]
-    sections = ["results", "convergence", "predictive", "run", "model"]
-    assert page.links == ["#results", *(f"#{name}" for name in sections)]
+    sections = ["answers", "results", "convergence", "predictive", "run", "model"]
+    assert page.links == ["#answers", *(f"#{name}" for name in sections)]
     assert [name for name in page.targets if not name.startswith("table-")] == sections
 
 

@@ -29,7 +29,7 @@ from tests.support.planted import (
 )
 from zoo.intake import read_columns
 
-SECTIONS = ["Results", "Convergence", "Predictive checks", "Run", "Model"]
+SECTIONS = ["Answers", "Results", "Convergence", "Predictive checks", "Run", "Model"]
 
 
 def planted_graph(tree):

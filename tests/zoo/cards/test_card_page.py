@@ -50,7 +50,9 @@ def test_every_file_of_notes_belongs_to_a_model_and_has_known_parts():
     files = {path.stem for path in (ROOT / "zoo" / "cards").glob("*.toml")}
     assert files == {*MODELS, "generic"}
     for name in MODELS:
-        assert {"corrections"} >= {"usage", "methods", "claims", "remarks", "corrections"} ^ set(toml(name))
+        assert {"corrections"} >= {"process", "usage", "methods", "claims", "remarks", "corrections"} ^ set(
+            toml(name)
+        )
         assert set(toml(name)["usage"]) == {"python", "command"}
     assert set(toml("generic")) == {"symbols", "methods", "corrections", "remarks"}
     for shared in toml("generic")["corrections"] + toml("generic")["remarks"]:
