@@ -75,7 +75,6 @@ from inference.precision import double_precision
 from inference.results.files import check_tree, model_of
 from inference.results.groups import group_of, restored_data, with_groups
 from zoo.answers import answer_of
-from zoo.dependencies import naming_versions
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
 
@@ -88,7 +87,6 @@ _DRAWS_A_COORDINATE = 10  # in a half, below which a covariance is mostly noise
 _ITERATIONS, _TOLERANCE = 1000, 1e-10
 
 
-@naming_versions()
 @double_precision
 def log_evidence(tree: xr.DataTree, seed: int | Array = 0) -> xr.DataTree:
     """Return a copy of a fit that knows its log evidence, with its standard error; by bridge sampling.
