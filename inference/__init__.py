@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
     )
     from inference.diagnostics.model_size import choose_shared_and_specific as choose_shared_and_specific
     from inference.diagnostics.model_size import cross_validate as cross_validate
+    from inference.evidence import log_evidence as log_evidence
     from inference.explanation import explain as explain
     from inference.extension import extend as extend
     from inference.fitting.front_door import fit as fit
@@ -54,6 +55,7 @@ _PUBLIC = {
     "log_density": "prediction",
     "open_rows": "inputs.sources",
     "explain": "explanation",
+    "log_evidence": "evidence",
     "extend": "extension",
     "guide": "prediction",
     "join_processes": "processes",

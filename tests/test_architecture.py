@@ -26,7 +26,7 @@ LAYERS = (
     "driver methods convergence",
     "fitting symmetry batched_answers",
     "prediction",
-    "extension explanation",
+    "evidence extension explanation",
     "component_subspaces calibration",
     "topics",
     "diagnostics",

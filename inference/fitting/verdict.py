@@ -24,7 +24,9 @@ the one on the run itself comes last.
 8. *Clusters are no pieces* (a caution): where eight clusters or more hold rows, no two columns that are
    independent within a cluster have a rank correlation above 0.5, and no number of a Gaussian or log-normal
    column is in one row of ten.
-9. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
+9. *No component is a number* (a caution): no Gaussian component holds three rows or more that are all equal
+   in a column, in half of the draws; its density there is that of the rounding.
+10. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
    where rules 1 to 4 hold.
 """
 
@@ -44,9 +46,10 @@ from inference.convergence.starts import CLOSE, components_in_one_place, spread_
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
-from inference.results.groups import restored_data
+from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data
 from zoo.answers import answer_of
 from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.resolution import recorded_step
 from zoo.dirichlet_process import truncation_of
 
 __all__ = [
@@ -74,6 +77,8 @@ _OFTEN_FULL = 0.05  # share of draws that fill a truncation
 _MOST_PAIRS = 3  # that are named
 _MANY = 8  # clusters, from which on they may be pieces of fewer
 _TOGETHER = 0.5  # rank correlation of columns that rise or fall together
+_SPIKE = 3  # rows of a component, from which on it is no chance that all are equal in a column
+_LABELLINGS = 20  # draws of labels that are looked at
 _HEAPED = 0.1  # share of rows with one number
 _ROWS_LOOKED_AT = 5000  # for that
 _OF_ROWS = ("observed_data", "variational", "log_likelihood")  # groups that tell how many rows there were
@@ -258,7 +263,7 @@ def sentences(judgement: Judgement) -> tuple[str, list[str]]:
 
 
 def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
-    """Judge the run of a fit by rules 1 to 7; the first is the one on its convergence.
+    """Judge the run of a fit by rules 1 to 9; the first is the one on its convergence.
 
     Args:
         tree: a fit.
@@ -454,6 +459,50 @@ def _of_pieces(tree: xr.DataTree) -> Judgement | None:
     return Judgement(None, text, reason, _to_leave_out(x, list(heaped), pairs))
 
 
+def _of_spikes(tree: xr.DataTree) -> Judgement | None:
+    """Judge whether a component has shrunk onto one recorded value of a column."""
+    model, labels = model_of(tree), _labellings(tree)
+    components = getattr(model, model.family_field or "", None)
+    if not isinstance(components, ComponentPrior) or labels is None or "observed_data" not in tree.children:
+        return None
+    chosen = [c for family, own in components.by_columns if family.has_location for c in own]
+    x = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas().iloc[:, chosen]
+    x = x.loc[:, x.nunique() > 1]
+    rows: dict[tuple[str, float], list[int]] = {}
+    for own in labels:
+        groups = x.groupby(own)
+        least, count = groups.min(), groups.count()
+        for place in np.argwhere((least.eq(groups.max()) & (count >= _SPIKE)).to_numpy()):
+            value = str(x.columns[place[1]]), float(least.iat[*place])
+            rows.setdefault(value, []).append(int(count.iat[*place]))
+    often = {value: held for value, held in rows.items() if len(held) >= len(labels) / 2}
+    if not often:
+        return None
+    largest = sorted(often, key=lambda value: -np.median(often[value]))
+    medians = [np.median(often[value]) for value in largest]
+    told = [f"{c} is {at:g} in all {held:.0f} rows" for (c, at), held in zip(largest, medians, strict=True)]
+    more = f", and {len(told) - _MOST_PAIRS} more" if len(told) > _MOST_PAIRS else ""
+    text = f"Components sit on single numbers: {'; '.join(told[:_MOST_PAIRS])}{more}"
+    names = list(dict.fromkeys(name for name, _ in largest))
+    steps = {name: recorded_step(x[name].to_numpy()) for name in names}
+    known = [f"{name} in steps of {step:g}" for name, step in steps.items() if step]
+    reason = f"recorded are {', '.join(known)}; " if known else ""
+    reason += "a Gaussian shrinks onto equal cells as far as its prior lets it, and counts as a cluster"
+    return Judgement(None, text, reason, f"leave these columns out, x.drop(columns={names}), and compare")
+
+
+def _labellings(tree: xr.DataTree) -> np.ndarray | None:
+    """Labels of the rows in a few draws, or by the largest responsibility; None where none are stored."""
+    if kind_of(tree) == "sampling":
+        found = labels_of(tree)
+        if found is None:
+            return None
+        draws = flat_draws(found)
+        return draws[:: -(-len(draws) // _LABELLINGS)]
+    responsibilities = responsibilities_of(tree)
+    return None if responsibilities is None else responsibilities.to_numpy().argmax(-1)[None]
+
+
 def _to_leave_out(x: Any, names: list[str], pairs: Sequence[np.ndarray]) -> str:
     """Advice to leave these columns out, and of each pair the one that is in most pairs."""
     held = [x.columns[pair].tolist() for pair in pairs]
@@ -486,5 +535,6 @@ REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_truncation,
     _of_places,
     _of_pieces,
+    _of_spikes,
     _of_scales,
 )

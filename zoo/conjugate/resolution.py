@@ -1,4 +1,4 @@
-"""Whether the components of a fit can be told from rounding."""
+"""Whether the components of a fit can be told from rounding, and the step in which a column is recorded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,33 @@ import numpy as np
 from zoo import checks
 from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
 
-__all__ = ["check_resolved", "rows_held"]
+__all__ = ["check_resolved", "recorded_step", "rows_held"]
 
 OWN_ROWS = 1.5  # a component with fewer has no spread of rows
 SPOILT_SHARE = 1e-2  # of a component's variance, uncertain by rounding
+OFF_STEP = 1e-3  # of a step, by which decimals may miss its multiples
+FEW_NUMBERS = 0.9  # different ones by row, above which cells are not called coarse
+
+
+def recorded_step(cells: np.ndarray) -> float:
+    """The step in which the cells of a column are recorded.
+
+    Args:
+        cells: shape (num_observations,), NaN where missing.
+
+    Returns:
+        The largest number of which all differences of cells are multiples, if many cells are equal; else 0.
+    """
+    seen = cells[np.isfinite(cells)]
+    gaps = np.diff(np.unique(seen))
+    if not len(gaps) or len(gaps) + 1 > FEW_NUMBERS * len(seen):
+        return 0.0
+    step = gaps.min()
+    while (rest := np.abs(gaps / step - np.round(gaps / step)) * step).max() > OFF_STEP * step:
+        step = rest[rest > OFF_STEP * step].min()  # Euclid's: a step divides what is left over
+        if step < OFF_STEP * gaps.min():
+            return 0.0
+    return float(f"{step:.6g}")
 
 
 def rows_held(labels: np.ndarray, num_components: int) -> np.ndarray:

@@ -134,6 +134,11 @@ class JointPriorModel(ChoosesFamily, Model):
         return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
 
     @property
+    def exact_symmetries(self) -> tuple[str, ...]:
+        """With an ARD prior, whose loadings are not alike in all directions, no rotation."""
+        return tuple(name for name in self.symmetries if not (self.ard and name == "rotation"))
+
+    @property
     def reads_units(self) -> bool:
         """Whether cells of unknown noise have their units read off the data: with default priors only."""
         if self.standardize:

@@ -79,6 +79,13 @@ class ProjectionUnits:
     noise: str
     loading_prior: str
     dims: ClassVar[Mapping[str, tuple[str, ...]]]
+    symmetries: ClassVar[tuple[str, ...]]
+
+    @property
+    def exact_symmetries(self) -> tuple[str, ...]:
+        """With an ARD prior, whose loadings are not alike in all directions, their signs and no rotation."""
+        in_place = "sign" if self.loading_prior == "ard" else "rotation"
+        return tuple(in_place if name == "rotation" else name for name in self.symmetries)
 
     @property
     def units(self) -> Mapping[str, Unit]:

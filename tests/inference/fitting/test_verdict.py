@@ -14,6 +14,7 @@ from inference.fitting.verdict import has_converged
 from inference.methods import method_of
 from inference.results.accessor import Fit
 from zoo import conjugate
+from zoo.conjugate.resolution import recorded_step
 from zoo.intake import Column, Columns
 
 
@@ -65,6 +66,61 @@ def test_many_clusters_may_be_pieces_of_fewer(number, options, said, monkeypatch
     if said is not None:
         assert found.good is None and found.text.startswith("8 clusters may be pieces of fewer (")
         assert said in found.text and "act on no single cluster" in found.advice
+
+
+def _labelled(*, heaped, share=1.0, kind="GaussianWishart"):
+    """A fit by sampling whose third cluster holds the 20 rows that are 0 in a column of whole numbers."""
+    rng = np.random.default_rng(0)
+    x = np.round(rng.normal(size=(200, 2)) * 4 + 30)
+    x[:20, 0] = 0.0 if heaped else x[:20, 0]
+    labels = np.tile(np.where(np.arange(200) < 20, 2, np.arange(200) % 2), (2, 10, 1))
+    labels[:, int(10 * share) :, :10] = 0  # in the other draws half of these rows are elsewhere
+    labels[:, int(10 * share) :, 100] = 2
+    model = zoo.Mixture(getattr(conjugate, kind).from_data(x), 5)
+    posterior = xr.Dataset({"assignments": (("chain", "draw", "observation"), labels)})
+    rows = xr.Dataset({"x": (("observation", "feature"), x)}, coords={"feature": ["acid", "oil"]})
+    return model, xr.DataTree.from_dict({"posterior": posterior, "observed_data": rows})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"heaped": True}, "acid is 0 in all 20 rows"),
+        ({"heaped": True, "kind": "NormalGamma"}, "acid is 0 in all 20 rows"),
+        ({"heaped": True, "share": 0.4}, None),  # a cluster of some draws
+        ({"heaped": False}, None),  # whole numbers are no spike
+        ({"heaped": True, "kind": "PoissonGamma"}, None),  # counts are equal, and rightly so
+    ],
+)
+def test_a_component_on_one_number_is_named_with_the_step(options, said, monkeypatch):
+    model, tree = _labelled(**options)
+    monkeypatch.setattr(verdict, "model_of", lambda tree: model)
+    monkeypatch.setattr("inference.results.groups.model_of", lambda tree: model)
+    found = verdict._of_spikes(tree)
+    assert (found is None) == (said is None)
+    if said is not None:
+        assert found.text == f"Components sit on single numbers: {said}"
+        assert found.reason.startswith("recorded are acid in steps of 1; ") and "['acid']" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("cells", "step"),
+    [
+        ([3.0, 5.0, 3.0, 5.0, 9.0, 9.0], 2.0),
+        ([0.1, 0.4, 0.1, 0.4, 0.6, 0.6, np.nan], 0.1),
+        ([1e6 + 0.25, 1e6, 1e6, 1e6 + 0.25, 1e6 + 1.0, 1e6 + 1.0], 0.25),
+        ([4.0, 10.0, 4.0, 10.0, 19.0, 19.0], 3.0),  # 6 and 9: no difference is the step itself
+        ([0.1, 0.4, 0.6], 0.0),  # no cell twice
+        ([2.0, 2.0], 0.0),
+    ],
+)
+def test_the_step_divides_all_differences(cells, step):
+    assert recorded_step(np.array(cells)) == step
+
+
+def test_numbers_that_share_no_step_have_none():
+    cells = np.random.default_rng(0).normal(size=40)
+    assert recorded_step(np.repeat(cells, 3)) == 0.0
 
 
 def test_one_column_of_each_pair_and_those_with_one_number_are_to_be_left_out():
