@@ -24,8 +24,10 @@ the one on the run itself comes last.
 8. *Clusters are no pieces* (a caution): where eight clusters or more hold rows, no two columns that are
    independent within a cluster have a rank correlation above 0.5, and no number of a Gaussian or log-normal
    column is in one row of ten.
-9. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
-   where rules 1 to 4 hold.
+9. *Rows have a cluster* (a caution): by their probabilities fewer than one row in ten is expected to be in
+   another cluster than its most probable one.
+10. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
+    where rules 1 to 4 hold.
 """
 
 from collections import Counter
@@ -39,6 +41,7 @@ import xarray as xr
 from inference.algorithm import AscentRun, FitRequest, Sampler, Stochastic
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.numbering import cluster_dim
+from inference.convergence.partitions import memberships
 from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
 from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
@@ -75,6 +78,7 @@ _MOST_PAIRS = 3  # that are named
 _MANY = 8  # clusters, from which on they may be pieces of fewer
 _TOGETHER = 0.5  # rank correlation of columns that rise or fall together
 _HEAPED = 0.1  # share of rows with one number
+_MISPLACED = 0.1  # share of rows that are expected in another cluster than their most probable one
 _ROWS_LOOKED_AT = 5000  # for that
 _OF_ROWS = ("observed_data", "variational", "log_likelihood")  # groups that tell how many rows there were
 
@@ -249,7 +253,7 @@ def sentences(judgement: Judgement) -> tuple[str, list[str]]:
 
 
 def convergence_judgements(tree: xr.DataTree) -> list[Judgement]:
-    """Judge the run of a fit by rules 1 to 7; the first is the one on its convergence.
+    """Judge the run of a fit by rules 1 to 9; the first is the one on its convergence.
 
     Args:
         tree: a fit.
@@ -456,6 +460,23 @@ def _to_leave_out(x: Any, names: list[str], pairs: Sequence[np.ndarray]) -> str:
     return advice
 
 
+def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
+    """Judge whether rows have one cluster each, by the error that naming the most probable one makes."""
+    shares = memberships(tree, numbered=True)
+    if shares is None:
+        return None
+    weight = tree.get("constant_data/sample_weight")
+    wrong = 1.0 - float(np.average(shares.max(1), weights=weight))
+    if wrong < _MISPLACED:
+        return None
+    text = (
+        f"Clusters overlap: about {wrong:.0%} of the rows are expected in another cluster than the one named"
+    )
+    reason = "their probabilities are divided: the groups shade into each other"
+    advice = "act on probabilities (what='probabilities' of predict), not on the label of a single row"
+    return Judgement(None, text, reason, advice)
+
+
 def _of_scales(tree: xr.DataTree) -> Judgement | None:
     model = model_of(tree)
     if "observed_data" not in tree.children or not any(model.isotropic_parts):
@@ -477,5 +498,6 @@ REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_truncation,
     _of_places,
     _of_pieces,
+    _of_doubtful,
     _of_scales,
 )

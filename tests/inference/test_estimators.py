@@ -25,6 +25,7 @@ from inference.estimators import (
     DEPCAMEstimator,
     EPCAEstimator,
     KernelPCAEstimator,
+    MCFAEstimator,
     MixtureEstimator,
     PairedRegressor,
     PPCAEstimator,
@@ -35,6 +36,7 @@ from inference.estimators import (
 SLOWER = [
     MixtureEstimator(num_components=3),
     DEPCAMEstimator(num_components=2),
+    MCFAEstimator(num_components=2),
     EPCAEstimator(),
     KernelPCAEstimator(),
     SPPCARegressor(),

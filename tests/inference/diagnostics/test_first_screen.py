@@ -9,8 +9,8 @@ import pytest
 
 import inference
 import zoo
+from inference.convergence.partitions import memberships
 from inference.diagnostics import profiles, summary, summary_text
-from inference.diagnostics.cluster_profiles import memberships
 from inference.diagnostics.first_screen import _MEANINGS, first_screen
 from inference.diagnostics.profile_parts import intervals
 from inference.diagnostics.profile_tables import profile_cells
