@@ -190,9 +190,9 @@ def memberships(tree: xr.DataTree, *, numbered: bool = False) -> np.ndarray | No
     if drawn is None or model.roles.weight is None:
         return None
     dim, labels = model.variable_dims[model.roles.weight][-1], flat_draws(drawn).astype(np.int64)
-    stored = tree.get(f"sample_stats/{dim}_label")
-    if stored is not None:
-        labels = np.take_along_axis(flat_draws(stored, dim).astype(np.int64), labels, axis=1)
+    stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
+    if f"{dim}_label" in stats:
+        labels = np.take_along_axis(flat_draws(stats[f"{dim}_label"], dim).astype(np.int64), labels, axis=1)
     elif numbered:
         return None
     size = max(tree["posterior"].sizes.get(dim, 0), int(labels.max()) + 1)

@@ -465,7 +465,7 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
     shares = memberships(tree, numbered=True)
     if shares is None:
         return None
-    weight = tree.get("constant_data/sample_weight")
+    weight = tree["constant_data"].get("sample_weight") if "constant_data" in tree.children else None
     wrong = 1.0 - float(np.average(shares.max(1), weights=weight))
     if wrong < _MISPLACED:
         return None
@@ -474,6 +474,8 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
     )
     reason = "their probabilities are divided: the groups shade into each other"
     advice = "act on probabilities (what='probabilities' of predict), not on the label of a single row"
+    if not model_of(tree).takes_documents:
+        advice += "; epca tells of the same table as directions, in which rows may lie anywhere"
     return Judgement(None, text, reason, advice)
 
 
