@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import zoo  # noqa: F401 - which lets former names of modules be imported
-from zoo.dependencies import naming_versions
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
     from inference import calibration as calibration
@@ -93,11 +92,9 @@ if not TYPE_CHECKING:  # to type checkers a name that is not among the imports a
     def __getattr__(name: str) -> Any:
         """Import the public function or the submodule of that name."""
         if name in _PUBLIC:
-            with naming_versions():
-                return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)
+            return getattr(importlib.import_module(f"inference.{_PUBLIC[name]}"), name)
         if name in _MODULES:
-            with naming_versions():
-                return importlib.import_module(f"inference.{name}")
+            return importlib.import_module(f"inference.{name}")
         raise AttributeError(f"module 'inference' has no attribute {name!r}")
 
 

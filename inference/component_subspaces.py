@@ -34,7 +34,6 @@ from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from zoo.coordinates.of_models import noise_factors
-from zoo.dependencies import naming_versions
 
 __all__ = [
     "component_shares",
@@ -71,7 +70,6 @@ class _Components(NamedTuple):
         return {"component": np.arange(shares.size), "share": ("component", shares)}
 
 
-@naming_versions()
 def loading_products(tree: xr.DataTree, *, in_standard_units: bool = False) -> xr.DataArray:
     """W_k W_k' of every component, averaged over the draws in which it holds rows.
 
@@ -99,7 +97,6 @@ def loading_products(tree: xr.DataTree, *, in_standard_units: bool = False) -> x
     return xr.DataArray(products, coords, dims, name="loading_products")
 
 
-@naming_versions()
 def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
     """Number of directions that each component uses, and its scale along each.
 
@@ -132,7 +129,6 @@ def effective_directions(tree: xr.DataTree) -> pd.DataFrame:
     return table.rename_axis("component")
 
 
-@naming_versions()
 def component_similarity(tree: xr.DataTree) -> xr.Dataset:
     """Similarity of any two components, by both kernels of the prior and by their products.
 
@@ -174,7 +170,6 @@ def component_similarity(tree: xr.DataTree) -> xr.Dataset:
     return xr.Dataset(variables, coords, attrs={"similarity_scale": rho})
 
 
-@naming_versions()
 def responsibility_overlap(tree: xr.DataTree) -> pd.DataFrame:
     """Probability that a row of one component would be given to another if its label were drawn again.
 
@@ -195,7 +190,6 @@ def responsibility_overlap(tree: xr.DataTree) -> pd.DataFrame:
     return pd.DataFrame(overlap).rename_axis(index="component", columns="given to")
 
 
-@naming_versions()
 def component_shares(tree: xr.DataTree) -> xr.DataArray:
     """Responsibilities of the fitted rows, components in the order of the other tables of this file.
 

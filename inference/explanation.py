@@ -35,7 +35,6 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, responsibilities_of, restored_data
 from zoo.answers import answer_of, completions_of
 from zoo.conjugate.component_prior import ComponentPrior
-from zoo.dependencies import naming_versions
 from zoo.intake.tables import takes_missing
 from zoo.model import Model
 from zoo.naming import did_you_mean
@@ -49,7 +48,6 @@ _MOST_NAMES = 10_000  # of rows among which a near one is sought
 _EMPTY = 0.5  # expected rows of a cluster, below which it holds none
 
 
-@naming_versions()
 @double_precision
 def explain(tree: xr.DataTree, row: Any) -> pd.DataFrame:
     """Why a fitted row is in its cluster, or has its scores: what each of its cells contributes.

@@ -41,14 +41,12 @@ from inference.settings import NUTS
 from zoo import late
 from zoo.answers import answer_of
 from zoo.checks import check_whole, shown, warn
-from zoo.dependencies import naming_versions
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
 
 __all__ = ["check_replicable", "extend", "prior_by_mcmc", "replicate", "simulate"]
 
 
-@naming_versions()
 @double_precision
 def extend(
     tree: xr.DataTree, *groups: Any, seed: int | jax.Array = 0, num_samples: int = 1000

@@ -35,7 +35,6 @@ from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_da
 from inference.symmetry import align_rotation, relabel
 from zoo.answers import answer_of, completion_of, completions_of
 from zoo.checks import check_choice, check_flag, warn
-from zoo.dependencies import naming_versions
 from zoo.documents.bags import totals_of
 from zoo.intake.families import for_data
 from zoo.intake.tables import num_needed
@@ -61,7 +60,6 @@ _Predictions = Annotated[xr.DataArray, Shape("num_observations *columns", "Shape
 _PerRow = Annotated[xr.DataArray, Shape("num_observations")]
 
 
-@naming_versions()
 @double_precision
 def transform(
     tree: xr.DataTree,
@@ -143,7 +141,6 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
     return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))
 
 
-@naming_versions()
 @double_precision
 def predict(
     tree: xr.DataTree,
@@ -268,7 +265,6 @@ def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[
     return _labelled(in_shown_order(values, tree, model), dims, labels).rename("probabilities")
 
 
-@naming_versions()
 @double_precision
 def log_density(
     tree: xr.DataTree,
@@ -645,7 +641,6 @@ def _log_mean_density(draws: dict[str, jax.Array], model: Model, data: tuple) ->
     return jax.lax.scan(add, start, draws)[0] - jnp.log(count)
 
 
-@naming_versions()
 def guide(tree: xr.DataTree) -> Callable:
     """The variational posterior as a NumPyro program with exactly the sites of ``model.explicit``.
 

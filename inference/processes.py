@@ -17,8 +17,6 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from zoo.dependencies import naming_versions
-
 __all__ = [
     "LOST_STATUS",
     "ProcessLost",
@@ -49,7 +47,6 @@ class ProcessLost(ConnectionError):
     """Another of the processes that share a fit has ended."""
 
 
-@naming_versions()
 def join_processes() -> tuple[int, int]:
     """Join the processes that were started to share a fit; call it before anything is computed.
 

@@ -28,8 +28,6 @@ import jax
 import numpyro
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-from zoo.dependencies import naming_versions
-
 __all__ = ["compile_cache", "compile_cache_by_environment", "own_folder", "publish"]
 
 MOST_BYTES = 2**29
@@ -38,7 +36,6 @@ _VARIABLE = "ZOO_COMPILE_CACHE"
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
 
 
-@naming_versions()
 def compile_cache(folder: str | os.PathLike | None = None, *, max_bytes: int = MOST_BYTES) -> Path | None:
     """Keep compiled programs on disk from now on, in the whole process.
 

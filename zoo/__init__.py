@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from zoo.dependencies import naming_versions, show_versions
+from zoo.versions import show_versions
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
     from zoo import conjugate as conjugate
@@ -282,19 +282,16 @@ def model_class(key: str) -> "type[Model]":
     """
     if key in _REGISTERED:
         return _REGISTERED[key][0]
-    with naming_versions():
-        return getattr(importlib.import_module(MODELS[key]["module"]), MODELS[key]["class"])
+    return getattr(importlib.import_module(MODELS[key]["module"]), MODELS[key]["class"])
 
 
 if not TYPE_CHECKING:  # to type checkers a name that is not among the imports above is a mistake
 
     def __getattr__(name: str) -> Any:
         if name in _PUBLIC:
-            with naming_versions():
-                return getattr(importlib.import_module(_PUBLIC[name]), name)
+            return getattr(importlib.import_module(_PUBLIC[name]), name)
         if name in _SUBMODULES:
-            with naming_versions():
-                return importlib.import_module(f"zoo.{name}")
+            return importlib.import_module(f"zoo.{name}")
         raise AttributeError(f"module 'zoo' has no attribute {name!r}")
 
 

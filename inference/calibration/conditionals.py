@@ -25,12 +25,10 @@ from inference.numerics.programs import (
 )
 from inference.precision import double_precision
 from zoo.checks import check_seed
-from zoo.dependencies import naming_versions
 
 __all__ = ["conditional_check"]
 
 
-@naming_versions()
 @double_precision
 def conditional_check(
     model: Callable,

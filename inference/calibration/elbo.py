@@ -32,7 +32,6 @@ from inference.numerics.programs import (
     sites_of,
 )
 from inference.precision import double_precision
-from zoo.dependencies import naming_versions
 from zoo.in_blocks import map_in_blocks
 
 __all__ = ["elbo_check"]
@@ -40,7 +39,6 @@ __all__ = ["elbo_check"]
 _ROUNDING = 1e-12  # relative error allowed to sums of a few thousand float64 terms
 
 
-@naming_versions()
 @double_precision
 def elbo_check(
     model: Callable,

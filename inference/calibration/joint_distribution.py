@@ -36,13 +36,11 @@ from inference.numerics.programs import (
     sites_of,
 )
 from inference.precision import double_precision
-from zoo.dependencies import naming_versions
 from zoo.in_blocks import map_in_blocks
 
 __all__ = ["geweke", "joint_functionals", "summarise"]
 
 
-@naming_versions()
 @double_precision
 def geweke(
     model: Callable,

@@ -27,7 +27,6 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, loadings_of, responsibilities_of, restored_data
 from zoo.answers import completions_of
 from zoo.checks import check_size, check_whole
-from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = ["recovery"]
@@ -38,7 +37,6 @@ _OCCUPIED = 0.5  # expected rows of a cluster that holds any
 _NOT_OF_THE_CALL = {"drops_starts", "learnt_from"}
 
 
-@naming_versions()
 @double_precision
 def recovery(
     tree: xr.DataTree, *, num_tables: int = 20, seed: int = 0, progress: bool | None = None

@@ -25,7 +25,6 @@ from inference.convergence.identifiable import invariants, kind_of, scalars
 from inference.results.groups import labels_of
 from zoo import posteriors
 from zoo.checks import check_share
-from zoo.dependencies import naming_versions
 
 __all__ = ["compared_quantities", "posterior_check", "scores"]
 
@@ -35,7 +34,6 @@ _MOST_ROWS = 12  # up to it every pair of rows is compared
 _OF_THE_METHOD = ("lp", "objective")  # with latent variables summed out or not, a bound, a maximum
 
 
-@naming_versions()
 def posterior_check(
     tree_or_draws: xr.DataTree | Mapping[str, Any], name: str, *, false_alarm_rate: float = 0.01
 ) -> PosteriorVerdict:

@@ -35,7 +35,6 @@ from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
 from zoo.answers import completions_of, has_answer
 from zoo.checks import check_choice
-from zoo.dependencies import naming_versions
 from zoo.documents.topic_model import dirichlet_of
 from zoo.intake.tables import num_needed, takes_missing, takes_sparse_counts
 from zoo.model import Assumptions, Model
@@ -65,7 +64,6 @@ ROW_LIKELIHOOD = "log_likelihood"
 UNIT_FREE_INVARIANTS = ("mean_log_likelihood", "same_cluster", "sorted_weights")
 
 
-@naming_versions()
 def relation_check(
     model: Model | Callable[..., Model],
     method: str,

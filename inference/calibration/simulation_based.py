@@ -27,12 +27,10 @@ from inference.numerics.programs import (
     latent_sites,
 )
 from inference.precision import double_precision, to_numpy
-from zoo.dependencies import naming_versions
 
 __all__ = ["sbc"]
 
 
-@naming_versions()
 @double_precision
 def sbc(
     model: Callable,

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from inference.cli.printing import one_line
-from zoo.dependencies import naming_versions
 
 __all__ = ["main"]
 
@@ -42,15 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = SimpleNamespace(traceback=False)
     try:
-        with naming_versions():
-            options = _parsed(words)
-            if isinstance(options, int):
-                return options
-            options.words = words
-            module, _, function = _RUNNERS[options.command].rpartition(".")
-            if options.command not in ("list", "show", "completion"):
-                import_module("inference.cli.early").check(options)
-            return getattr(import_module(f"inference.cli.{module}"), function)(options)
+        options = _parsed(words)
+        if isinstance(options, int):
+            return options
+        options.words = words
+        module, _, function = _RUNNERS[options.command].rpartition(".")
+        if options.command not in ("list", "show", "completion"):
+            import_module("inference.cli.early").check(options)
+        return getattr(import_module(f"inference.cli.{module}"), function)(options)
     except BrokenPipeError:  # the reader of our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -38,7 +38,6 @@ from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model
 from inference.results.groups import group_of, labels_of, loadings_of
 from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
-from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = [
@@ -131,7 +130,6 @@ def hidden_variables(tree: xr.DataTree) -> dict[str, str]:
     return hidden
 
 
-@naming_versions()
 def invariants(tree: xr.DataTree) -> xr.Dataset:
     """Quantities of a fit that no symmetry of its model can change, draw by draw.
 

@@ -26,7 +26,6 @@ from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, left_out_of, responsibilities_of
 from zoo import late
 from zoo.checks import check_choice
-from zoo.dependencies import naming_versions
 
 __all__ = [
     "central_draw",
@@ -61,7 +60,6 @@ def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
     return sizes.reshape(*assignments.shape[:-1], num_labels)
 
 
-@naming_versions()
 def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataArray:
     """Posterior probability that two rows share a component.
 
@@ -101,7 +99,6 @@ def co_clustering(tree: xr.DataTree, rows: np.ndarray | None = None) -> xr.DataA
     return xr.DataArray(matrix, coords, ("observation", "observation_2"), "co_clustering", attrs)
 
 
-@naming_versions()
 def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | None = None) -> xr.DataArray:
     """The partition of the rows that minimises an expected loss under the posterior.
 

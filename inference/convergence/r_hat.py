@@ -20,7 +20,6 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
 from zoo import late
 from zoo.checks import check_choice
-from zoo.dependencies import naming_versions
 
 __all__ = [
     "Agreement",
@@ -45,7 +44,6 @@ APART = 1.1  # above it the chains may sit in different modes
 ESS_PER_CHAIN_WANTED = 100
 
 
-@naming_versions()
 def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str = "rank") -> xr.Dataset:
     """Potential scale reduction factor (R-hat, `rhat`) between the chains of a sampler's fit.
 
@@ -71,7 +69,6 @@ def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str 
 rhat = psrf  # its name today; the papers of the models say PSRF
 
 
-@naming_versions()
 def psrf_path(
     tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str = "rank", num_points: int = 50
 ) -> xr.Dataset:
@@ -174,7 +171,6 @@ class Agreement(NamedTuple):
     r_hat: float
 
 
-@naming_versions()
 def judge(tree: xr.DataTree, mixed: Mixing | None = None) -> tuple[bool, str]:
     """Whether the chains of a sampler agree on every invariant, and why.
 

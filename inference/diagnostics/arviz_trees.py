@@ -24,7 +24,6 @@ from inference.results.groups import ROW_DIMS, group_of, labels_of, restored_dat
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.labels import given_rows
 from zoo.checks import shown
-from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = ["for_arviz"]
@@ -40,7 +39,6 @@ _RENAMED = {  # dims of ArviZ's own, and of a few cells that are no rows
 }
 
 
-@naming_versions()
 @double_precision
 def for_arviz(
     tree: xr.DataTree, *, column: str | int | None = None, parameters: bool | None = None, seed: int = 0

@@ -37,7 +37,6 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, left_out_of
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
-from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 if TYPE_CHECKING:
@@ -62,7 +61,6 @@ __all__ = [
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 
 
-@naming_versions()
 def leave_one_out(tree: xr.DataTree) -> "ELPDData":
     """Estimate the leave-one-out score of one fit by PSIS; a high Pareto k raises no warning.
 
@@ -124,7 +122,6 @@ def check_fits(trees: Mapping[str, xr.DataTree], *, without_data: bool = False) 
             raise ValueError(f"fits {names[0]!r} and {name!r} are not of the same data: {difference}")
 
 
-@naming_versions()
 def compare(
     trees: Mapping[str, xr.DataTree],
     method: str = "stacking",
@@ -187,7 +184,6 @@ def compare(
     return table
 
 
-@naming_versions()
 def heldout(
     tree: xr.DataTree,
     *data: object,

@@ -18,7 +18,6 @@ from inference.diagnostics.profile_tables import TYPICAL, answers_text, in_block
 from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import model_of
-from zoo.dependencies import naming_versions
 
 __all__ = ["FirstScreen", "first_screen", "summary_text"]
 
@@ -63,7 +62,6 @@ class FirstScreen(NamedTuple):
         return "\n\n".join(filter(None, self))
 
 
-@naming_versions()
 def summary_text(
     tree: xr.DataTree,
     *,

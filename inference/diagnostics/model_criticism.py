@@ -49,7 +49,6 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, thinned, with_groups
 from zoo import late
 from zoo.answers import answer_of, has_answer
-from zoo.dependencies import naming_versions
 from zoo.dirichlet_process import truncation_of
 
 __all__ = [
@@ -85,7 +84,6 @@ _FEWEST_FOR_PAIRS = 8  # rows
 _MOST_RANKED = 2**24  # cells of all replications that are ranked
 
 
-@naming_versions()
 def check_features(
     observed: xr.DataArray,
     replicated: xr.DataArray,
@@ -204,7 +202,6 @@ def _compared(found: dict[str, np.ndarray], probability: float) -> pd.DataFrame:
     return table
 
 
-@naming_versions()
 def judge_features(table: pd.DataFrame) -> tuple[bool | None, str]:
     """Judge by the rule at the head of this module whether replications look like the data, and say why.
 
@@ -254,7 +251,6 @@ _OF_AN_ESTIMATE = 200
 _MOST_CELLS = 2**26  # of all replications, 512 MiB
 
 
-@naming_versions()
 def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int = 0) -> PredictiveCheck:
     """Draw replicated data from a fit and judge whether they look like the observed data.
 
@@ -308,7 +304,6 @@ _MOST_SCALED = 4000  # draws that are weighted: more tell nothing new
 _MUCH = 0.05  # cumulative Jensen-Shannon distance
 
 
-@naming_versions()
 def prior_sensitivity(
     tree: xr.DataTree, var_names: Sequence[str] | None = None, *, force: bool = False
 ) -> pd.DataFrame:
@@ -463,7 +458,6 @@ def _shuffled(log_prior: xr.Dataset) -> xr.Dataset:
     return new
 
 
-@naming_versions()
 def judge_prior(table: pd.DataFrame) -> tuple[bool | None, str]:
     """Judge whether the prior moves the answers of a fit.
 

@@ -60,7 +60,6 @@ from inference.results.files import model_of
 from zoo.checks import as_matrix, as_plain, check_seed
 from zoo.coordinates.of_models import inside
 from zoo.depcam import DEPCAM
-from zoo.dependencies import naming_versions
 from zoo.intake import Columns
 from zoo.linear_gaussian.class_labels import are_labels, code_labels
 from zoo.model import Model
@@ -86,7 +85,6 @@ _LEAST = 1e-12  # a probability of the right class, so that one certain mistake 
 FEW_DRAWS = 100  # from q, over which densities of held-out rows are averaged that have no closed form
 
 
-@naming_versions()
 def cross_validate(
     models: Mapping[Any, Model],
     *data: Any,
@@ -281,7 +279,6 @@ def _scores_without_draws(tree: xr.DataTree, model: Model) -> bool:
     return isinstance(method, Ascent) and method.log_density is not None
 
 
-@naming_versions()
 def choose_num_latents(
     x: Any,
     candidates: Iterable[int] | None = None,
@@ -362,7 +359,6 @@ def _in_closed_form(flat: Mapping[int, PPCA], x: Any, folds: int, seed: int) -> 
     return table
 
 
-@naming_versions()
 def choose_num_latents_for_classes(
     x: Any,
     y: Any,
@@ -485,7 +481,6 @@ def _has_bound(tree: Any, model: Model) -> bool:
     return method.guide is not None and not method.guide_has_points
 
 
-@naming_versions()
 def choose_shared_and_specific(
     *views: Any,
     num_shared: Iterable[int] = (0, 1, 2, 3),
@@ -601,7 +596,6 @@ def _index_of(pairs: Sequence[tuple[int, Any]]) -> pd.MultiIndex:
     return pd.MultiIndex.from_arrays(arrays, names=["num_shared", "num_specific"])
 
 
-@naming_versions()
 def choose_components_and_latents(
     x: Any,
     num_components: Iterable[int] = (1, 2, 3, 4),

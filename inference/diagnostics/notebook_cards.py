@@ -14,7 +14,6 @@ from inference.diagnostics.cluster_profiles import number_in_words
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import check_tree, model_of
 from inference.topics.topic_tables import top_words
-from zoo.dependencies import naming_versions
 
 __all__ = ["card", "html_of_tree"]
 
@@ -68,7 +67,6 @@ def _facts(tree: xr.DataTree) -> dict[str, str]:
     return facts | {"next": _NEXT}
 
 
-@naming_versions()
 def html_of_tree(tree: Any) -> str:
     """Return the HTML of a tree in a notebook: the card of a fit above what xarray shows of any tree."""
     whole = tree._repr_html_()

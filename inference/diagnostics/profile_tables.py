@@ -35,7 +35,6 @@ from inference.diagnostics.topic_profiles import topic_tables
 from inference.fitting.verdict import WHY_NOT
 from inference.results.files import model_of
 from zoo.checks import check_size
-from zoo.dependencies import naming_versions
 from zoo.intake import date_in_words
 
 __all__ = ["TYPICAL", "answers_text", "in_blocks", "profile_cells", "profile_text", "profiles"]
@@ -53,7 +52,6 @@ _DATES = ("date", "others_date")  # columns that repeat means as dates, and wher
 _MEANS, _WIDTHS = ("mean", "others"), ("spread", "sd")
 
 
-@naming_versions()
 def profiles(
     tree: xr.DataTree, *, probability: float = 0.9, num_rows: int = 5, num_words: int = 10
 ) -> dict[str, pd.DataFrame]:
@@ -180,7 +178,6 @@ def _provisional(tree: xr.DataTree) -> str:
     return f"this fit has not converged ({reason.partition('. Next: ')[0]})"
 
 
-@naming_versions()
 def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
     """Format a table of `profiles` for print: intervals beside means, shares in per cent, dates as dates."""
     columns, origins = {}, table.attrs.get("origins") or {}
@@ -227,7 +224,6 @@ def _cell(value: object, name: object, first: str | None = None) -> str:
     return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:#.3g}".rstrip(".")
 
 
-@naming_versions()
 def profile_text(tree: xr.DataTree, *, width: int = 110) -> str:
     """Print the main answers of a fit: its clusters, topics or latents.
 

@@ -26,7 +26,6 @@ from inference.results.groups import group_of, labels_of, left_out_of, responsib
 from inference.symmetry.labels import given_rows
 from zoo import late
 from zoo.checks import check_choice, check_whole
-from zoo.dependencies import naming_versions
 
 __all__ = ["occupied", "summary", "summary_cells", "top_partitions"]
 
@@ -36,7 +35,6 @@ _OF_HELD = "draws: those in which the cluster holds rows; in the others its para
 _MOST_OF_A_VARIABLE = 12  # rows of the printed table
 
 
-@naming_versions()
 def summary(
     tree: xr.DataTree,
     var_names: Sequence[str] | None = None,
@@ -130,7 +128,6 @@ def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
     return extend(tree, "log_likelihood") if row_limit(num_bytes, "log_likelihood") else tree
 
 
-@naming_versions()
 def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.DataFrame:
     """Format the cells of the table of ``summary``: ESS in whole numbers, R-hat with three decimals.
 
@@ -167,7 +164,6 @@ def _in_print(cell: str | float, style: str) -> str:
     return "-" if np.isnan(cell) else f"{cell:{style}}"
 
 
-@naming_versions()
 def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
     """Compute the posterior of the number of occupied clusters.
 
@@ -274,7 +270,6 @@ def _interval(draws: np.ndarray, interval: str, probability: float) -> tuple[flo
     return float(low), float(high)
 
 
-@naming_versions()
 def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
     """List the most probable partitions of the rows into clusters, whatever the labels of the clusters.
 

@@ -28,14 +28,12 @@ from inference.results.build import build_tree, is_for_new_rows
 from inference.settings import More, Settings
 from zoo.answers import answer_of
 from zoo.checks import warn
-from zoo.dependencies import naming_versions
 from zoo.model import Model
 
 __all__ = ["fit"]
 
 
 @among_processes()
-@naming_versions()
 def fit(
     model: Model,
     *data: Any,

@@ -47,7 +47,6 @@ from inference.inputs.reading_ahead import read_ahead
 from inference.inputs.text import as_counted
 from zoo.checks import check_unique, shown
 from zoo.datasets import read_table
-from zoo.dependencies import naming_versions
 from zoo.intake import Columns
 from zoo.intake.files import ENDINGS, EXTRAS, require
 from zoo.intake.frames import as_frame
@@ -337,7 +336,6 @@ def is_source(data: Any) -> bool:
     return isinstance(data, Source)
 
 
-@naming_versions()
 def open_rows(source: Any, columns: Sequence[str] | None = None) -> Source:
     """Open rows stored in files, folders, Zarr or Dask, to be fitted or scored in batches.
 

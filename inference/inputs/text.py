@@ -16,7 +16,6 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from zoo.checks import check_choice, check_unique, warn
-from zoo.dependencies import naming_versions
 from zoo.documents.bags import as_counts
 from zoo.intake import read_columns
 from zoo.sparse import SparseCounts
@@ -152,7 +151,6 @@ def matching_words(counts: Any, words: np.ndarray) -> Any:
     return WordCounts(matched, list(words), named.documents)
 
 
-@naming_versions()
 def to_vocabulary(documents: Any, words: Sequence[str], *, unseen: str = "drop") -> tuple[SparseCounts, int]:
     """Documents with named words as counts over a given vocabulary.
 

@@ -10,7 +10,6 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from inference.diagnostics.comparison import MethodScore
 from inference.plots.palette import COLOURS, MARKERS, ShownFigure, figure_with_axes, legend_of, literal
-from zoo.dependencies import naming_versions
 
 __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
 
@@ -18,7 +17,6 @@ __all__ = ["plot_agreement", "plot_methods", "plot_scores"]
 _MOST = 24
 
 
-@naming_versions()
 def plot_agreement(table: pd.DataFrame, *, ax: Axes | None = None) -> Figure:
     """Plot means of invariants under each fit, in posterior standard deviations from the first with draws.
 
@@ -74,7 +72,6 @@ def plot_agreement(table: pd.DataFrame, *, ax: Axes | None = None) -> Figure:
     return figure
 
 
-@naming_versions()
 def plot_scores(table: pd.DataFrame, *, ax: Axes | None = None) -> Figure:
     """Plot leave-one-out scores of fits below the best, with the standard error of the difference.
 
@@ -101,7 +98,6 @@ _FAR = 10  # times the distance from the best to the median: lower scores are of
 _BELIEVED = 1.01  # rank-normalised R-hat, as `inference.diagnostics` judges chains
 
 
-@naming_versions()
 def plot_methods(scores: Sequence[MethodScore]) -> Figure:
     """Plot methods side by side, the best score on top; hollow where the fit did not converge.
 

@@ -15,14 +15,12 @@ from inference.component_subspaces import (
 from inference.convergence.identifiable import feature_names
 from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, shade_cells, tick_names
 from zoo.checks import check_size
-from zoo.dependencies import naming_versions
 
 __all__ = ["plot_component_similarity", "plot_hinton", "plot_loading_products", "plot_overlap"]
 
 _MOST_WRITTEN = 10  # components; above it no numbers are written into the cells
 
 
-@naming_versions()
 def plot_hinton(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
     """Plot a Hinton diagram of the scales: one row per component, squares of area `|phi|`, largest first.
 
@@ -57,7 +55,6 @@ def plot_hinton(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
     return figure
 
 
-@naming_versions()
 def plot_component_similarity(tree: xr.DataTree) -> Figure:
     """Plot the similarity of components by the paper's kernel, by subspaces, and by correlation of W W'.
 
@@ -86,7 +83,6 @@ def plot_component_similarity(tree: xr.DataTree) -> Figure:
     return figure
 
 
-@naming_versions()
 def plot_overlap(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
     """Plot which components share rows: where a component's rows would go if labels were drawn again.
 
@@ -110,7 +106,6 @@ def plot_overlap(tree: xr.DataTree, *, ax: Axes | None = None) -> Figure:
     return figure
 
 
-@naming_versions()
 def plot_loading_products(tree: xr.DataTree, num_columns: int = 4) -> Figure:
     """Plot W W' of every component, which shows the features that move together within it.
 

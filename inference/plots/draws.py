@@ -31,7 +31,6 @@ from inference.plots.palette import (
 from inference.results.files import model_of
 from inference.results.groups import group_of, thinned, with_groups
 from zoo.checks import check_size
-from zoo.dependencies import naming_versions
 
 __all__ = ["plot_forest", "plot_ppc", "plot_rank", "plot_scree", "plot_trace", "worst_quantities"]
 
@@ -96,7 +95,6 @@ def _panels(
     return ax.figure, [ax]
 
 
-@naming_versions()
 def plot_trace(
     tree: xr.DataTree, names: Sequence[str] | None = None, most: int = 5, *, ax: Axes | None = None
 ) -> Figure:
@@ -132,7 +130,6 @@ def plot_trace(
     return figure
 
 
-@naming_versions()
 def plot_rank(
     tree: xr.DataTree, names: Sequence[str] | None = None, most: int = 5, *, ax: Axes | None = None
 ) -> Figure:
@@ -180,7 +177,6 @@ def plot_rank(
     return figure
 
 
-@naming_versions()
 def plot_forest(
     tree: xr.DataTree,
     names: Sequence[str] | None = None,
@@ -270,7 +266,6 @@ def plot_forest(
     return figure
 
 
-@naming_versions()
 def plot_ppc(
     tree: xr.DataTree,
     features: Sequence[str] | None = None,
@@ -385,7 +380,6 @@ def _draw_replicas(axis: Axes, x: np.ndarray, replicas: np.ndarray) -> None:
     axis.set_ylim(0, 1.02)
 
 
-@naming_versions()
 def plot_scree(tree: xr.DataTree, prob: float = 0.9, *, ax: Axes | None = None) -> Figure:
     """Plot the share of variance that each latent explains, with its interval, and the shares added up.
 

@@ -16,7 +16,6 @@ from inference.plots.palette import COLOURS, LINES, ShownFigure, figure_with_axe
 from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from zoo.checks import check_size
-from zoo.dependencies import naming_versions
 
 __all__ = ["plot_co_clustering", "plot_mixture", "plot_objective", "plot_psrf_path"]
 
@@ -25,7 +24,6 @@ _MOST_LINES = 5
 _LEAST_MARGIN = 0.5  # nats below the final values: smaller differences mean nothing
 
 
-@naming_versions()
 def plot_mixture(
     tree: xr.DataTree,
     features: tuple | None = None,
@@ -62,7 +60,6 @@ def plot_mixture(
     return figure
 
 
-@naming_versions()
 def plot_objective(tree: xr.DataTree) -> Figure:
     """Plot the objective and the number of occupied components by iteration, one line per restart or chain.
 
@@ -105,7 +102,6 @@ def plot_objective(tree: xr.DataTree) -> Figure:
     return figure
 
 
-@naming_versions()
 def plot_co_clustering(tree: xr.DataTree, loss: str = "binder", *, ax: Axes | None = None) -> Figure:
     """Plot the posterior probability that two rows share a component, as a matrix ordered in blocks.
 
@@ -148,7 +144,6 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder", *, ax: Axes | No
     return figure
 
 
-@naming_versions()
 def plot_psrf_path(tree: xr.DataTree, method: str = "rank", *, ax: Axes | None = None) -> Figure:
     """Plot the PSRF of the invariants against the number of draws, to see whether the chains keep agreeing.
 

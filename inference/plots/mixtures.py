@@ -35,7 +35,6 @@ from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
 from zoo.checks import check_seed, check_size
-from zoo.dependencies import naming_versions
 from zoo.dirichlet_process import polya_urn
 
 __all__ = [
@@ -126,7 +125,6 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
     )
 
 
-@naming_versions()
 def draw_mixture(
     figure: Figure,
     tree: xr.DataTree,
@@ -326,7 +324,6 @@ def _draw_line(axis: Axes, tree: xr.DataTree, mixture: tuple, x: np.ndarray, pla
     axis.legend(fontsize=8, frameon=False)
 
 
-@naming_versions()
 @double_precision
 def plot_dirichlet_process(
     concentrations: tuple[float, ...] = (10.0, 10_000.0),
@@ -375,7 +372,6 @@ def plot_dirichlet_process(
     return figure
 
 
-@naming_versions()
 def plot_em(tree: xr.DataTree, iterations: int = 15, *, ax: Axes | None = None) -> Figure:
     """Plot the log likelihood and the lower bound of the first iterations of EM (of the best restart).
 

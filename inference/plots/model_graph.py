@@ -27,7 +27,6 @@ from inference.plots.palette import ShownFigure
 from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import restored_data
-from zoo.dependencies import naming_versions
 from zoo.model import Model, in_current_precision
 from zoo.sparse import SparseMatrix
 
@@ -152,7 +151,6 @@ def in_words(graph: Graph) -> str:
     )
 
 
-@naming_versions()
 def plot_model_graph(tree: xr.DataTree) -> Figure:
     """Plot the program as a graph: boxes are symbols, arrows dependencies, frames plates, grey symbols data.
 

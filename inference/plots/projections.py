@@ -20,7 +20,6 @@ from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_w
 from inference.results.files import model_of
 from inference.results.groups import labels_of, loadings_of, responsibilities_of, thinned
 from inference.symmetry.rotation import align_rotation
-from zoo.dependencies import naming_versions
 
 __all__ = ["plot_biplot", "plot_loadings"]
 
@@ -33,7 +32,6 @@ _MOST_CLASSES = 12  # told apart by colour and marker
 _MOST_BARS = 150  # rows with bars; above it they would cover each other
 
 
-@naming_versions()
 def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     """Plot mean loadings with central intervals, one panel per latent, one line per feature, views by colour.
 
@@ -77,7 +75,6 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     return figure
 
 
-@naming_versions()
 def plot_biplot(
     tree: xr.DataTree,
     latents: Sequence[int] = (0, 1),

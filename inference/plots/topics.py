@@ -24,7 +24,6 @@ from inference.topics.topic_tables import (
     topic_words,
 )
 from zoo.checks import check_size
-from zoo.dependencies import naming_versions
 
 __all__ = ["plot_clusters", "plot_document_check", "plot_document_clusters", "plot_topics"]
 
@@ -33,7 +32,6 @@ _LEAST_SHARE = 0.005  # of the tokens, of a topic that is drawn
 _FAR = 3.0  # standard deviations of the replications
 
 
-@naming_versions()
 def plot_clusters(
     tree: xr.DataTree,
     num_words: int = 4,
@@ -80,7 +78,6 @@ def plot_clusters(
     return figure
 
 
-@naming_versions()
 def plot_document_check(check: DocumentCheck) -> Figure:
     """Plot how many different words each document has, and how many documents hold each word.
 
@@ -122,7 +119,6 @@ def plot_document_check(check: DocumentCheck) -> Figure:
     return figure
 
 
-@naming_versions()
 def plot_document_clusters(
     tree: xr.DataTree, classes: Any, least_weight: float = 0.0, *, ax: Axes | None = None
 ) -> Figure:
@@ -162,7 +158,6 @@ def plot_document_clusters(
     return figure
 
 
-@naming_versions()
 def plot_topics(tree: xr.DataTree, num_words: int = 8, num_columns: int = 4, most: int = 20) -> Figure:
     """Plot one panel per topic, its most probable words as bars, the largest share of tokens first.
 

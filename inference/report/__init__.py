@@ -17,12 +17,10 @@ from inference.report.page import Paragraph, check_page_path, write_page
 from inference.report.predictive import predictive_section
 from inference.report.results import results_section
 from inference.report.run import front_of, model_section, run_section
-from zoo.dependencies import naming_versions
 
 __all__ = ["report", "report_comparison"]
 
 
-@naming_versions()
 @double_precision
 def report(tree: xr.DataTree, path: str | os.PathLike) -> Path:
     """Write the report of a fit.

@@ -39,7 +39,6 @@ from inference.report.page import (
     write_page,
 )
 from inference.report.run import data_in_words, file_of, heading_of, run_facts, title_of
-from zoo.dependencies import naming_versions
 
 __all__ = ["report_comparison"]
 
@@ -52,7 +51,6 @@ _UNITS = (
 )
 
 
-@naming_versions()
 def report_comparison(
     trees: Mapping[str, xr.DataTree], path: str | os.PathLike, held_out: Sequence[Any] = ()
 ) -> Path:

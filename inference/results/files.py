@@ -29,7 +29,6 @@ from inference.results.integrity import (
     not_finite,
 )
 from inference.results.model_fields import check_known
-from zoo.dependencies import naming_versions
 from zoo.intake.bounds import check_layout, may_hold
 from zoo.model import Model
 
@@ -152,7 +151,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-@naming_versions()
 def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
     """Write a fit as netCDF: to a new file in the same folder, flushed to the disk, then renamed into place.
 
@@ -309,7 +307,6 @@ class _Steady(io.RawIOBase):
         self._file.truncate(self._size)
 
 
-@naming_versions()
 def load(path: str | os.PathLike) -> xr.DataTree:
     """Read a saved fit into memory and close the file.
 
@@ -432,7 +429,6 @@ def check_tree(tree: Any) -> None:
         )
 
 
-@naming_versions()
 def model_of(tree: xr.DataTree) -> Model:
     """The model of a fit, its sizes and data-dependent defaults filled in: ``tree.fit.model``.
 

@@ -9,7 +9,6 @@ import pandas as pd
 import xarray as xr
 
 from inference.results.files import Labels, check_tree, dataset, model_of
-from zoo.dependencies import naming_versions
 from zoo.intake import Columns
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
@@ -171,7 +170,6 @@ def with_levels(group: xr.Dataset, model: Model, columns: Sequence[Columns | Non
     return group
 
 
-@naming_versions()
 def columns_of(tree: xr.DataTree) -> pd.DataFrame:
     """How the columns of the tables of a fit were read, and why.
 

@@ -50,7 +50,6 @@ from zoo import late
 from zoo.answers import answer_of
 from zoo.checks import check_choice
 from zoo.coordinates.of_models import noise_factors
-from zoo.dependencies import naming_versions
 
 __all__ = ["canonical_correlations", "component_intervals", "components"]
 
@@ -58,7 +57,6 @@ __all__ = ["canonical_correlations", "component_intervals", "components"]
 _PARTS = ("all", "shared")
 
 
-@naming_versions()
 def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     """The singular value decomposition of natural parameters (less their mean) of every draw, aligned.
 
@@ -114,7 +112,6 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     return xr.Dataset(found, coords, {"part": part, "kind": kind_of(tree)})
 
 
-@naming_versions()
 def component_intervals(tree: xr.DataTree, part: str = "all", prob: float = 0.9) -> pd.DataFrame:
     """Mean and central interval of every singular value and loading of `components`, with R-hat and ESS.
 

@@ -16,7 +16,6 @@ from inference.convergence.r_hat import largest_psrf
 from inference.results.files import SAMPLE_DIMS, model_of
 from inference.results.groups import flat_draws, labels_of, with_groups
 from inference.symmetry.topics import align_topics, permuted
-from zoo.dependencies import naming_versions
 
 __all__ = ["given_rows", "relabel"]
 
@@ -24,7 +23,6 @@ _SMALLEST_SHARE = 0.01  # of the rows; R-hat is not reported on components with 
 _DIMS = ("component", "component_2")
 
 
-@naming_versions()
 def relabel(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with one numbering of the components in all draws, the largest first.
 

@@ -33,7 +33,6 @@ from inference.convergence.r_hat import largest_psrf
 from inference.results.files import model_of
 from inference.results.groups import loadings_of, with_groups
 from zoo.coordinates.of_models import noise_factors
-from zoo.dependencies import naming_versions
 
 __all__ = ["align_rotation", "identify"]
 
@@ -43,7 +42,6 @@ _LATENT_DIMS = ("latent", "latent_2")
 _DIAGONAL_WORDS = ("scale", "variance", "precision")
 
 
-@naming_versions()
 def align_rotation(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with the latent axes of all draws turned to a common mean (orthogonal Procrustes).
 
@@ -65,7 +63,6 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
     return _turned(tree, _to_common_mean, "orthogonal Procrustes to the mean loadings")
 
 
-@naming_versions()
 def identify(tree: xr.DataTree) -> xr.DataTree:
     """The same fit with every draw in its canonical orientation: orthogonal loadings, strongest first.
 

@@ -15,7 +15,6 @@ from inference.convergence.numbering import cluster_dim, draw_labels, stored_lab
 from inference.results.files import model_of
 from inference.results.groups import with_groups
 from zoo import late
-from zoo.dependencies import naming_versions
 
 __all__ = ["Matching", "align_topics", "match_topics", "permuted", "with_coords_of"]
 
@@ -34,7 +33,6 @@ class Matching(NamedTuple):
     similarity: np.ndarray
 
 
-@naming_versions()
 def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
     """The topics of one run or model matched to those of another over the same vocabulary.
 
@@ -65,7 +63,6 @@ def match_topics(topic_word_probs: Any, reference: Any) -> Matching:
     return Matching(columns, rows, similarity[rows, columns])
 
 
-@naming_versions()
 def align_topics(tree: xr.DataTree) -> xr.DataTree:
     """The same fit of a topic model with one numbering of topics, and of clusters, in all draws.
 

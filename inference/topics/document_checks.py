@@ -39,7 +39,6 @@ from inference.results.groups import group_of, thinned, with_groups
 from inference.symmetry.topics import align_topics
 from inference.topics.topic_tables import documents_of, top_words
 from zoo.checks import check_seed, check_share, check_size
-from zoo.dependencies import naming_versions
 
 __all__ = ["DocumentCheck", "check_documents", "with_dense_counts"]
 
@@ -84,7 +83,6 @@ class _Draw(NamedTuple):
     topics: np.ndarray
 
 
-@naming_versions()
 def check_documents(
     tree: xr.DataTree,
     num_draws: int = 100,

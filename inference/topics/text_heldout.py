@@ -37,7 +37,6 @@ from inference.results.files import model_of
 from inference.results.groups import group_of
 from zoo.answers import answer_of
 from zoo.checks import check_choice, check_seed
-from zoo.dependencies import naming_versions
 from zoo.documents.bags import ClusteredBags, log_coefficients
 from zoo.documents.topic_model import dirichlet_of
 from zoo.in_blocks import map_in_blocks
@@ -51,7 +50,6 @@ MOST_DRAWS = 50  # of a sampler, over which word probabilities are averaged
 CELLS = 8192  # whose word probabilities are computed at once
 
 
-@naming_versions()
 def split_tokens(counts: SparseCounts, seed: int = 0) -> tuple[SparseCounts, SparseCounts]:
     """Split each document's tokens at random into two halves; of an odd number the first has one more.
 

@@ -25,7 +25,6 @@ from inference.results.groups import flat_draws, labels_of, responsibilities_of,
 from inference.symmetry.labels import given_rows
 from inference.symmetry.topics import align_topics, match_topics
 from zoo.checks import check_choice, check_size
-from zoo.dependencies import naming_versions
 from zoo.documents.bags import as_counts
 from zoo.documents.topic_model import dirichlet_of
 from zoo.sparse import SparseCounts
@@ -49,7 +48,6 @@ __all__ = [
 CELLS_AT_ONCE = 2**16  # of documents x words, times topics
 
 
-@naming_versions()
 def topic_words(tree: xr.DataTree) -> pd.DataFrame:
     """Tabulate the word probabilities of each topic: one row per topic, one column per word.
 
@@ -65,7 +63,6 @@ def topic_words(tree: xr.DataTree) -> pd.DataFrame:
     return _table(_expected(_checked(tree), model_of(tree).roles.topic), "topic", "word")
 
 
-@naming_versions()
 def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
     """List the most probable words of each topic: one row per topic, one column per rank from 1.
 
@@ -87,7 +84,6 @@ def top_words(tree: xr.DataTree, num_words: int = 10) -> pd.DataFrame:
     return pd.DataFrame(table.columns.to_numpy()[order], index=table.index, columns=ranks)
 
 
-@naming_versions()
 def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
     """Tabulate the expected topic shares of the fitted documents: one row per document, one column per topic.
 
@@ -105,7 +101,6 @@ def topic_shares(tree: xr.DataTree) -> pd.DataFrame:
     return _table(shares.assign_coords(document=names), "document", "topic")
 
 
-@naming_versions()
 def token_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     r"""Tabulate the shares of topics among the words of documents: a row per document, a column per topic.
 
@@ -194,7 +189,6 @@ def _tokens_by_cluster(
     return tokens
 
 
-@naming_versions()
 def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
     """Tabulate clusters as mixtures of topics: a row per cluster, a column per topic, and the ``weight``.
 
@@ -212,7 +206,6 @@ def cluster_topics(tree: xr.DataTree) -> pd.DataFrame:
     return table.assign(weight=_weights(tree))
 
 
-@naming_versions()
 def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     """Tabulate the probability of each cluster for documents: one row per document, one column per cluster.
 
@@ -244,7 +237,6 @@ def cluster_shares(tree: xr.DataTree, counts: Any = None) -> pd.DataFrame:
     return pd.DataFrame(shares, index=index, columns=pd.Index(posterior["cluster"].values, name="cluster"))
 
 
-@naming_versions()
 def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) -> pd.DataFrame:
     """List the documents of a cluster that are nearest to its centre.
 
@@ -276,7 +268,6 @@ def nearest_documents(tree: xr.DataTree, cluster: int, num_documents: int = 10) 
     return table[totals > 0].sort_values("divergence", kind="stable").head(num_documents)
 
 
-@naming_versions()
 def numbered_like(tree: xr.DataTree, reference: Any) -> xr.DataTree:
     """Renumber the topics of a fit as those of another run or model that they match.
 
@@ -322,7 +313,6 @@ def _with_clusters(tree: xr.DataTree) -> xr.DataTree:
     return tree
 
 
-@naming_versions()
 def documents_of(tree: xr.DataTree) -> csr_matrix:
     """Return the fitted documents as a sparse matrix of counts.
 
@@ -400,7 +390,6 @@ NORMALISERS = {
 }
 
 
-@naming_versions()
 def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str = "max") -> float:
     """Compute mutual information of two labellings over a mean of their entropies, between 0 and 1.
 
@@ -433,7 +422,6 @@ def normalised_mutual_information(labels: Any, others: Any, *, normaliser: str =
     return shared / scale
 
 
-@naming_versions()
 def coherence(topic_word_probs: Any, counts: Any, *, num_words: int = 10) -> pd.Series:
     """Compute the NPMI coherence of each topic's top words in a corpus, in [-1, 1], higher is better.
 

@@ -722,6 +722,9 @@ def _named(path: Path, table: pd.DataFrame, names: list[str], notes: list[str]) 
     """The table with the names of its columns, an unnamed first one as row labels, without empty margins."""
     table, notes = table.set_axis(range(table.shape[1]), axis=1), list(notes)
     names = [name.strip() for name in names]
+    if all(len(name) > 2 and name[0] == name[-1] == "'" for name in names):
+        names = [name[1:-1] for name in names]
+        notes.append("names without their apostrophes")
     empty = table.isna().all(axis=1).to_numpy()
     last = len(table) - int(np.argmin(empty[::-1])) if not empty.all() else 0
     # where all cells are ticks an empty row is one without a tick

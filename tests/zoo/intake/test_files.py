@@ -286,6 +286,16 @@ def test_numbers_typed_as_text_into_a_workbook_are_numbers(tmp_path):
     assert list(table["z"][:1]) == ["left"] and "numbers of 'y' were text" in table.attrs["read_as"]
 
 
+@pytest.mark.parametrize(
+    ("header", "names"), [("'a'\t'b c'", ["a", "b c"]), ("'a'\tb", ["'a'", "b"]), ("'\tb", ["'", "b"])]
+)
+def test_names_are_without_the_apostrophes_that_all_of_them_have(tmp_path, header, names):
+    (tmp_path / "t.csv").write_text(f"{header}\n1\t2\n3\t5\n4\t1\n")
+    table = read_table(tmp_path / "t.csv")
+    assert list(table.columns) == names and table.shape == (3, 2)
+    assert ("names without their apostrophes" in table.attrs["read_as"]) == (names[0] == "a")
+
+
 def test_a_last_row_without_a_tick_is_a_row(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a,b\nx,\n,x\n,\n", encoding="utf-8")
