@@ -465,6 +465,8 @@ def _without_notes(text: str, separator: str, notes: list[str]) -> tuple[str, in
     if 1 < len(first) < width == len(header):
         if not any(map(_is_number, header)) and any(map(_is_number, data)):
             top = below[1]  # a title with a separator in it
+    while len(own := rows[bottom - 1]) == 1 and " " in own[0] and not _is_number(own[0]):
+        bottom -= 1  # words on a line without a separator are no row
     told = [" ".join(" ".join(row).split()) for row in (*rows[:top], *rows[bottom:])]
     notes += _told_of_margins(list(filter(None, told)))
     return "".join(lines[top : len(lines) - len(rows) + bottom]).rstrip("\r\n"), top
@@ -681,6 +683,13 @@ def _read_decimal_commas(
         with_comma = cells[cells.str.contains(",", regex=False)]
         may_group = with_comma.map(lambda cell: bool(GROUPED_BY_COMMAS.fullmatch(cell))).all()
         (doubtful if may_group and separator != ";" and decimal is None else found).append(place)
+    if doubtful and not found and _has_points(read_again()):
+        for place in doubtful:
+            table[place] = pd.to_numeric(table[place].astype("object").str.replace(",", ""))
+            notes.append(
+                f"commas of {names[place]!r} group thousands, for points are decimal in other columns"
+            )
+        return
     if doubtful and not found:
         place = doubtful[0]
         example = next(cell for cell in _texts(table[place]) if "," in cell)
@@ -703,6 +712,17 @@ def _read_decimal_commas(
     which = f"column{'s' * (len(listed) > 1)} {', '.join(listed[:5])}{', ...' if len(listed) > 5 else ''}"
     also = f"; points group the thousands of {', '.join(grouped[:5])}" if grouped else ""
     notes.append(f"decimal commas ({which}){also}")
+
+
+def _has_points(written: pd.DataFrame) -> bool:
+    """Whether some number has a decimal point, and not one that groups thousands."""
+    for place in written.columns:
+        cells = written[place].dropna().str.strip().map(_unmarked)
+        points = cells[cells.str.contains(".", regex=False)]
+        is_number = len(points) and cells.map(lambda cell: bool(POINT.fullmatch(cell))).all()
+        if is_number and not points.map(lambda cell: bool(GROUPED_BY_POINTS.fullmatch(cell))).all():
+            return True
+    return False
 
 
 def _read_grouped(table: pd.DataFrame) -> None:
