@@ -236,8 +236,9 @@ class Method:
             estimate serve.
         log_density: ``log_density(variables, model, *new_data)`` per new row; without it densities are
             averaged over draws.
-        log_joint: ``log_joint(variables, model, *new_data)`` per new row and cluster, of which ``transform``
-            is the softmax; a term of the row may lack. Without it the model's labels at the estimate serve.
+        log_joint: ``log_joint(variables, model, *new_data)`` per new row and cluster, of which the
+            probabilities of the clusters are the softmax; a term of the row may lack. Without it the model's
+            labels at the estimate serve.
         passes_per_step: about how often a step passes over the data.
         units: ``units(model)``, how variables of q that are no sites of the program follow the coordinates of
             the data (`zoo.coordinates.Unit`; one of power 0 has no unit), by name.

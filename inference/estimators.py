@@ -50,6 +50,7 @@ __all__ = [
     "DEPCAMEstimator",
     "EPCAEstimator",
     "KernelPCAEstimator",
+    "MCFAEstimator",
     "MixtureEstimator",
     "PPCAEstimator",
     "PairedRegressor",
@@ -237,7 +238,7 @@ class _RowEstimator(_Estimator):
     """An estimator whose model has a density of rows, and predicts their missing parts."""
 
     def predict(self, X: Any) -> np.ndarray:
-        """The component of each row, or the rows with their missing cells filled in.
+        """The cluster of each row, or the rows with their missing cells filled in.
 
         Args:
             X: rows with the columns of the fit.
@@ -289,8 +290,36 @@ class _RowEstimator(_Estimator):
         return _replicated(self.tree_, int(n_samples), np.random.default_rng(_seed_of(self.random_state)))
 
 
+class _Clusterer(_RowEstimator):
+    """An estimator whose model has clusters of rows."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each component for each row.
+
+        Args:
+            X: rows with the columns of the fit.
+
+        Returns:
+            Shape (num_observations, num_components), rows summing to one.
+        """
+        rows = self._rows(X)
+        return predict(self.tree_, rows, what="probabilities").values
+
+    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+        """Fit the model and return the component of each fitted row.
+
+        Args:
+            X: rows.
+            y: not used.
+
+        Returns:
+            Shape (num_observations,).
+        """
+        return self.fit(X).predict(X)
+
+
 @dataclass(eq=False, repr=False)
-class MixtureEstimator(_RowEstimator):
+class MixtureEstimator(_Clusterer):
     """`zoo.Mixture` as an estimator: ``transform`` gives the shares of components, ``predict`` the component.
 
     Args:
@@ -318,17 +347,6 @@ class MixtureEstimator(_RowEstimator):
     weight_prior: str = "dirichlet"
     components: Any = None
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each component for each row, as `transform`.
-
-        Args:
-            X: rows with the columns of the fit.
-
-        Returns:
-            Shape (num_observations, num_components), rows summing to one.
-        """
-        return self.transform(X)
-
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Draw new rows from the fit, and say which component each most probably is of.
 
@@ -341,22 +359,10 @@ class MixtureEstimator(_RowEstimator):
         rows = super().sample(n_samples)
         return rows, predict(self.tree_, rows).values
 
-    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
-        """Fit the model and return the component of each fitted row.
-
-        Args:
-            X: rows.
-            y: not used.
-
-        Returns:
-            Shape (num_observations,).
-        """
-        return self.fit(X).predict(X)
-
 
 @dataclass(eq=False, repr=False)
-class DEPCAMEstimator(_RowEstimator):
-    """`zoo.DEPCAM` as an estimator: ``transform`` gives shares of components, ``predict`` rows without gaps.
+class DEPCAMEstimator(_Clusterer):
+    """`zoo.DEPCAM` as an estimator: ``transform`` gives the shares of components, ``predict`` the component.
 
     Args:
         num_components: K.
@@ -418,6 +424,27 @@ class PPCAEstimator(_Projection, _RowEstimator):
     num_latents: int = 1
     _: KW_ONLY
     loading_prior: str = "flat"
+    noise: str = "isotropic"
+
+
+@dataclass(eq=False, repr=False)
+class MCFAEstimator(_Projection, _Clusterer):
+    """`zoo.MCFA` as an estimator: ``transform`` gives latents, ``predict`` the component.
+
+    Args:
+        num_components: M, the number of clusters or the truncation of the Dirichlet process.
+        num_latents: K, fewer than features.
+        concentration: alpha.
+        weight_prior: ``"dirichlet"`` or ``"stick_breaking"``.
+        noise: ``"isotropic"`` or ``"diagonal"``.
+    """
+
+    _model = "MCFA"
+    num_components: int = 8
+    num_latents: int = 1
+    _: KW_ONLY
+    concentration: float = 1.0
+    weight_prior: str = "dirichlet"
     noise: str = "isotropic"
 
 

@@ -30,10 +30,10 @@ import xarray as xr
 from inference.convergence.numbering import cluster_dim
 from inference.methods import method_of
 from inference.precision import double_precision
-from inference.prediction import has_estimate, log_joint, transform
+from inference.prediction import has_estimate, log_joint, predict, transform
 from inference.results.files import model_of
 from inference.results.groups import group_of, responsibilities_of, restored_data
-from zoo.answers import answer_of
+from zoo.answers import answer_of, completions_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.intake.tables import takes_missing
 from zoo.model import Model
@@ -85,7 +85,7 @@ def explain(tree: xr.DataTree, row: Any) -> pd.DataFrame:
     data = restored_data(group_of(tree, "observed_data"), model)
     place, name = _place_of(tree, model, data[0].shape[0], row)
     parts = tuple(_row_of(part, place) for part in data)
-    is_cluster = cluster_dim(model) == model.roles.scores[-1]
+    is_cluster = "clusters" in completions_of(model)
     if is_cluster and takes_missing(model) and has_estimate(method_of(model, tree.attrs["method"])):
         found = _by_shapley(tree, model, parts[0])
     elif answer_of(model, "scores_are_linear"):
@@ -191,7 +191,7 @@ def _by_shapley(tree: xr.DataTree, model: Model, row: np.ndarray) -> pd.DataFram
     groups = family.independent_columns if isinstance(family, ComponentPrior) else [tuple(range(num_columns))]
     base = float(value(np.zeros((1, num_columns), bool))[0])
     seen = [[j for j in group if observed[j]] for group in groups]
-    names, dim = _columns(tree, 0), model.roles.scores[-1]
+    names, dim = _columns(tree, 0), cluster_dim(model)
     joined = {
         tuple(players): float(share) for players, share in _shapley_by_group(seen, value, base, observed)
     }
@@ -317,7 +317,7 @@ def _left_out(tree: xr.DataTree, model: Model, parts: tuple, is_cluster: bool) -
             f"{tree.attrs['model']} cannot miss cells of these rows, so none can be left out to see what it "
             "contributes"
         )
-    scores = transform(tree, *asked)
+    scores = predict(tree, *asked, what="probabilities") if is_cluster else transform(tree, *asked)
     dim, found = scores.dims[-1], scores.to_numpy()
     shown = np.argsort(-found[0], kind="stable")[:2] if is_cluster else np.arange(found.shape[1])
     labels = [f"{dim}_{scores[dim].to_numpy()[k]}" for k in shown]

@@ -33,7 +33,7 @@ from inference.precision import check_count_sizes, check_scales, double_precisio
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data
 from inference.symmetry import align_rotation, relabel
-from zoo.answers import answer_of, completion_of
+from zoo.answers import answer_of, completion_of, completions_of
 from zoo.checks import check_choice, check_flag, warn
 from zoo.documents.bags import totals_of
 from zoo.intake.families import for_data
@@ -47,6 +47,7 @@ __all__ = [
     "has_estimate",
     "log_density",
     "log_joint",
+    "most_probable",
     "predict",
     "prepared",
     "stored_variables",
@@ -148,20 +149,24 @@ def predict(
     out: str | os.PathLike | None = None,
     batch_size: int | None = None,
 ) -> _Predictions | Path:
-    """Predict the missing part of new rows.
+    """Predict the cluster of new rows, or their missing part.
 
-    A mixture: the component with the largest share, dims (observation,). A projection: its rows with missing
-    cells at their expectation given the observed ones, dims (observation, feature), and as the coordinate
-    ``standard_deviation`` how uncertain that is (0 in a cell that was observed). A supervised projection:
-    its outputs, dims (observation, output), likewise; fitted to class labels, the probability of each class
-    by its name, dims (observation, class).
+    A model with clusters of rows: the most probable one, by its number in the tables of the fit, dims
+    (observation,), or (document,) of texts. A projection: its rows with missing cells at their expectation
+    given the observed ones, dims (observation, feature), and as the coordinate ``standard_deviation`` how
+    uncertain that is (0 in a cell that was observed). A supervised projection: its outputs, dims
+    (observation, output), likewise; fitted to class labels, the probability of each class by its name, dims
+    (observation, class).
 
     Args:
         tree: a fit.
         *new_data: rows with the columns of the fit; outputs may be left out.
-        what: of a supervised projection: ``"outputs"``, ``"classes"`` (probabilities of the class labels it
-            was fitted to, dims (observation, class)) or ``"cells"`` (of x). Of paired views: ``"y_0"``,
-            ``"y_1"``, ...; left out, the view that is missing, or else the only one with missing cells.
+        what: of a model with clusters: ``"clusters"``, ``"probabilities"`` (of each cluster, dims
+            (observation, component), or (document, cluster)) or, if it projects rows, ``"cells"``. Of a
+            supervised projection: ``"outputs"``, ``"classes"`` (probabilities of the class labels it was
+            fitted to, dims (observation, class)) or ``"cells"`` (of x). Of paired views: ``"y_0"``,
+            ``"y_1"``, ...; left out, the view that is missing, or else the only one with missing cells. Of
+            `zoo.DEPCAM` also ``"reconstruction"``, the expectation of observed cells too.
         out: a ``.parquet``, ``.csv``, ``.tsv`` or ``.npy`` file that the answers are written to batch by
             batch, in place of one that is there; None: they are returned.
         batch_size: rows that are scored at once; None: all rows in memory at once, and 100 000 (texts: 1000)
@@ -169,8 +174,8 @@ def predict(
             chunks.
 
     Returns:
-        Dims (observation,), (observation, feature) or (observation, output), as above. With ``out`` its path;
-        the standard deviations of cells are columns of the file named ``*_sd``.
+        Dims as above. With ``out`` its path; the standard deviations of cells are columns of the file named
+        ``*_sd``.
 
     Raises:
         ValueError: something that the model does not predict.
@@ -185,19 +190,18 @@ def predict(
         True
     """
     model = model_of(tree)
-    if what is not None and what not in answer_of(model, "completions"):
-        raise ValueError(
-            f"this fit predicts {', '.join(answer_of(model, 'completions')) or 'one thing'}; got {what!r}"
-        )
+    known = completions_of(model)
+    if what is not None and what not in known:
+        raise ValueError(f"this fit predicts {', '.join(known) or 'nothing but its scores'}; got {what!r}")
     if is_asked_in_batches(model, new_data, out, batch_size):
         return answered(partial(predict, tree, what=what), tree, model, new_data, out, batch_size)
-    if len(model.roles.predicted) == 1:
-        shares = transform(tree, *new_data)
-        dim = model.roles.scores[-1]
-        return shares[dim][shares.argmax(dim)].drop_vars(dim).rename("assignments")
     model, arrays, coords = prepared(tree, new_data)
     what = answer_of(model, "default_completion", *arrays) if what is None else what
-    chosen = () if what is None else (("what", what),)
+    if what in ("clusters", "probabilities"):
+        shares = _probabilities(tree, model, arrays, coords)
+        return most_probable(shares).rename("assignments") if what == "clusters" else shares
+    own = answer_of(model, "completions")
+    chosen = (("what", what),) if len(own) > 1 else ()
     predicted_dims, part, fills = completion_of(model, what)
     completed = part if fills else None
     rows = None if completed is None else _incomplete_rows(arrays, model.data_names.index(completed))
@@ -234,6 +238,31 @@ def predict(
         if own is not None and own.level_numbers:
             predicted.attrs["levels"] = json.dumps(own.level_numbers)
     return predicted.assign_coords(standard_deviation=(predicted_dims, deviation)).rename("predicted")
+
+
+def most_probable(shares: xr.DataArray) -> xr.DataArray:
+    """The most probable cluster of each row, dims those of rows; -1 where a row has no answer.
+
+    Args:
+        shares: probabilities of the clusters, clusters last.
+    """
+    dim = shares.dims[-1]
+    found = shares[dim][shares.fillna(0.0).argmax(dim)].drop_vars(dim)
+    return found.where(shares.notnull().all(dim), -1)
+
+
+def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[str, Any]) -> xr.DataArray:
+    """Probability of each cluster for each row, labels and latents of the others summed out."""
+    method = method_of(model, tree.attrs["method"])
+    if has_estimate(method):
+        function = method.log_joint or _log_joint
+        values = jax.nn.softmax(_apply(function, stored_variables(tree, model), model, arrays), axis=-1)
+    else:
+        values = _mean_over_draws(_shares_in_draw, draws_without_rows(relabel(tree)), model, arrays)
+    dims = completions_of(model)["probabilities"].dims
+    _warn_of_lost_rows(values, coords, dims[0])
+    labels = Labels({**coords, dims[-1]: _columns(tree, dims[-1])})
+    return _labelled(in_shown_order(values, tree, model), dims, labels).rename("probabilities")
 
 
 @double_precision
@@ -402,8 +431,8 @@ def _warn_of_lost_rows(values: jax.Array, coords: dict[str, Any], dim: str) -> N
     labels = coords.get(dim, np.arange(len(values)))
     named = ", ".join(str(labels[row]) for row in lost[:10]) + (", ..." if lost.size > 10 else "")
     warn(
-        f"{lost.size} of {len(values)} rows have NaN as their answer, because the mode of their latents was "
-        f"not found: rows {named}; look for cells that are far outside the fitted ones"
+        f"{lost.size} of {len(values)} rows have NaN as their answer (-1 as their cluster), because the mode "
+        f"of their latents was not found: rows {named}; look for cells that are far outside the fitted ones"
     )
 
 
@@ -474,10 +503,14 @@ def _log_joint(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> 
 
 
 def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
-    """The fit with all draws in one labelling or orientation."""
-    if "labels" in model.symmetries:
-        return relabel(tree)
-    return align_rotation(tree) if "rotation" in model.symmetries else tree
+    """The fit with all draws in one labelling or orientation of what rows are scored by."""
+    if "rotation" in model.symmetries and model.roles.scores[-1] == "latent":
+        return align_rotation(tree)
+    return relabel(tree) if "labels" in model.symmetries else tree
+
+
+def _shares_in_draw(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> jax.Array:
+    return jax.nn.softmax(_log_joint(values, model, *data), axis=-1)
 
 
 _SCORES = ("latent", "orthonormal")

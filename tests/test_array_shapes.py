@@ -25,7 +25,7 @@ import inference
 import zoo
 from inference import prediction
 from tests.support import component_families
-from zoo.answers import answer_of, completion_of
+from zoo.answers import answer_of, completion_of, completions_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
 from zoo.exponential_family import (
@@ -302,7 +302,7 @@ def test_what_a_fit_passes_has_the_promised_shapes(name, called):
         if name != "kernelpca":
             assert prediction.log_density(tree, *data).shape == (20,)
             answered |= {"log_density"}
-        if answer_of(model, "completions") or len(model.roles.predicted) == 1:
+        if completions_of(model):
             what = {"what": "y_0"} if name == "paired" else {}
             assert prediction.predict(tree, *data, **what).shape[0] == 20
             answered |= {"predict"}

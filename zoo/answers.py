@@ -23,6 +23,7 @@ __all__ = [
     "TypicalCells",
     "answer_of",
     "completion_of",
+    "completions_of",
     "has_answer",
     "scores_outward",
     "start_of",
@@ -359,15 +360,18 @@ class Answers:
         return False
 
     def completions(self, model: Any) -> dict[str, Completion]:
-        """The quantities that `inference.predict` can return, chosen by ``what``.
+        """The quantities of `cells`, chosen by ``what`` of `inference.predict`.
 
         Args:
             model: the model.
 
         Returns:
-            Name to what it is, the one that is meant where none is chosen first; empty: there is only one.
+            Name to what it is; empty: the model has no `cells`.
         """
-        return {}
+        if not has_answer(model, "cells"):
+            return {}
+        part = model.data_names[0]
+        return {"cells": Completion(model.variable_dims[part], part)}
 
     def default_completion(self, model: Any, *data: Any) -> str | None:
         """The quantity that is returned where none is chosen.
@@ -377,9 +381,9 @@ class Answers:
             *data: parts of the data, in the model's order.
 
         Returns:
-            One of `completions`; None: there is only one.
+            One of `completions_of`; None: there is none.
         """
-        return None
+        return next(iter(completions_of(model)), None)
 
     def cells(
         self, model: Any, values: Mapping[str, Array], *data: Any, **options: str
@@ -393,7 +397,7 @@ class Answers:
             **options: ``what``, one of `completions`, of a model that has several.
 
         Returns:
-            Two arrays of dims ``roles.predicted``, or of those of the completion.
+            Two arrays of the dims of the completion.
 
         Raises:
             ValueError: the model has none.
@@ -476,8 +480,28 @@ def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
     return _cells_outward(model, found, data, options.get("what")) if part in units else found
 
 
+def completions_of(model: Any) -> dict[str, Completion]:
+    """The quantities that `inference.predict` can return, chosen by ``what``.
+
+    Args:
+        model: the model.
+
+    Returns:
+        Name to what it is: ``"clusters"`` and ``"probabilities"`` of these where the label of a row has a
+        conditional distribution, then `Answers.completions`. The first is meant where none is chosen, but for
+        models with another `Answers.default_completion`.
+    """
+    label, weight = model.roles.cluster, model.roles.weight
+    found = {}
+    if label is not None and weight is not None and has_answer(model, "conditionals"):
+        rows, clusters = model.variable_dims[label], model.variable_dims[weight]
+        found["clusters"] = Completion(rows, None, fills=False)
+        found["probabilities"] = Completion((*rows, *clusters), None, fills=False)
+    return found | answer_of(model, "completions")
+
+
 def completion_of(model: Any, what: str | None) -> Completion:
-    """What is predicted.
+    """What `Answers.cells` returns.
 
     Args:
         model: the model.
@@ -486,11 +510,8 @@ def completion_of(model: Any, what: str | None) -> Completion:
     Returns:
         Its dims and the part of the data that holds such cells.
     """
-    known, part = answer_of(model, "completions"), model.data_names[0]
-    if known:
-        return known[next(iter(known)) if what is None else what]
-    dims = model.roles.predicted
-    return Completion(dims, part, fills=model.variable_dims.get(part) == dims)
+    known = answer_of(model, "completions")
+    return known[next(iter(known)) if what is None else what]
 
 
 def has_answer(model: Any, name: str) -> bool:

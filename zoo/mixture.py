@@ -150,7 +150,6 @@ class Mixture(Model):
         weight="weights",
         gaussian=("weights", "locs", "covariances"),
         scores=("observation", "component"),
-        predicted=("observation",),
     )
     proper_with = "free_last_stick=False"
     answers = MixtureAnswers

@@ -551,7 +551,7 @@ class Model(Assumptions):
             **options: of the answer, such as ``what``, one of `zoo.answers.Answers.completions`.
 
         Returns:
-            Two arrays of dims ``roles.predicted``, or of those of the completion.
+            Two arrays of the dims of the completion.
 
         Raises:
             ValueError: the model predicts nothing but its scores.

@@ -23,7 +23,6 @@ class Roles(NamedTuple):
         document_topic: topic shares of the documents.
         cluster_topic: topic shares of clusters of documents.
         scores: dims of the result of `inference.transform`.
-        predicted: dims of the result of `inference.predict`.
         unit_free: variables without labels or axes that have no unit of the data.
     """
 
@@ -39,5 +38,4 @@ class Roles(NamedTuple):
     document_topic: str | None = None
     cluster_topic: str | None = None
     scores: tuple[str, ...] = ("observation", "latent")
-    predicted: tuple[str, ...] = ("observation", "feature")
     unit_free: tuple[str, ...] = ()

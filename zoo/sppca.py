@@ -206,11 +206,7 @@ class SPPCA(SupervisedIntake):
     }
     symmetries = ("rotation",)
     methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
-    roles = Roles(
-        latent="latents",
-        loadings={"loadings_x": "_x", "loadings_y": "_y"},
-        predicted=("observation", "output"),
-    )
+    roles = Roles(latent="latents", loadings={"loadings_x": "_x", "loadings_y": "_y"})
     answers = RealAnswers
 
     @property

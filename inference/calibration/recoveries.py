@@ -22,9 +22,10 @@ from inference.extension import replicate
 from inference.fitting.front_door import fit
 from inference.methods import method_of
 from inference.precision import double_precision
-from inference.prediction import draws_without_rows, has_estimate, log_density, transform
+from inference.prediction import draws_without_rows, has_estimate, log_density, predict
 from inference.results.files import model_of
 from inference.results.groups import group_of, loadings_of, responsibilities_of, restored_data
+from zoo.answers import completions_of
 from zoo.checks import check_size, check_whole
 from zoo.model import Model
 
@@ -137,8 +138,8 @@ def _checked(tree: xr.DataTree) -> tuple[Model, np.ndarray, dict[str, Any]]:
 
 
 def _has_shares(model: Model) -> bool:
-    """Whether `transform` gives rows their shares in clusters."""
-    return cluster_dim(model) == model.roles.scores[-1]
+    """Whether rows have clusters."""
+    return "clusters" in completions_of(model)
 
 
 def _weights_of(call: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
@@ -187,7 +188,7 @@ def _holds_rows(tree: xr.DataTree, model: Model, x: np.ndarray) -> np.ndarray:
 
 def _shares(tree: xr.DataTree, x: np.ndarray) -> np.ndarray:
     held = responsibilities_of(tree)
-    return (transform(tree, x) if held is None else held).to_numpy()
+    return (predict(tree, x, what="probabilities") if held is None else held).to_numpy()
 
 
 def _fitted(model: Model, x: np.ndarray, call: Mapping[str, Any], seed: int) -> xr.DataTree:
@@ -207,7 +208,7 @@ def _clusters_found(
         "clusters": len(np.unique(labels)),
         "found": int((shares.sum(0) > _OCCUPIED).sum()),
         "labels": _adjusted_rand(labels, shares.argmax(1)),
-        "labels_known": _adjusted_rand(labels, transform(tree, x).to_numpy().argmax(1)),
+        "labels_known": _adjusted_rand(labels, predict(tree, x).to_numpy()),
     }
 
 

@@ -33,7 +33,7 @@ from inference.inputs.tables import as_arrays
 from inference.methods import method_of
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
-from zoo.answers import has_answer
+from zoo.answers import completions_of, has_answer
 from zoo.checks import check_choice
 from zoo.documents.topic_model import dirichlet_of
 from zoo.intake.tables import num_needed, takes_missing, takes_sparse_counts
@@ -335,7 +335,8 @@ def _found(tree: xr.DataTree, change: Change, said: str, *, first: bool = False)
     if model.answers.projects_by_draws or not isinstance(method, Sampler | Stochastic):
         yield "scores", transform(tree, *data)
     if has_answer(model, "cells") and _is_generative(tree) and not change.reverses_views:
-        predicted = predict(tree, *data[: num_needed(model)])
+        what = "cells" if "clusters" in completions_of(model) else None
+        predicted = predict(tree, *data[: num_needed(model)], what=what)
         yield "predicted", predicted.drop_vars("standard_deviation")
         yield "standard_deviation", predicted["standard_deviation"]
     group = "variational" if "variational" in tree.children else "posterior"

@@ -61,9 +61,9 @@ def fit(options: SimpleNamespace) -> int:
         tree.attrs |= {"data_name": name, "command": shlex.join(["zoo", *options.words])} | facts
         place, trouble = _saved(tree, options.out.settled())
         tree.encoding["source"] = str(place)  # the page names its file
-        screen = first_screen(tree, details=options.details, width=line_width())
+        screen = first_screen(tree, details=options.details, width=line_width(), worded=as_options)
     attributes = tree.attrs
-    print(as_options(screen.opening), end="\n\n")
+    print(screen.opening, end="\n\n")
     print(f"data       {name}: {in_words(data, options.batch_size)}")
     print_notes(data, tree.fit.columns)
     print(f"model      {card.name}: {card.title}")

@@ -240,7 +240,9 @@ zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
                 *(_argument("fit", "FIT", type=click.Path()), *_TABLES, *_COLUMNS),
                 _option("--batch-size", "rows scored and written at a time", _FROM_1),
                 _option(
-                    "--what", "prediction (default), scores, log_density, classes, cells, y_1", **_answers
+                    "--what",
+                    "prediction (default), probabilities, cells, scores, log_density, classes, y_1",
+                    **_answers,
                 ),
                 _flag("--deviations", "also write standard deviations of predictions"),
                 _file("--out", "a .csv, .tsv, .xlsx, .parquet or .npy file (default: FIT-DATASET.csv)"),
@@ -250,6 +252,7 @@ zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
 zoo predict mixture-faithful.nc faithful
 zoo predict ppca-table.nc new.csv --out completed.csv
 zoo predict sppca-olive.nc olive --what classes
+zoo predict mcfa-table.nc new.csv --what cells
 zoo predict mixture-faithful.nc faithful --what log_density
 zoo predict mixture-rows.nc rows/*.parquet --out clusters.parquet
 """,

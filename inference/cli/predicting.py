@@ -11,11 +11,11 @@ from inference.batched_answers import answers, frame_of
 from inference.cli.paths import reserved
 from inference.cli.printing import collected_warnings, print_notes
 from inference.cli.selection import data_of, in_words
-from inference.prediction import log_density, predict, transform
+from inference.prediction import log_density, most_probable, predict, transform
 from inference.program_cache import compile_cache
 from inference.results.files import load, model_of
 from inference.results.written_tables import check_table_file, table_file
-from zoo.answers import has_answer
+from zoo.answers import completions_of
 from zoo.intake.tables import num_needed, takes_missing
 from zoo.model import Model
 
@@ -106,17 +106,19 @@ def _answer(
     what = options.what
     if what == "log_density":
         return "log density of each row, in nats", _frame(log_density(tree, *parts))
-    is_cluster = len(model.roles.predicted) == 1
-    if what == "scores" or (what is None and not is_cluster and not has_answer(model, "cells")):
+    known = completions_of(model)
+    if what == "scores" or (what is None and not known):
         scores = transform(tree, *parts)
         return f"scores, by {scores.dims[-1]}", _frame(scores, f"{scores.dims[-1]}_")
-    given = {} if what in (None, "prediction") else {"what": what}
-    predicted = predict(tree, *parts, **given)
-    if is_cluster:
-        shares = transform(tree, *parts)
-        table = _frame(predicted)
+    what = None if what == "prediction" else what
+    if what in ("clusters", None) and "clusters" in known:
+        shares = predict(tree, *parts, what="probabilities")
+        table = _frame(most_probable(shares).rename("assignments"))
         table["probability"] = shares.max(shares.dims[-1]).to_numpy()
-        return "cluster of each row, and its probability", table
+        return f"cluster of each {shares.dims[0].replace('observation', 'row')}, and its probability", table
+    predicted = predict(tree, *parts, what=what)
+    if what == "probabilities":
+        return f"probability of each {predicted.dims[-1]}", _frame(predicted, f"{predicted.dims[-1]}_")
     if predicted.dims[-1] == "class":
         table = _frame(predicted, "probability_")
         names = predicted["class"].to_numpy()[predicted.argmax("class").to_numpy()]
@@ -127,7 +129,7 @@ def _answer(
     if options.deviations and "standard_deviation" in predicted.coords:
         deviations = predicted.standard_deviation.to_pandas().add_suffix("_sd")
         table = table.join(deviations)
-    is_filled = predicted.dims == model.roles.predicted and takes_missing(model)
+    is_filled = predicted.dims == model.variable_dims[model.data_names[0]] and takes_missing(model)
     missing = ", missing cells filled in" if is_filled else ""
     return f"{what or predicted.dims[-1] + 's'} of each row{missing}", table
 

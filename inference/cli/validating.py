@@ -76,7 +76,8 @@ def class_facts(table: Any) -> dict[str, str]:
         tried = "; ".join(f"{k}: {row.log_score:.3g}, {row.accuracy:.1%}" for k, row in table.iterrows())
         facts["size"] = (
             f"num_latents={chosen}, the fewest whose mean log probability of a hidden label is within one "
-            f"standard error of the best (by number of latents, with the share that is right: {tried})"
+            "standard error, or .01 nats, of the best (by number of latents, with the share that is right: "
+            f"{tried})"
         )
     return facts
 

@@ -27,7 +27,14 @@ from inference.results.groups import flat_draws, labels_of, left_out_of, respons
 from zoo import late
 from zoo.checks import check_choice
 
-__all__ = ["central_draw", "cluster_sizes", "co_clustering", "point_partition", "seen_clusters"]
+__all__ = [
+    "central_draw",
+    "cluster_sizes",
+    "co_clustering",
+    "memberships",
+    "point_partition",
+    "seen_clusters",
+]
 
 _LARGEST_MATRIX = 512 * 2**20  # bytes
 _BLOCK = 2**24  # entries of a block of indicators held at once
@@ -160,21 +167,37 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
 
 def seen_clusters(tree: xr.DataTree) -> np.ndarray | None:
     """The most probable cluster of each row, as the fit numbers them; None where it does not."""
-    soft, drawn = responsibilities_of(tree), labels_of(tree)
+    shares = memberships(tree, numbered=True)
+    return None if shares is None else shares.argmax(1)
+
+
+def memberships(tree: xr.DataTree, *, numbered: bool = False) -> np.ndarray | None:
+    """Probability of each cluster, as the fit numbers them, for each fitted row.
+
+    Args:
+        tree: a fit.
+        numbered: whether drawn labels without a numbering of the fit are no answer, since they may switch.
+
+    Returns:
+        Shape (rows, clusters); None of a fit that holds neither responsibilities nor labels.
+    """
+    soft, drawn, model = responsibilities_of(tree), labels_of(tree), model_of(tree)
     if soft is not None:
-        return soft.values.argmax(1)
-    model = model_of(tree)
-    dim = None if model.roles.weight is None else model.variable_dims[model.roles.weight][-1]
-    stored = tree.get(f"sample_stats/{dim}_label")
-    if drawn is None or stored is None:
+        return soft.to_numpy().astype(float)
+    if drawn is None or model.roles.weight is None:
         return None
-    numbers = flat_draws(stored, dim).astype(np.int64)
-    seen = np.take_along_axis(numbers, flat_draws(drawn).astype(np.int64), axis=1)
-    size, rows = numbers.shape[1], seen.shape[1]
+    dim, labels = model.variable_dims[model.roles.weight][-1], flat_draws(drawn).astype(np.int64)
+    stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
+    if f"{dim}_label" in stats:
+        labels = np.take_along_axis(flat_draws(stats[f"{dim}_label"], dim).astype(np.int64), labels, axis=1)
+    elif numbered:
+        return None
+    size = max(tree["posterior"].sizes.get(dim, 0), int(labels.max()) + 1)
+    num_draws, rows = labels.shape
     counts = np.zeros(rows * size, dtype=np.int64)
-    for own in seen:
+    for own in labels:
         counts[np.arange(rows) * size + own] += 1
-    return counts.reshape(rows, size).argmax(1)
+    return counts.reshape(rows, size) / num_draws
 
 
 def _numbered_like_fit(partition: np.ndarray, tree: xr.DataTree, rows: np.ndarray | None) -> np.ndarray:

@@ -11,6 +11,7 @@ import xarray as xr
 
 from inference.component_subspaces import effective_directions
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.partitions import memberships
 from inference.convergence.starts import CLOSE
 from inference.diagnostics.profile_parts import (
     LEAST_ROWS,
@@ -34,7 +35,7 @@ from inference.diagnostics.summaries import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of, thinned
+from inference.results.groups import flat_draws, labels_of, thinned
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from inference.topics.topic_tables import nearest_documents
@@ -46,7 +47,7 @@ from zoo.intake.tables import takes_sparse_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["SURE", "aligned_clusters", "cluster_tables", "memberships", "number_in_words", "starts_table"]
+__all__ = ["SURE", "aligned_clusters", "cluster_tables", "number_in_words", "starts_table"]
 
 SURE = 0.9  # largest probability of a row, below which its cluster is doubtful
 _SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
@@ -195,17 +196,6 @@ def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
     note += f"; {lost} start{'s' if lost > 1 else ''} had no finite objective" if lost else ""
     table.attrs |= {"title": "How the starts ended", "note": note}
     return table
-
-
-def memberships(aligned: xr.DataTree) -> np.ndarray:
-    """Probability of each cluster for each fitted row, shape (rows, clusters)."""
-    soft = responsibilities_of(aligned)
-    if soft is not None:
-        return soft.to_numpy().astype(float)
-    labels = flat_draws(labels_of(aligned)).astype(int)
-    model, posterior = model_of(aligned), draws_of(aligned)
-    size = max(posterior.sizes.get(model.variable_dims[model.roles.weight][-1], 0), int(labels.max()) + 1)
-    return np.stack([(labels == k).mean(0) for k in range(size)], axis=1)
 
 
 def _shares(aligned: xr.DataTree) -> np.ndarray:

@@ -31,7 +31,7 @@ from inference.numerics.programs import over_draws
 from inference.prediction import predict
 from inference.results.files import model_of
 from inference.results.groups import thinned
-from zoo.answers import answer_of, completion_of
+from zoo.answers import answer_of, has_answer
 from zoo.intake import Column
 from zoo.intake.families import for_data
 from zoo.model import Model
@@ -75,8 +75,9 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
     few, rows, unknown, origins = thinned(tree, _MOST_DRAWS), [], 0, {}
     labels = row_names(tree)
     read = dict(zip(model.data_names, tree.fit.columns, strict=True))
+    by_clusters = not has_answer(model, "cells")
     for name, gap in gaps.items():
-        found = _by_clusters(few, gap) if _has_clusters(model) else _predicted(few, data, name, gap)
+        found = _by_clusters(few, gap) if by_clusters else _predicted(few, data, name, gap)
         columns = column_names(tree, name, gap.shape[1])
         held = {column.name: column for column in read[name].kept} if read[name] is not None else {}
         origins |= {column.name: column.origin for column in held.values() if column.origin is not None}
@@ -103,14 +104,10 @@ def filled_cells(tree: xr.DataTree) -> pd.DataFrame | None:
 def number_filled(tree: xr.DataTree) -> int:
     """How many cells `filled_cells` tabulates; a mixture fills all, so that none is computed."""
     gaps = _gaps(tree)
-    if _has_clusters(model_of(tree)):
+    if not has_answer(model_of(tree), "cells"):
         return sum(int(gap.sum()) for gap in gaps.values())
     table = filled_cells(tree) if gaps else None
     return 0 if table is None else len(table)
-
-
-def _has_clusters(model: Model) -> bool:
-    return len(model.roles.predicted) == 1
 
 
 def _gaps(tree: xr.DataTree) -> dict[str, np.ndarray]:
@@ -189,9 +186,7 @@ def _by_clusters(tree: xr.DataTree, gap: np.ndarray) -> _Filled:
 def _predicted(tree: xr.DataTree, data: tuple, name: str, gap: np.ndarray) -> _Filled:
     """A part of the data of a projection filled in by its predictions."""
     model, found, rows = model_of(tree), _Filled.nothing(gap.shape), np.flatnonzero(gap.any(1))
-    chosen = [
-        what for what in (*answer_of(model, "completions"), None) if completion_of(model, what).part == name
-    ]
+    chosen = [what for what, own in answer_of(model, "completions").items() if own.part == name]
     if not chosen or not rows.size:
         return found
     predicted = predict(tree, *(part[rows] for part in data), what=chosen[0])

@@ -4,6 +4,7 @@
 """
 
 import textwrap
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -102,16 +103,22 @@ def summary_text(
 
 
 def first_screen(
-    tree: xr.DataTree, *, details: bool = False, width: int = 110, most: int = _MOST_OF_A_VARIABLE
+    tree: xr.DataTree,
+    *,
+    details: bool = False,
+    width: int = 110,
+    most: int = _MOST_OF_A_VARIABLE,
+    worded: Callable[[str], str] = str,
 ) -> FirstScreen:
-    """Build the parts of the first screen."""
+    """Build the parts of the first screen, its opening ``worded`` for a reader who writes no Python."""
     tables = printed_tables(tree)
     told, reasons = sentences(judged := verdict(tree))
     told = [f"{judged.word}: {told}", *(f"  {reason}" for reason in reasons)]
     found = found_in_words(tree, tables)
     paragraphs = [f"{found}." if found else "", *told]
+    whole = {"break_long_words": False, "break_on_hyphens": False}  # a command is copied as it stands
     opening = "\n".join(
-        textwrap.fill(text, width, subsequent_indent="    " if text.startswith(" ") else "  ")
+        textwrap.fill(worded(text), width, subsequent_indent="    " if text[0] == " " else "  ", **whole)
         for text in paragraphs
         if text
     )

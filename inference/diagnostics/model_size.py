@@ -80,6 +80,7 @@ __all__ = [
 
 BARE = 1e-3  # concentration and rate of the precisions that relevance determination learns
 STARTS = 5  # of each fit of several views: single ones end in different optima
+_SAME = 0.01  # nats a label, below which a difference is of no use however sure it is
 _SIZES_WITHOUT_GAIN = 3  # after which larger ones are not tried
 _LEAST = 1e-12  # a probability of the right class, so that one certain mistake is no infinite score
 FEW_DRAWS = 100  # from q, over which densities of held-out rows are averaged that have no closed form
@@ -396,7 +397,8 @@ def choose_num_latents_for_classes(
         One row a candidate, index ``num_latents``: ``accuracy``, the share of the labelled rows whose most
         probable class is right; ``log_score``, the mean log probability of the right class; ``difference`` to
         the best log score, and the standard error of that paired difference. Attributes: ``chosen``, the
-        smallest candidate within one standard error of the best log score; ``right``, class to how many of
+        smallest candidate within one standard error of the best log score, or .01 nats, a hundredth of the
+        probability; ``right``, class to how many of
         its labelled rows are predicted at that size; ``labelled``, class to how many there are; and ``rows``.
 
     Raises:
@@ -440,7 +442,7 @@ def choose_num_latents_for_classes(
         gap = scores[k] - scores[best]
         row |= {"difference": gap.mean(), "difference_error": gap.std(ddof=1) / np.sqrt(len(gap))}
     made = pd.DataFrame.from_dict(table, orient="index").rename_axis("num_latents")
-    near = made["difference"] >= -made["difference_error"]
+    near = made["difference"] >= -np.maximum(made["difference_error"], _SAME)
     chosen = int(made.index[near.argmax()])
     counts = {name: known & (label == c) for c, name in enumerate(model.classes)}
     made.attrs |= {

@@ -13,12 +13,12 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.partitions import memberships
 from inference.diagnostics.blocks import Card, Cards, ShownTable
 from inference.diagnostics.cluster_profiles import (
     SURE,
     aligned_clusters,
     cluster_tables,
-    memberships,
     starts_table,
 )
 from inference.diagnostics.filled_cells import filled_cells, number_filled

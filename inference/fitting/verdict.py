@@ -26,8 +26,10 @@ the one on the run itself comes last.
    column is in one row of ten.
 9. *No component is a number* (a caution): no Gaussian component holds three rows or more that are all equal
    in a column, in half of the draws; its density there is that of the rounding.
-10. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
-   where rules 1 to 4 hold.
+10. *Rows have a cluster* (a caution): by their probabilities fewer than one row in ten is expected to be in
+    another cluster than its most probable one.
+11. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
+    where rules 1 to 4 hold.
 """
 
 from collections import Counter
@@ -41,6 +43,7 @@ import xarray as xr
 from inference.algorithm import AscentRun, FitRequest, Sampler, Stochastic
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.numbering import cluster_dim
+from inference.convergence.partitions import memberships
 from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
 from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
@@ -80,6 +83,7 @@ _TOGETHER = 0.5  # rank correlation of columns that rise or fall together
 _SPIKE = 3  # rows of a component, from which on it is no chance that all are equal in a column
 _LABELLINGS = 20  # draws of labels that are looked at
 _HEAPED = 0.1  # share of rows with one number
+_MISPLACED = 0.1  # share of rows that are expected in another cluster than their most probable one
 _ROWS_LOOKED_AT = 5000  # for that
 _OF_ROWS = ("observed_data", "variational", "log_likelihood")  # groups that tell how many rows there were
 
@@ -514,6 +518,25 @@ def _to_leave_out(x: Any, names: list[str], pairs: Sequence[np.ndarray]) -> str:
     return advice
 
 
+def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
+    """Judge whether rows have one cluster each, by the error that naming the most probable one makes."""
+    shares = memberships(tree, numbered=True)
+    if shares is None:
+        return None
+    weight = tree["constant_data"].get("sample_weight") if "constant_data" in tree.children else None
+    wrong = 1.0 - float(np.average(shares.max(1), weights=weight))
+    if wrong < _MISPLACED:
+        return None
+    text = (
+        f"Clusters overlap: about {wrong:.0%} of the rows are expected in another cluster than the one named"
+    )
+    reason = "their probabilities are divided: the groups shade into each other"
+    advice = "act on probabilities (what='probabilities' of predict), not on the label of a single row"
+    if not model_of(tree).takes_documents:
+        advice += "; epca tells of the same table as directions, in which rows may lie anywhere"
+    return Judgement(None, text, reason, advice)
+
+
 def _of_scales(tree: xr.DataTree) -> Judgement | None:
     model = model_of(tree)
     if "observed_data" not in tree.children or not any(model.isotropic_parts):
@@ -536,5 +559,6 @@ REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_places,
     _of_pieces,
     _of_spikes,
+    _of_doubtful,
     _of_scales,
 )

@@ -25,6 +25,7 @@ from inference.estimators import (
     DEPCAMEstimator,
     EPCAEstimator,
     KernelPCAEstimator,
+    MCFAEstimator,
     MixtureEstimator,
     PairedRegressor,
     PPCAEstimator,
@@ -37,6 +38,7 @@ from tests.support.fit_cases import fitted as fit_of
 SLOWER = [
     MixtureEstimator(num_components=3),
     DEPCAMEstimator(num_components=2),
+    MCFAEstimator(num_components=2),
     EPCAEstimator(),
     KernelPCAEstimator(),
     SPPCARegressor(),

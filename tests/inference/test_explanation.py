@@ -316,13 +316,19 @@ def test_fits_that_cannot_say(em_tree, vb_tree):
         inference.explain(kernel, 0)
 
 
-def test_a_mixture_of_projections_is_explained_by_its_densities():
+@pytest.mark.parametrize(
+    ("kind", "method", "fields"), [(zoo.DEPCAM, "em", {"family": "gaussian"}), (zoo.MCFA, "vb", {})]
+)
+def test_a_mixture_of_projections_is_explained_by_its_densities(kind, method, fields):
     """Its densities are no conjugate family's: one game of all columns."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 1)) * [3.0, 2.0, 1.0] + rng.normal(size=(40, 3)) / 4
-    model = zoo.DEPCAM(num_components=2, num_latents=1, family="gaussian")
-    tree = inference.fit(model, x, method="em", num_restarts=1)
-    shares, found = inference.transform(tree, x[3:4])[0].to_numpy(), inference.explain(tree, 3)
+    x[3, 1] = np.nan
+    model = kind(num_components=2, num_latents=1, **fields)
+    tree = inference.fit(model, x, method=method, num_restarts=1)
+    shares = inference.predict(tree, x[3:4], what="probabilities")[0].to_numpy()
+    found = inference.explain(tree, 3)
     assert found.attrs["kind"] == "shapley" and set(found.index) == {"weights", 0, 1, 2}
+    assert found.loc[1, "contribution"] == 0 and found.loc[0, "contribution"] != 0
     ratio = np.log(np.sort(shares)[1] / np.sort(shares)[0])
     np.testing.assert_allclose(found["contribution"].sum(), ratio, rtol=1e-8)

@@ -92,10 +92,6 @@ class LocalPCAAnswers(Answers):
         return {"cells": cells, "reconstruction": cells._replace(fills=False)}
 
     @override
-    def default_completion(self, model: Any, *data: Any) -> str:
-        return "cells"
-
-    @override
     def rests_on_tail(
         self,
         model: Any,

@@ -465,6 +465,8 @@ def _without_notes(text: str, separator: str, notes: list[str]) -> tuple[str, in
     if 1 < len(first) < width == len(header):
         if not any(map(_is_number, header)) and any(map(_is_number, data)):
             top = below[1]  # a title with a separator in it
+    while len(own := rows[bottom - 1]) == 1 and " " in own[0] and not _is_number(own[0]):
+        bottom -= 1  # words on a line without a separator are no row
     told = [" ".join(" ".join(row).split()) for row in (*rows[:top], *rows[bottom:])]
     notes += _told_of_margins(list(filter(None, told)))
     return "".join(lines[top : len(lines) - len(rows) + bottom]).rstrip("\r\n"), top
@@ -681,6 +683,13 @@ def _read_decimal_commas(
         with_comma = cells[cells.str.contains(",", regex=False)]
         may_group = with_comma.map(lambda cell: bool(GROUPED_BY_COMMAS.fullmatch(cell))).all()
         (doubtful if may_group and separator != ";" and decimal is None else found).append(place)
+    if doubtful and not found and _has_points(read_again()):
+        for place in doubtful:
+            table[place] = pd.to_numeric(table[place].astype("object").str.replace(",", ""))
+            notes.append(
+                f"commas of {names[place]!r} group thousands, for points are decimal in other columns"
+            )
+        return
     if doubtful and not found:
         place = doubtful[0]
         example = next(cell for cell in _texts(table[place]) if "," in cell)
@@ -705,6 +714,17 @@ def _read_decimal_commas(
     notes.append(f"decimal commas ({which}){also}")
 
 
+def _has_points(written: pd.DataFrame) -> bool:
+    """Whether some number has a decimal point, and not one that groups thousands."""
+    for place in written.columns:
+        cells = written[place].dropna().str.strip().map(_unmarked)
+        points = cells[cells.str.contains(".", regex=False)]
+        is_number = len(points) and cells.map(lambda cell: bool(POINT.fullmatch(cell))).all()
+        if is_number and not points.map(lambda cell: bool(GROUPED_BY_POINTS.fullmatch(cell))).all():
+            return True
+    return False
+
+
 def _read_grouped(table: pd.DataFrame) -> None:
     """Turn columns whose commas group thousands into numbers, in place."""
     for place in table.columns:
@@ -722,6 +742,9 @@ def _named(path: Path, table: pd.DataFrame, names: list[str], notes: list[str]) 
     """The table with the names of its columns, an unnamed first one as row labels, without empty margins."""
     table, notes = table.set_axis(range(table.shape[1]), axis=1), list(notes)
     names = [name.strip() for name in names]
+    if all(len(name) > 2 and name[0] == name[-1] == "'" for name in names):
+        names = [name[1:-1] for name in names]
+        notes.append("names without their apostrophes")
     empty = table.isna().all(axis=1).to_numpy()
     last = len(table) - int(np.argmin(empty[::-1])) if not empty.all() else 0
     # where all cells are ticks an empty row is one without a tick

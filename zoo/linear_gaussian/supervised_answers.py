@@ -136,7 +136,7 @@ class RealAnswers(Answers):
     @override
     def default_completion(self, model: Any, *data: Any) -> str | None:
         """Classes where the outputs are labels, whose columns' expectations are no probabilities."""
-        return None if model.classes is None else "classes"
+        return "outputs" if model.classes is None else "classes"
 
     def _classes(self, model: Any, values: Values, x: Rows | SparseMatrix, y: Outputs | None) -> Predicted:
         """Probability of each class."""

@@ -144,16 +144,21 @@ class LocalRows(NamedTuple):
     """The factor of labels and latents.
 
     Attributes:
-        shares: q(c_i = m), shape (num_observations, num_components).
+        scores: log q(c_i = m) up to a term of each row, shape (num_observations, num_components).
         mean: of the latents given the label, shape (num_observations, num_components, num_latents).
         covariance: by pattern of missing cells, shape (num_patterns, num_components, K, K).
         place: the pattern of each row.
     """
 
-    shares: Array
+    scores: Array
     mean: Array
     covariance: Array
     place: Array
+
+    @property
+    def shares(self) -> Array:
+        """q(c_i = m)."""
+        return jax.nn.softmax(self.scores, axis=-1)
 
     def marginal(self) -> tuple[Array, Array]:
         """Means and second moments of the latents, labels summed out, (N, K) and (N, K, K)."""
@@ -182,7 +187,7 @@ def update_rows(columns: Columns, state: MixtureVBState, model: MCFA, x: Array, 
     target = pull[:, None] + linear
     mean = jnp.einsum("nmij,nmj->nmi", covariance[holes.place], target)
     scores = constant + half_log_det[holes.place] + 0.5 * jnp.sum(target * mean, axis=-1)
-    return LocalRows(jax.nn.softmax(scores, axis=-1), mean, covariance, holes.place)
+    return LocalRows(scores, mean, covariance, holes.place)
 
 
 def _matrices(quadratic: Array, size: int) -> Array:
@@ -318,7 +323,7 @@ def _at_shares(
     """The state whose mixture is optimal for shares of the clusters and moments of the latents."""
     shape = (*shares.shape, mean.shape[1])
     each = jnp.broadcast_to(mean[:, None], shape), jnp.broadcast_to(covariance[:, None], (*shape, shape[-1]))
-    statistics, _ = statistics_of(LocalRows(shares, *each, jnp.arange(len(shares))), weight)
+    statistics, _ = statistics_of(LocalRows(jnp.log(shares), *each, jnp.arange(len(shares))), weight)
     mixture = model.mixture
     return MCFAPosterior(
         columns, of_mixture.from_statistics(statistics, initial_concentration(mixture), mixture)
@@ -590,6 +595,7 @@ METHOD = Ascent(
     transform=transform,
     covariance=lambda stored, model, x: latents(stored, model, x)[2],
     predict=lambda stored, model, x: model.predicted(point(stored), x),
+    log_joint=lambda stored, model, x: local_rows(stored, model, x).scores,
     units=units,
     trace_units={"noise_variance": Unit(2)},
 )

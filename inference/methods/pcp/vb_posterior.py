@@ -50,6 +50,7 @@ __all__ = [
     "learnt_concentration",
     "learnt_factors",
     "log_density",
+    "log_joint_documents",
     "log_weight_terms",
     "SLOT_AXES",
     "shrink",
@@ -445,7 +446,8 @@ def _centres(stored: Mapping[str, Array], model: PCP) -> tuple[Array, Array, Arr
     return weights, shares, topics
 
 
-def _log_joint(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
+def log_joint_documents(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
+    """Log joint density of new documents and their clusters, parameters at their mean under q."""
     weights, shares, topics = _centres(stored, model)
     values = {"cluster_weights": weights, "cluster_topic_probs": shares, "topic_word_probs": topics}
     return model.log_joint_documents(values, counts)
@@ -453,7 +455,7 @@ def _log_joint(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
 
 def transform(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
     """Expected topic shares of new documents, parameters at their mean under q."""
-    return jax.nn.softmax(_log_joint(stored, model, counts), axis=-1) @ _centres(stored, model)[1]
+    return jax.nn.softmax(log_joint_documents(stored, model, counts), axis=-1) @ _centres(stored, model)[1]
 
 
 def log_density(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
@@ -462,5 +464,5 @@ def log_density(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
     With ``topics="point"`` a word may have probability zero, and documents with it density zero.
     """
     values = {"topic_word_probs": _centres(stored, model)[2]}
-    scores = jax.nn.logsumexp(_log_joint(stored, model, counts), axis=-1)
+    scores = jax.nn.logsumexp(log_joint_documents(stored, model, counts), axis=-1)
     return jnp.where(model.impossible(values, counts), -jnp.inf, scores)

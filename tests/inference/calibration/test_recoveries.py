@@ -10,6 +10,7 @@ import xarray as xr
 import inference
 import zoo
 from inference.calibration import recoveries, recovery
+from tests.support.mcfa_cases import planted
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,15 @@ def test_a_subspace_comes_back():
     table = recovery(tree, num_tables=3, progress=False)
     assert list(table) == ["subspace", "log_density", "converged"] and (table["subspace"] > 0.97).all()
     assert "subspaces with a mean squared cosine of" in table.attrs["said"]
+
+
+def test_clusters_of_a_projection_come_back_with_its_subspace():
+    x, labels, _ = planted(90, 5)
+    tree = inference.fit(zoo.MCFA(num_components=3, num_latents=2), x, method="vb", num_restarts=4)
+    assert sklearn.metrics.adjusted_rand_score(labels, inference.predict(tree, x)) > 0.9
+    table = recovery(tree, num_tables=1, progress=False)
+    assert table["clusters"][0] == table["found"][0] == 3 and table["labels_known"][0] > 0.9
+    assert table["labels"][0] > 0.9 and table["subspace"][0] > 0.97
 
 
 def test_sticks_are_drawn_in_their_own_order():

@@ -8,23 +8,26 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import inference
 import zoo
+from inference.cli import main
 from inference.convergence.numbering import cluster_dim, in_program_order
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_tables import profiles
-from inference.estimators import MixtureEstimator
+from inference.estimators import DEPCAMEstimator, MCFAEstimator, MixtureEstimator
 from inference.plots.mixtures import occupied_components
 from inference.report import report
 from inference.results.files import load, model_of, save
 from inference.results.groups import responsibilities_of
-from inference.topics.topic_tables import cluster_shares, token_shares, topic_words
+from inference.topics.topic_tables import token_shares, topic_words
 
 SIZES = (6, 10, 24)
 LABELS = np.repeat([0, 1, 2], SIZES)
 ROWS = np.array([[0, 0], [9, 0], [0, 9]])[LABELS] + np.random.default_rng(0).normal(size=(40, 2))
+WIDE = ROWS @ np.random.default_rng(2).normal(size=(2, 4)) + np.random.default_rng(3).normal(size=(40, 4)) / 3
 WORDS = np.kron(np.eye(3), np.ones(3)) * 8 + 0.3
 TEXTS = np.random.default_rng(1).poisson(WORDS[LABELS])
 START = {"responsibilities": np.eye(3)[LABELS] * 0.94 + 0.02}
@@ -37,6 +40,10 @@ def _mixture(**fields):
 
 def _depcam():
     return zoo.DEPCAM.from_data(ROWS, family="gaussian", num_components=3, num_latents=1)
+
+
+def _mcfa():
+    return zoo.MCFA.from_data(WIDE, num_components=3, num_latents=2)
 
 
 def _topics(kind, **fields):
@@ -54,6 +61,8 @@ CASES = {
     "mixture gibbs": (_mixture, ROWS, {"method": "gibbs", **CHAINS}),
     "mixture collapsed": (_mixture, ROWS, {"method": "collapsed_gibbs", **CHAINS}),
     "depcam em": (_depcam, ROWS, {"method": "em", "init": START}),
+    "mcfa vb": (_mcfa, WIDE, {"method": "vb", "init": START}),
+    "mcfa gibbs": (_mcfa, WIDE, {"method": "gibbs", **CHAINS}),
     "lda vb": (lambda: _topics(zoo.LDA), TEXTS, {"method": "vb"}),
     "lda gibbs": (lambda: _topics(zoo.LDA), TEXTS, {"method": "collapsed_gibbs", **CHAINS}),
     "plsi em": (lambda: _topics(zoo.PLSI), TEXTS, {"method": "em"}),
@@ -61,7 +70,7 @@ CASES = {
     "pcp gibbs": (
         lambda: _topics(zoo.PCP, num_clusters=3),
         TEXTS,
-        {"method": "collapsed_gibbs", **CHAINS},
+        {"method": "gibbs", "num_chains": 2, "num_warmup": 100, "num_samples": 30},
     ),
 }
 
@@ -81,12 +90,9 @@ def check_clusters(tree, data):
     listed = tables["clusters"]
     assert listed.index.tolist() == list(range(len(listed))) and listed["rows"].is_monotonic_decreasing
     partition = point_partition(tree).to_numpy()
-    model = model_of(tree)
-    of_rows = cluster_dim(model) == "component"
-    shares = (inference.transform(tree, data) if of_rows else cluster_shares(tree)).to_numpy()
-    predicted = shares.argmax(1)
-    if model.roles.predicted == ("observation",):
-        np.testing.assert_array_equal(inference.predict(tree, data), predicted)
+    shares = inference.predict(tree, data, what="probabilities").to_numpy()
+    predicted = inference.predict(tree, data).to_numpy()
+    np.testing.assert_array_equal(predicted, shares.argmax(1))
     np.testing.assert_allclose(shares.sum(0)[: len(listed)], listed["rows"], atol=1.5)
     sure = shares.max(1) > 0.9
     np.testing.assert_array_equal(predicted[sure], partition[sure])
@@ -122,10 +128,9 @@ def check(tree, data):
 
 
 def owners(tree, data):
-    model = model_of(tree)
-    return (
-        cluster_shares(tree) if cluster_dim(model) == "cluster" else inference.transform(tree, data)
-    ).to_numpy()
+    has_clusters = cluster_dim(model_of(tree)) is not None
+    asked = inference.predict(tree, data, what="probabilities") if has_clusters else None
+    return (inference.transform(tree, data) if asked is None else asked).to_numpy()
 
 
 def test_tables_predictions_and_pictures_say_the_same(journey):
@@ -144,6 +149,31 @@ def test_a_saved_fit_and_its_report_say_the_same(journey, tmp_path):
     listed = profiles(tree)[key]
     found = re.findall(r"^\| (\d) \| ([^|]*)\|", text.partition(listed.attrs["title"])[2], re.MULTILINE)
     assert [int(number) for number, _ in found[: len(listed)]] == listed.index.tolist(), column
+
+
+def test_a_person_is_told_the_same_cluster_at_every_door(journey, tmp_path, monkeypatch, capsys):
+    """The command line's new rows, and why a fitted row is where it is."""
+    _, data, _, tree = journey
+    if cluster_dim(model_of(tree)) is None:
+        return
+    predicted = inference.predict(tree, data).to_numpy()
+    monkeypatch.chdir(tmp_path)
+    save(tree, "fit.nc")
+    pd.DataFrame(data, columns=[*"abcdefghi"[: data.shape[1]]]).to_csv("new.csv", index=False)
+    assert main(["predict", "fit.nc", "new.csv", "--out", "found.csv"]) == 0
+    assert "cluster of each" in capsys.readouterr().out
+    found = pd.read_csv("found.csv")
+    np.testing.assert_array_equal(found["assignments"], predicted)
+    assert main(["predict", "fit.nc", "new.csv", "--what", "probabilities", "--out", "shares.csv"]) == 0
+    shares = pd.read_csv("shares.csv", index_col=0).to_numpy()
+    np.testing.assert_array_equal(shares.argmax(1), predicted)
+    np.testing.assert_allclose(shares.max(1), found["probability"])
+    for row in (0, SIZES[0], 39):
+        why = inference.explain(tree, row)
+        if why.attrs["kind"] == "shapley":
+            assert f"is in cluster {predicted[row]} " in why.attrs["said"]
+        else:
+            assert why.columns[1] == f"{cluster_dim(model_of(tree))}_{predicted[row]}"
 
 
 def test_a_continued_fit_keeps_the_numbers(journey):
@@ -216,8 +246,16 @@ def test_topics_with_names_of_their_own_keep_their_places(monkeypatch):
         inference.fit(_topics(zoo.LDA), TEXTS, **settings)
 
 
-def test_an_estimator_predicts_the_numbers_of_its_table():
-    estimator = MixtureEstimator(num_components=3, random_state=0).fit(ROWS)
-    labels = estimator.predict(ROWS)
+@pytest.mark.parametrize(
+    ("estimator", "data"),
+    [
+        (MixtureEstimator(num_components=3), ROWS),
+        (DEPCAMEstimator(num_components=3, method="em"), WIDE),
+        (MCFAEstimator(num_components=3, num_latents=2), WIDE),
+    ],
+)
+def test_an_estimator_predicts_the_numbers_of_its_table(estimator, data):
+    labels = estimator.fit_predict(data)
     assert np.bincount(labels).tolist() == sorted(SIZES, reverse=True)
-    check(estimator.tree_, ROWS)
+    np.testing.assert_array_equal(estimator.predict_proba(data).argmax(1), labels)
+    check(estimator.tree_, data)

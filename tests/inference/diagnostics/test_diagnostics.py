@@ -10,6 +10,7 @@ import xarray as xr
 
 from inference import diagnostics
 from inference.convergence import identifiable
+from inference.convergence.partitions import memberships
 from inference.diagnostics import (
     co_clustering,
     compare,
@@ -24,7 +25,7 @@ from inference.diagnostics import (
     summary_cells,
     summary_text,
 )
-from inference.diagnostics.cluster_profiles import _shares, memberships, number_table, starts_table
+from inference.diagnostics.cluster_profiles import _shares, number_table, starts_table
 from tests.support.planted import (
     planted_mixture,
     planted_projection,

@@ -9,8 +9,8 @@ import pytest
 
 import inference
 import zoo
+from inference.convergence.partitions import memberships
 from inference.diagnostics import profiles, summary, summary_text
-from inference.diagnostics.cluster_profiles import memberships
 from inference.diagnostics.first_screen import _MEANINGS, first_screen
 from inference.diagnostics.profile_parts import intervals
 from inference.diagnostics.profile_tables import profile_cells
@@ -55,6 +55,20 @@ def test_a_screen_of_every_model_begins_in_words_and_says_nothing_twice(name, wi
                 rf"(?m)^{re.escape(variable)} +[a-z]|of {re.escape(variable)}", screen.details
             ), row
     assert "lp " not in screen.answers and "same_cluster" not in screen.answers
+
+
+def test_a_command_in_the_advice_is_filled_as_it_is_worded_and_not_broken(monkeypatch):
+    """Commands are longer than the calls they stand for, and are copied from the screen."""
+    judged = verdict(fitted("mixture"))._replace(
+        good=None, advice="fit x.drop(columns=['a', 'b']) and look " * 4
+    )
+    monkeypatch.setattr("inference.diagnostics.first_screen.verdict", lambda tree: judged)
+    command = f"--families {'long-name=leave_out,' * 3}b=leave_out"
+    opening = first_screen(
+        fitted("mixture"), width=80, worded=lambda text: text.replace("x.drop(columns=['a', 'b'])", command)
+    ).opening
+    assert " ".join(opening.split()).count(command) == 4
+    assert command.split()[1] in opening and max(map(len, opening.splitlines())) <= 80
 
 
 def test_doubtful_rows_are_those_below_nine_tenths():

@@ -123,6 +123,25 @@ def test_numbers_that_share_no_step_have_none():
     assert recorded_step(np.repeat(cells, 3)) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("divided", "weight", "said"), [(19, None, None), (22, None, "11%"), (22, 0.5, None)]
+)
+def test_rows_that_may_be_of_another_cluster_are_cautioned_of(divided, weight, said):
+    """Of a hundred rows so many are of either of two clusters; those of half the weight count half."""
+    soft = np.tile([1.0, 0.0], (100, 1))
+    soft[:divided] = 0.5
+    held = xr.Dataset({"responsibilities": (("observation", "component"), soft)})
+    rows = np.where(np.arange(100) < divided, 1.0 if weight is None else weight, 1.0)
+    constants = xr.Dataset({} if weight is None else {"sample_weight": ("observation", rows)})
+    draws = xr.Dataset({"weights": (("chain", "draw", "component"), [[[0.5, 0.5]]])})
+    tree = xr.DataTree.from_dict({"posterior": draws, "variational": held, "constant_data": constants})
+    tree.attrs |= {"model": "mixture", "model_fields": "{}"}
+    found = verdict._of_doubtful(tree)
+    assert (found is None) == (said is None)
+    if said:
+        assert found.good is None and f"about {said} of the rows" in found.text
+
+
 def test_one_column_of_each_pair_and_those_with_one_number_are_to_be_left_out():
     x = pd.DataFrame(columns=["a", "b", "c", "d", "e", "f"])
     pairs = [np.array([0, 1]), np.array([1, 2]), np.array([4, 5])]

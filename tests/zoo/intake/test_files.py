@@ -101,6 +101,21 @@ def test_pandas_alone_reads_most_of_them_otherwise(tmp_path):
     assert wrong >= 20
 
 
+@pytest.mark.parametrize(
+    ("other", "numbers"), [(["0.5", "1.25"], [4522, 1308]), (["1.500", "2.125"], None), (["7", "8"], None)]
+)
+def test_decimal_points_of_other_columns_tell_that_commas_group(tmp_path, other, numbers):
+    rows = zip(["$4,522", "$1,308"], other, strict=True)
+    text = "paid\tother\n" + "".join("\t".join(row) + "\n" for row in rows)
+    if numbers is None:  # points may group as well, or there are none
+        with pytest.raises(ValueError, match="say which mark is decimal"):
+            read_table(written(tmp_path, text))
+        return
+    table = read_table(written(tmp_path, text))
+    assert table["paid"].tolist() == numbers and table["other"].tolist() == [0.5, 1.25]
+    assert "group thousands, for points" in " ".join(table.attrs["read_as"])
+
+
 REFUSED = {  # content: part of the message, and what to tell the reader for the cells that follow
     "a,b\n0,126,-0,132\n0,640,0,105\n": ("write the table with semicolons", None, None),
     "a\n0,126\n0,640\n": ("the first line has 1 fields and the rows have 2", None, None),
@@ -286,6 +301,16 @@ def test_numbers_typed_as_text_into_a_workbook_are_numbers(tmp_path):
     assert list(table["z"][:1]) == ["left"] and "numbers of 'y' were text" in table.attrs["read_as"]
 
 
+@pytest.mark.parametrize(
+    ("header", "names"), [("'a'\t'b c'", ["a", "b c"]), ("'a'\tb", ["'a'", "b"]), ("'\tb", ["'", "b"])]
+)
+def test_names_are_without_the_apostrophes_that_all_of_them_have(tmp_path, header, names):
+    (tmp_path / "t.csv").write_text(f"{header}\n1\t2\n3\t5\n4\t1\n")
+    table = read_table(tmp_path / "t.csv")
+    assert list(table.columns) == names and table.shape == (3, 2)
+    assert ("names without their apostrophes" in table.attrs["read_as"]) == (names[0] == "a")
+
+
 def test_a_last_row_without_a_tick_is_a_row(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a,b\nx,\n,x\n,\n", encoding="utf-8")
@@ -308,6 +333,7 @@ TOTAL = "Total,54,81\n"
         (f"Sales by branch, 2024\n\n{HEADER}{ROWS}", "'Sales by branch 2024'"),
         (f"{HEADER}{ROWS}\nSource: own count\nIn thousands\n", "'Source: own count', 'In thousands'"),
         (f"{HEADER}{ROWS},,\nSource,,\n", "'Source'"),
+        (f"Sales\n{HEADER}{ROWS}{TOTAL}Source: own count\n", "'Sales', 'Source: own count'"),
         (f"{HEADER}{ROWS}{TOTAL}", "the last row ('total'), which is the sum of the others, left out"),
         (f"{HEADER}{ROWS}all,54,81\n", "the last row, which is the sum"),
         (f"{HEADER}{ROWS}Total,54,9\n", "the last row ('total')"),  # of the other column the mean

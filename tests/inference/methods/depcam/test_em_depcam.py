@@ -144,7 +144,7 @@ def test_no_sweep_lowers_the_objective(table, latents):
         inner = np.swapaxes(bases, -1, -2) @ bases
         np.testing.assert_allclose(inner, np.broadcast_to(np.eye(2), inner.shape), atol=1e-8)
         assert np.nanmedian(tree["trace"]["num_evaluations"]) <= 8
-    filled, seen = inference.predict(tree, table).to_numpy(), ~np.isnan(table)
+    filled, seen = inference.predict(tree, table, what="cells").to_numpy(), ~np.isnan(table)
     np.testing.assert_array_equal(filled[seen], table[seen])
     assert ((filled >= 0) & (filled <= 1)).all()
 
@@ -175,7 +175,7 @@ def test_a_fit_is_kept_continued_and_used(table, tmp_path):
     shares = inference.transform(back, table)
     assert shares.dims == ("observation", "component")
     np.testing.assert_allclose(shares.sum("component"), 1.0)
-    filled = inference.predict(back, table)
+    filled = inference.predict(back, table, what="cells")
     seen = ~np.isnan(table)
     np.testing.assert_array_equal(filled.to_numpy()[seen], table[seen])
     assert ((filled >= 0) & (filled <= 1)).all()

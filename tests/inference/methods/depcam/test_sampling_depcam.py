@@ -31,7 +31,7 @@ def test_draws_are_summarised_by_invariants_and_used(latents):
     assert {"loading_norms[1]", "sorted_weights[2]", "num_occupied"} <= set(table.index)
     assert np.isfinite(table["mean"].astype(float)).all()
     assert transform(tree, x[:3]).dims == ("observation", "component")
-    assert predict(tree, x[:3]).dims == ("observation", "feature")
+    assert predict(tree, x[:3], what="cells").dims == ("observation", "feature")
     assert np.isfinite(log_density(tree, x[:3])).all()
 
 

@@ -179,4 +179,4 @@ def test_objective_is_the_elbo_of_its_guide_and_never_falls(counts, latents, tmp
     back = inference.load(tmp_path / "poisson.nc")
     shares = inference.transform(back, counts)
     np.testing.assert_allclose(shares.sum("component"), 1.0)  # whose rows they are, a density does not say
-    assert inference.predict(back, counts).shape == counts.shape
+    assert inference.predict(back, counts, what="cells").shape == counts.shape

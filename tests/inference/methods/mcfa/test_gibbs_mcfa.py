@@ -1,5 +1,7 @@
 """The Gibbs sampler of the mixture of factor analysers: its conditionals, its moves, the whole sweep."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -151,3 +153,30 @@ def test_a_start_without_sites_is_refused():
     with pytest.raises(ValueError, match="init must hold sites, such as locs, .*; got responsibilities"):
         start = {"responsibilities": np.full((20, 2), 0.5)}
         inference.fit(zoo.MCFA(num_components=2, num_latents=2), x, method="gibbs", init=start)
+
+
+def test_scores_are_averaged_over_draws_in_one_orientation():
+    """Half of the draws turned by a right angle, which no density sees: scores stay as they were."""
+    x, labels, _ = planted(60, 5)
+    options = {"num_chains": 1, "num_warmup": 40, "num_samples": 20, "progress": False}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*has not converged")
+        tree = inference.fit(zoo.MCFA(num_components=3, num_latents=2), x, method="gibbs", **options)
+    posterior, turn = tree["posterior"].to_dataset(), np.array([[0.0, -1.0], [1.0, 0.0]])
+    turned = {
+        name: value.values @ turn
+        for name in ("locs", "raw_loadings", "loadings")
+        for value in (posterior[name],)
+    }
+    turned["precisions"] = turn.T @ posterior["precisions"].values @ turn
+    half = np.arange(posterior.sizes["draw"]) % 2 == 1
+    for name, values in turned.items():
+        posterior[name] = posterior[name].copy(data=posterior[name].values)
+        posterior[name].values[:, half] = values[:, half]
+    other = tree.copy()
+    other["posterior"] = posterior
+    np.testing.assert_allclose(inference.log_density(other, x), inference.log_density(tree, x), rtol=1e-8)
+    one, two = inference.transform(tree, x).values, inference.transform(other, x).values
+    np.testing.assert_allclose(one @ one.T, two @ two.T, atol=1e-6)
+    np.testing.assert_array_equal(inference.predict(other, x), inference.predict(tree, x))
+    assert len(np.unique(inference.predict(tree, x))) == len(np.unique(labels))
