@@ -1,4 +1,4 @@
-"""The command line: ``zoo list``, ``show``, ``fit``, ``predict``, ``explain``, ``check``, ``sweep``, ...
+"""The command line: ``zoo list``, ``show``, ``fit``, ``film``, ``predict``, ``explain``, ``check``, ...
 
 `options` says what may be written (by click), `early` checks what can be checked without importing JAX, which
 takes seconds, and a module for each command runs it. Every error is one line on stderr with exit status 2.
@@ -23,6 +23,7 @@ _RUNNERS = {  # the function that runs a command, in a module that is imported w
     "show": "showing.show",
     "completion": "options.completion",
     "fit": "fitting.fit",
+    "film": "filming.write_film",
     "predict": "predicting.predict_rows",
     "explain": "explaining.explain_row",
     "check": "explaining.check_method",

@@ -62,6 +62,19 @@ def _fit(options: SimpleNamespace) -> None:
     check_checkpoint(options.checkpoint, (*options.inputs, *written))
 
 
+def _film(options: SimpleNamespace) -> None:
+    _check_model(options)
+    _check_data(options)
+    if options.features is not None:
+        options.features = tuple(options.features.split(","))
+        if len(options.features) != 2:
+            raise ValueError(
+                f"--features takes two columns with a comma between; got {options.given['features']!r}"
+            )
+    default = f"{options.card.name}-{name_of(options.files)}-film.html"
+    _check_out(options, default, (".html",), options.inputs)
+
+
 def _predict(options: SimpleNamespace) -> None:
     _check_fits(options.fit)
     options.in_batches = is_read_in_batches(options)
@@ -124,6 +137,7 @@ def _compare(options: SimpleNamespace) -> None:
 
 _CHECKS: dict[str, Callable[[SimpleNamespace], None]] = {
     "fit": _fit,
+    "film": _film,
     "predict": _predict,
     "explain": _fit_alone,
     "check": _fit_alone,

@@ -192,6 +192,9 @@ FIT_OPTIONS = {  # of `inference.fit`, None where they are not given
 }
 
 
+_NOT_FILMED = ("batch_size", "checkpoint")  # a film is of a run in memory, from its first step
+
+
 def _fit_options(*names: str) -> list[click.Parameter]:
     return [FIT_OPTIONS[name] for name in names]
 
@@ -231,6 +234,28 @@ zoo fit paired bfi --views A1:A5 N1:N5 --set "families=(Ordinal(6), Ordinal(6))"
 zoo fit mixture faithful --method gibbs --num-samples 2000 --checkpoint run.ckpt --out gibbs.nc
 zoo fit mixture measured.csv --read separator=semicolon --read decimal=comma
 zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
+""",
+        ),
+        _Command(
+            "film",
+            "fit a model and write the film of the fit: a page that plays its iterations or sweeps",
+            [
+                *(*_MODEL, *_TABLE, *_COLUMNS, *_PROGRESS, *_MODEL_OPTIONS),
+                _option(
+                    "--features",
+                    "two columns whose plane is shown (default: see plot_mixture)",
+                    None,
+                    "ONE,OTHER",
+                ),
+                *(option for name, option in FIT_OPTIONS.items() if name not in _NOT_FILMED),
+                *(*_KINDS, *_STANDARDIZE),
+                _file("--out", "an .html file (default: MODEL-DATASET-film.html, or an unused name)"),
+                *_FORCE,
+            ],
+            """
+zoo film mixture faithful --out film.html
+zoo film mixture faithful --method gibbs --set num_components=6 --num-warmup 200 --num-samples 300
+zoo film ppca wine --x x --method em --init random --standardize
 """,
         ),
         _Command(

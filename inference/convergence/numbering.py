@@ -36,6 +36,7 @@ __all__ = [
     "draw_labels",
     "in_program_order",
     "in_shown_order",
+    "matched_numbers",
     "numbered",
     "reordered",
     "shown_labels",
@@ -48,8 +49,14 @@ _MOST_MATCHED = 100  # draws among which the reference of topics is sought
 _MOST_ROUNDS = 20
 
 
-def numbered(tree: xr.DataTree, spreads_rows: bool = False) -> xr.DataTree:
-    """The fit with its clusters, components and topics in the numbering of this module."""
+def numbered(tree: xr.DataTree, spreads_rows: bool = False, like: xr.DataTree | None = None) -> xr.DataTree:
+    """The fit with its clusters, components and topics in the numbering of this module.
+
+    Args:
+        tree: a fit in the order of its method.
+        spreads_rows: whether each of several processes holds rows of its own.
+        like: the same run at another step, by whose sizes it is numbered; None: by its own.
+    """
     model = model_of(tree)
     if "labels" not in model.symmetries:
         return tree
@@ -60,7 +67,7 @@ def numbered(tree: xr.DataTree, spreads_rows: bool = False) -> xr.DataTree:
         stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else xr.Dataset()
         how = f"that of the sampler; for a reader {', '.join(found)} of sample_stats"
         return with_groups(tree, {"sample_stats": stats.assign(found)}, numbering=how)
-    for dim, sizes in _sizes(tree, model, spreads_rows).items():
+    for dim, sizes in _sizes(tree if like is None else like, model, spreads_rows).items():
         if not _told_apart(model, dim):
             tree = _renumbered(tree, model, dim, by_size(*sizes))
     return with_groups(tree, {}, numbering="by size, the largest first")
@@ -233,21 +240,44 @@ def _by_rows(
     Returns:
         Shape (draws, size), a permutation of 0, 1, ... in each draw.
     """
-    num_draws = len(labels)
-    clusters, first = np.unique(partition, return_index=True)
-    clusters = clusters[np.argsort(first)]
+    _, first = np.unique(partition, return_index=True)
     reference = np.argsort(np.argsort(first))[np.unique(partition, return_inverse=True)[1]]
+    counts = _padded_sizes(labels, size)
+    numbers = matched_numbers(labels, reference, size, weights)
+    totals = np.zeros(size)
+    np.add.at(totals, numbers, counts)
+    rank = np.argsort(by_size(totals / len(labels)))
+    return rank[numbers]
+
+
+def _padded_sizes(labels: np.ndarray, size: int) -> np.ndarray:
+    """Rows of each component in every draw, shape (draws, size)."""
     counts = cluster_sizes(labels)
-    counts = np.pad(counts, ((0, 0), (0, size - counts.shape[1])))
+    return np.pad(counts, ((0, 0), (0, size - counts.shape[1])))
+
+
+def matched_numbers(
+    labels: np.ndarray, reference: np.ndarray, size: int, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """`_by_rows` with the numbers that the clusters of the reference have, whatever their sizes.
+
+    Args:
+        labels: drawn, shape (draws, rows).
+        reference: number of each row's cluster, below ``size``.
+        size: components.
+        weights: of the components in each draw, by which those without rows are numbered.
+    """
+    num_clusters = int(reference.max()) + 1
+    counts = _padded_sizes(labels, size)
     appearance = _first_rows(labels, size)
     weights = counts if weights is None else weights
-    numbers = np.empty((num_draws, size), dtype=np.int64)
-    block = max(1, _BLOCK // (size * len(clusters) + labels.shape[1]))
-    for begin in range(0, num_draws, block):
+    numbers = np.empty((len(labels), size), dtype=np.int64)
+    block = max(1, _BLOCK // (size * num_clusters + labels.shape[1]))
+    for begin in range(0, len(labels), block):
         part = labels[begin : begin + block]
-        code = (np.arange(len(part))[:, None] * size + part) * len(clusters) + reference
-        shared = np.bincount(code.ravel(), minlength=len(part) * size * len(clusters))
-        for draw, table in enumerate(shared.reshape(len(part), size, len(clusters)), begin):
+        code = (np.arange(len(part))[:, None] * size + part) * num_clusters + reference
+        shared = np.bincount(code.ravel(), minlength=len(part) * size * num_clusters)
+        for draw, table in enumerate(shared.reshape(len(part), size, num_clusters), begin):
             rows = np.flatnonzero(counts[draw])
             rows = rows[np.argsort(appearance[draw, rows])]
             near = table[rows].argmax(1)
@@ -262,10 +292,7 @@ def _by_rows(
             empty = np.flatnonzero(counts[draw] == 0)
             rest = np.concatenate([others, empty[np.argsort(-weights[draw, empty], kind="stable")]])
             own[rest] = np.setdiff1d(np.arange(size), near)[: len(rest)]
-    totals = np.zeros(size)
-    np.add.at(totals, numbers, counts)
-    rank = np.argsort(by_size(totals / num_draws))
-    return rank[numbers]
+    return numbers
 
 
 def topic_orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -> np.ndarray:

@@ -164,6 +164,7 @@ def ascend(
                 break
             before = np.asarray(restarts.progress.iteration)
             limit = min(agreed(chunk.length), _steps_left(restarts, max_iterations))
+            limit = min(limit, checkpoint.until_next(int(before.max())))
             if shrink is not None:
                 limit = min(limit, SHRINK_EVERY - int(before.max()) % SHRINK_EVERY)
             if propose is not None:

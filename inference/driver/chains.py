@@ -148,7 +148,8 @@ def sample(
             # a chunk ends where warm-up does, and where the draws are looked at
             next_look = num_warmup + (_num_draws(done) // block + 1) * block * thinning
             stop = num_warmup if done < num_warmup else min(total, next_look)
-            limit, longest = min(agreed(chunk.length), stop - done, longest), CHUNK_CAPACITY
+            limit = min(agreed(chunk.length), stop - done, longest, checkpoint.until_next(done))
+            longest = CHUNK_CAPACITY
             if done >= num_warmup:
                 limit = min(limit, (_num_draws(done) + capacity + 1) * thinning + num_warmup - 1 - done)
             with chunk:

@@ -36,6 +36,7 @@ from zoo.model import Assumptions
 __all__ = ["AtMost", "Checkpoint", "Kept", "Layout", "fingerprint", "slots_of"]
 
 SECONDS_BETWEEN_SAVES = 5.0
+NO_LIMIT = 2**31 - 1  # steps
 # 5 had one aspect for all settings and distributions in an order that changed from process to process, 4
 # states of DEPCAM without labels, 3 other coordinates of probabilities, 2 stick fractions, 1 the progress of
 # restarts
@@ -209,6 +210,10 @@ class Checkpoint:
             True if files are kept and `SECONDS_BETWEEN_SAVES` have passed since the last one.
         """
         return self.path is not None and time.monotonic() - self._saved_at >= SECONDS_BETWEEN_SAVES
+
+    def until_next(self, done: int) -> int:
+        """The most steps of the next chunk: a run on a file is cut by the clock alone."""
+        return NO_LIMIT
 
     def save(self, state: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Write state and arrays to a new file in the same folder, then rename it over the old one.

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Self
+from warnings import catch_warnings, simplefilter
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,7 @@ from inference.convergence.r_hat import judgement, psrf_of
 from inference.driver.ascent import ascend
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint, fingerprint
+from inference.driver.frames import Frames, frames_of_run
 from inference.driver.host import CHUNK_CAPACITY, start_each
 from inference.driver.progress import Progress
 from inference.fitting.agreement import combined
@@ -71,6 +73,7 @@ __all__ = [
 
 JAX_SETTINGS = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_default_matmul_precision")
 LIMITS = ("max_sweeps", "max_seconds")  # a run may be resumed with others
+FRAME_DRAWS = 100  # from q, by which a frame shows it
 FEWEST_FOR_R_HAT = 20  # sweeps, below which the progress line gives none
 
 
@@ -222,7 +225,19 @@ class SamplerPlan(_WholePlan[Sampler, Sampling]):
             status=_agreement,
             loops=self.algorithm.loops,
         )
+        if (frames := frames_of_run()) is not None:
+            self._film(frames, partial(_at, position, self.model), run, concluded)
         return concluded(run)
+
+    def _film(self, frames: Frames, position: Callable, run: ChainsRun, concluded: Callable) -> None:
+        """Conclude from the states that were kept as from draws, one a frame."""
+        frames.numbers = list(frames.states)
+        kept = [to_numpy(jax.vmap(position)(own)) for own, _ in frames.states.values()]
+        draws = jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *kept)
+        site = self.model.roles.cluster
+        frames.labels = draws.get(site) if isinstance(draws, Mapping) else None
+        fitted = concluded(run._replace(draws=draws))._replace(data=None)
+        frames.trees = [build_tree(self.request, fitted)]
 
     def _sizes(self, position: Callable) -> dict[str, Any]:
         """The shapes of the chains' states and of the draws that are kept of them."""
@@ -300,16 +315,33 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
                 on_host=on_host,
                 **placed,
             )
-        state = on_one_device(run.state) if request.num_devices > 1 else run.state
-        if exact and placed["model"] is not self.model:
-            state = _resized(exact.resized, state, self.model)
-        if request.spreads_rows and exact:
-            state = exact.own_rows(state, place_of(self.data[0].shape[0]))
-        keep_rows = keeps_assignments(request, self.model, self.data[0].shape[0], run)
-        outcome = method.conclude(
-            conclude_key, state, self.model, self.data, num_samples, keep_rows, **request.options
-        )
-        return self._fitted(run, outcome)
+        is_resized = exact is not None and placed["model"] is not self.model
+
+        def concluded(run: AscentRun, num_samples: int, keep_rows: bool) -> Fitted:
+            state = on_one_device(run.state) if request.num_devices > 1 else run.state
+            if exact and is_resized:
+                state = _resized(exact.resized, state, self.model)
+            if request.spreads_rows and exact:
+                state = exact.own_rows(state, place_of(self.data[0].shape[0]))
+            outcome = method.conclude(
+                conclude_key, state, self.model, self.data, num_samples, keep_rows, **request.options
+            )
+            return self._fitted(run, outcome)
+
+        if (frames := frames_of_run()) is not None:
+            self._film(frames, run, partial(concluded, num_samples=min(num_samples, FRAME_DRAWS)))
+        return concluded(run, num_samples, keeps_assignments(request, self.model, self.data[0].shape[0], run))
+
+    def _film(self, frames: Frames, run: AscentRun, concluded: Callable) -> None:
+        """Conclude from each state of the best restart that was kept; of equal steps from the last."""
+        own = {int(steps[run.best_restart]): state for state, steps in frames.states.values()}
+        frames.numbers = list(own)
+        with catch_warnings():
+            simplefilter("ignore")  # of states on the way; the run's own end is warned of
+            for number, states in own.items():
+                state = jax.tree.map(lambda leaf: leaf[run.best_restart], states)
+                fitted = concluded(run._replace(state=state, num_iterations=number), keep_rows=False)
+                frames.trees.append(build_tree(self.request, fitted._replace(data=None)))
 
     def _sizes(self, num_samples: int) -> dict[str, Any]:
         """The shapes of the restarts' states, and of the draws of parameters that no row has of its own."""
@@ -407,6 +439,8 @@ def loop_arguments(request: FitRequest) -> dict[str, Any]:
 
 def _checkpoint_of(request: FitRequest) -> Checkpoint:
     """The file to save to and resume from, with the fingerprint of the call."""
+    if (frames := frames_of_run()) is not None:
+        return frames
     if request.checkpoint is None:
         return Checkpoint(None, {})
     return Checkpoint(request.checkpoint, aspects_of(request))

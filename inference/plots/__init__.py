@@ -13,6 +13,7 @@ from inference.plots.components import (
     plot_overlap,
 )
 from inference.plots.draws import plot_forest, plot_ppc, plot_rank, plot_scree, plot_trace
+from inference.plots.films import film
 from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.plots.mixtures import plot_dirichlet_process, plot_em
 from inference.plots.model_graph import plot_model_graph
@@ -24,6 +25,7 @@ __all__ = [
     "COLOURS",
     "LINES",
     "MARKERS",
+    "film",
     "plot_biplot",
     "plot_clusters",
     "plot_co_clustering",

@@ -38,8 +38,10 @@ from zoo.checks import check_seed, check_size
 from zoo.dirichlet_process import polya_urn
 
 __all__ = [
+    "Plane",
     "draw_mixture",
     "occupied_components",
+    "plane_of",
     "plot_dirichlet_process",
     "plot_em",
 ]
@@ -53,7 +55,7 @@ _SHADES = ("0.95", "0.88", "0.79")
 _NEGLIGIBLE_WEIGHT = 1e-5
 
 
-class _Plane(NamedTuple):
+class Plane(NamedTuple):
     """Linear map from features to the axes of the picture.
 
     Attributes:
@@ -160,7 +162,7 @@ def draw_mixture(
             "keep=('observed_data',)"
         )
     x = tree["observed_data"][model.data_names[0]].transpose("observation", "feature")
-    plane = _plane(x, features)
+    plane = plane_of(x, features)
     axis = figure.subplots() if ax is None else ax
     weights, locs, covariances = mixture = _projected(posterior, model.roles.gaussian, plane)
     if plane.basis.shape[1] == 1:
@@ -176,13 +178,18 @@ def draw_mixture(
         style = {"edgecolors": "0.45", "linewidths": 0.5, "alpha": 0.5, "zorder": 2}
         _add_ellipses(axis, locs[some][used], covariances[some][used], radius, **style)
         handles.append(Line2D([], [], color="0.45", linewidth=0.6, label="components of single draws"))
-    axis.set(xlabel=plane.labels[0], ylabel=plane.labels[1])
+    axis.set(xlabel=literal(plane.labels[0]), ylabel=literal(plane.labels[1]))
     title = f"ellipses hold {100 * content:.0f} % of a component{plane.note}"
     axis.set_title(f"{tree.attrs.get('method', 'fit')}: {title}", fontsize=10, loc="left")
     legend_of(figure, axis, ax, "outside right upper", handles=handles)
 
 
-def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
+def plane_of(x: xr.DataArray, features: tuple | None) -> Plane:
+    """The plane, or line, of named features, of the only ones, or of two principal components.
+
+    Raises:
+        ValueError: an unknown feature, or more than two.
+    """
     names = feature_names(x)
     num_features = len(names)
     if features is None and num_features <= 2:
@@ -200,16 +207,17 @@ def _plane(x: xr.DataArray, features: tuple | None) -> _Plane:
                 raise ValueError(f"no feature {feature!r}; the data have {names}")
         others = num_features - len(chosen)
         note = f"\n{others} other features are not shown." if others else ""
-        return _Plane(
-            np.zeros(num_features), np.eye(num_features)[:, chosen], [literal(names[i]) for i in chosen], note
+        return Plane(
+            np.zeros(num_features), np.eye(num_features)[:, chosen], [names[i] for i in chosen], note
         )
-    centre, sd = x.values.mean(0), x.values.std(0)
+    centre, sd = np.nanmean(x.values, axis=0), np.nanstd(x.values, axis=0)
     sd = np.where(sd > 0, sd, 1.0)
-    _, spread, directions = np.linalg.svd((x.values - centre) / sd, full_matrices=False)
+    standard = np.nan_to_num((x.values - centre) / sd)  # missing cells at their column's mean
+    _, spread, directions = np.linalg.svd(standard, full_matrices=False)
     share = spread**2 / (spread**2).sum()
     labels = [f"principal component {i + 1} ({100 * share[i]:.0f} % of variance)" for i in range(2)]
     note = f"\nPlane: first two principal components of {num_features} standardised features."
-    return _Plane(centre, (directions[:2] / sd).T, labels, note)
+    return Plane(centre, (directions[:2] / sd).T, labels, note)
 
 
 def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:
@@ -218,7 +226,7 @@ def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:
 
 
 def _projected(
-    posterior: xr.Dataset, sites: tuple[str, ...], plane: _Plane
+    posterior: xr.Dataset, sites: tuple[str, ...], plane: Plane
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Project weights, locs and covariances of at most 100 draws to the plane, (draws, K, ...)."""
     weights, locs, covariances = (_flat(posterior[site], inner) for inner, site in enumerate(sites, 1))
@@ -279,7 +287,7 @@ def _add_ellipses(axis: Axes, locs: np.ndarray, covariances: np.ndarray, radius:
 
 
 def _draw_components(
-    axis: Axes, points: np.ndarray, components: Components | None, plane: _Plane, radius: float
+    axis: Axes, points: np.ndarray, components: Components | None, plane: Plane, radius: float
 ) -> list:
     size = float(np.clip(4000 / len(points), 3, 22))
     if components is None:
@@ -308,7 +316,7 @@ def _draw_components(
     return handles
 
 
-def _draw_line(axis: Axes, tree: xr.DataTree, mixture: tuple, x: np.ndarray, plane: _Plane) -> None:
+def _draw_line(axis: Axes, tree: xr.DataTree, mixture: tuple, x: np.ndarray, plane: Plane) -> None:
     """Draw the histogram of one feature, the predictive density, and the part of each component in it."""
     axis.hist(x, bins="auto", density=True, color="0.88", edgecolor="white", label="data")
     at = np.linspace(x.min() - 0.15 * np.ptp(x), x.max() + 0.15 * np.ptp(x), 400)[:, None]
@@ -319,7 +327,7 @@ def _draw_line(axis: Axes, tree: xr.DataTree, mixture: tuple, x: np.ndarray, pla
         style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[(1 + i // 8) % len(LINES)]}
         label = f"component {k}, {100 * components.share[i]:.0f} % of rows"
         axis.plot(at[:, 0], components.share[i] * _density(at, *alone), label=label, **style)
-    axis.set(xlabel=plane.labels[0], ylabel="density")
+    axis.set(xlabel=literal(plane.labels[0]), ylabel="density")
     axis.set_title(f"{tree.attrs.get('method', 'fit')}: one feature", fontsize=10, loc="left")
     axis.legend(fontsize=8, frameon=False)
 
