@@ -6,14 +6,9 @@ Generative process, in the letters of Tipping and Bishop (1999)::
     w_dk     flat;  ~ Normal(0, v_w);  ~ Normal(0, 1/alpha_k)   "flat"; "gaussian"; "ard"
     mu_d     flat;  ~ Normal(m_d, v_mu)                         "flat"; otherwise
     psi      flat;  ~ InverseGamma(a, b)                        "flat"; otherwise
-    z_n      ~ Normal(0, I_K),  n = 1..N
-    x_n      ~ Normal(W z_n + mu, psi I_D)                      noise="isotropic"; "diagonal": diag(psi)
-
-with ``degrees_of_freedom`` nu instead, for tables with odd rows,
-
-    u_n      ~ Gamma(nu/2, nu/2)                                summed out, always
+    u_n      = 1;  ~ Gamma(nu/2, nu/2),  n = 1..N               with degrees_of_freedom nu, for odd rows
     z_n      ~ Normal(0, I_K / u_n)
-    x_n      ~ Normal(W z_n + mu, psi I_D / u_n)
+    x_n      ~ Normal(W z_n + mu, psi I_D / u_n)                noise="isotropic"; "diagonal": diag(psi)
 
 ========  =====================  ==========  ===================================================
 letter    site                   shape       support
@@ -22,6 +17,7 @@ W         ``loadings``           (D, K)      real
 mu        ``loc``                (D,)        real
 psi       ``noise_variance``     () or (D,)  positive; (D,), factor analysis, if ``"diagonal"``
 alpha     ``loading_precision``  (K,)        positive; a site only if ``"ard"``
+u_n       ``row_precision``      (N,)        positive; with ``degrees_of_freedom``; summed out likewise
 z_n       ``latents``            (N, K)      real; summed out unless ``explicit``
 x_n       ``x``                  (N, D)      data; NaN is a missing cell
 ========  =====================  ==========  ===================================================
@@ -58,10 +54,9 @@ from numpyro import sample
 from zoo import checks
 from zoo.fields import choice, flag, numbers, positive, scale_of, size, size_of
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
-from zoo.linear_gaussian.rows import flat, linear_gaussian, student_latents
+from zoo.linear_gaussian.rows import flat, latents_of_rows, linear_gaussian
 from zoo.linear_gaussian.units import BROAD, NOISE_RATE, PLACE, ProjectionUnits, of_prior
 from zoo.model import Model, Roles, Table
-from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import is_sparse
 
@@ -132,8 +127,8 @@ class PPCA(ProjectionUnits, Model):
         loadings, loc = sample("loadings", loadings), sample("loc", loc)
         noise = sample("noise_variance", noise)
         with rows:
-            z = local("latents", student_latents(k, self.degrees_of_freedom))
-            return sample("x", linear_gaussian(loadings, loc, noise, z, self.degrees_of_freedom), obs=x)
+            u, z = latents_of_rows(k, self.degrees_of_freedom)
+            return sample("x", linear_gaussian(loadings, loc, noise, z, self.degrees_of_freedom, u), obs=x)
 
     data = (Table("x", sparse="reals", varies=True, needs=2, latents=("columns", "rows")),)
     dims = {
@@ -141,6 +136,7 @@ class PPCA(ProjectionUnits, Model):
         "loc": ("feature",),
         "noise_variance": (),
         "loading_precision": ("latent",),
+        "row_precision": ("observation",),
         "latents": ("observation", "latent"),
         "latents_covariance": ("observation", "latent", "latent_2"),
         "x": ("observation", "feature"),
@@ -149,7 +145,7 @@ class PPCA(ProjectionUnits, Model):
     roles = Roles(latent="latents", loadings={"loadings": ""})
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
-    methods = ("closed_form", "em", "vb", "nuts", "hmc", "svi")
+    methods = ("closed_form", "em", "vb", "gibbs", "nuts", "hmc", "svi")
 
     # Sizes and checks
 
@@ -181,14 +177,14 @@ class PPCA(ProjectionUnits, Model):
         return "closed_form" if has_form else "em"
 
     def check_method(self, method: str) -> None:
-        """Refuse the methods of normal rows where rows are Student-t.
+        """Refuse the closed form where rows are Student-t.
 
         Raises:
-            ValueError: the method is one of these.
+            ValueError: it is the method.
         """
-        if self.degrees_of_freedom is not None and method in ("closed_form", "vb"):
+        if self.degrees_of_freedom is not None and method == "closed_form":
             raise ValueError(
-                f"{method} is for normal rows: leave degrees_of_freedom out, or use method='em' or 'nuts'"
+                "closed_form is for normal rows: leave degrees_of_freedom out, or use method='em' or 'vb'"
             )
 
     @property

@@ -23,7 +23,12 @@ BY_MODEL: dict[str, dict[str, str]] = {
         "collapsed_gibbs": ".mixture.collapsed_gibbs",
         "em": ".mixture.em",
     },
-    "ppca": {"closed_form": ".ppca.closed_form", "em": ".ppca.em", "vb": ".ppca.vb"},
+    "ppca": {
+        "closed_form": ".ppca.closed_form",
+        "em": ".ppca.em",
+        "vb": ".ppca.vb",
+        "gibbs": ".ppca.gibbs",
+    },
     "kernelpca": {"closed_form": ".kernel_pca.closed_form", "em": ".kernel_pca.em"},
     "sppca": {
         "em": ".sppca.em",

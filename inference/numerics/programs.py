@@ -384,9 +384,16 @@ def map_draws(function: Callable, key: jax.Array, draws: Mapping[str, Any]) -> A
 def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
     """The local latents given everything else, as NumPyro statements."""
     with numpyro.plate("observations", data[0].shape[0]):
-        conditionals = answer_of(model, "conditionals", values, *data).items()
-        summed_out = {site: {"enumerate": "parallel"} if d.is_discrete else None for site, d in conditionals}
-        return {site: numpyro.sample(site, d, infer=summed_out[site]) for site, d in conditionals}
+        local, known = {}, dict(values)
+        while len(offered := answer_of(model, "conditionals", known, *data)) > len(local):
+            site = list(offered)[len(local)]
+            own = offered[site]
+            local[site] = numpyro.sample(
+                site, own, infer={"enumerate": "parallel"} if own.is_discrete else None
+            )
+            if not own.is_discrete:  # a label that is summed out has no value to be given
+                known[site] = local[site]
+        return local
 
 
 @partial(compiled, once=True, static_argnames="keep_rows")

@@ -6,10 +6,10 @@ classes), ``weights`` (repulsion and sparsity apart), ``paper`` (the paper's lam
 or ``usps``, ``cora``, ``cora_paper`` (without the offset) and ``cora_starts`` (from single starts of several
 kinds), which need ``ZOO_DATA``; or ``lambdas_synthetic``, ``lambdas_usps`` and ``lambdas_cora`` (Figure 4:
 the paper's program at four weights of the determinant, from its random starts and from k-means starts),
-``sizes`` (Figures 6 and 7a: the same by number of latents); or ``continuous``:
-Gaussian cells of unknown noise, where the model is a mixture of PPCAs (Tipping and Bishop 1999), beside
-k-means, mixtures of Gaussians and the mixture of factor analysers (Ghahramani and Hinton 1996), on rows drawn
-from a mixture of PPCAs, its home ground, and on pictures of digits, by held-out density too.
+``sizes``, ``sizes_usps`` and ``sizes_cora`` (Figures 6, 7a, 7b, 7c: the same by number of latents); or
+``continuous``: Gaussian cells of unknown noise, where the model is a mixture of PPCAs (Tipping and Bishop
+1999), beside k-means, mixtures of Gaussians and the mixture of factor analysers (Ghahramani and Hinton 1996),
+on rows drawn from a mixture of PPCAs, its home ground, and on pictures of digits, by held-out density too.
 Every part prints its figures and writes them into tests/reference/depcam_clustering.json (``means``: the
 means over draws of what it holds).
 
@@ -56,6 +56,8 @@ DRAWS = {
     "lambdas_usps": range(2),
     "lambdas_cora": range(3),
     "sizes": range(5),
+    "sizes_usps": range(2),
+    "sizes_cora": range(3),
     "continuous": range(5),
 }
 FOLDS = {
@@ -63,6 +65,8 @@ FOLDS = {
     "cora_starts": 1,
     "lambdas_usps": 3,
     "lambdas_cora": 1,
+    "sizes_usps": 3,
+    "sizes_cora": 1,
     "continuous": 1,
 }  # of the five, where not all are used
 SYNTHETIC = {"num_components": 3, "num_latents": 4, "similarity_scale": 0.1}  # K, d, rho of section VI-A
@@ -82,6 +86,8 @@ REAL_RUN = {
     "lambdas_usps": {"num_restarts": 1, "max_iterations": 60, "tolerance": 1e-3},
     "lambdas_cora": {"num_restarts": 1, "max_iterations": 40, "tolerance": 1e-3},
     "sizes": {"num_restarts": 1, "max_iterations": 200, "tolerance": 1e-4},
+    "sizes_usps": {"num_restarts": 1, "max_iterations": 60, "tolerance": 1e-3},
+    "sizes_cora": {"num_restarts": 1, "max_iterations": 40, "tolerance": 1e-3},
 }
 LAMBDAS = (0.0, 1.0, 10.0, 100.0)
 SMALL = 0.1  # of the largest scale of a component: "quite small boxes" of Figure 6
@@ -302,25 +308,32 @@ def lambdas(part):
     }
 
 
-def sizes():
-    """Figures 6 and 7a: the paper's program without and with the determinant by number of latents."""
+NUMBERS = {"sizes": (3, 4, 6), "sizes_usps": (3, 4, 6), "sizes_cora": (5, 7, 9)}  # of latents
+
+
+def sizes(part):
+    """Figures 6 and 7: the paper's program without and with the determinant by number of latents."""
+    kind, numbers = part.removeprefix("sizes").removeprefix("_"), NUMBERS[part]
+    fields, quality = REAL[kind] if kind else (SYNTHETIC, 0.1)
     settings = {
         f"d = {number}, lambda {weight:g}": (
-            SYNTHETIC
+            fields
             | {"num_latents": number, "offset": False, "latents": "shared"}
-            | {"repulsion": weight, "sparsity": weight * 0.1},
-            REAL_RUN["sizes"] | {"method": "em", "init": "random"},
+            | {"repulsion": weight, "sparsity": weight * quality},
+            REAL_RUN[part] | {"method": "em", "init": "random"},
         )
-        for number in (3, 4, 6)
+        for number in numbers
         for weight in (0.0, 10.0)
     }
-    found = compared(synthetic_draws("sizes"), settings, rivals=False)
-    pairs = [(f"d = {number}, lambda 10", f"d = {number}, lambda 0") for number in (3, 4, 6)]
-    pairs.append(("d = 3, lambda 10", "d = 4, lambda 0"))
+    draws = real_draws(part) if kind else synthetic_draws(part)
+    found = compared(draws, settings, num_folds=FOLDS.get(part, NUM_FOLDS), rivals=False)
+    pairs = [(f"d = {number}, lambda 10", f"d = {number}, lambda 0") for number in numbers]
+    fewer, more, most = numbers
+    pairs.append((f"d = {fewer}, lambda 10", f"d = {more}, lambda 0"))
     differences = {f"{one} - {other}": paired(found, one, other) for one, other in pairs}
     small = "share_of_small_scales"
-    differences[f"d = 6, lambda 10 - lambda 0, {small}"] = paired(
-        found, "d = 6, lambda 10", "d = 6, lambda 0", small
+    differences[f"d = {most}, lambda 10 - lambda 0, {small}"] = paired(
+        found, f"d = {most}, lambda 10", f"d = {most}, lambda 0", small
     )
     return found, differences
 
@@ -530,7 +543,8 @@ def main(part):
     """Run one part, print it, record it."""
     began = time.process_time()
     parts = {"synthetic": synthetic, "weights": weights, "paper": paper, "continuous": continuous}
-    parts |= {"cora_starts": cora_starts, "sizes": sizes}
+    parts |= {"cora_starts": cora_starts}
+    parts |= {name: partial(sizes, name) for name in NUMBERS}
     parts |= {name: partial(lambdas, name) for name in DRAWS if name.startswith("lambdas_")}
     found, differences = parts.get(part, lambda: real(part))()
     for name, own in found.items():

@@ -176,12 +176,12 @@ def corrected(*arguments):
     return gibbs.sweep_once(*arguments)[0]
 
 
-def chains_of_gibecca(keys, model, data, sweep, length):
-    """Cells of shape (chain, draw, cell) by a sweep of the full-covariance program."""
+def chains_of_gibecca(keys, model, data, sweep, length, look=cells_of):
+    """Cells of shape (chain, draw, cell) by a sweep of the full-covariance program; ``look`` picks them."""
 
     def one(values, key):
         values = sweep(key, values, model, *data)
-        return values, cells_of(values)
+        return values, look(values)
 
     def chain(key):
         values = start_of(model, jax.random.fold_in(key, 1), *data)

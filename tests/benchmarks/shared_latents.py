@@ -5,8 +5,9 @@ tests/reference/paired.json and figure_10.json.
 
 ``figure_8``: a binary target, twenty binary covariates; one latent that both share (loading 4 on the target),
 five of the covariates alone. Error of predicting the target of 950 new rows from 50. Supervised EPCA (SEPCA)
-with one to six latents; the same with the covariates' density to the power alpha = 1/1000 (Rish et al. 2008);
-EPLS with one shared latent and five of the covariates; logistic regression with a ridge as the control. All
+with one to six latents; the same with the covariates' density to the power alpha (Rish et al. 2008), 1/1000
+as in the figure, and 1/10, 1/100 and 1/10000 for its "wide range of values"; EPLS
+with one shared latent and five of the covariates; logistic regression with a ridge as the control. All
 by MAP, the best of two starts, and new rows at the mode of their latents. The prior's penalty goes by the
 nuclear norm of Theta over the root of the product of the variances of U and V: this product is 1, and 1 /
 alpha^2 with alpha, so that the covariates' density and the penalty are in the same proportion. The thesis's
@@ -20,7 +21,8 @@ target has. The record is written after every fourth replicate.
 ``figure_10``: two views of twenty columns, binary or counts, of 50 rows, one shared latent and two of each
 view (`tests.benchmarks.paired_mixing.figure_10_data`); a label Bernoulli(sigmoid(4 u)) that no method sees;
 error of nine nearest neighbours in the shared space. CCA, ridge CCA (its ridge by five-fold cross-validation
-of the correlation, no label), Bayesian CCA (Gaussian cells), GiBECCA (corrected: whole rows are accepted),
+of the correlation, no label), Bayesian CCA (Gaussian cells), GiBECCA (corrected, where whole rows are
+accepted, by one short chain, and by four chains of 4000 sweeps, corrected and as printed, with their PSRF),
 BECCA (binary by Gibbs, counts by NUTS) and its mode. A Bayesian method's score is the leading direction of
 the posterior mean of Theta_S, which signs and rotations cannot change.
 
@@ -31,13 +33,18 @@ import argparse
 import time
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import zoo
 from inference import fit, transform
-from tests.benchmarks.paired_mixing import figure_10_data
+from inference.precision import in_precision
+from tests.benchmarks.figure_11 import PICKED, Timed, chains_of_gibecca, corrected, printed, psrf
+from tests.benchmarks.paired_mixing import CHAINS, FEATURES, figure_10_data
 from tests.tools.recording import add_part_to_record
 from zoo.exponential_family import Gaussian
+from zoo.model import in_current_precision
 
 BINARY = ("bernoulli", "bernoulli")
 EPLS = "EPLS(1 + 5)"
@@ -49,7 +56,8 @@ LENGTHS = {  # warm-up, draws, sweeps for each draw
     "becca": (300, 500, 1),
 }
 RIDGES = np.geomspace(1e-2, 1e2, 9)  # in units of the mean variance of a column
-NUM_LATENTS, ALPHAS = (1, 2, 3, 4, 5, 6), (1e-3,)
+LONG, LONG_SWEEPS, PSRFS = Timed(chains_of_gibecca, (3, 4, 5)), 4000, {}
+NUM_LATENTS, ALPHAS = (1, 2, 3, 4, 5, 6), (1e-3, 1e-1, 1e-2, 1e-4)
 
 
 def fitted(model, *views, **options):
@@ -155,11 +163,37 @@ def ridge_cca(views, seed):
     return classical_cca(views, RIDGES[int(np.argmax([held_out(ridge) for ridge in RIDGES]))])
 
 
+def long_gibecca(sweep):
+    """A method: four chains of as many sweeps as Figure 11 has, their second halves."""
+
+    def score(family, views, seed):
+        with in_precision():
+            data = tuple(map(jnp.asarray, views))
+            model = in_current_precision(full_covariance(family).replaced(num_features=(FEATURES,) * 2))
+            keys = jax.random.split(jax.random.key(seed), CHAINS)
+            draws, _ = LONG(keys, model, data, sweep, LONG_SWEEPS, shared_cells)
+        half = np.asarray(draws, float)[:, LONG_SWEEPS // 2 :]
+        picked = half[..., PICKED].reshape(CHAINS, -1, len(PICKED))
+        PSRFS.setdefault((family, sweep.__name__), []).append(float(np.median(psrf(picked))))
+        shared = half.mean(axis=(0, 1)).reshape(len(views[0]), -1)
+        return np.linalg.svd(shared - shared.mean(axis=0), full_matrices=False)[0][:, 0]
+
+    return score
+
+
+def shared_cells(values):
+    """Theta_S, all cells, in single precision since there are many draws."""
+    loadings = jnp.concatenate([values["loadings_0"], values["loadings_1"]])[:, :1]
+    return (values["latents"][:, :1] @ loadings.T).ravel().astype(jnp.float32)
+
+
 METHODS = {
     "cca": lambda family, views, seed: classical_cca(views),
     "ridge_cca": lambda family, views, seed: ridge_cca(views, seed),
     "bcca": bayesian_cca,
     "gibecca": gibecca,
+    "gibecca_long": long_gibecca(corrected),
+    "gibecca_printed": long_gibecca(printed),
     "becca": becca,
     "becca_mode": becca_mode,
 }
@@ -198,6 +232,8 @@ def figure_10(replicates):
         pairs = [*zip(ORDER, ORDER[1:], strict=False)]
         pairs += [("cca", "becca"), ("cca", "ridge_cca"), ("ridge_cca", "bcca"), ("ridge_cca", "becca")]
         pairs += [("bcca", "becca"), ("becca_mode", "becca")]
+        pairs += [("bcca", "gibecca_printed"), ("gibecca_printed", "becca")]
+        pairs += [("bcca", "gibecca_long"), ("gibecca_long", "becca")]
         figures = {
             "replicates": replicates,
             "lengths": LENGTHS,
@@ -205,6 +241,11 @@ def figure_10(replicates):
             "abs_correlation": {name: round(float(np.mean(own)), 4) for name, own in found.items()},
             "differences_of_errors": {
                 f"{one} - {other}": paired_difference(errors[one], errors[other]) for one, other in pairs
+            },
+            "median_psrf_of_the_long_chains": {
+                sweep: round(float(np.median(own)), 3)
+                for (kind, sweep), own in PSRFS.items()
+                if kind == family
             },
             "cpu_seconds_of_a_fit": {name: round(own / replicates, 2) for name, own in seconds.items()},
             "cpu_seconds": round(time.process_time() - began),

@@ -71,6 +71,8 @@ def _ppca(**fields):
 
 _ppca_proper = _ppca(loc_mean=np.zeros(4), loc_variance=4.0, **PROPER)
 
+_ppca_student = _ppca(loc_mean=np.zeros(4), loc_variance=4.0, degrees_of_freedom=4.0, **PROPER)
+
 
 def _sppca(**fields):
     return lambda: zoo.SPPCA(num_latents=2, **fields)
@@ -117,7 +119,7 @@ CASES = {
         for m in ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
     },
     **{f"ppca {m}": (_ppca(), (X,), m, {}) for m in ("closed_form", "em")},
-    **{f"ppca {m}": (_ppca_proper, (X,), m, {}) for m in ("vb", "nuts", "hmc", "svi")},
+    **{f"ppca {m}": (_ppca_proper, (X,), m, {}) for m in ("vb", "gibbs", "nuts", "hmc", "svi")},
     **{f"kernelpca {m}": (_kernel_pca(), (X,), m, {}) for m in ("closed_form", "em")},
     **{f"kernelpca {m}": (_kernel_pca(latent_variance=0.5), (X,), m, {}) for m in ("nuts", "hmc", "svi")},
     **{f"sppca {m}": (_sppca_proper, (X, Y), m, {}) for m in ("em", "vb", "nuts", "hmc", "svi")},
@@ -205,6 +207,7 @@ CASES = {
         "vb",
         {"num_restarts": 2},
     ),
+    **{f"ppca {m} student": (_ppca_student, (HOLES,), m, {}) for m in ("em", "vb", "gibbs")},
     "sppca em half": (_sppca(), (X, HALF), "em", {}),
     "sppca em kernel": (_sppca(kernel="rbf", noise_variance_x=0.2), (X, Y), "em", {}),
     "sppca em sparse": (_sppca(), ("sparse", Y), "em", {}),

@@ -122,6 +122,7 @@ def _plane(num_rows, num_columns, seed):
 _ROWS = np.array([[-1.3], [-0.9], [0.1], [0.4], [1.6], [2.2]])
 _TOKENS = np.array([[2.0, 1, 1], [0, 3, 0], [1, 0, 1]])
 _X, _Y = _plane(25, 3, 0), _plane(25, 2, 0)
+_ODD = _X * np.where(np.arange(25) < 2, 8.0, 1.0)[:, None]
 _LABELS = (_Y[:, :1] > 0).astype(float)
 _BITS = _bits(20, 4, 1)
 _BALANCED = {"loading_prior": "gaussian", "noise_concentration": 2.0, "noise_rate": 1.0}
@@ -146,13 +147,29 @@ CASES = {
         zoo.PPCA(num_latents=1, loading_variance=1.0, loc_mean=np.zeros(3), loc_variance=1.0, **_BALANCED),
         (_X,),
         ("nuts", {"num_warmup": 1000, "num_samples": 10_000}),
-        {"nuts": NUTS, "hmc": HMC},
+        {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {
             "vb": {"num_samples": 4000},
             "em": {},
             "svi": SVI,
             "closed_form": {"model": zoo.PPCA(num_latents=1)},
         },
+    ),
+    "ppca_student": lambda: Case(
+        "Probabilistic PCA with one latent and Student-t rows, 25 rows of three columns, two far away",
+        zoo.PPCA(
+            num_latents=1,
+            degrees_of_freedom=4.0,
+            loading_variance=1.0,
+            loc_mean=np.zeros(3),
+            loc_variance=1.0,
+            **_BALANCED,
+        ),
+        (_ODD,),
+        ("gibbs", LONG),
+        {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
+        {"vb": {"num_samples": 4000}, "em": {}, "svi": SVI},
+        left_out={"closed_form": "for normal rows: the case ppca"},
     ),
     "mcfa": lambda: Case(
         "Two clusters on one latent, 25 rows of three columns",

@@ -72,7 +72,10 @@ CASES = {
     "ppca": Case(_flat_ppca(), (X,), ("closed_form", "em")),
     "factor analysis": Case(_flat_ppca(noise="diagonal"), (X,), ("em",)),
     "ppca of student rows": Case(_flat_ppca(degrees_of_freedom=4.0), (X,), ("em",)),
-    "ppca with priors": Case(_flat_ppca(**_PROPER), (X,), ("vb", *_SAMPLERS)),
+    "ppca of student rows with priors": Case(
+        _flat_ppca(degrees_of_freedom=4.0, **_PROPER), (X,), ("vb", "gibbs", "nuts")
+    ),
+    "ppca with priors": Case(_flat_ppca(**_PROPER), (X,), ("vb", "gibbs", *_SAMPLERS)),
     "ppca with ard": Case(_flat_ppca(loading_prior="ard"), (X,), ("vb", "nuts")),
     "kernelpca": Case(lambda x: zoo.KernelPCA(num_latents=2), (X,), ("closed_form", "em")),
     "kernelpca of rbf": Case(

@@ -42,18 +42,19 @@ class LinearGaussianAnswers(Answers):
     def conditionals(
         self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix
     ) -> dict[str, Distribution]:
-        nu = model.degrees_of_freedom
-        if nu is None:
-            return {"latents": LatentsGivenRows(x, *_parameters(values))}
-        count, strength = rows.precision_of_rows(x, *_parameters(values), nu)
-        own = rows.latents_covariance(x, values["loadings"], values["noise_variance"])
-        factor = jnp.linalg.cholesky(own) * jnp.sqrt(strength / count)[:, None, None]
-        mean = rows.latents_mean(x, *_parameters(values))
-        return {"latents": dist.MultivariateStudentT(count, mean, factor)}
+        """The precisions of Student-t rows, latents summed out; then the latents given these."""
+        found: dict[str, Distribution] = {}
+        if model.degrees_of_freedom is not None:
+            count, strength = rows.precision_of_rows(x, *_parameters(values), model.degrees_of_freedom)
+            found["row_precision"] = dist.Gamma(count / 2, strength / 2)
+            if "row_precision" not in values:
+                return found
+        latents = LatentsGivenRows(x, *_parameters(values), values.get("row_precision"))
+        return found | {"latents": latents}
 
     @override
     def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
-        return {"latents": values["latents"]}
+        return {name: values[name] for name in ("row_precision", "latents") if name in values}
 
     @override
     def scores(

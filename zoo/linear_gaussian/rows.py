@@ -34,8 +34,7 @@ above, that of the latents too, and c the number of observed cells,
 
 .. math::
     u \mid x \sim \mathrm{Gamma}\left(\frac{\nu + c}2, \frac{\nu + \delta}2\right), \qquad
-    z \mid x \sim t_{\nu + c}\left(\hat z, \frac{\nu + \delta}{\nu + c} A^{-1}\right), \qquad
-    x \mid z \sim t_{\nu + K}\left(W z + \mu, \frac{\nu + z^T z}{\nu + K} \Psi\right) .
+    z \mid x, u \sim N(\hat z, A^{-1} / u) .
 
 Reference: Tipping and Bishop (1999), section 3 and appendix A; Yu (2006), (7.5)-(7.7); of Student-t rows
 Archambeau, Delannay and Verleysen (2006), "Robust probabilistic projections".
@@ -54,6 +53,7 @@ from jax.scipy.special import gammaln
 
 from zoo.conjugate.cellwise import ObservedCells
 from zoo.in_blocks import map_in_blocks
+from zoo.programs import local
 from zoo.sparse import SparseMatrix
 
 __all__ = [
@@ -63,18 +63,18 @@ __all__ = [
     "ReducedRows",
     "RowsGivenOthers",
     "ShiftedRows",
-    "StudentCells",
     "StudentRows",
     "completed",
     "flat",
     "latents_covariance",
+    "latents_of_rows",
     "latents_mean",
     "linear_gaussian",
     "log_density",
+    "normal_latents",
     "precision_of_rows",
     "reduced",
     "standard_normal",
-    "student_latents",
     "student_log_density",
     "shared_latents_covariance",
 ]
@@ -245,19 +245,36 @@ def standard_normal(*shape: int) -> dist.Distribution:
     return dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape))
 
 
-def student_latents(num_latents: int, degrees_of_freedom: Array | None) -> dist.Distribution:
-    """Latents of a row: standard normal, or of a Student-t row.
+def normal_latents(num_latents: int, row_precision: Array | None = None) -> dist.Distribution:
+    """Latents of rows: standard normal, or with a precision for each row.
 
     Args:
         num_latents: K.
-        degrees_of_freedom: nu; None: normal.
+        row_precision: u, shape (num_observations,); None: ones.
 
     Returns:
-        The distribution.
+        The distribution of a row, or of every row.
     """
-    if degrees_of_freedom is None:
+    if row_precision is None:
         return standard_normal(num_latents)
-    return dist.MultivariateStudentT(degrees_of_freedom, jnp.zeros(num_latents), jnp.eye(num_latents))
+    return dist.Normal(jnp.zeros(num_latents), 1 / jnp.sqrt(row_precision)[..., None]).to_event(1)
+
+
+def latents_of_rows(num_latents: int, degrees_of_freedom: Array | None) -> tuple[Array | None, Array | None]:
+    """Draw the precisions and the latents of rows in a program.
+
+    Args:
+        num_latents: K.
+        degrees_of_freedom: of Student-t rows; None: normal, without precisions.
+
+    Returns:
+        Shapes (num_observations,) and (num_observations, num_latents); None where they are summed out, or
+        ones.
+    """
+    precision = None
+    if degrees_of_freedom is not None:
+        precision = local("row_precision", dist.Gamma(degrees_of_freedom / 2, degrees_of_freedom / 2))
+    return precision, local("latents", lambda: normal_latents(num_latents, precision))
 
 
 def linear_gaussian(
@@ -266,6 +283,7 @@ def linear_gaussian(
     noise_variance: Array,
     latents: Array | None,
     degrees_of_freedom: Array | None = None,
+    row_precision: Array | None = None,
 ) -> dist.Distribution:
     """Rows W z + mu + noise; a missing cell is left out.
 
@@ -275,16 +293,18 @@ def linear_gaussian(
         noise_variance: shape (num_features,) or ().
         latents: z, shape (num_observations, num_latents), or None: summed out.
         degrees_of_freedom: of Student-t rows; None: normal.
+        row_precision: of these, by which the noise is divided, shape (num_observations,); summed out with the
+            latents.
 
     Returns:
         The distribution of a row, or of every row given its latents.
     """
-    if degrees_of_freedom is not None and latents is None:
+    if latents is None and degrees_of_freedom is not None:
         return StudentRows(loadings, loc, noise_variance, degrees_of_freedom)
-    if degrees_of_freedom is not None:
-        return StudentCells(loadings, loc, noise_variance, latents, degrees_of_freedom)
     if latents is None:
         return LinearGaussianRows(loadings, loc, noise_variance)
+    if row_precision is not None:
+        noise_variance = noise_variance / row_precision[..., None]
     return ObservedCells(dist.Normal(loc + latents @ loadings.T, jnp.sqrt(noise_variance)))
 
 
@@ -299,13 +319,22 @@ class LatentsGivenRows(dist.Distribution):
         loadings: shape (num_features, num_latents).
         loc: shape (num_features,).
         noise_variance: shape (num_features,) or ().
+        row_precision: u of Student-t rows, shape (num_observations,); None: ones.
     """
 
     support = dist.constraints.real_vector
-    pytree_data_fields = ("x", "loadings", "loc", "noise_variance")
+    pytree_data_fields = ("x", "loadings", "loc", "noise_variance", "row_precision")
 
-    def __init__(self, x: Array, loadings: Array, loc: Array, noise_variance: Array) -> None:
+    def __init__(
+        self,
+        x: Array,
+        loadings: Array,
+        loc: Array,
+        noise_variance: Array,
+        row_precision: Array | None = None,
+    ) -> None:
         self.x, self.loadings, self.loc, self.noise_variance = x, loadings, loc, noise_variance
+        self.row_precision = row_precision
         super().__init__(x.shape[:1], loadings.shape[1:])
 
     @property
@@ -316,7 +345,8 @@ class LatentsGivenRows(dist.Distribution):
     @property
     def covariance_matrix(self) -> Array:
         """Cov[z | x], shape (num_observations, num_latents, num_latents)."""
-        return latents_covariance(self.x, self.loadings, self.noise_variance)
+        own = latents_covariance(self.x, self.loadings, self.noise_variance)
+        return own if self.row_precision is None else own / self.row_precision[:, None, None]
 
     def log_prob(self, value: Array) -> Array:
         """Log density in nats, shape (num_observations,)."""
@@ -327,6 +357,8 @@ class LatentsGivenRows(dist.Distribution):
         own, rest = jax.random.split(key)
         latents = jax.random.normal(own, (*sample_shape, *self.batch_shape, *self.event_shape))
         noise = jax.random.normal(rest, (*sample_shape, *self.x.shape))
+        if self.row_precision is not None:
+            latents, noise = (own / jnp.sqrt(self.row_precision)[:, None] for own in (latents, noise))
         away = self.x - latents @ self.loadings.T - jnp.sqrt(self.noise_variance) * noise  # x - x0 + loc
         flat = away.reshape(-1, self.x.shape[1])
         shift = latents_mean(flat, self.loadings, self.loc, self.noise_variance)
@@ -424,46 +456,6 @@ class StudentRows(LinearGaussianRows):
         """The variance of each cell, infinite with two degrees of freedom or less."""
         nu = self.degrees_of_freedom
         return jnp.where(nu > 2, nu / jnp.where(nu > 2, nu - 2, 1.0), jnp.inf) * super().variance
-
-
-class StudentCells(dist.Distribution):
-    """Student-t rows given their latents, missing cells left out.
-
-    Args:
-        loadings: W, shape (num_features, num_latents).
-        loc: shape (num_features,).
-        noise_variance: shape (num_features,) or ().
-        latents: z, shape (num_observations, num_latents).
-        degrees_of_freedom: nu, shape ().
-    """
-
-    support = dist.constraints.real_vector
-    pytree_data_fields = ("loc", "variance_given", "degrees_given")
-
-    def __init__(
-        self, loadings: Array, loc: Array, noise_variance: Array, latents: Array, degrees_of_freedom: Array
-    ) -> None:
-        self.loc = loc + latents @ loadings.T
-        self.degrees_given = degrees_of_freedom + latents.shape[-1]
-        strength = (degrees_of_freedom + jnp.sum(latents**2, axis=-1)) / self.degrees_given
-        self.variance_given = strength[..., None] * _per_column(noise_variance, loadings)
-        super().__init__(self.loc.shape[:-1], self.loc.shape[-1:])
-
-    def log_prob(self, value: Array) -> Array:
-        """Log density in nats over the observed cells, shape (num_observations,)."""
-        seen = ~jnp.isnan(value)
-        residual = jnp.where(seen, value - self.loc, 0.0)
-        squares = jnp.sum(residual**2 / self.variance_given, axis=-1)
-        log_det = jnp.sum(jnp.where(seen, jnp.log(2 * jnp.pi * self.variance_given), 0.0), axis=-1)
-        return student_log_density(squares, log_det, jnp.sum(seen, axis=-1), self.degrees_given)
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draws of complete rows."""
-        own, rest = jax.random.split(key)
-        half = self.degrees_given / 2
-        scale = jnp.sqrt(half / jax.random.gamma(own, half, (*sample_shape, *self.batch_shape)))[..., None]
-        noise = jax.random.normal(rest, (*sample_shape, *self.loc.shape), self.loc.dtype)
-        return self.loc + scale * jnp.sqrt(self.variance_given) * noise
 
 
 class ShiftedRows(dist.Distribution):

@@ -93,6 +93,7 @@ __all__ = [
     "LoadingPrior",
     "Moments",
     "Parameters",
+    "as_weighed",
     "begin",
     "bordered",
     "check_given",
@@ -476,13 +477,25 @@ def _sweep(
     **bounds: Array | None,
 ) -> tuple[Parameters, Array]:
     """The M-step, and the expansion if ``expand``."""
-    size = rows.total_weight
-    if moments.of_rows is not None:
-        weight, sums, squares = moments.of_rows
-        rows, size = rows._replace(sums=sums, squares=squares), weight
+    rows, size = as_weighed(rows, moments.of_rows)
     new, at_floor = m_step(parameters, moments, rows, prior, center=center, **bounds)
     found = (total / size for total in (moments.total_first, moments.total_second))
     return (standardised(new, *found, rows, prior, center, size) if expand else new), at_floor
+
+
+def as_weighed(
+    rows: CompressedRows, of_rows: tuple[Array, Array, Array] | None
+) -> tuple[CompressedRows, Array]:
+    """The rows with sums that have the weights E[u] of Student-t rows, and the sum of these weights.
+
+    Args:
+        rows: the data.
+        of_rows: as of `Moments`; None: the rows count as they are.
+    """
+    if of_rows is None:
+        return rows, rows.total_weight
+    weight, sums, squares = of_rows
+    return rows._replace(sums=sums, squares=squares), weight
 
 
 def m_step(

@@ -14,7 +14,23 @@ The posterior is approximated by :math:`q(Z)\, q(W, \mu)\, q(\tau)\, q(\alpha)`,
         \langle (x_{nd} - \tilde w_d^T \tilde z_n)^2 \rangle) \\
     q(\alpha_k) &= \mathrm{Gamma}(a_0 + D/2,\; b_0 + \tfrac12 \sum_d \langle w_{dk}^2\rangle)
 
-with missing cells left out of every sum (the lecture's indicators). Expectations of :math:`\log\tau` and
+with missing cells left out of every sum (the lecture's indicators). The data enter by the squares
+
+.. math::
+    \delta_n = m_n^T m_n + \sum_{d \in o_n} \langle\tau_d\rangle \{(x_{nd} - \langle\tilde w_d\rangle^T
+        \tilde m_n)^2 + \tilde m_n^T S_d \tilde m_n\}
+
+of *Student-t rows* too, each with a precision u of its own: :math:`q(z_n, u_n)` is one factor, exact given
+the others,
+
+.. math::
+    q(u_n) = \mathrm{Gamma}(\tfrac12 (\nu + |o_n|),\; \tfrac12 (\nu + \delta_n)), \qquad
+    q(z_n \mid u_n) = N(m_n, \Lambda_n^{-1} / u_n) ,
+
+so that all sums over rows have the weights :math:`\langle u_n \rangle`, but for :math:`\langle u z z^T
+\rangle = \Lambda^{-1} + \langle u \rangle m m^T`; the numbers of cells have none, and the bound gains
+:math:`\tfrac12 |o_n| \langle\log u_n\rangle - \mathrm{KL}(q(u_n), p(u_n))`.
+ Expectations of :math:`\log\tau` and
 :math:`\log\alpha` are exact, digamma(e) - log f: estimated by sampling, as the lecture does, the bound would
 not be monotone. The lecture's cross term lacks the factor :math:`y_{nm}`, and with missing cells its count is
 that of the observed cells.
@@ -22,7 +38,8 @@ that of the observed cells.
 The bound does not change with :math:`z \to L^{-1}(z - m), W \to W L, \mu \to \mu + W m` but for the priors
 and the entropies, a few K x K matrices. After each round m and L are set so that the latents are standard
 (and, under ARD, the loadings' columns orthogonal), and kept if the bound is higher (Luttinen and Ilin 2010,
-"Transformations in variational Bayesian factor analysis"). Without this the bound crawls.
+"Transformations in variational Bayesian factor analysis"). Without this the bound crawls. Of Student-t rows
+the moments that become standard are those of :math:`\sqrt u z`.
 
 The objective is the whole evidence lower bound in nats. Cost as for EM,
 `inference.methods.linear_gaussian.rows`.
@@ -67,6 +84,7 @@ from inference.algorithm import Outcome, as_one_chain
 from inference.methods.linear_gaussian.em import (
     LoadingPrior,
     Parameters,
+    as_weighed,
     bordered,
     column_precisions,
     sum_over_patterns,
@@ -75,17 +93,22 @@ from inference.methods.linear_gaussian.rows import CompressedRows, Pattern
 from inference.numerics.host_draws import generator, site_draws
 from inference.numerics.weighted_rows import map_rows, row_limit
 from zoo.linear_gaussian.axes import signs_of
+from zoo.linear_gaussian.rows import normal_latents
 
 __all__ = [
     "LatentMoments",
     "LinearGaussianPosterior",
     "LinearGaussianVBInfo",
     "Transformation",
+    "OF_ROWS",
     "concluded",
+    "expected_variance",
     "latents_of",
     "log_predictive",
+    "log_predictive_of_student",
     "num_relevant",
     "posterior_at",
+    "precisions_of",
     "prior_pulls",
     "sample_columns",
     "sample_latents",
@@ -95,6 +118,7 @@ __all__ = [
 ]
 
 
+OF_ROWS = ("row_precision_concentration", "row_precision_rate")
 NO_LOADINGS = 1e30  # precision of loadings that are zero, in that of others
 
 
@@ -107,7 +131,10 @@ class LatentMoments(NamedTuple):
         cross: by column, the sum of x E[z] over its rows, x about the centre, shape (D, num_latents).
         total_second: the sum of E[z z'] over all rows.
         total_first: the sum of E[z] over all rows.
-        half_log_det: half the sum of log det of the covariances: the entropies but for their constants.
+        half_log_det: half the sum of log det of the covariances: the entropies but for their constants. Of
+            Student-t rows the bound's terms of their precisions too.
+        of_rows: of Student-t rows, where all moments above are E[u ...]: as of
+            `inference.methods.linear_gaussian.em.Moments`.
     """
 
     second: Array
@@ -115,6 +142,7 @@ class LatentMoments(NamedTuple):
     total_second: Array
     total_first: Array
     half_log_det: Array
+    of_rows: tuple[Array, Array, Array] | None = None
 
 
 def latent_moments(mean: Array, covariance: Array, precision: Array, rows: CompressedRows) -> LatentMoments:
@@ -162,8 +190,37 @@ def latents_of(
     return map_rows(block, x)
 
 
+def precisions_of(
+    x: Array, means: Array, loadings: Array, loc: Array, covariance: Array, precision: Array, nu: Array
+) -> tuple[Array, Array]:
+    """Concentration and rate of the precision of each Student-t row under q, shapes (num_observations,).
+
+    Args:
+        x: as for `latents_of`.
+        means: of the latents, as from there.
+        loadings: as there.
+        loc: as there.
+        covariance: as there.
+        precision: as there.
+        nu: the degrees of freedom.
+    """
+    k = loadings.shape[1]
+
+    def block(packed: Array) -> Array:
+        rows, z = packed[:, :-k], packed[:, -k:]
+        residual = rows - loc - z @ loadings.T
+        extended = jnp.concatenate([z, jnp.ones((len(z), 1))], axis=1)
+        blur = jnp.einsum("ni,dij,nj->nd", extended, covariance, extended)
+        cells = jnp.where(jnp.isnan(rows), 0.0, precision * (residual**2 + blur))
+        return jnp.sum(z**2, axis=1) + jnp.sum(cells, axis=1)
+
+    squares = map_rows(block, jnp.concatenate([x, means], axis=1))
+    return (nu + jnp.sum(~jnp.isnan(x), axis=1)) / 2, (nu + squares) / 2
+
+
 NUM_POINTS = 512  # about the latents of a row, half of them the others' mirror images
 NUM_NODES = 5  # of the integral over the log of a noise precision
+NUM_ROW_NODES = 9  # and of a row's own
 MODE_ROUNDS = (4, 30)  # towards its mode, for the usual rows and those far outside
 ROW_ROUNDS = 30  # towards the noise that a row far outside calls for
 WIDER = 2.0  # variance of the points, in that of the latents
@@ -179,6 +236,7 @@ def log_predictive(
     concentration: Array,
     rate: Array,
     group: np.ndarray,
+    roots: Array | None = None,
 ) -> Array:
     """Log of the expectation of each row's density under q, over its observed cells.
 
@@ -190,6 +248,8 @@ def log_predictive(
         concentration: of the noise precision of each group, shape (num_groups,).
         rate: of it.
         group: noise group of each column, shape (num_features,).
+        roots: what the rows' distances from ``loc`` have been multiplied by, and with them those of the mean
+            that q holds for possible, shape (num_observations,); None: ones.
 
     Returns:
         Shape (num_observations,), in nats.
@@ -200,18 +260,23 @@ def log_predictive(
     points = jnp.asarray(_quasi_normal(NUM_POINTS, k))
     noise = _NoiseOfRow(concentration, rate, group)
 
-    def one(row: Array) -> Array:
+    def one(args: tuple[Array, Array | None]) -> Array:
+        row, root = args
+        own_covariance = covariance
+        if root is not None:
+            of_mean = jnp.append(jnp.ones(k), root)
+            own_covariance = covariance * of_mean[:, None] * of_mean
         seen = jnp.where(jnp.isnan(row), 0.0, 1.0)
         target = jnp.nan_to_num(row - loc)
 
         def spreads_at(z: Array) -> Array:
             extended = jnp.concatenate([z, jnp.ones((len(z), 1))], axis=1)
-            return seen * jnp.einsum("pi,dij,pj->pd", extended, covariance, extended)
+            return seen * jnp.einsum("pi,dij,pj->pd", extended, own_covariance, extended)
 
         def value(is_far: bool) -> Array:
             centres, roots = [centre], [axes @ jnp.linalg.cholesky(axes.T @ spread @ axes)]
             if is_far:
-                own = _normal_of_row(target, seen, loadings, covariance, noise)
+                own = _normal_of_row(target, seen, loadings, own_covariance, noise)
                 centres += [own[0]] + [jnp.zeros(k)] * len(RADII)
                 roots += [axes @ jnp.linalg.cholesky(axes.T @ own[1] @ axes)]
                 roots += [radius * axes for radius in RADII]
@@ -231,14 +296,46 @@ def log_predictive(
             proposal = logsumexp(jnp.stack([log_normal(i, WIDER) for i in range(len(pairs))]), axis=0)
             return logsumexp(joint - proposal) - logsumexp(log_normal(0, 1.0) - proposal)
 
-        [centre], [spread] = latents_of(row[None], loadings, loc, covariance, precision)
+        [centre], [spread] = latents_of(row[None], loadings, loc, own_covariance, precision)
         blurred = 1.0 + precision * spreads_at(centre[None])[0]
         lengths = precision * seen * (target - loadings @ centre) ** 2 / blurred
         distance, count = jnp.sum(centre**2) + jnp.sum(lengths), jnp.sum(seen)
         is_far = distance > count + FAR * jnp.sqrt(2.0 * count)  # deviations of a chi-square
         return jax.lax.cond(is_far, lambda: value(True), lambda: value(False))
 
-    return jax.lax.map(one, x)
+    return jax.lax.map(one, (x, roots))
+
+
+def log_predictive_of_student(
+    x: Array,
+    loadings: Array,
+    loc: Array,
+    covariance: Array,
+    concentration: Array,
+    rate: Array,
+    group: np.ndarray,
+    nu: Array,
+) -> Array:
+    r"""`log_predictive` of Student-t rows with ``nu`` degrees of freedom.
+
+    Given its precision u a row is normal, and :math:`\sqrt u (x - \mu)` has the precision of normal rows; the
+    integral over log u is Gauss and Hermite's about the mode under the expectations of q.
+    """
+    precision = (concentration / rate)[group]
+    means = latents_of(x, loadings, loc, covariance, precision)[0]
+    shape, strength = precisions_of(x, means, loadings, loc, covariance, precision, nu)
+    nodes, weights = hermegauss(NUM_ROW_NODES)
+    prior, count = dist.Gamma(nu / 2, nu / 2), jnp.sum(~jnp.isnan(x), axis=1)
+
+    def at(node: Array) -> Array:
+        u = shape / strength * jnp.exp(node / jnp.sqrt(shape))
+        root = jnp.sqrt(u)
+        rows = loc + root[:, None] * (x - loc)
+        given = log_predictive(rows, loadings, loc, covariance, concentration, rate, group, root)
+        return given + prior.log_prob(u) + (count / 2 + 1) * jnp.log(u)
+
+    heights = jax.lax.map(at, jnp.asarray(nodes)) - 0.5 * jnp.log(shape)
+    return logsumexp(heights + jnp.asarray(nodes**2 / 2 + np.log(weights))[:, None], axis=0)
 
 
 class _NoiseOfRow(NamedTuple):
@@ -390,17 +487,28 @@ def _single_moments(
     k = mean.shape[1] - 1
     whole = jnp.where(seen > 0, x, jnp.nan)
     per_column = covariance[rows.column_class]
-    first, spread = latents_of(whole, mean[:, :-1], mean[:, -1], per_column, precision)
-    second = weight[:, None, None] * (spread + first[:, :, None] * first[:, None, :])
-    weighed = weight[:, None] * first
-    joint = bordered(second, weighed, weight)
+    columns = mean[:, :-1], mean[:, -1], per_column, precision
+    first, spread = latents_of(whole, *columns)
+    half_log_det, own, of_rows = 0.5 * weight @ jnp.linalg.slogdet(spread)[1], weight, None
+    if rows.degrees_of_freedom is not None:
+        nu = rows.degrees_of_freedom
+        shape, strength = precisions_of(whole, first, *columns, nu)
+        expected = shape / strength
+        terms = jnp.sum(seen, axis=1) * (digamma(shape) - jnp.log(strength)) / 2
+        half_log_det += weight @ (terms - _gamma_divergence(shape, strength, nu / 2, nu / 2))
+        spread, own = spread / expected[:, None, None], weight * expected
+        of_rows = jnp.sum(own), own @ x, own @ x**2
+    second = own[:, None, None] * (spread + first[:, :, None] * first[:, None, :])
+    weighed = own[:, None] * first
+    joint = bordered(second, weighed, own)
     by_class = seen[:, rows.class_member].T @ joint.reshape(joint.shape[0], -1)
     return LatentMoments(
         second=by_class.reshape(-1, k + 1, k + 1),
         cross=x.T @ weighed,
         total_second=jnp.sum(second, axis=0),
         total_first=jnp.sum(weighed, axis=0),
-        half_log_det=0.5 * weight @ jnp.linalg.slogdet(spread)[1],
+        half_log_det=half_log_det,
+        of_rows=of_rows,
     )
 
 
@@ -438,12 +546,27 @@ def sample_columns(
     numpyro.sample(f"noise_variance{suffix}", noise.to_event(jnp.ndim(rate)))
 
 
-def sample_latents(num_rows: int, num_latents: int, moments: tuple[Array, Array] | None) -> None:
-    """Sample the latents from q with these means and covariances, or from the prior if there are none."""
-    own = dist.Normal(0.0, 1.0).expand([num_latents]).to_event(1)
-    if moments is not None:
-        own = dist.MultivariateNormal(*moments, validate_args=False)
+def expected_variance(concentration: Array, rate: Array) -> Array:
+    """E[1/u] of precisions u under a gamma distribution, infinite where its concentration is at most 1."""
+    return jnp.where(concentration > 1, rate / jnp.where(concentration > 1, concentration - 1, 1.0), jnp.inf)
+
+
+def sample_latents(
+    num_rows: int, num_latents: int, moments: tuple[Array, ...] | None, nu: Array | None = None
+) -> None:
+    """Sample the latents from q with these means and covariances, or from the prior if there are none.
+
+    Of Student-t rows the precisions first, whose concentrations and rates stand after the covariances.
+    """
     with numpyro.plate("observations", num_rows):
+        if nu is not None:
+            of_rows = (nu / 2, nu / 2) if moments is None else moments[2:]
+            u = numpyro.sample("row_precision", dist.Gamma(*of_rows))
+        if moments is None:
+            own = normal_latents(num_latents, None if nu is None else u)
+        else:
+            spread = moments[1] if nu is None else moments[1] / u[:, None, None]
+            own = dist.MultivariateNormal(moments[0], spread, validate_args=False)
         numpyro.sample("latents", own)
 
 
@@ -452,7 +575,7 @@ def concluded(
     sample_globals: Callable,
     model: Any,
     stored: dict[str, Array],
-    latents: tuple[Array, Array],
+    latents: tuple[Array, ...],
     dims: Mapping[str, tuple[str, ...]],
     shared: bool,
     num_samples: int,
@@ -466,18 +589,22 @@ def concluded(
         model: the model.
         stored: the parameters of q.
         latents: means and covariances of the latents of the rows, shapes (num_observations, num_latents) and
-            (num_observations, num_latents, num_latents).
+            (num_observations, num_latents, num_latents); of Student-t rows those given a precision of 1, and
+            concentrations and rates of their precisions.
         dims: of the parameters of q.
         shared: whether all rows have the same covariance, which is then stored once.
         num_samples: how many draws.
         keep_rows: whether the latents are drawn too.
     """
-    means, covariances = latents
+    means, covariances, *of_rows = latents
     program = _with_latents(sample_globals) if keep_rows else sample_globals
     args = (stored, model, latents) if keep_rows else (stored, model)
     draws = site_draws(generator(key), program, num_samples, *args)
     if row_limit(8 * means.size, "latents", ()):
         stored["latents"] = means
+        stored |= dict(zip(OF_ROWS, of_rows, strict=False))
+    if of_rows:
+        covariances = covariances * expected_variance(*of_rows)[:, None, None]
     if shared:
         stored["latents_covariance"] = np.asarray(covariances)[0]
         dims = dict(dims) | {"latents_covariance": ("latent", "latent_2")}
@@ -492,9 +619,10 @@ def concluded(
 def _with_latents(sample_globals: Callable) -> Callable:
     """Q of everything as a NumPyro program, made once, since it keys the compile cache."""
 
-    def program(stored: dict[str, Array], model: Any, moments: tuple[Array, Array]) -> None:
+    def program(stored: dict[str, Array], model: Any, moments: tuple[Array, ...]) -> None:
         sample_globals(stored, model)
-        sample_latents(*moments[0].shape, moments)
+        nu = model.degrees_of_freedom if len(moments) > 2 else None
+        sample_latents(*moments[0].shape, moments, nu)
 
     return program
 
@@ -564,12 +692,13 @@ def step(
     """
     precision = (state.noise_concentration / state.noise_rate)[rows.group]
     latents = latent_moments(state.mean, state.covariance, precision, rows)
+    rows, size = as_weighed(rows, latents.of_rows)
     state, log_dets = _update_loadings(state, latents, precision, rows, prior)
     state = _update_ard(state, rows, prior)
     if acceleration == "px":
-        change = _transformation(state, latents, rows, prior)
+        change = _transformation(state, latents, rows, prior, size)
         moved = _update_ard(_transformed(state, change), rows, prior)
-        there = moved, _transformed_latents(latents, change, rows), log_dets + 2 * change.log_det
+        there = moved, _transformed_latents(latents, change, rows, size), log_dets + 2 * change.log_det
         here = state, latents, log_dets
         better = _global_terms(*there, rows, prior) > _global_terms(*here, rows, prior)
         state, latents, log_dets = jax.tree.map(partial(jnp.where, better), there, here)
@@ -691,17 +820,24 @@ class Transformation(NamedTuple):
 
 
 def _transformation(
-    state: LinearGaussianPosterior, latents: LatentMoments, rows: CompressedRows, prior: LoadingPrior
+    state: LinearGaussianPosterior,
+    latents: LatentMoments,
+    rows: CompressedRows,
+    prior: LoadingPrior,
+    weight: Array,
 ) -> Transformation:
-    """The transformation after which the terms of latents and loadings are highest."""
+    """The transformation after which the terms of latents and loadings are highest.
+
+    The weight is that of the rows in the latents' moments.
+    """
     size, columns = rows.total_weight, rows.sums.shape[0]
     loadings, gram, with_loc = prior_pulls(state, rows, prior)
-    first = latents.total_first / size
+    first = latents.total_first / weight
     eye = jnp.eye(first.shape[0])
-    pulled = jnp.linalg.cholesky(size * eye + gram)
-    m = cho_solve((pulled, True), size * first - with_loc)
-    spread = latents.total_second / size - jnp.outer(first, m) - jnp.outer(m, first) + jnp.outer(m, m)
-    root = jnp.linalg.cholesky(spread)
+    pulled = jnp.linalg.cholesky(weight * eye + gram)
+    m = cho_solve((pulled, True), weight * first - with_loc)
+    spread = latents.total_second / weight - jnp.outer(first, m) - jnp.outer(m, first) + jnp.outer(m, m)
+    root = jnp.linalg.cholesky(spread * (weight / size))
     square = root.T @ loadings @ root  # zero where a latent is not there: above all others it stays last
     absent = _of_present(prior, jnp.zeros_like(first), 1 + 2 * jnp.trace(square))
     strengths, turn = jnp.linalg.eigh(square + jnp.diag(absent))
@@ -748,10 +884,12 @@ def _transformed(state: LinearGaussianPosterior, by: Transformation) -> LinearGa
     )
 
 
-def _transformed_latents(latents: LatentMoments, by: Transformation, rows: CompressedRows) -> LatentMoments:
+def _transformed_latents(
+    latents: LatentMoments, by: Transformation, rows: CompressedRows, weight: Array
+) -> LatentMoments:
     inverse, size = by.inverse, by.m.size
     change = jnp.block([[inverse, -(inverse @ by.m)[:, None]], [jnp.zeros(size), jnp.ones(1)]])
-    whole = bordered(latents.total_second, latents.total_first, jnp.asarray(rows.total_weight))
+    whole = bordered(latents.total_second, latents.total_first, jnp.asarray(weight))
     whole = change @ whole @ change.T
     return LatentMoments(
         second=jnp.einsum("ij,qjk,lk->qil", change, latents.second, change),
@@ -759,6 +897,7 @@ def _transformed_latents(latents: LatentMoments, by: Transformation, rows: Compr
         total_second=whole[:size, :size],
         total_first=whole[:size, size],
         half_log_det=latents.half_log_det - rows.total_weight * by.log_det,
+        of_rows=latents.of_rows,
     )
 
 

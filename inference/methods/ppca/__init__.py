@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from inference.settings import Climb, Once
+from inference.settings import Climb, Once, Sampling
 from zoo.checks import check_number
 
-__all__ = ["EM", "VB", "ClosedForm"]
+__all__ = ["EM", "VB", "ClosedForm", "Gibbs"]
 
 
 def _check_floor(name: str, value: Any) -> None:
@@ -54,3 +54,15 @@ class VB(Climb):
 
     name = "vb"
     acceleration: Literal["px", "none"] = "px"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gibbs(Sampling):
+    """The Gibbs sampler of `zoo.PPCA`.
+
+    Attributes:
+        moves: whether latents and loadings are shifted and rescaled against each other in every sweep.
+    """
+
+    name = "gibbs"
+    moves: bool = True

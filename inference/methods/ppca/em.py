@@ -39,7 +39,17 @@ from zoo.coordinates import Unit
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
-__all__ = ["ALGORITHM", "METHOD", "compressed_rows", "groups_of", "init", "prior_of", "step"]
+__all__ = [
+    "ALGORITHM",
+    "METHOD",
+    "compressed_rows",
+    "degrees_of_rows",
+    "dense_rows",
+    "groups_of",
+    "init",
+    "prior_of",
+    "step",
+]
 
 
 def groups_of(model: PPCA, num_features: int) -> np.ndarray:
@@ -47,7 +57,7 @@ def groups_of(model: PPCA, num_features: int) -> np.ndarray:
     return np.arange(num_features) if model.noise == "diagonal" else np.zeros(num_features, np.int64)
 
 
-def _degrees_of_rows(model: Any) -> Array | None:
+def degrees_of_rows(model: Any) -> Array | None:
     """Of Student-t rows; those of other models that come by here are of something else."""
     return model.degrees_of_freedom if isinstance(model, PPCA) else None
 
@@ -76,11 +86,16 @@ def prepare(
         if isinstance(data[0], Rows):
             raise ValueError("sample_weight goes with dense rows: sparse ones count once")
         return data[0], linear_gaussian_rows.sparse_rows(data[0], None, groups)
-    if (nu := _degrees_of_rows(model)) is not None:  # every row has a weight of its own
-        rows = linear_gaussian_rows.compress(data[0], groups, rotate=False, most_patterns=0)
-        return data[0], rows._replace(degrees_of_freedom=nu)
-    rotate = model.loading_prior == "flat"
-    return data[0], linear_gaussian_rows.compress(data[0], groups, rotate=rotate)
+    return data[0], dense_rows(model, data[0], rotate=model.loading_prior == "flat")
+
+
+def dense_rows(model: PPCA, x: np.ndarray | Rows, *, rotate: bool) -> CompressedRows:
+    """The compressed form of dense rows; Student-t ones, with a weight of their own each, stay."""
+    groups, nu = groups_of(model, x.shape[1]), degrees_of_rows(model)
+    if nu is None:
+        return linear_gaussian_rows.compress(x, groups, rotate=rotate)
+    rows = linear_gaussian_rows.compress(x, groups, rotate=False, most_patterns=0)
+    return rows._replace(degrees_of_freedom=nu)
 
 
 def compressed_rows(model: PPCA, x: Array | Rows, rows: CompressedRows | None = None) -> CompressedRows:
@@ -88,7 +103,7 @@ def compressed_rows(model: PPCA, x: Array | Rows, rows: CompressedRows | None = 
     if rows is not None:
         return rows
     own = linear_gaussian_rows.one_by_one(x, groups_of(model, x.shape[1]))
-    return own._replace(degrees_of_freedom=_degrees_of_rows(model))
+    return own._replace(degrees_of_freedom=degrees_of_rows(model))
 
 
 def init(

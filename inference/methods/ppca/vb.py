@@ -2,8 +2,8 @@ r"""Variational Bayes for probabilistic PCA and factor analysis: missing cells, 
 
 The lecture's factorisation :math:`q(Z)\, q(W)\, q(\tau)` with the mean in the factor of the loadings, as
 Bishop (1999) has it, and with ``loading_prior="ard"`` a precision for each column of loadings, which switches
-columns off that the data do not need. Updates and bound are those of `inference.methods.linear_gaussian.vb`.
-It needs a proper prior.
+columns off that the data do not need. Updates and bound are those of `inference.methods.linear_gaussian.vb`,
+for Student-t rows with their precisions in the factor of the latents. It needs a proper prior.
 
 The bound of fits with different numbers of latents can be compared; q's variances are too small, as always in
 VB. Draws of the posterior are independent draws of q.
@@ -27,10 +27,10 @@ from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.linear_gaussian.em import LoadingPrior
-from inference.methods.linear_gaussian.rows import CompressedRows, compress, rows_alone
+from inference.methods.linear_gaussian.rows import CompressedRows, rows_alone
 from inference.methods.linear_gaussian.vb import LinearGaussianPosterior, LinearGaussianVBInfo
 from inference.methods.ppca import VB
-from inference.methods.ppca.em import compressed_rows, groups_of, prior_of
+from inference.methods.ppca.em import compressed_rows, degrees_of_rows, dense_rows, groups_of, prior_of
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, unweighted
 from inference.precision import to_numpy
@@ -51,7 +51,7 @@ DIMS = {
     "loading_precision_concentration": ("latent",),
     "loading_precision_rate": ("latent",),
     "num_relevant": (),
-}
+} | dict.fromkeys(linear_gaussian.OF_ROWS, ("observation",))
 SIZE = 8  # latents, or a multiple of it, that steps on few cells take
 MOST_CELLS = 2**13  # of the compressed rows
 OF_NOISE = ("noise_precision_concentration", "noise_precision_rate")
@@ -86,7 +86,7 @@ def prepare(
     model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
 ) -> tuple[np.ndarray | Rows, CompressedRows]:
     """The rows themselves and their compressed form."""
-    return data[0], compress(data[0], groups_of(model, data[0].shape[1]), rotate=False)
+    return data[0], dense_rows(model, data[0], rotate=False)
 
 
 def init(
@@ -226,11 +226,34 @@ def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows)
     )
 
 
-def latents(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, Array]:
-    """Means and covariances of the latents of rows under q."""
+def latents(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, ...]:
+    """Means and covariances of the latents of rows under q.
+
+    Of Student-t rows those given a precision of 1, and concentrations and rates of the precisions.
+    """
     loadings, loc, covariance = stored["loadings_mean"], stored["loc_mean"], joint_covariance(stored)
-    precision = jnp.broadcast_to(stored[OF_NOISE[0]] / stored[OF_NOISE[1]], loc.shape)
-    return linear_gaussian.latents_of(x, loadings, loc, covariance, precision)
+    columns = (
+        loadings,
+        loc,
+        covariance,
+        jnp.broadcast_to(stored[OF_NOISE[0]] / stored[OF_NOISE[1]], loc.shape),
+    )
+    means, spread = linear_gaussian.latents_of(x, *columns)
+    nu = degrees_of_rows(model)
+    if nu is None:
+        return means, spread
+    return means, spread, *linear_gaussian.precisions_of(x, means, *columns, nu)
+
+
+def expected_variances(of_rows: list[Array]) -> Array | float:
+    """E[1/u] of rows with these concentrations and rates, to multiply their matrices; 1 of normal rows."""
+    return linear_gaussian.expected_variance(*of_rows)[:, None, None] if of_rows else 1.0
+
+
+def covariance_of(stored: Mapping[str, Array], model: PPCA, x: Array) -> Array:
+    """Covariances of the latents of rows under q."""
+    _, spread, *of_rows = latents(stored, model, x)
+    return spread * expected_variances(of_rows)
 
 
 def guide(
@@ -249,12 +272,12 @@ def guide(
         num_observations: without ``x``: draw the latents of so many new rows from their prior.
     """
     stored, model = in_current_precision((dict(stored), model))
-    given = {
-        name: numpyro.param(name, stored[name]) for name in DIMS if name in stored and name != "num_relevant"
-    }
+    own = [name for name in DIMS if name in stored and name not in ("num_relevant", *linear_gaussian.OF_ROWS)]
+    given = {name: numpyro.param(name, stored[name]) for name in own}
     _sample_globals(given, model)
     rows = num_observations if x is None else x.shape[0]
-    linear_gaussian.sample_latents(rows, model.num_latents, None if x is None else latents(given, model, x))
+    moments = None if x is None else latents(given, model, x)
+    linear_gaussian.sample_latents(rows, model.num_latents, moments, model.degrees_of_freedom)
 
 
 def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
@@ -273,7 +296,7 @@ def conclude(
     stored = _stored(state, model, compressed_rows(model, *data))
     moments = _latents(stored, model, cells)
     dims = DIMS | (dict.fromkeys(OF_NOISE, ("feature",)) if model.noise == "diagonal" else {})
-    shared = not np.isnan(np.asarray(cells)).any()
+    shared = model.degrees_of_freedom is None and not np.isnan(np.asarray(cells)).any()
     return linear_gaussian.concluded(key, _sample_globals, model, stored, moments, dims, bool(shared), *sizes)
 
 
@@ -297,18 +320,19 @@ def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, 
     A noise variance whose q has no mean (a concentration of at most 1) counts as infinite.
     """
     missing = jnp.isnan(x)
-    mean, spread = latents(stored, model, x)
+    mean, spread, *of_rows = latents(stored, model, x)
+    scale = expected_variances(of_rows)
     loadings, covariance = stored["loadings_mean"], joint_covariance(stored)
     filled = jnp.where(missing, stored["loc_mean"] + mean @ loadings.T, x)
     concentration, rate = (jnp.broadcast_to(stored[name], stored["loc_mean"].shape) for name in OF_NOISE)
-    noise = jnp.where(concentration > 1, rate / (concentration - 1), jnp.inf)
+    noise = linear_gaussian.expected_variance(concentration, rate)
     k = loadings.shape[1]
     outer = loadings[:, :, None] * loadings[:, None, :] + covariance[:, :k, :k]
     extended = jnp.concatenate([mean, jnp.ones((mean.shape[0], 1))], axis=1)
     second = extended[:, :, None] * extended[:, None, :]
-    variance = (
-        jnp.einsum("nij,dij->nd", spread, outer) + jnp.einsum("nij,dij->nd", second, covariance) + noise
-    )
+    variance = jnp.einsum("nij,dij->nd", spread * scale, outer)
+    variance += jnp.einsum("nij,dij->nd", second, covariance)
+    variance += noise * jnp.reshape(scale, (-1, 1))
     return filled, jnp.where(missing, variance, 0.0)
 
 
@@ -317,7 +341,9 @@ def log_density(stored: Mapping[str, Array], model: PPCA, x: Array) -> Array:
     group = groups_of(model, x.shape[1])
     noise = (jnp.broadcast_to(stored[name], (int(group.max()) + 1,)) for name in OF_NOISE)
     columns = stored["loadings_mean"], stored["loc_mean"], joint_covariance(stored)
-    return linear_gaussian.log_predictive(x, *columns, *noise, group)
+    if model.degrees_of_freedom is None:
+        return linear_gaussian.log_predictive(x, *columns, *noise, group)
+    return linear_gaussian.log_predictive_of_student(x, *columns, *noise, group, model.degrees_of_freedom)
 
 
 METHOD = Ascent(
@@ -329,7 +355,7 @@ METHOD = Ascent(
     conclude=conclude,
     guide=guide,
     transform=transform,
-    covariance=lambda stored, model, x: latents(stored, model, x)[1],
+    covariance=covariance_of,
     predict=predict,
     log_density=log_density,
     units=units,

@@ -42,6 +42,7 @@ from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.methods.epca.gibbs import GibbsInfo, common_shift, rescaling
 from inference.methods.epca.views import given_values
 from inference.methods.gibbs_sweep import Move, sweep
+from inference.methods.linear_gaussian.gibbs import half_variance, noise, regression
 from inference.methods.sppca import Gibbs
 from inference.numerics.programs import log_densities
 from zoo.linear_gaussian import LatentsGivenRows
@@ -85,24 +86,24 @@ def latents(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
 
 def inputs(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditionals of the loadings and the mean of x."""
-    return _regression(values, "x", x, values["noise_variance_x"], model)
+    return regression(values, "_x", x, values["noise_variance_x"], block_prior(model, "x"))
 
 
 def input_noise(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditional of the noise variance of x."""
-    return _noise(values, "x", x, model, per_column=False)
+    return noise(values, "_x", x, block_prior(model, "x"), per_column=False)
 
 
 def outputs(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditionals of the loadings and means of the outputs, or of their utilities."""
-    return _regression(
-        values, "y", _targets(values, model, y), model.outputs.block(values).noise_variance, model
-    )
+    own = model.outputs.block(values).noise_variance
+    return regression(values, "_y", _targets(values, model, y), own, block_prior(model, "y"))
 
 
 def output_noise(values: Values, model: SPPCA, x: Array, y: Array) -> Conditionals:
     """The conditional of the noise variances of Gaussian outputs."""
-    return _noise(values, "y", y, model, per_column=model.output_noise == "per_output")
+    per_column = model.output_noise == "per_output"
+    return noise(values, "_y", y, block_prior(model, "y"), per_column=per_column)
 
 
 def _targets(values: Values, model: SPPCA, y: Array) -> Array:
@@ -110,41 +111,6 @@ def _targets(values: Values, model: SPPCA, y: Array) -> Array:
     return (
         y if model.output_likelihood == "gaussian" else jnp.where(jnp.isnan(y), jnp.nan, values["utilities"])
     )
-
-
-def _regression(values: Values, block: str, cells: Array, noise: Array, model: SPPCA) -> Conditionals:
-    """Conditionals of the loadings of each column, its mean integrated out, and of the mean."""
-    prior, z = block_prior(model, block), values["latents"]
-    size, num_latents = cells.shape[1], z.shape[1]
-    observed = jnp.where(jnp.isnan(cells), 0.0, 1.0)
-    known = jnp.nan_to_num(cells)
-    noise = jnp.broadcast_to(noise, (size,))[:, None]
-    squares = (z[:, :, None] * z[:, None, :]).reshape(-1, num_latents**2)
-    second = (observed.T @ squares / noise).reshape(-1, num_latents, num_latents)
-    first = observed.T @ z / noise  # sum of z over the rows of each column
-    total = jnp.sum(observed, axis=0) / noise[:, 0] + 1 / prior.loc_variance
-    cross, sums = known.T @ z / noise, jnp.sum(known, axis=0) / noise[:, 0]
-    sums = sums + prior.loc_mean / prior.loc_variance
-    precision = second + jnp.eye(num_latents) / prior.loading_variance
-    precision = precision - first[:, :, None] * first[:, None, :] / total[:, None, None]
-    covariance = jnp.linalg.inv(precision)
-    mean = jnp.einsum("dij,dj->di", covariance, cross - first * (sums / total)[:, None])
-    covariance = (covariance + jnp.swapaxes(covariance, 1, 2)) / 2
-    loc = (sums - jnp.sum(first * values[f"loadings_{block}"], axis=1)) / total
-    return {
-        f"loadings_{block}": dist.MultivariateNormal(mean, covariance, validate_args=False).to_event(1),
-        f"loc_{block}": dist.Normal(loc, 1 / jnp.sqrt(total)).to_event(1),
-    }
-
-
-def _noise(values: Values, block: str, cells: Array, model: SPPCA, *, per_column: bool) -> Conditionals:
-    prior = block_prior(model, block)
-    away = cells - values[f"loc_{block}"] - values["latents"] @ values[f"loadings_{block}"].T
-    squares, counts = jnp.nansum(away**2, axis=0), jnp.sum(~jnp.isnan(cells), axis=0)
-    if not per_column:
-        squares, counts = jnp.sum(squares), jnp.sum(counts)
-    own = dist.InverseGamma(prior.noise_concentration + counts / 2, prior.noise_rate + squares / 2)
-    return {f"noise_variance_{block}": own.to_event(squares.ndim)}
 
 
 # Moves along directions in which the likelihood is flat
@@ -209,7 +175,7 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
     first_key, key = jax.random.split(key)
     dtype, (num_rows, num_outputs) = jnp.result_type(float), y.shape
     size = model.num_latents
-    noise = _half_variance(x).astype(dtype)
+    half = half_variance(x).astype(dtype)
     values = {
         "latents": jax.random.normal(first_key, (num_rows, size), dtype),
         "loadings_x": jnp.zeros((x.shape[1], size), dtype),
@@ -219,22 +185,17 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
     }
     given = {}
     if model.noise_variance_x is None:
-        values["noise_variance_x"] = noise
+        values["noise_variance_x"] = half
     else:
         given["noise_variance_x"] = jnp.asarray(model.noise_variance_x)
     if model.output_likelihood == "probit":
         values["utilities"] = jnp.where(jnp.isnan(y), 0.0, 2 * y - 1).astype(dtype)
     else:
         shape = (num_outputs,) if model.output_noise == "per_output" else ()
-        values["noise_variance_y"] = jnp.full(shape, _half_variance(y), dtype)
+        values["noise_variance_y"] = jnp.full(shape, half_variance(y), dtype)
     blocks = tuple(block for block in plain_blocks_of(model) if block not in (latents, utilities))
     drawn = sweep(key, values | given, blocks, model, x, y)
     return SPPCAGibbsState({name: drawn[name] for name in values})
-
-
-def _half_variance(cells: Array) -> Array:
-    """Half the mean variance of the columns, whatever their unit and means."""
-    return jnp.maximum(jnp.nanmean(jnp.nanvar(cells, axis=0)) / 2, jnp.finfo(cells.dtype).tiny)
 
 
 def start(

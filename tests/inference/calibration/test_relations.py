@@ -96,7 +96,11 @@ SLOW = {
     "depcam": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
     "depcam of unknown noise": {"vb": (*ORDER, *UNITS, *MARKS)},
     "plsi": {"hmc": NAMES},
-    "ppca with priors": {"vb": (*ORDER, *UNITS)},
+    "ppca with priors": {"vb": (*ORDER, *UNITS), "gibbs": NAMES},
+    "ppca of student rows with priors": {
+        "vb": (*ORDER, *UNITS, *MARKS, "row_doubled", "row_left_out", "fitted_rows"),
+        "gibbs": NAMES,
+    },
     "sppca with priors": {"vb": (*ORDER, *UNITS)},
 }
 CALLS = [

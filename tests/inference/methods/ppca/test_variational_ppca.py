@@ -20,7 +20,7 @@ from inference.methods.linear_gaussian.vb import latents_of, log_predictive
 from inference.methods.ppca import vb
 from inference.methods.ppca.closed_form import tipping_bishop
 from inference.precision import in_precision
-from tests.support.ppca_cases import projected_rows, with_holes
+from tests.support.ppca_cases import mean_density, projected_rows, with_holes
 
 ROUNDING = 1e-12  # of the bound, relative
 
@@ -250,24 +250,6 @@ def test_every_bound_is_that_of_the_program(noise, loading_prior, x, holes):
 
 NEW = projected_rows()[:4] + 0.3 * np.random.default_rng(3).normal(size=(4, 5))
 NEW[1, 0] = np.nan
-
-
-def mean_density(tree, x, num_draws, key):
-    """Log mean density of rows over draws of q, and its standard error in nats."""
-    guide, model = inference.guide(tree), inference.model_of(tree)
-    program = jax.jit(lambda keys: jax.vmap(lambda k: _density_of_draw(guide, model, x, k))(keys))
-    with in_precision():
-        logs = np.concatenate([program(own) for own in jax.random.split(key, (num_draws // 5000, 5000))])
-    highest = logs.max(axis=0)
-    density = np.exp(logs - highest)
-    error = density.std(axis=0) / density.mean(axis=0) / np.sqrt(num_draws)
-    return highest + np.log(density.mean(axis=0)), error
-
-
-def _density_of_draw(guide, model, x, key):
-    sites = handlers.trace(handlers.seed(guide, key)).get_trace(num_observations=1)
-    values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
-    return model.log_likelihood(values, jnp.asarray(x))
 
 
 @pytest.mark.slow
