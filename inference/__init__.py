@@ -7,8 +7,6 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-import zoo  # noqa: F401 - which lets former names of modules be imported
-
 if TYPE_CHECKING:  # what type checkers and editors see of the names that `__getattr__` imports
     from inference import calibration as calibration
     from inference import component_subspaces as component_subspaces

@@ -42,7 +42,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of
 from inference.settings import COMMON, Settings
 from inference.symmetry import align_rotation
-from zoo.checks import check_whole, warn
+from zoo.checks import check_whole
 from zoo.exponential_family import Gaussian
 from zoo.intake.frames import as_frame
 
@@ -66,10 +66,7 @@ _SHARED = {  # parameters of every estimator, and their meaning
     "tol": "gain of the objective in nats per row; five consecutive steps below it mean convergence.",
     "fields": "further fields of the model, by name.",
     "settings": "further arguments of `inference.fit`, by name: ``num_samples``, options of the method, ...",
-    "seed": "deprecated: use ``random_state``.",
-    "options": "deprecated: use ``settings``, ``n_init``, ``max_iter`` and ``tol``.",
 }
-_GONE = "deprecated"  # value of a parameter of an earlier version that is not given
 _SAMPLED_AT_ONCE = 2**24  # cells of replicated data
 
 
@@ -88,8 +85,6 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
     tol: float = 1e-6
     fields: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
-    seed: Any = _GONE
-    options: Any = _GONE
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -134,15 +129,6 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
         given = {"num_restarts": self.n_init, "max_iterations": self.max_iter, "tolerance": self.tol}
         settings = {name: value for name, value in given.items() if value != COMMON[name]}
         settings |= {"progress": False, "seed": _seed_of(self.random_state)}
-        for name, remedy in (("seed", "random_state"), ("options", "settings, n_init, max_iter and tol")):
-            value = getattr(self, name)
-            if isinstance(value, str) and value == _GONE:
-                continue
-            warn(
-                f"{type(self).__name__}: {name} is deprecated and goes with the next release; use {remedy}",
-                FutureWarning,
-            )
-            settings |= {"seed": value} if name == "seed" else dict(value or {})
         return settings | dict(self.settings or {})
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:

@@ -1,8 +1,5 @@
 """The Gibbs samplers of the zoo as NumPyro kernels, to be run by ``numpyro.infer.MCMC``."""
 
-import warnings
-from importlib import import_module
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -14,12 +11,6 @@ from inference.algorithm import Algorithm, model_name
 from inference.methods import method_of
 from inference.numerics.programs import deterministics
 from zoo.model import Model, in_current_precision
-
-#: Former names in this module that notebooks imported to their present modules, for one more release.
-_MOVED = {
-    "full_covariance": "inference.methods.paired.gibbs",
-    "paired": "inference.methods.paired.gibbs",
-}
 
 __all__ = ["kernel"]
 
@@ -152,11 +143,3 @@ def kernel(model: Model) -> GibbsKernel:
     method = method_of(model, "gibbs")
     algorithm = method.build(method.strategies[0], num_warmup=0, **method.options)
     return GibbsKernel(model, algorithm)
-
-
-def __getattr__(name: str) -> ModuleType:
-    """Modules of the samplers under their former names, deprecated."""
-    if (now := _MOVED.get(name)) is not None:
-        warnings.warn(f"inference.gibbs.{name} is now {now}", DeprecationWarning, stacklevel=2)
-        return import_module(now)
-    raise AttributeError(f"module 'inference.gibbs' has no attribute {name!r}")

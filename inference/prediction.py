@@ -656,7 +656,7 @@ def guide(tree: xr.DataTree) -> Callable:
         A program that takes the fitted data.
 
     Raises:
-        ValueError: the fit has no variational posterior, or is of a former version with another form of it.
+        ValueError: the fit has no variational posterior.
     """
     model = model_of(tree)
     program = method_of(model, tree.attrs["method"]).guide
@@ -670,9 +670,4 @@ def guide(tree: xr.DataTree) -> Callable:
     stored = {name: value.to_numpy() for name, value in held.data_vars.items()}
     options = json.loads(tree.attrs["options"])
     family = {"family": options["guide"]} if "guide" in options else {}
-    if family and model.units and "guide_coordinates" not in tree.attrs:
-        raise ValueError(
-            "the guide of this fit is of a former version, in other coordinates: fit again with "
-            "method='svi', init=tree"
-        )
     return partial(program, stored, model, **family)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names that `__get
     from zoo.sparse import SparseCounts as SparseCounts
     from zoo.sppca import SPPCA as SPPCA
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Lower-case name of each model to where its class lives, its full name and the papers it is taken from.
 MODELS: dict[str, dict[str, str]] = {

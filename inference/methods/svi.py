@@ -116,7 +116,6 @@ def conclude(
     params, draws, mean, error = _conclude(_in_order(**options), key, state, model, data, num_samples)
     local = draw_locals(jax.random.fold_in(key, 1), draws, model, data, keep_rows)
     attrs = {"elbo": float(mean), "elbo_standard_error": float(error), "guide": options["guide"]}
-    attrs["guide_coordinates"] = "data"  # those of former versions were in units of the data
     densities = {"objective": (), "elbo": ()}
     return Outcome(posterior=draws | local, variational=params, attrs=attrs, densities=densities)
 

@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 PACKAGE = "probabilistic-model-zoo"
+_FIRST = (0, 2)  # version whose files are read
 SAMPLE_DIMS = ("chain", "draw")
 IN_MEMORY = 2**28  # bytes of a fit that is put together in memory before it is written
 
@@ -408,7 +409,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _check_version(path: Path, written: str) -> None:
-    """Raise ValueError for a file of a later version: a patch (the third number) changes no file."""
+    """Raise ValueError for a file of another format: a patch (the third number) changes none."""
     found = [re.match(r"(\d+)\.(\d+)", version) for version in (written, zoo.__version__)]
     numbers = [tuple(map(int, one.groups())) for one in found if one is not None]
     if len(numbers) == 2:
@@ -417,6 +418,11 @@ def _check_version(path: Path, written: str) -> None:
             raise ValueError(
                 f"{path} was written by version {written} of this library and this is {zoo.__version__}: "
                 f"install {PACKAGE} {written} or later to read it"
+            )
+        if theirs < _FIRST:
+            raise ValueError(
+                f"{path} was written by version {written} of this library, whose files are no longer "
+                "read: fit again, or read its numbers with xarray.open_datatree"
             )
 
 

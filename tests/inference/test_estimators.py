@@ -305,11 +305,6 @@ def test_parameters_are_those_of_fit(monkeypatch, table):
     )
     assert settings_of(random_state=None)["seed"] != settings_of(random_state=None)["seed"]
     assert settings_of()["seed"] == 0
-    with pytest.warns(FutureWarning, match="seed is deprecated.* use random_state") as caught:
-        assert settings_of(seed=4)["seed"] == 4
-    with pytest.warns(FutureWarning, match="options is deprecated.* use settings, n_init, max_iter and tol"):
-        assert settings_of(options={"max_iterations": 3})["max_iterations"] == 3
-    assert caught[0].filename == __file__
 
 
 def test_a_search_goes_over_the_new_names(table):

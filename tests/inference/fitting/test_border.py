@@ -145,10 +145,6 @@ def test_a_guide_is_that_of_the_standardised_table(table, name, family):
     for site, value in draws[0].items():
         expected = own.outward(value, units[site]) if site in units else value
         np.testing.assert_allclose(draws[1][site], expected, rtol=1e-5, atol=1e-7, err_msg=site)
-    former = tree.copy()
-    del former.attrs["guide_coordinates"]
-    with pytest.raises(ValueError, match="guide of this fit is of a former version.*init=tree"):
-        inference.guide(former)
     lost = own.log_scale_of_rows((rows,)).sum()
     assert bounds[1] == pytest.approx(bounds[0] - lost, rel=1e-6)
 
