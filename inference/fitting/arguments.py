@@ -64,6 +64,7 @@ from zoo.checks import (
     warn,
 )
 from zoo.exponential_family import has_unit_noise
+from zoo.exponential_family.cells import measured_columns
 from zoo.fields import continuing
 from zoo.intake.families import dim_labels, for_data
 from zoo.model import Model
@@ -360,11 +361,14 @@ def scales_in_words(
         What was found and what to do about it; both empty where all is well.
     """
     found = []
-    parts = zip(model.data_names, column_dims(model), arrays, model.isotropic_parts, strict=False)
-    for name, dim, part, is_isotropic in parts:
+    shared = zip(model.isotropic_parts, model.part_families, strict=False)
+    parts = zip(model.data_names, column_dims(model), arrays, shared, strict=False)
+    for name, dim, part, (is_isotropic, family) in parts:
         if not is_isotropic or not isinstance(part, np.ndarray):
             continue
         deviations = column_moments(part, weight)[1]
+        if getattr(family, "is_mixed", False):
+            deviations = np.where(measured_columns(family, part.shape[1]), deviations, 0.0)
         varying = np.flatnonzero(deviations > 0)
         if not varying.size:
             continue

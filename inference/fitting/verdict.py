@@ -20,7 +20,7 @@ the one on the run itself comes last.
    clusters, or a mixture whose prior leaves some of K empty, fills all K in fewer than one draw in 20; no two
    components of a point estimate or of q share their rows.
 7. *All columns count* (a caution): under one noise variance no column has ten times the standard deviation of
-   another.
+   another; so too the Gaussian columns of a table of several kinds.
 8. *Clusters are no pieces* (a caution): where eight clusters or more hold rows, no two columns that are
    independent within a cluster have a rank correlation above 0.5, and no number of a Gaussian or log-normal
    column is in one row of ten.
@@ -78,6 +78,10 @@ _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
 _OFTEN_FULL = 0.05  # share of draws that fill a truncation
 _MOST_PAIRS = 3  # that are named
+_DIRECTIONS = (
+    "epca, with standardize=True where units differ, tells of the same table as directions, in which rows "
+    "may lie anywhere"
+)
 _MANY = 8  # clusters, from which on they may be pieces of fewer
 _TOGETHER = 0.5  # rank correlation of columns that rise or fall together
 _SPIKE = 3  # rows of a component, from which on it is no chance that all are equal in a column
@@ -515,7 +519,7 @@ def _to_leave_out(x: Any, names: list[str], pairs: Sequence[np.ndarray]) -> str:
     advice = "act on no single cluster"
     if len(names) < x.shape[1] - 1:
         advice += f": fit x.drop(columns={names}), and see how many clusters remain"
-    return advice
+    return f"{advice}; {_DIRECTIONS}" if pairs else advice
 
 
 def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
@@ -533,7 +537,7 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
     reason = "their probabilities are divided: the groups shade into each other"
     advice = "act on probabilities (what='probabilities' of predict), not on the label of a single row"
     if not model_of(tree).takes_documents:
-        advice += "; epca tells of the same table as directions, in which rows may lie anywhere"
+        advice += f"; {_DIRECTIONS}"
     return Judgement(None, text, reason, advice)
 
 

@@ -16,7 +16,7 @@ from inference.inputs.text import read_documents
 from zoo.checks import as_matrix, check_unique, warn
 from zoo.documents.bags import warn_of_empty
 from zoo.intake import KINDS, Columns, plain_numbers, read_columns
-from zoo.intake.families import level_starts
+from zoo.intake.families import as_taken
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
@@ -120,9 +120,7 @@ def read_parts(
         else:
             found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
     model = model.with_families(found)
-    for place, starts in enumerate(level_starts(model, found)):
-        if found[place] is not None:
-            found[place] = found[place].numbered_from(starts, type(model).__name__)
+    found = list(as_taken(model, found))
     for name, columns in zip(model.data_names, found, strict=False):
         if columns is not None:
             _warn_of_left_out(columns, name)

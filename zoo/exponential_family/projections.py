@@ -237,9 +237,10 @@ class JointPriorModel(ChoosesFamily, Model):
 
     @property
     def isotropic_parts(self) -> tuple[bool, ...]:
-        """For each part whether all its cells are Gaussian with one noise variance, in one unit."""
+        """For each part whether all its Gaussian cells have one noise variance, in one unit."""
         return tuple(
-            family.log_partition_form == "quadratic" and not (self.standardize and family.learns_noise)
+            (family.log_partition_form == "quadratic" or family.learns_noise)
+            and not (self.standardize and family.learns_noise)
             for family in self.cell_families
         )
 

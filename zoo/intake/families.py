@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar
 
-import numpy as np
-
 from zoo.conjugate.categorical_dirichlet import CategoricalDirichlet
 from zoo.conjugate.cellwise import BernoulliBeta, PoissonGamma
 from zoo.conjugate.component_prior import ComponentPrior
@@ -26,11 +24,11 @@ __all__ = [
     "AUTO",
     "FAMILIES",
     "ChoosesFamily",
+    "as_taken",
     "components_of",
     "dim_labels",
     "families_for",
     "for_data",
-    "level_starts",
 ]
 
 AUTO = "auto"  # the name of a family that the columns of a table decide
@@ -109,22 +107,33 @@ def components_of(columns: Columns) -> ComponentPrior | None:
     return families[0] if len(groups) == 1 else Product(families, tuple(map(tuple, groups.values())))
 
 
-def level_starts(model: Model, columns: Sequence[Columns | None]) -> tuple[np.ndarray, ...]:
-    """The number of the first level of each column of tables.
+def as_taken(model: Model, columns: Sequence[Columns | None]) -> tuple[Columns | None, ...]:
+    """What tables hold as the families of a model take it: levels numbered, logarithms where it has them.
 
     Args:
         model: whose families are known.
         columns: of each part of the data; None of an array.
 
     Returns:
-        For each part shape (its columns,), -1 where cells are no levels; nothing for an array.
+        The columns of each part.
+
+    Raises:
+        ValueError: a column of categories where the model takes no levels, or one that was said to be
+            log-normal where it takes the numbers as they are.
     """
-    sizes = (0 if own is None else len(own.kept) for own in columns)
-    pairs = zip(model.part_families, sizes, strict=False)
-    return tuple(
-        np.full(size, -1) if family is None or not size else family.level_starts(size)[:size]
-        for family, size in pairs
-    )
+    found: list[Columns | None] = list(columns)
+    for place, (own, family) in enumerate(zip(columns, model.part_families, strict=False)):
+        if own is not None:
+            size, name = len(own.kept), type(model).__name__
+            starts = [-1] * size if family is None else family.level_starts(size)[:size]
+            found[place] = own.numbered_from(starts, name).with_logs(_places_of_logs(family, size), name)
+    return tuple(found)
+
+
+def _places_of_logs(family: Any, size: int) -> set[int]:
+    """Numbers of the columns whose logarithms are Gaussian in the components of a mixture."""
+    pairs = family.by_columns if isinstance(family, Product) else [(family, range(size))]
+    return {place for own, places in pairs if isinstance(own, LogNormalGamma) for place in places}
 
 
 def for_data(model: Any, *data: Any) -> Any:

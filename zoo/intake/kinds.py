@@ -30,7 +30,7 @@ Every decision can be overruled by the column's name. New rows are encoded as th
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import cache
@@ -73,6 +73,7 @@ LEAST_COUNTS = 8  # cells, from which on range and spread are looked at
 COUNT_DISPERSION = (0.5, 5.0)  # variance over mean of a column of counts
 COUNT_REACH = 4.0  # the smallest count is at most the mean over this
 LARGEST_MEAN_COUNT = 100.0
+_SKEWED = "skewed: lognormal may suit it better"
 SKEWED = 0.75  # skewness of a positive column, above which its logarithms are looked at
 LOG_GAIN = 0.01  # nats a held-out row, from which on logarithms are better
 LOG_ERRORS = 3.0  # standard errors that the gain must be from zero
@@ -175,6 +176,13 @@ class Column:
             "text": "left out",
             "yes/no": f"yes/no{self.doubt and f' ({self.doubt})'}",
         }.get(self.kind, self.kind)
+
+    @property
+    def as_it_is(self) -> Self:
+        """The column where a model has no log-normal for it."""
+        if self.kind != "positive" and self.doubt != _SKEWED:
+            return self
+        return replace(self, kind="real", doubt="skewed: its logarithm may suit better")
 
     def cell_in_words(self, number: float) -> str | float | None:
         """The number of a cell as the table had it: the nearest level or date, or the number itself.
@@ -377,6 +385,28 @@ class Columns:
         return replace(
             self, columns=tuple(replace(column, first=first.get(column.name)) for column in self.columns)
         )
+
+    def with_logs(self, places: Set[int], model: str) -> Self:
+        """The columns where only some have a log-normal in a model, which takes the others as they are.
+
+        Args:
+            places: numbers of these columns among those that are part of the data.
+            model: its name, in messages.
+
+        Returns:
+            The columns.
+
+        Raises:
+            ValueError: another was said to be log-normal.
+        """
+        others = [c.name for place, c in enumerate(self.kept) if place not in places]
+        said = [c.name for c in self.columns if c.name in others and c.kind == "positive" and c.is_given]
+        if said:
+            raise ValueError(
+                f"{model} takes numbers as they are, and families has {', '.join(said)} as log-normal: "
+                "pass their logarithms, or take zoo.Mixture with the default components"
+            )
+        return replace(self, columns=tuple(c.as_it_is if c.name in others else c for c in self.columns))
 
 
 def read_columns(
@@ -611,7 +641,7 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
         if gain > max(LOG_GAIN, LOG_ERRORS * error):
             return _column(name, "positive", told, cells)
         if gain > SUGGESTED * error > 0:
-            return _column(name, "real", told, cells, doubt="skewed: lognormal may suit it better")
+            return _column(name, "real", told, cells, doubt=_SKEWED)
     return _column(name, "real", f"whole numbers, {why}" if why else "numbers", cells)
 
 

@@ -16,7 +16,7 @@ from zoo.checks import as_matrix, as_numbers, check_num_parts
 from zoo.conjugate.cellwise import PoissonGamma
 from zoo.conjugate.multinomial_dirichlet import MultinomialDirichlet
 from zoo.exponential_family import as_family
-from zoo.intake.families import FAMILIES, components_of, families_for, level_starts
+from zoo.intake.families import FAMILIES, as_taken, components_of, families_for
 from zoo.intake.kinds import Columns
 from zoo.intake.tables import NUMBERS
 from zoo.model import Model
@@ -123,11 +123,7 @@ def suitable_tables(
     fields = None
     if any(found is not None and found.needs_families for found in own):
         fields = _fields_for_columns(model, data, own)
-        starts = level_starts(model(**fields), own)
-        own = tuple(
-            None if found is None else found.numbered_from(start, model.__name__)
-            for found, start in zip(own, starts, strict=True)
-        )
+        own = as_taken(model(**fields), own)
     parts = tuple(
         part if found is None else as_matrix(found.encoded(part))
         for part, found in zip(data, own, strict=True)

@@ -58,6 +58,15 @@ def test_views_outputs_and_mixtures(frame):
     assert "columns of x" in message
 
 
+def test_gaussian_columns_of_a_mixed_table_are_compared(frame):
+    """The noise of all was that of the largest ones, and nothing said so."""
+    table = frame.assign(member=np.arange(50) % 2)
+    (message,) = messages(zoo.EPCA(num_latents=1), table)
+    assert "length (sd 0.000" in message and "mass (sd 1.0" in message and "standardize=True" in message
+    assert messages(zoo.EPCA(num_latents=1), table[["member", "mass"]]) == []
+    assert messages(zoo.EPCA(num_latents=1, standardize=True), table) == []
+
+
 def test_no_warning_where_columns_have_their_own_variances(frame):
     x = frame.to_numpy()
     full = zoo.Paired(families=(UNKNOWN, UNKNOWN), specific="full_covariance")

@@ -147,7 +147,10 @@ def test_one_column_of_each_pair_and_those_with_one_number_are_to_be_left_out():
     pairs = [np.array([0, 1]), np.array([1, 2]), np.array([4, 5])]
     advice = verdict._to_leave_out(x, ["f"], pairs)
     assert "x.drop(columns=['f', 'b'])" in advice  # e with f is settled by f, and both others by b
-    assert verdict._to_leave_out(x.iloc[:, :2], [], pairs[:1]) == "act on no single cluster"  # one is left
+    assert advice.endswith(f"clusters remain; {verdict._DIRECTIONS}")
+    few = verdict._to_leave_out(x.iloc[:, :2], [], pairs[:1])
+    assert few == f"act on no single cluster; {verdict._DIRECTIONS}"  # one column would be left
+    assert "epca" not in verdict._to_leave_out(x, ["f"], [])  # a number in many rows is no trend
 
 
 def test_a_caution_on_starts_comes_after_others():

@@ -12,7 +12,7 @@ from inference.cli import predicting
 from inference.inputs.tables import left_out_in_words
 from tests.support.people_tables import customers, sales, survey
 from zoo.intake import Column, Columns, date_in_words, dates, kinds, read_columns
-from zoo.intake.families import dim_labels
+from zoo.intake.families import as_taken, dim_labels
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -504,6 +504,22 @@ def test_suggestions_that_chance_makes_among_many_columns_are_dropped():
     assert str(read_columns(x)) == "gene 0 to gene 399 (400 columns): real"
     some = [name for name, doubt in zip(x, one_by_one, strict=True) if doubt]
     assert "lognormal may suit it better" in str(read_columns(x[[*some[:1], "gene 0", "gene 1"]]))
+
+
+@pytest.mark.parametrize("model", [zoo.PPCA(num_latents=1), zoo.EPCA(num_latents=1), zoo.MCFA()])
+def test_columns_are_log_normal_only_where_a_model_has_such_a_family(model):
+    """EPCA said of a column that it was log-normal, and took the numbers as they were."""
+    skewed = np.exp(np.random.default_rng(1).normal(size=400))
+    x = pd.DataFrame({"sales": skewed, "profit": RNG.normal(size=400)})
+    assert as_taken(zoo.Mixture().with_families([read_columns(x)]), [read_columns(x)]) == (read_columns(x),)
+    (told,) = as_taken(model, [read_columns(x)])
+    assert str(told) == "sales: real (skewed: its logarithm may suit better); profit: real"
+    given = read_columns(x, families={"sales": "lognormal"})
+    with pytest.raises(ValueError, match=f"{type(model).__name__} takes numbers .* has sales as log-normal"):
+        as_taken(model, [given])
+    gaussian = zoo.Mixture(zoo.conjugate.GaussianWishart())
+    with pytest.raises(ValueError, match="Mixture takes numbers .* default components"):
+        as_taken(gaussian, [given])
 
 
 def test_words_of_many_rows_each_are_left_out_with_a_word_on_rows_that_are_alike():

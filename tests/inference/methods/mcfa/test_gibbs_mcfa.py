@@ -11,13 +11,14 @@ from scipy.linalg import subspace_angles
 
 import inference
 import zoo
-from inference.calibration import conditional_check, geweke
+from inference.calibration import conditional_check, geweke, sbc
 from inference.methods.gibbs_sweep import Move
 from inference.methods.mcfa import gibbs
 from inference.numerics.programs import log_densities
 from inference.precision import in_precision
 from tests.support.mcfa_cases import planted, with_holes
 from zoo.answers import answer_of
+from zoo.linear_gaussian.clustered import ClusteredRows
 
 FORMS = {
     "sticks, ard": {
@@ -180,3 +181,39 @@ def test_scores_are_averaged_over_draws_in_one_orientation():
     np.testing.assert_allclose(one @ one.T, two @ two.T, atol=1e-6)
     np.testing.assert_array_equal(inference.predict(other, x), inference.predict(tree, x))
     assert len(np.unique(inference.predict(tree, x))) == len(np.unique(labels))
+
+
+def _rows_can_tell(values):
+    """Scalars of clusters and columns of rows that no order of the clusters and no map of latents changes."""
+    names = ("locs", "precisions", "raw_loadings", "raw_loc", "noise_variance")
+    row = ClusteredRows(jnp.log(values["weights"]), *(values[name] for name in names))
+    return {
+        "squared weights": jnp.sum(values["weights"] ** 2),
+        "first mean": row.standard.loc[0],
+        "variance by the latents": jnp.sum(row.standard.loadings**2),
+        "noise": values["noise_variance"],
+        "density": jnp.sum(row.log_prob(values["x"])),
+    }
+
+
+SBC = {"key": jax.random.key(5), "num_replicates": 60, "num_samples": 63, "functionals": _rows_can_tell}
+
+
+def _small():
+    fields = {"noise_concentration": 3.0, "noise_rate": 2.0, "loc_mean": np.zeros(3), "loc_variance": 1.0}
+    fields |= {"loading_variance": 1.0, "mean_precision": 0.5, "num_features": 3}
+    return zoo.MCFA(num_components=2, num_latents=1, **fields)
+
+
+@pytest.mark.slow
+def test_fits_are_calibrated():
+    """Ranks of five invariants in 60 tables of six rows are uniform (false alarm rate 1 %)."""
+    chain = {"num_chains": 1, "num_warmup": 200, "thinning": 5}
+    verdict = sbc(_small(), "gibbs", 6, **SBC, **chain)
+    assert verdict.passed, verdict
+
+
+@pytest.mark.slow
+def test_mean_field_variances_are_caught():
+    """The negative control: VB factorises latents and loadings, and its draws are too narrow."""
+    assert not sbc(_small(), "vb", 6, **SBC).passed
