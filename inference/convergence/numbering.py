@@ -277,22 +277,32 @@ def matched_numbers(
         part = labels[begin : begin + block]
         code = (np.arange(len(part))[:, None] * size + part) * num_clusters + reference
         shared = np.bincount(code.ravel(), minlength=len(part) * size * num_clusters)
-        for draw, table in enumerate(shared.reshape(len(part), size, num_clusters), begin):
-            rows = np.flatnonzero(counts[draw])
-            rows = rows[np.argsort(appearance[draw, rows])]
-            near = table[rows].argmax(1)
-            if len(np.unique(near)) == len(near):  # each has most rows in a cluster of its own
-                places = np.arange(len(rows))
-            else:
-                places, near = late.linear_sum_assignment(table[rows], maximize=True)
-            own = numbers[draw]
-            own[rows[places]] = near
-            others = np.setdiff1d(rows, rows[places])  # of more components than clusters
-            others = others[np.lexsort((appearance[draw, others], -counts[draw, others]))]
-            empty = np.flatnonzero(counts[draw] == 0)
-            rest = np.concatenate([others, empty[np.argsort(-weights[draw, empty], kind="stable")]])
-            own[rest] = np.setdiff1d(np.arange(size), near)[: len(rest)]
+        shared = shared.reshape(len(part), size, num_clusters)
+        here = slice(begin, begin + len(part))
+        numbers[here] = _by_shared(shared, counts[here], appearance[here], weights[here])
     return numbers
+
+
+def _by_shared(
+    shared: np.ndarray, counts: np.ndarray, appearance: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The numbers in some draws by ``shared``, (draws, size, clusters); the others as (draws, size)."""
+    held = counts > 0
+    near = np.where(held, shared.argmax(2), -1)
+    wanted = (near[:, :, None] == np.arange(shared.shape[2])).sum(1)
+    for draw in np.flatnonzero((wanted > 1).any(1)):  # else each has most rows in a cluster of its own
+        rows = np.flatnonzero(held[draw])
+        rows = rows[np.argsort(appearance[draw, rows])]
+        places, clusters = late.linear_sum_assignment(shared[draw, rows], maximize=True)
+        near[draw] = -1
+        near[draw, rows[places]] = clusters
+    # the others: of more components than clusters, by rows; then those without rows
+    second, first = np.where(held, appearance, np.arange(held.shape[1])), np.where(held, -counts, -weights)
+    others = np.lexsort((second, first, ~held, near >= 0), axis=1)
+    used = (near[:, :, None] == np.arange(held.shape[1])).any(1)
+    found = np.empty_like(near)
+    np.put_along_axis(found, others, np.argsort(used, axis=1, kind="stable"), axis=1)
+    return np.where(near >= 0, near, found)
 
 
 def topic_orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -> np.ndarray:

@@ -70,7 +70,8 @@ def for_arviz(
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
-        ValueError: it has no draws, or is a point estimate; no such column, or one with missing cells.
+        ValueError: it has no draws, or none that differ, or is a point estimate; no such column, or one with
+            missing cells.
 
     Example:
         >>> import numpy as np, inference, zoo
@@ -89,6 +90,12 @@ def for_arviz(
         )
     model, reasons = model_of(tree), []
     posterior = _moving(_posterior(tree, model, parameters, reasons), reasons)
+    if not posterior.data_vars:
+        draws, stop = draws_of(tree).sizes["draw"], tree.attrs.get("stop_reason", "")
+        raise ValueError(
+            f"no quantity of this fit changes within a chain, over {draws} draws a chain ({stop}): there is "
+            f"nothing for ArviZ; run it longer (num_warmup, num_samples)"
+        )
     groups = {"posterior": posterior} | _densities(tree, reasons)
     name = "_and_".join(model.data_names)
     if (outcome := _outcome(tree, model, column, reasons)) is not None:

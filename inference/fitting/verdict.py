@@ -33,7 +33,7 @@ the one on the run itself comes last.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -476,12 +476,13 @@ def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     chosen = [c for family, own in components.by_columns if family.has_location for c in own]
     x = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas().iloc[:, chosen]
     x = x.loc[:, x.nunique() > 1]
-    rows: dict[tuple[str, float], list[int]] = {}
+    columns = x.columns.tolist()  # numbers where the columns have no names
+    rows: dict[tuple[Hashable, float], list[int]] = {}
     for own in labels:
         groups = x.groupby(own)
         least, count = groups.min(), groups.count()
         for place in np.argwhere((least.eq(groups.max()) & (count >= _SPIKE)).to_numpy()):
-            value = str(x.columns[place[1]]), float(least.iat[*place])
+            value = columns[place[1]], float(least.iat[*place])
             rows.setdefault(value, []).append(int(count.iat[*place]))
     often = {value: held for value, held in rows.items() if len(held) >= len(labels) / 2}
     if not often:

@@ -18,7 +18,7 @@ error of a single table's mean would be too small and is not given.
 Tables: of the catalogue (``faithful``, ``toy_gaussians``, ``olive``); of scikit-learn (``iris``, ``wine``,
 the ten means of ``breast_cancer``); drawn as in `tests.benchmarks.mixture_samplers` (``separated``,
 ``overlapping``, ``heavy_tailed``), with the centres of `tests.support.planted` (``planted``), and two wider
-ones: ``machine`` (1000 rows, three columns, three regimes of unequal spread, one column skewed) and ``parts``
+ones: ``regimes`` (1000 rows, three columns, three regimes of unequal spread, one column skewed) and ``parts``
 (500 rows, ten columns, three kinds in a direction of large common variance).
 """
 
@@ -31,7 +31,7 @@ NAME = "benchmark_gaussian_prior"
 PRIORS = ("ours", "Fraley and Raftery")
 TABLES = (
     *("faithful", "toy_gaussians", "olive", "iris", "wine", "breast_cancer"),
-    *("separated", "overlapping", "heavy_tailed", "planted", "machine", "parts"),
+    *("separated", "overlapping", "heavy_tailed", "planted", "regimes", "parts"),
 )
 COMPONENTS, SPLITS = 20, 4
 
@@ -49,7 +49,7 @@ def table(name):
         from tests.support.planted import CENTRES, SHARES
 
         return CENTRES[rng.choice(3, 300, p=SHARES)] + rng.normal(size=(300, 2))
-    if name == "machine":
+    if name == "regimes":
         regime = rng.choice(3, 1000, p=[0.6, 0.3, 0.1])
         heat = rng.normal(np.array([55, 72, 91])[regime], 2)
         shake = np.exp(rng.normal(np.log(np.array([0.3, 0.5, 2.4]))[regime], 0.25))

@@ -78,9 +78,17 @@ def circumstances(command, *packages):
     }
 
 
+def _told(name, command, packages, figures):
+    """What a record tells beside its figures, whose names must be others."""
+    told = circumstances(command, *packages) | {"code": code_of(name)}
+    if both := told.keys() & figures.keys():
+        raise ValueError(f"figures named {sorted(both)} would overwrite how the record came about")
+    return told
+
+
 def write_record(name, command, *packages, **figures):
     """Write ``tests/reference/<name>.json`` anew."""
-    content = circumstances(command, *packages) | {"code": code_of(name)} | figures
+    content = _told(name, command, packages, figures) | figures
     (REFERENCE / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
@@ -88,7 +96,7 @@ def add_to_record(name, command, *packages, **figures):
     """Put figures beside those that ``tests/reference/<name>.json`` holds under other names."""
     path = REFERENCE / f"{name}.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    content = kept | circumstances(command, *packages) | {"code": code_of(name)} | figures
+    content = kept | _told(name, command, packages, figures) | figures
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

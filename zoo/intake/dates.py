@@ -5,9 +5,12 @@ a day above 12 in any cell decides; if there is none, the day comes first unless
 ``"month_first"``, and the fit says so. With points (05.03.2022) the day comes first.
 """
 
+import calendar
 import re
 import warnings
 from collections.abc import Iterator
+from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -123,8 +126,8 @@ def nearly_dates(words: pd.Series) -> str | None:
     distinct = pd.Series(words.unique()[:_SAMPLE])
     way: list[str | None] = [None] * len(distinct)
     for own in [*_with_times(_FIXED)] + [a + t for pair in _EITHER for a in pair for t in _TIMES]:
-        unread = [p for p, name in enumerate(way) if name is None and _begins_as(distinct.iloc[p], own)]
-        for place in np.array(unread, int)[_are_dates(distinct.iloc[unread], own)]:
+        unread = [p for p, word in enumerate(distinct) if way[p] is None and _begins_as(word, own)]
+        for place in np.array(unread)[_are_dates(distinct.iloc[unread], own)] if unread else ():
             way[place] = own
     if 2 * sum(name is not None for name in way) <= len(distinct):
         return None
@@ -163,10 +166,17 @@ def _begins_as(word: str, format: str) -> bool:
     if found is None or (" " in format and not any(map(str.isspace, word))):
         return False
     if format[1] not in "dmY":
-        return not found["number"]
+        return word.lstrip()[:3].casefold() in _names_begin()
     return bool(found["number"]) and (
         found["next"].isspace() if format[2] == " " else found["next"] == format[2]
     )
+
+
+@cache
+def _names_begin() -> frozenset[str]:
+    """The first three letters of the months and days of the week, of the locale as pandas' own."""
+    names = (calendar.month_abbr, calendar.month_name, calendar.day_abbr, calendar.day_name)
+    return frozenset(name[:3].casefold() for name in chain(*names) if name)
 
 
 def _parsed(words: pd.Series, format: str) -> pd.Series | None:

@@ -149,3 +149,12 @@ def test_a_point_estimate_is_refused_with_the_reason(name):
         ValueError, match=f"{method!r} gives a point estimate: .* fit by method=.*log_density"
     ):
         for_arviz(tree)
+
+
+def test_a_run_of_one_draw_a_chain_is_refused_with_the_reason():
+    x = np.random.default_rng(0).normal(size=(12, 2))
+    chains = {"num_chains": 2, "num_warmup": 0, "num_samples": 1}
+    with pytest.warns(UserWarning, match="1 draws per chain are too few"):
+        tree = inference.fit(zoo.Mixture(num_components=2), x, method="gibbs", progress=False, **chains)
+    with pytest.raises(ValueError, match="over 1 draws a chain .*nothing for ArviZ; run it longer"):
+        for_arviz(tree)

@@ -68,7 +68,7 @@ def test_many_clusters_may_be_pieces_of_fewer(number, options, said, monkeypatch
         assert said in found.text and "act on no single cluster" in found.advice
 
 
-def _labelled(*, heaped, share=1.0, kind="GaussianWishart"):
+def _labelled(*, heaped, share=1.0, kind="GaussianWishart", columns=("acid", "oil")):
     """A fit by sampling whose third cluster holds the 20 rows that are 0 in a column of whole numbers."""
     rng = np.random.default_rng(0)
     x = np.round(rng.normal(size=(200, 2)) * 4 + 30)
@@ -78,7 +78,7 @@ def _labelled(*, heaped, share=1.0, kind="GaussianWishart"):
     labels[:, int(10 * share) :, 100] = 2
     model = zoo.Mixture(getattr(conjugate, kind).from_data(x), 5)
     posterior = xr.Dataset({"assignments": (("chain", "draw", "observation"), labels)})
-    rows = xr.Dataset({"x": (("observation", "feature"), x)}, coords={"feature": ["acid", "oil"]})
+    rows = xr.Dataset({"x": (("observation", "feature"), x)}, coords={"feature": list(columns)})
     return model, xr.DataTree.from_dict({"posterior": posterior, "observed_data": rows})
 
 
@@ -87,12 +87,14 @@ def _labelled(*, heaped, share=1.0, kind="GaussianWishart"):
     [
         ({"heaped": True}, "acid is 0 in all 20 rows"),
         ({"heaped": True, "kind": "NormalGamma"}, "acid is 0 in all 20 rows"),
+        ({"heaped": True, "columns": (0, 1)}, "0 is 0 in all 20 rows"),  # columns without names
         ({"heaped": True, "share": 0.4}, None),  # a cluster of some draws
         ({"heaped": False}, None),  # whole numbers are no spike
         ({"heaped": True, "kind": "PoissonGamma"}, None),  # counts are equal, and rightly so
     ],
 )
 def test_a_component_on_one_number_is_named_with_the_step(options, said, monkeypatch):
+    columns = options.get("columns", ("acid", "oil"))
     model, tree = _labelled(**options)
     monkeypatch.setattr(verdict, "model_of", lambda tree: model)
     monkeypatch.setattr("inference.results.groups.model_of", lambda tree: model)
@@ -100,7 +102,10 @@ def test_a_component_on_one_number_is_named_with_the_step(options, said, monkeyp
     assert (found is None) == (said is None)
     if said is not None:
         assert found.text == f"Components sit on single numbers: {said}"
-        assert found.reason.startswith("recorded are acid in steps of 1; ") and "['acid']" in found.advice
+        assert (
+            found.reason.startswith(f"recorded are {columns[0]} in steps of 1; ")
+            and f"[{columns[0]!r}]" in found.advice
+        )
 
 
 @pytest.mark.parametrize(

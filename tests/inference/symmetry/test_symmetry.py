@@ -1,11 +1,13 @@
 """Relabelling undoes planted label switching exactly; aligned rotations undo planted turns."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from inference.component_subspaces import component_similarity, effective_directions, loading_products
-from inference.convergence.numbering import _by_rows, by_size
+from inference.convergence.numbering import _by_rows, by_size, matched_numbers
 from inference.diagnostics import co_clustering, invariants, summary
 from inference.diagnostics.summaries import summary_cells
 from inference.symmetry import align_rotation, identified, identify, relabel
@@ -429,3 +431,27 @@ def test_topics_of_a_cluster_are_of_the_draws_in_which_it_holds_documents():
     assert (
         held["cluster_topic_probs"].sel(cluster=2).isnull().all() and held["cluster_weights"].notnull().all()
     )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_components_are_numbered_by_the_clusters_that_they_share_rows_with(weighted):
+    rng = np.random.default_rng(0)
+    size, reference = 5, np.array([0, 0, 0, 1, 1, 2, 2, 2, 2])
+    labels = rng.integers(0, size, (200, len(reference)))
+    weights = rng.random((200, size)) if weighted else None
+    numbers = matched_numbers(labels, reference, size, weights)
+    for draw, (own, found) in enumerate(zip(labels, numbers, strict=True)):
+        assert sorted(found) == list(range(size))
+        shared = np.zeros((size, size), int)
+        np.add.at(shared, (own, reference), 1)
+        chosen = [shared[range(size), order].sum() for order in map(list, permutations(range(size)))]
+        counts = np.bincount(own, minlength=size)
+        best = shared[range(size), found].sum()
+        assert best == max(chosen)  # the best exchange, where several share most rows with one cluster
+        empty = [k for k in range(size) if not counts[k]]
+        by = counts[empty] if weights is None else weights[draw, empty]
+        assert sorted(empty, key=lambda k: found[k]) == [empty[i] for i in np.argsort(-by, kind="stable")]
+        late = [k for k in range(size) if counts[k] and found[k] > reference.max()]
+        if late and empty:  # of more components than clusters: by rows, before those without
+            assert found[late].max() < found[empty].min()
+        assert [counts[k] for k in sorted(late, key=lambda k: found[k])] == sorted(counts[late], reverse=True)
