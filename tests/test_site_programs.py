@@ -121,7 +121,9 @@ def test_a_site_of_the_example_is_in_all_three_views():
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_tab_lights_up_equation_line_and_node_and_escape_lets_go(tmp_path):
     page = tmp_path / "page.html"
-    page.write_text(f"<!DOCTYPE html><body>{view('mixture')}<script>{SCRIPT.read_text()}</script></body>")
+    style = SCRIPT.with_name("site.css").read_text()
+    head = f"<!DOCTYPE html><meta name=viewport content='width=device-width'><style>{style}</style>"
+    page.write_text(f"{head}<body>{view('mixture')}<script>{SCRIPT.read_text()}</script></body>")
     named = "part.tagName.toLowerCase() + ' ' + part.dataset.site"
     lit = f"[...document.querySelectorAll('.lit')].map((part) => {named})"
     with Browser() as browser:
@@ -140,4 +142,13 @@ def test_tab_lights_up_equation_line_and_node_and_escape_lets_go(tmp_path):
         shown.press("Escape", 27)
         shown.run("document.activeElement.blur()")
         assert shown.run(lit) == [] and shown.console == [] and shown.requests == []
+        shown.close()
+        shown = browser.open(page, 390, height=600)  # a phone: the equation that has the focus and its line
+        box = "part.getBoundingClientRect()"
+        seen = "[...document.querySelectorAll('li:focus, span.lit')]"
+        ends = f"{seen}.map((part) => [{box}.top, {box}.bottom])"
+        for site in ("weights", "assignments", "x"):
+            shown.run(f"document.querySelector('li[data-site={site}]').focus()")
+            equation, line = shown.run(ends)
+            assert 0 <= equation[0] < equation[1] <= line[0] < line[1] <= 600
         shown.close()

@@ -30,7 +30,7 @@ from inference.diagnostics.profile_parts import (
     row_names,
     spread_of_logs,
 )
-from inference.diagnostics.suggested_names import listed, name_of_cluster
+from inference.diagnostics.suggested_names import listed, name_of_cluster, with_namesakes
 from inference.diagnostics.summaries import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
@@ -47,7 +47,7 @@ from zoo.intake.tables import takes_sparse_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["SURE", "aligned_clusters", "cluster_tables", "number_in_words", "starts_table"]
+__all__ = ["SURE", "aligned_clusters", "cluster_tables", "starts_table"]
 
 SURE = 0.9  # largest probability of a row, below which its cluster is doubtful
 _SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
@@ -139,14 +139,14 @@ def number_table(tree: xr.DataTree) -> pd.DataFrame:
         table["behind"] = by_number.min().reindex(table.index)
         table = table.sort_values("behind", kind="stable")
     table.index.name = "num_clusters"
-    said = number_in_words(tree)
+    said = _number_in_words(tree)
     note = f"clusters that hold at least one row; {said}"
     note += "; behind: nats from the best start with so many to the best of all" if "behind" in table else ""
     table.attrs |= {"title": "How many clusters", "note": note, "said": said}
     return table
 
 
-def number_in_words(tree: xr.DataTree) -> str:
+def _number_in_words(tree: xr.DataTree) -> str:
     """The number of clusters of a fit in a sentence that is honest about other starts."""
     counts, starts, kind = occupied(tree), starts_table(tree), kind_of(tree)
     support = counts["num_occupied"].to_numpy()[counts.to_numpy() > 0.0]
@@ -284,7 +284,7 @@ def _cells(
     note += "probability: that its sign is right"
     different = _with_dates(different, origins)
     different.attrs |= {"title": "What sets each cluster apart", "note": note + _note_on(origins)}
-    return {"cluster_values": table, "cluster_differences": different}, named
+    return {"cluster_values": table, "cluster_differences": different}, with_namesakes(named, "cluster")
 
 
 def _with_dates(table: pd.DataFrame, origins: dict[str, str]) -> pd.DataFrame:

@@ -44,6 +44,9 @@ _MEANINGS = {
 _SPECIMENS = ("word_probs", "natural_params", "pair_together")
 
 
+_OF_THE_RUN = "  This judges the run; a report judges the model too, by data drawn from the fit."
+
+
 class FirstScreen(NamedTuple):
     """What a reader of a fit sees first.
 
@@ -95,9 +98,8 @@ def summary_text(
     """
     if options:
         return _details(tree, width, most, options)
-    more = "More: summary_text(tree, details=True), profiles(tree); "
-    more += (
-        'inference.report.report(tree, "fit.html") writes the page, with checks of data drawn from the fit.'
+    more = (
+        'More: summary_text(tree, details=True), profiles(tree), inference.report.report(tree, "fit.html").'
     )
     return f"{first_screen(tree, details=details, width=width, most=most)}\n\n{textwrap.fill(more, width)}"
 
@@ -114,6 +116,7 @@ def first_screen(
     tables = printed_tables(tree)
     told, reasons = sentences(judged := verdict(tree))
     told = [f"{judged.word}: {told}", *(f"  {reason}" for reason in reasons)]
+    told += [] if judged.good is False else [_OF_THE_RUN]
     found = found_in_words(tree, tables)
     paragraphs = [f"{found}." if found else "", *told]
     whole = {"break_long_words": False, "break_on_hyphens": False}  # a command is copied as it stands

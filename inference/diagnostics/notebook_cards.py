@@ -1,4 +1,4 @@
-"""A fit in a few lines, its verdict first, as a notebook shows it.
+"""A fit in a few lines, its verdict among them, as a notebook shows it.
 
 In IPython a fit displays as its card (importing ``inference`` there registers `html_of_tree`); what xarray
 shows of the tree can be opened below it. Any other DataTree is shown as before.
@@ -7,41 +7,47 @@ shows of the tree can be opened below it. Any other DataTree is shown as before.
 import html
 from typing import Any
 
+import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
-from inference.diagnostics.cluster_profiles import number_in_words
+from inference.diagnostics.blocks import Cards
+from inference.diagnostics.first_screen import found_in_words
+from inference.diagnostics.profile_tables import answer_blocks, printed_tables
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import check_tree, model_of
-from inference.topics.topic_tables import top_words
 
 __all__ = ["card", "html_of_tree"]
 
 _COLOURS = {True: "#1b7a43", False: "#b3261e", None: "#6b5900"}
-_MOST_TOPICS = 6
-_NEXT = "inference.diagnostics.profiles(tree) has the answers, inference.report.report(tree, path) the page"
+_MOST = 8  # clusters, topics or latents
+_NEXT = "inference.diagnostics.profiles(tree); inference.report.report(tree, path) judges the model too"
 
 
 def card(tree: xr.DataTree) -> str:
-    """HTML of a fit in a few lines, the verdict first; colours of its own for the verdict alone."""
+    """HTML of a fit in a few lines, the first screen's; colours of its own for the verdict alone."""
     check_tree(tree)
     judgement = verdict(tree)
-    first, rest = sentences(judgement)
+    said, rest = sentences(judgement)
+    first = html.escape(f"{judgement.word}: {said}")
+    tables = printed_tables(tree)
+    found = found_in_words(tree, tables)
     rows = "".join(
         f'<tr><th scope="row" style="text-align:left;padding-right:1em">{html.escape(name)}'
         f'</th><td style="text-align:left">{html.escape(text)}</td></tr>'
-        for name, text in _facts(tree).items()
+        for name, text in _facts(tree, tables).items()
     )
     colour = _COLOURS[judgement.good]
     return (
         f'<div style="border-left:4px solid {colour};padding:.3em .8em;max-width:60em">'
-        f'<p style="margin:.2em 0"><strong style="color:{colour}">{html.escape(first)}</strong> '
+        f'<p style="margin:.2em 0">{html.escape(f"{found}." if found else "")}</p>'
+        f'<p style="margin:.2em 0"><strong style="color:{colour}">{first}</strong> '
         f'{" ".join(map(html.escape, rest))}</p><table style="border:0;margin:.3em 0">{rows}</table></div>'
     )
 
 
-def _facts(tree: xr.DataTree) -> dict[str, str]:
-    """Model, method, data, clusters or topics, each in a few words."""
+def _facts(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> dict[str, str]:
+    """Model, method and data, and the share and name of each cluster, topic or latent."""
     model, attrs, sizes = model_of(tree), tree.attrs, draws_of(tree).sizes
     draws = f"{sizes['chain']} chains of {sizes['draw']} draws"
     if kind_of(tree) != "sampling" or sizes["chain"] == 1:
@@ -58,12 +64,9 @@ def _facts(tree: xr.DataTree) -> dict[str, str]:
             f"{key.removeprefix('num_')}: {value}" for key, value in held.attrs.items() if "num_" in key
         ]
         facts["data"] = ", ".join(parts or counts)
-    if model.roles.cluster is not None:
-        facts["clusters"] = number_in_words(tree)
-    if model.roles.topic is not None:
-        words = top_words(tree, 4)
-        named = [f"{topic}: {', '.join(map(str, row))}" for topic, row in words.head(_MOST_TOPICS).iterrows()]
-        facts["topics"] = "; ".join(named) + ("; ..." if len(words) > _MOST_TOPICS else "")
+    for block in answer_blocks(tree, tables):
+        for own in block.cards[:_MOST] if isinstance(block, Cards) else ():
+            facts[own.heading] = ", ".join(filter(None, (own.shown, own.name)))
     return facts | {"next": _NEXT}
 
 

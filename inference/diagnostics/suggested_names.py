@@ -10,17 +10,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["listed", "name_of_cluster", "name_of_latent", "name_of_topic"]
+__all__ = ["listed", "name_of_cluster", "name_of_latent", "name_of_topic", "with_namesakes"]
 
 _LEAST_APART = 0.5  # standard deviations from the other clusters, below which a column says nothing
 _BESIDE = 1 / 3  # of the largest difference or loading, below which another is not named beside it
 _SURE = 0.95  # probability of a sign that is named
+_LIKE_ALL = "like all the others"
 _MOST = 3  # columns or words of a name, or of an end of a latent
 
 
 def listed(names: Sequence[str]) -> str:
     """Names with commas between and a last "and"."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def with_namesakes(names: Mapping[int, str], noun: str) -> dict[int, str]:
+    """Names by number, those that several have with the numbers of the others: no name tells them apart.
+
+    Args:
+        names: number to name.
+        noun: what is named, such as ``"cluster"``.
+    """
+    found = {}
+    for number, name in names.items():
+        others = [f"{noun} {other}" for other in names if other != number and names[other] == name]
+        found[number] = f"{name} (like {listed(others)})" if others and name != _LIKE_ALL else name
+    return found
 
 
 def name_of_cluster(found: Sequence[Mapping[str, Any]]) -> str:
@@ -42,7 +57,7 @@ def name_of_cluster(found: Sequence[Mapping[str, Any]]) -> str:
             named.add(row["column"])
             word, what = _in_words(row)
             parts.setdefault(word, []).append(what)
-    return ", ".join(f"{word} {listed(names)}" for word, names in parts.items()) or "like all the others"
+    return ", ".join(f"{word} {listed(names)}" for word, names in parts.items()) or _LIKE_ALL
 
 
 def _in_words(row: Mapping[str, Any]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.diagnostics.profile_parts import MOST_DRAWS, Asked, intervals, kind_in_words, ranked
-from inference.diagnostics.suggested_names import name_of_topic
+from inference.diagnostics.suggested_names import name_of_topic, with_namesakes
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, thinned
 from inference.symmetry.topics import align_topics
@@ -57,7 +57,8 @@ def topic_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     note = "probability of the word in the topic; lift: times its frequency in the documents"
     note += f"; {kind_in_words(tree)}"
     of_words.attrs |= {"title": "Words of each topic", "note": note}
-    table["name"] = [name_of_topic(of_words.loc[topic]) for topic in numbers]
+    named = {int(topic): name_of_topic(of_words.loc[topic]) for topic in numbers}
+    table["name"] = list(with_namesakes(named, "topic").values())
     found = {"topics": table, "topic_words": of_words}
     return found | ({"topic_documents": _documents(few, asked)} if holds_data else {})
 

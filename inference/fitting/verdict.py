@@ -1,7 +1,8 @@
-"""The stopping rule of ascents, and the one verdict on a fit: a sentence, its reason and the next step.
+"""The stopping rule of ascents, and the one verdict on the run of a fit: a sentence, a reason, the next step.
 
 The command line, the report, the warnings of `fit`, cards and ``tree.attrs["verdict"]`` all take it from
-`verdict`.
+`verdict`. Whether the model describes the data takes draws from the fit: a report judges that apart, where
+rules 1 to 4 hold, by posterior predictive checks, leave-one-out scores and the weight of the prior.
 
 The rules; of those that fail the gravest is the verdict, and the others are named beside it. Of cautions
 the one on the run itself comes last.
@@ -28,8 +29,6 @@ the one on the run itself comes last.
    in a column, in half of the draws; its density there is that of the rounding.
 10. *Rows have a cluster* (a caution): by their probabilities fewer than one row in ten is expected to be in
     another cluster than its most probable one.
-11. What a caller adds: leave-one-out scores, posterior predictive checks, the weight of the prior. They count
-    where rules 1 to 4 hold.
 """
 
 from collections import Counter
@@ -212,30 +211,29 @@ class Judgement(NamedTuple):
         }[self.good]
 
 
-def verdict(tree: xr.DataTree, further: Sequence[Judgement] = ()) -> Judgement:
-    """Give the one verdict on a fit: the gravest judgement, with the others that fail named in its reason.
+def verdict(tree: xr.DataTree) -> Judgement:
+    """Give the one verdict on a run: the gravest judgement, with the others that fail named in its reason.
 
     Args:
         tree: a fit.
-        further: judgements on prediction and prior that the caller has made.
 
     Raises:
         TypeError: ``tree`` is not a DataTree.
         ValueError: it has no draws.
     """
-    return gravest(convergence_judgements(tree), further)
+    return gravest(convergence_judgements(tree))
 
 
-def gravest(own: Sequence[Judgement], further: Sequence[Judgement] = ()) -> Judgement:
+def gravest(judged: Sequence[Judgement]) -> Judgement:
     """Choose among judgements the one to state first, and name the others that fail in its reason.
 
     Args:
-        own: the result of `convergence_judgements`.
-        further: judgements on prediction and prior, which count only where the run itself has not failed.
+        judged: judgements of one kind, such as the result of `convergence_judgements`.
     """
-    judged = list(own) if is_provisional(own) else [*own, *further]
     # a caution on starts comes after others: more starts would not make them go away
-    first, *others = sorted(judged, key=lambda one: (_GRAVITY[one.good], one.good is None and one is own[0]))
+    first, *others = sorted(
+        judged, key=lambda one: (_GRAVITY[one.good], one.good is None and one is judged[0])
+    )
     also = [f"also: {_lower(one.text)}" for one in others if first.good or not one.good]
     return first._replace(reason="; ".join(filter(None, [first.reason, *also])))
 

@@ -49,7 +49,7 @@ def report(tree: xr.DataTree, path: str | os.PathLike, *, plain: bool = False) -
     check_page_path(path)
     own = convergence_judgements(tree)
     provisional = is_provisional(own)
-    predictive, further = predictive_section(tree, provisional)
+    predictive, of_model = predictive_section(tree, provisional)
     tables = profiles(tree)
     answers, results = answers_section(tree, tables, results_section(tree, tables))
     if provisional:
@@ -59,7 +59,8 @@ def report(tree: xr.DataTree, path: str | os.PathLike, *, plain: bool = False) -
         )
     rest = [results, convergence_section(tree, own), predictive, run_section(tree), model_section(tree)]
     sections = [answers, *(section._replace(folded=plain) for section in rest)]
-    front = front_of(tree, gravest(own, further), found_in_words(tree, tables))
+    front = front_of(tree, gravest(own), found_in_words(tree, tables))
+    front = front._replace(model=gravest(of_model) if of_model else None)
     if plain:  # the run has the other facts
         facts = {name: front.facts[name] for name in ("Data", "Date", "File")}
         front = front._replace(facts=facts, plain=True)

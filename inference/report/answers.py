@@ -27,7 +27,7 @@ _MOST_BINS = 30
 
 
 def answers_section(tree: xr.DataTree, tables: dict[str, pd.DataFrame], results: Section) -> tuple:
-    """The section that answers, and that on results without the picture that this one begins with.
+    """The section that answers, and that on results without what this one shows: a picture, a coloured table.
 
     Args:
         tree: a fit.
@@ -41,6 +41,8 @@ def answers_section(tree: xr.DataTree, tables: dict[str, pd.DataFrame], results:
         else:
             blocks.append(Paragraph(block) if isinstance(block, str) else block)
     blocks += _over_time(tree, blocks)
+    coloured = [block.frame for block in blocks if _is_shaded(block)]
+    results = results._replace(blocks=[block for block in results.blocks if not _is_among(coloured, block)])
     pictures = [block for block in results.blocks if isinstance(block, Picture) and block.leads]
     lead = min(pictures, key=lambda picture: picture.leads, default=None)
     if lead is not None:
@@ -61,6 +63,14 @@ def _shaded(cards: Cards) -> ShownTable:
 
 def _is_shaded(block: object) -> bool:
     return isinstance(block, ShownTable) and block.shades is not None
+
+
+def _is_among(frames: list[pd.DataFrame], block: object) -> bool:
+    """Whether one of these has the rows and columns of a table."""
+    return isinstance(block, ShownTable) and any(
+        {*block.frame.index} == {*frame.index} and {*block.frame.columns} == {*frame.columns}
+        for frame in frames
+    )
 
 
 def _over_time(tree: xr.DataTree, blocks: list) -> list[Picture]:

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from inference.diagnostics.blocks import Cards, ShownTable
-from inference.fitting.verdict import Judgement, sentences
+from inference.fitting.verdict import Judgement, gravest, sentences
 from inference.numerics.atomic_files import check_replaceable, replacing
 from zoo.cards.markup import Code, Paragraph
 
@@ -78,10 +78,11 @@ class Front(NamedTuple):
 
     Attributes:
         title: its heading.
-        verdict: the one verdict.
+        verdict: the one verdict: of a page of one fit, that on its run.
         facts: what, how, when and where, in a few words each.
         found: what was found, in a sentence; empty: nothing that one could hold.
         plain: whether it says what a reader who decides may do.
+        model: the verdict on the model, by what it predicts; None: it is not judged.
     """
 
     title: str
@@ -89,6 +90,21 @@ class Front(NamedTuple):
     facts: Mapping[str, str]
     found: str = ""
     plain: bool = False
+    model: Judgement | None = None
+
+    @property
+    def judged(self) -> dict[str, Judgement]:
+        """The verdicts, with the words before each."""
+        if self.model is None:
+            return {self.verdict.word: self.verdict}
+        return {f"The run: {self.verdict.word}": self.verdict, f"The model: {self.model.word}": self.model}
+
+    @property
+    def use(self) -> Judgement:
+        """The verdict that decides what a reader may do: what a model misses asks for care."""
+        if self.model is None or self.model.good:
+            return self.verdict
+        return gravest([self.verdict, self.model._replace(good=None)])
 
 
 class Section(NamedTuple):

@@ -37,7 +37,7 @@ _NO_MEAN = 1.0  # Pareto k above which importance weights have no mean
 
 
 def predictive_section(tree: xr.DataTree, provisional: bool) -> tuple[Section, list[Judgement]]:
-    """Return the section on prediction, and those of its judgements that count for the verdict on the fit."""
+    """Return the section on prediction, and those of its judgements that count for that on the model."""
     score, counted = _leave_one_out(tree, provisional)
     checks = predictive_blocks(tree)
     if provisional:
@@ -45,7 +45,7 @@ def predictive_section(tree: xr.DataTree, provisional: bool) -> tuple[Section, l
         checks = [_withheld(block) if isinstance(block, Judgement) else block for block in checks]
         return Section("Predictive checks", [Paragraph(text), *score, *checks]), []
     prior = _prior(tree)
-    counted = [*counted, *(block for block in (*checks, *prior) if isinstance(block, Judgement))]
+    counted = [*(block for block in (*checks, *prior) if isinstance(block, Judgement)), *counted]
     return Section("Predictive checks", [*checks, *score, *prior]), counted
 
 

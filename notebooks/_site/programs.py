@@ -177,6 +177,7 @@ def _svg(graph):
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r'<g id="site:([\w:]+)">', r'<g data-site="\1" tabindex="0">', text)
-    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
+    text = re.sub(r' height="[\d.]+pt"', "", text, count=1)
+    text = re.sub(r' width="([\d.]+pt)"', r' style="--drawn: \1"', text, count=1)
     label = escape(in_words(graph), quote=True)
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1).replace("\n", " ")

@@ -22,8 +22,8 @@ class Page(HTMLParser):
         addresses: whatever a browser could fetch.
         alts: the words of each picture, empty where it has none.
         meta: name (or ``http-equiv``) to content of ``meta`` elements.
-        front: the words of the verdict on the first screen.
-        state: ``"good"``, ``"open"`` or ``"bad"``, of that verdict.
+        front: the words of the verdicts on the first screen.
+        state: ``"good"``, ``"open"`` or ``"bad"``, of the gravest of them.
         facts: the facts on the first screen.
         judged: kind (``"good"``, ``"open"``, ``"bad"``) and words of every verdict, the first screen's first.
         loose_tables: tables outside of a box that scrolls.
@@ -83,13 +83,18 @@ class Page(HTMLParser):
 
     @property
     def state(self):
-        """Kind of the verdict on the first screen."""
-        return self.judged[0][0]
+        """Kind of the gravest verdict on the first screen."""
+        kinds = [kind for kind, _ in self.judged[: self._fronts]]
+        return max(kinds, key=("good", "open", "bad").index)
 
     @property
     def front(self):
-        """Words of the verdict on the first screen."""
-        return self.judged[0][1]
+        """Words of the verdicts on the first screen."""
+        return " ".join(words for _, words in self.judged[: self._fronts])
+
+    @property
+    def _fronts(self):
+        return self.text.count('<p class="verdict front ')
 
     @property
     def facts(self):

@@ -1,5 +1,6 @@
 """Cards of fits and models in notebooks: the verdict first, nothing unescaped, other trees as before."""
 
+import html
 import importlib
 
 import numpy as np
@@ -10,7 +11,11 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import inference
 import zoo
-from inference.diagnostics.notebook_cards import _COLOURS, _facts, card, html_of_tree
+from inference.diagnostics import profiles
+from inference.diagnostics.blocks import Cards
+from inference.diagnostics.first_screen import found_in_words
+from inference.diagnostics.notebook_cards import _COLOURS, card, html_of_tree
+from inference.diagnostics.profile_tables import answer_blocks
 from inference.fitting.verdict import sentences, verdict
 from tests.support.planted import planted_regression, planted_zoo
 from tests.support.report_cases import fitted
@@ -18,13 +23,19 @@ from tests.support.report_cases import fitted
 
 @pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("name", ["ppca", "lda", "mixture", "kernelpca", "pcp", "depcam", "epca", "paired"])
-def test_the_verdict_comes_first(name):
-    page, facts = card(fitted(name)), _facts(fitted(name))
-    first, _ = sentences(verdict(fitted(name)))
-    assert page.index(first.replace("'", "&#x27;")) < page.index("<table")
-    assert facts["model"] == type(inference.model_of(fitted(name))).__name__
-    assert ("clusters" in facts) == (name in ("mixture", "pcp", "depcam"))
-    assert ("topics" in facts) == (name in ("lda", "pcp"))
+def test_a_card_says_what_the_first_screen_says(name):
+    """What was found and the verdict before the table, whose cells are the model and each answer."""
+    tree = fitted(name)
+    page = html.unescape(card(tree))
+    above, facts = page.split("<table")
+    tables = profiles(tree)
+    for said in (found_in_words(tree, tables), f"{verdict(tree).word}: {sentences(verdict(tree))[0]}"):
+        assert said in above
+    assert f">{type(inference.model_of(tree)).__name__}</td>" in facts
+    blocks = [block for block in answer_blocks(tree, tables) if isinstance(block, Cards)]
+    assert blocks
+    for own in (own for block in blocks for own in block.cards[:8]):
+        assert f">{own.heading}</th>" in facts and own.shown in facts and own.name in facts
 
 
 def test_chains_that_disagree_are_told_apart_from_chains_that_agree():

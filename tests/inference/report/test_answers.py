@@ -10,7 +10,13 @@ import pytest
 from inference.diagnostics import profiles, summary_text
 from inference.diagnostics.blocks import Cards, ShownTable
 from inference.diagnostics.profile_tables import answer_blocks
-from inference.diagnostics.suggested_names import listed, name_of_cluster, name_of_latent, name_of_topic
+from inference.diagnostics.suggested_names import (
+    listed,
+    name_of_cluster,
+    name_of_latent,
+    name_of_topic,
+    with_namesakes,
+)
 from inference.fitting.verdict import verdict
 from inference.report import report
 from inference.report.answers import _dates_of, answers_section
@@ -53,6 +59,13 @@ def row(column, difference, quantity="mean", mean=0.3, probability=1.0):
 )
 def test_a_cluster_is_named_after_the_columns_that_set_it_apart(rows, name):
     assert name_of_cluster(rows) == name
+
+
+def test_a_name_that_several_have_says_which():
+    names = {0: "high age", 1: "low age", 4: "high age", 5: "like all the others", 6: "like all the others"}
+    named = {0: "high age (like cluster 4)", 1: "low age", 4: "high age (like cluster 0)"}
+    assert with_namesakes(names, "cluster") == names | named
+    assert with_namesakes(dict.fromkeys(range(3), "a"), "topic")[1] == "a (like topic 0 and topic 2)"
 
 
 def test_latents_and_topics_are_named_after_what_is_large_in_them():
@@ -114,6 +127,26 @@ def test_cells_are_coloured_by_how_far_they_are_from_the_others(customers):
     assert heat.shades.loc["age", "cluster 0"] == pytest.approx(np.clip(apart[0, "age", "mean"] / 3, -1, 1))
     assert heat.shades.to_numpy().max() == 1 and heat.shades.to_numpy().min() == -1
     assert all(cell.endswith("%)") for cell in heat.frame.loc["plan: basic"])
+
+
+def test_a_table_that_the_answers_show_whole_in_colour_is_not_shown_again(customers):
+    """Twelve of eighteen quantities are not the whole of it."""
+    repeated = {
+        "mixture": ["Typical values of each cluster"],
+        "ppca": ["Loadings of the columns"],
+        "customers": [],
+    }
+    for name, titles in repeated.items():
+        tree = customers if name == "customers" else fitted(name)
+        tables = profiles(tree)
+        every = results_section(tree, tables)
+        section, results = answers_section(tree, tables, every)
+        shown, kept = (
+            [block.caption for block in part.blocks if isinstance(block, ShownTable)]
+            for part in (every, results)
+        )
+        assert [title for title in shown if title not in kept] == titles
+        assert any(block.shades is not None for block in section.blocks if isinstance(block, ShownTable))
 
 
 def test_a_time_line_stands_where_rows_have_dates(customers):

@@ -17,8 +17,10 @@ import xarray as xr
 
 import inference
 import zoo
+from inference.diagnostics import profiles
+from inference.diagnostics.first_screen import first_screen, found_in_words
 from inference.fitting import verdict as verdicts
-from inference.fitting.verdict import Judgement, convergence_judgements, gravest, verdict
+from inference.fitting.verdict import Judgement, convergence_judgements, gravest, is_provisional, verdict
 from inference.report import report, report_comparison
 from tests.support.html_page import Page
 from tests.support.planted import (
@@ -307,6 +309,20 @@ def test_the_first_screens_say_what_the_fit_deserves(name, tmp_path):
         assert [words for kind, words in page.judged if kind == "good"] == []
 
 
+def test_a_page_says_of_the_run_what_the_terminal_says_and_judges_the_model_apart(tmp_path):
+    """PPCA of skewed columns, solved directly: nothing is wrong with the run, and much with the model."""
+    tree = made("misfit")
+    page = Page(report(tree, tmp_path / "fit.html", plain=True).read_text(encoding="utf-8"))
+    (first, run), (second, model) = page.judged[:2]
+    assert (first, second) == ("good", "bad") and tree.attrs["verdict"].startswith("Good: ")
+    assert run.startswith(f"The run: {tree.attrs['verdict'].replace(': ', ' ', 1)}")
+    assert model.startswith("The model: Problem Data drawn from the fit differ from the data")
+    assert "Use these answers with care." in page.text and "Do not use these" not in page.text
+    said = first_screen(tree).opening
+    assert said.startswith(f"{found_in_words(tree, profiles(tree))}.\n{tree.attrs['verdict']}")
+    assert "This judges the run; a report judges the model too" in said
+
+
 @pytest.mark.slow
 def test_labels_do_switch_where_the_verdict_ignores_it():
     """The raw means of both clusters lie where there is no row: between them."""
@@ -325,8 +341,8 @@ def test_a_planted_fault_turns_every_verdict():
         "diverged": diverged(),
     }
     for words, tree in faults.items():
-        found = verdict(tree, [Judgement(True, "All is well", "", ""), Judgement(None, "Hm", "", "")])
-        assert found.good is False and words in found.text and "Hm" not in found.reason
+        found = verdict(tree)
+        assert found.good is False and words in found.text
 
 
 def test_columns_of_very_different_scales_are_told_on_the_first_screen():
@@ -340,8 +356,9 @@ def test_columns_of_very_different_scales_are_told_on_the_first_screen():
 def test_the_gravest_judgement_comes_first_and_others_are_named():
     own = [Judgement(True, "Converged", "r", "n"), Judgement(None, "The truncation is too short", "t", "m")]
     bad, fine = Judgement(False, "Data differ", "d", "a"), Judgement(True, "LOO is sound", "", "")
-    assert gravest(own, [bad, fine]) == bad._replace(reason="d; also: the truncation is too short")
-    assert gravest(own[:1], [fine]).reason == "r; also: LOO is sound"
+    assert gravest([*own, bad, fine]) == bad._replace(reason="d; also: the truncation is too short")
+    assert gravest([own[0], fine]).reason == "r; also: LOO is sound"
+    assert is_provisional([*own, bad]) and not is_provisional(own)
     assert convergence_judgements(planted_regression(num_draws=500))[0].good is True
 
 
@@ -350,11 +367,9 @@ def test_a_caution_goes_before_what_is_in_favour_in_whatever_order():
     good, caution, bad = (Judgement(value, str(value), "r", "n") for value in (True, None, False))
     for own in itertools.permutations([good, caution]):
         assert gravest(own) == caution._replace(reason="r")
-        assert gravest(own[:1], own[1:]) == caution._replace(reason="r")
-    for further in itertools.permutations([good, caution, bad]):
-        assert gravest([good], further) == bad._replace(reason="r; also: none")
-    assert gravest([bad, good], [caution]) == bad  # of a run that failed nothing further counts
-    assert gravest([caution], [caution, good]) == caution._replace(reason="r; also: none")
+    for every in itertools.permutations([good, caution, bad]):
+        assert gravest([good, *every]) == bad._replace(reason="r; also: none")
+    assert gravest([caution, caution, good]) == caution._replace(reason="r; also: none")
     assert gravest([good, good]).reason == "r; also: true"
 
 
