@@ -118,6 +118,10 @@ class Film:
             file.write(self.html().encode("utf-8"))
         return path
 
+    def __repr__(self) -> str:
+        """One line: a notebook stores it beside the page."""
+        return f"<{self.title}: {len(self.numbers)} frames>"
+
     def _repr_html_(self) -> str:
         """The page in a frame of its own, whose script and style touch nothing outside."""
         return (

@@ -39,7 +39,8 @@ from inference.course import COLOURS, at_size, inference, load, np, plots, plt, 
 # %% mystnb={"image": {"alt": "Eruptions in the plane of duration and waiting time: two clouds, an ellipse around each."}}
 x = load("faithful").frame()
 model = zoo.Mixture.from_data(x, num_components=2)
-em = inference.fit(model, x, method="em", seed=0)
+film = plots.film(model, x, method="em", init="random", seed=0)
+em = film.tree
 plots.plot_mixture(em)
 
 # %% [markdown]
@@ -49,10 +50,10 @@ plots.plot_mixture(em)
 # $$p(x) = \sum_{k=1}^{K} w_k \, N(x \mid \mu_k, \Sigma_k).$$
 #
 # EM repeats two steps. *E*: given the Gaussians, which share $r_{nk}$ of row $n$ belongs to kind $k$? *M*: given the shares,
-# the weighted mean, covariance and number of rows of each kind. Neither step lowers the likelihood.
+# the weighted mean, covariance and number of rows of each kind. Neither step lowers the likelihood: play the film.
 
-# %% mystnb={"image": {"alt": "The objective of EM against iterations: it rises steeply, then flattens; one line per start."}}
-plots.plot_objective(em)
+# %%
+film
 
 # %% [markdown]
 # **Exercise 1.** `inference.transform(em, x)` gives the shares $r_{nk}$, a row for each eruption. Where EM has settled, the
@@ -107,12 +108,17 @@ assert numberings == np.prod(range(1, 7))
 # ## 3. Four chains, two numberings
 #
 # Gibbs sampling draws from the posterior: labels given the kinds, kinds given the labels, again and again. Four chains start
-# at random, and each finds the two clouds. Which of them it calls 0 is chance.
+# at random, and each finds the two clouds. Which of them it calls 0 is chance: choose chain "all" and colours by "the
+# sampler's labels", then play.
 
-# %% mystnb={"image": {"alt": "Mean duration of component 0 along the draws of four chains: some chains stay near four minutes, the others near two."}}
-draws = inference.fit(
+# %%
+film = plots.film(
     model, x, method="gibbs", seed=1, num_warmup=200, num_samples=at_size(full=1000, small=300), num_chains=4
 )
+film
+
+# %% mystnb={"image": {"alt": "Mean duration of component 0 along the draws of four chains: some chains stay near four minutes, the others near two."}}
+draws = film.tree
 duration = draws["posterior"]["locs"].sel(feature="eruptions")
 figure, axis = plt.subplots(figsize=(7, 3))
 for chain in range(4):

@@ -112,7 +112,7 @@ from inference.symmetry import align_rotation
 rows = x.iloc[::4]
 model = zoo.PPCA.from_data(rows, num_latents=2, loading_prior="gaussian")
 with quiet():
-    draws = inference.fit(
+    film = plots.film(
         model,
         rows,
         method="nuts",
@@ -121,6 +121,7 @@ with quiet():
         num_samples=at_size(full=1000, small=150),
         num_chains=4,
     )
+draws = film.tree
 aligned = align_rotation(draws)
 clouds = [
     tree["posterior"]["loadings"].sel(feature="oleic").to_numpy().reshape(-1, 2) for tree in (draws, aligned)
@@ -131,6 +132,13 @@ for axis, cloud, title in zip(axes, clouds, ("as drawn", "aligned"), strict=True
     axis.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal", title=title, xlabel="oleic on latent 0")
 axes[0].set_ylabel("on latent 1")
 plt.show()
+
+# %% [markdown]
+# The same draws as a film, on the plane of the first two principal components: arrows are the latents, the grey ellipse is where
+# the model expects nine rows in ten. Choose chain "all", then play. The arrows turn; the ellipse hardly moves.
+
+# %%
+film
 
 # %% [markdown]
 # **Exercise 3.** Average the loading of oleic acid on latent 0 over the draws as they are. Compare with the average *length* of

@@ -218,6 +218,7 @@ def test_names_of_the_data_are_text(two_clusters):
 
 def test_a_notebook_plays_it_in_a_frame_of_its_own(films):
     shown = films("em")._repr_html_()
+    assert repr(films("em")) == f"<Film: mixture by em: {len(films('em').numbers)} frames>"
     assert shown.startswith("<iframe title=") and 'sandbox="allow-scripts"' in shown
     inner = html.unescape(re.search(r'srcdoc="(.*)"></iframe>', shown, re.DOTALL)[1])
     assert payload(inner)["numbers"] == list(films("em").numbers) and "<h1>" not in inner
