@@ -29,11 +29,7 @@ import inference
 import zoo
 from inference.fitting import front_door
 from inference.methods import method_of
-
-if __name__ == "__main__":
-    from tests.tools.recording import write_record
-else:
-    from tests.tools.recording import write_record
+from tests.tools.recording import write_record
 
 ROOT = Path(zoo.__file__).parents[1]
 RNG = np.random.default_rng(0)
