@@ -153,6 +153,7 @@ class Outcome(NamedTuple):
         densities: ``"objective"`` and every other column of the trace or attribute that is a log density of
             the rows, to the sites of the program whose prior density is a part of it: none of a likelihood
             or a bound. What is no log density of the rows is not named.
+        by_temperature: of tempered chains, name to array of shape (num_temperatures,).
         of_occupied: whether the trace's densities leave out the parameters of components without rows
             (`zoo.answers.Answers.prior_of_occupied`); it then holds the number of those with rows.
     """
@@ -166,6 +167,7 @@ class Outcome(NamedTuple):
     is_point: bool = False
     is_generative: bool = True
     densities: Mapping[str, tuple[str, ...]] = MappingProxyType({"objective": ()})
+    by_temperature: Mapping[str, Any] = MappingProxyType({})
     of_occupied: bool = False
 
 
@@ -196,6 +198,11 @@ def whole_state(state: Any, rows: slice) -> Any:
 def one_start(model: Any, data: tuple, **options: Any) -> int:
     """The ``restarts`` of a method that needs no more than its default start."""
     return 1
+
+
+def one_round(num_warmup: int) -> tuple[int, ...]:
+    """The ``rounds`` of a sampler whose states may change their size at the end of warm-up."""
+    return (num_warmup,)
 
 
 def starts_by_size(needed: int, entries: float) -> int:
@@ -358,7 +365,11 @@ class Sampler(Iterative):
         resize: ``resize(states, model, full)``, the states of all chains with another number of slots, see
             `inference.driver.chains.sample`.
         slot_axes: with ``resize``, the paths of the leaves of the states whose size it changes, as
-            ``jax.tree_util.keystr`` gives them, and the axis (that over chains being 0).
+            ``jax.tree_util.keystr`` gives them, and the axis (that over chains being 0); a path that ends in
+            a star stands for all that begin so, and a third entry says what the axis is over, if not slots.
+        rounds: ``rounds(num_warmup)``, the sweeps after which ``resize`` is asked, the end of warm-up last.
+        by_settings: ``by_settings(model, settings)``, the sampler that the settings of a call ask for; None:
+            this one.
         options_for_modes: ``options_for_modes(model)``, options whose moves lead chains from one mode to
             another, for the advice to someone whose chains stay apart; empty where there are none.
         to_convergence: ``to_convergence(model, data, num_chains)``, the settings of a call that says neither
@@ -370,7 +381,9 @@ class Sampler(Iterative):
     settings: type[Settings] = Sampling
     position: Callable
     resize: Callable | None = None
-    slot_axes: tuple[tuple[str, int], ...] = ()
+    slot_axes: tuple[tuple[str, int] | tuple[str, int, str], ...] = ()
+    rounds: Callable = one_round
+    by_settings: Callable | None = None
     options_for_modes: Callable = lambda model: {}
     to_convergence: Callable | None = None
 

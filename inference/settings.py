@@ -38,6 +38,7 @@ __all__ = [
     "Positive",
     "Sampling",
     "Settings",
+    "Temperatures",
     "plain",
 ]
 
@@ -313,6 +314,24 @@ class HMC(Sampling):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Temperatures(Sampling):
+    """What tempered sampling takes whatever the model; its chains are replicates.
+
+    Attributes:
+        num_temperatures: temperatures from prior to posterior, 2 to 64; None: by the barrier between them.
+    """
+
+    name = "tempered"
+    num_temperatures: int | None = None
+
+    def validate(self) -> None:
+        """Raise ValueError for a number of temperatures that there may not be."""
+        super().validate()
+        if self.num_temperatures is not None and not 2 <= self.num_temperatures <= 64:
+            raise ValueError(f"num_temperatures must be from 2 to 64; got {self.num_temperatures}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class SVI(Climb):
     """Stochastic variational inference with a normal guide, on the program of any model.
 
@@ -369,6 +388,7 @@ class More(TypedDict, total=False):
     inner_tolerance: float
     inverse_temperature: float
     inverse_temperature_decay: float
+    kernel: Literal["collapsed_gibbs", "gibbs", "nuts"] | None
     label_moves: bool
     learn: tuple[str, ...]
     learning_decay: float
@@ -382,6 +402,7 @@ class More(TypedDict, total=False):
     num_devices: int | None
     num_particles: int
     num_steps: int | None
+    num_temperatures: int | None
     output_kernel: str | tuple[str, ...]
     output_sets: tuple[tuple[int, ...], ...] | None
     prune: bool

@@ -38,7 +38,7 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms.split(
 
 #: Rooms that the methods of a model may import, beside their own folder.
 BELOW_METHODS = {"zoo", "algorithm", "precision", "numerics", "results", "settings"}
-SHARED_METHODS = {"gibbs_sweep", "linear_gaussian", "epca", "documents"}
+SHARED_METHODS = {"gibbs_sweep", "linear_gaussian", "epca", "documents", "nuts_hmc", "tempered"}
 #: The models whose methods another model's methods start from or refine.
 METHODS_OF_OTHERS = {
     "sppca": {"ppca"},

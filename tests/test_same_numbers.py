@@ -24,6 +24,7 @@ DEFAULT = {  # what the fits of the relations do not go through, where the progr
     "lda vb batches",
     "mixture collapsed_gibbs",
     "mixture gibbs",
+    "mixture tempered",
     "mixture vb learn",
     "paired map",
     "pcp collapsed_gibbs",

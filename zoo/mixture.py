@@ -153,7 +153,7 @@ class Mixture(Model):
     )
     proper_with = "free_last_stick=False"
     answers = MixtureAnswers
-    methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
+    methods = ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi", "tempered")
 
     @property
     def units(self) -> Mapping[str, Unit]:
@@ -229,9 +229,9 @@ class Mixture(Model):
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
 
     def check_method(self, method: str) -> None:
-        """Warn if the truncation is too short for the concentration, except for the collapsed sampler."""
+        """Warn if the truncation is too short for the concentration, except where the Polya urn has none."""
         if (
-            method != "collapsed_gibbs"
+            method not in ("collapsed_gibbs", "tempered")
             and self.weight_prior == "stick_breaking"
             and not self.free_last_stick
             and self.num_components > 1

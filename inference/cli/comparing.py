@@ -19,8 +19,8 @@ from zoo.intake.suitable_fields import suitable_tables
 
 __all__ = ["compare"]
 
-_COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB")
-_LAYOUT = "{:<12} {:<16} {:>10} {:>8} {:>8} {:>9} {:>8} {:>8}"
+_COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB", "evidence")
+_LAYOUT = "{:<12} {:<16} {:>10} {:>8} {:>8} {:>9} {:>8} {:>9} {:>16}"
 _LEAST_ROWS = 5
 _SETTINGS = ("num_chains", "num_warmup", "num_samples", "num_restarts", "seed", "progress")
 
@@ -64,13 +64,17 @@ def compare(options: SimpleNamespace) -> int:
         psrf = "-" if np.isnan(score.max_psrf) else f"{score.max_psrf:.3f}"
         numbers = f"{score.nats_per_row:.4f}", f"{score.standard_error:.4f}", f"{score.seconds:.1f}"
         converged = "yes" if score.converged else "NO"
-        line = (score.model, score.method, *numbers, converged, psrf, f"{score.mebibytes:.0f}")
+        evidence = f"{score.log_evidence:.2f} +- {score.log_evidence_se:.2f}"
+        told = "-" if np.isnan(score.log_evidence) else evidence
+        line = (score.model, score.method, *numbers, converged, psrf, f"{score.mebibytes:.0f}", told)
         print(_LAYOUT.format(*line), flush=True)
         if score.interrupted:
             print("interrupted: the last fit above stopped early, and no other was made")
             return INTERRUPTED
     print("\nnats/row: mean log density of the rows held out, higher is better; +-: its standard error")
     print("seconds: of the fit, with compilation; extra MiB: memory added to this process")
+    if not all(np.isnan(score.log_evidence) for score in scores):
+        print("evidence: log evidence of the rows fitted under priors that were read off them, nats")
     for model, method, reason in refused:
         print(f"not fitted: {model}{' by ' + method if method else ''}: {reason}")
     if not scores:

@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 
+_CLEAR = 2  # standard errors of a difference
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 
 
@@ -137,7 +138,9 @@ def compare(
     Returns:
         ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
         ``weight``, ..., in nats), with ``pareto_k_bad``, the number of rows whose LOO is not to be trusted,
-        ``pareto_k_max`` and ``converged``. The attribute ``note`` explains them in words, and ``ranked`` is
+        ``pareto_k_max`` and ``converged``; where a fit was asked for its log evidence, ``log_evidence`` and
+        ``log_evidence_se`` too, NaN if none is told. The attribute ``note`` explains them in words,
+        ``evidence`` says what the errors of the evidence tell apart (empty if nothing), and ``ranked`` is
         false where nothing may be read off the order: a fit has not converged, or all are of one posterior,
         which they approximate differently.
 
@@ -180,8 +183,30 @@ def compare(
         )
     elif same:
         notes.insert(0, "no ranking: all are of one posterior, and differ by how they approximate it")
+    table.attrs["evidence"] = _add_evidence(table, trees)
     table.attrs["note"] = ". ".join(notes) or "all Pareto k are below the threshold"
     return table
+
+
+def _add_evidence(table: pd.DataFrame, trees: Mapping[str, xr.DataTree]) -> str:
+    """Add the columns of the log evidence, if a fit was asked for it, and say what its errors allow."""
+    if not any("why_no_evidence" in tree.attrs for tree in trees.values()):
+        return ""
+    for column in ("log_evidence", "log_evidence_se"):
+        table[column] = [float(trees[name].attrs.get(column, np.nan)) for name in table.index]
+    told = table["log_evidence"].dropna().sort_values(ascending=False).index
+    best, apart, alike = next(iter(told), ""), [], []
+    for name in told[1:]:
+        if same_posterior(trees[best], trees[name]):
+            continue
+        gap = table.at[best, "log_evidence"] - table.at[name, "log_evidence"]
+        error = float(np.hypot(*table.loc[[best, name], "log_evidence_se"]))
+        (apart if gap > _CLEAR * error else alike).append(
+            f"{name} ({gap:.2f} nats lower, standard error {error:.2g})"
+        )
+    found = [f"{best} has more evidence than {', '.join(apart)}"] if apart else []
+    found += [f"{best} cannot be told apart from {', '.join(alike)}"] if alike else []
+    return ". ".join(found)
 
 
 def heldout(
@@ -383,6 +408,8 @@ class MethodScore(NamedTuple):
         max_psrf: the largest PSRF of the invariants; NaN where there are no chains.
         mebibytes: by how much the fit raised the memory of the process at its height.
         interrupted: whether the fit was cut short by the user.
+        log_evidence: of the rows fitted, in nats; NaN where none is told.
+        log_evidence_se: its standard error.
     """
 
     model: str
@@ -394,6 +421,8 @@ class MethodScore(NamedTuple):
     max_psrf: float
     mebibytes: float
     interrupted: bool
+    log_evidence: float = np.nan
+    log_evidence_se: float = np.nan
 
 
 class Refusal(NamedTuple):
@@ -455,7 +484,10 @@ def _score(
     scores = float(held_out["mean"]), float(held_out["standard_error"])
     interrupted = tree.attrs["stop_reason"].startswith("interrupted")
     converged = bool(tree.attrs["converged"])
-    return MethodScore(name, method, *scores, seconds, converged, psrf, max(more, 0.0), interrupted)
+    evidence = (float(tree.attrs.get(end, np.nan)) for end in ("log_evidence", "log_evidence_se"))
+    return MethodScore(
+        name, method, *scores, seconds, converged, psrf, max(more, 0.0), interrupted, *evidence
+    )
 
 
 def _largest_r_hat(tree: xr.DataTree) -> float:

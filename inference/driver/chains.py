@@ -26,7 +26,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-from inference.algorithm import ChainsRun
+from inference.algorithm import ChainsRun, one_round
 from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout, slots_of
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import beginning_with
@@ -36,6 +36,7 @@ from inference.processes import agreed, any_process, gathered_leaves, share_of
 __all__ = ["sample"]
 
 DRAW_BYTES = 2**26  # what a chunk's draws may take
+FEW_SLOTS = 64  # that a state may always have, temperatures among them
 PASSES = 2  # looks in a row that must pass
 
 
@@ -56,7 +57,8 @@ def sample(
     checkpoint: Checkpoint,
     open_bar: Callable,
     resize: Callable | None = None,
-    slot_axes: tuple[tuple[str, int], ...] = (),
+    slot_axes: tuple[tuple[str, int] | tuple[str, int, str], ...] = (),
+    rounds: Callable = one_round,
     max_looks: int = 1,
     max_seconds: float | None = None,
     look: Callable | None = None,
@@ -83,8 +85,9 @@ def sample(
         open_bar: ``open_bar(total, done)``, a context that is told of sweeps and shows them.
         resize: ``resize(states, model, full)``, for a sampler whose state has slots: the states of all chains
             with more of them when a sweep has said ``info.full`` (it is then made again from where it began),
-            or with no more than they need, at the end of warm-up.
+            or with no more than they need, at the end of each round of warm-up.
         slot_axes: with ``resize``, the paths of the leaves of the states that have slots, and the axis.
+        rounds: ``rounds(num_warmup)``, the sweeps at which rounds of warm-up end, the last at its end.
         max_looks: with ``look``, the most times that ``num_samples`` draws are made.
         max_seconds: with ``look``, the seconds after which the next look is the last.
         look: ``look(draws, trace, num_sweeps) -> (passed, largest R-hat)`` of the draws so far, after every
@@ -116,7 +119,7 @@ def sample(
     capacity = int(np.clip(DRAW_BYTES // max(draw_bytes, 1), 1, min(CHUNK_CAPACITY, block)))
     own = share_of(num_chains)  # all of them where there is one process
     several = own != slice(0, num_chains)
-    run_chunk = _chunk_of(chain_method, num_chains, own, loops)
+    run_chunk, ends = _chunk_of(chain_method, num_chains, own, loops), rounds(num_warmup)
     chunk, reason, longest = ChunkLength(), "completed", CHUNK_CAPACITY
 
     def draws_of_all(count: int) -> Any:
@@ -145,9 +148,9 @@ def sample(
             if any_process(interrupt.requested) and (chunks or done):
                 reason = "interrupted"
                 break
-            # a chunk ends where warm-up does, and where the draws are looked at
+            # a chunk ends where a round of warm-up does, and where the draws are looked at
             next_look = num_warmup + (_num_draws(done) // block + 1) * block * thinning
-            stop = num_warmup if done < num_warmup else min(total, next_look)
+            stop = min((end for end in ends if end > done), default=min(total, next_look))
             limit = min(agreed(chunk.length), stop - done, longest, checkpoint.until_next(done))
             longest = CHUNK_CAPACITY
             if done >= num_warmup:
@@ -168,7 +171,7 @@ def sample(
                 infos = {name: np.asarray(value)[:, :limit] for name, value in infos._asdict().items()}
             if several:
                 infos = gathered_leaves(infos, own)
-            if resize is not None and (full := infos["full"].any(axis=0)).any():
+            if "full" in infos and (full := infos["full"].any(axis=0)).any():
                 if full[0]:
                     states = resized(states, True)
                 else:
@@ -188,7 +191,7 @@ def sample(
                 target[:, before:after] = np.asarray(new)[:, : after - before]
             chunks.append(infos)
             states, done = new_states, done + limit
-            if resize is not None and done == num_warmup:
+            if resize is not None and done in ends:
                 states = resized(states, False)
             bar.update(limit)
             is_look = after > before and after % block == 0 and done == num_warmup + after * thinning
@@ -228,7 +231,7 @@ def _layout(
     num_warmup: int,
     thinning: int,
     most: int | None,
-    slot_axes: tuple[tuple[str, int], ...],
+    slot_axes: tuple[tuple[str, int] | tuple[str, int, str], ...],
     data: tuple,
     template: Any,
 ) -> Layout:
@@ -255,7 +258,7 @@ def _layout(
 
     # twice as many as were full: of one row each, and one that is kept free
     slots, num_slots = slots_of(template, slot_axes)
-    most_slots = max(num_slots, 4 * (data[0].shape[0] + 1)) if slots else 0
+    most_slots = max(num_slots, 4 * (data[0].shape[0] + 1), FEW_SLOTS) if slots else 0
     return Layout(arrays, contradiction, slots, most_slots)
 
 

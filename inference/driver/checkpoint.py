@@ -77,14 +77,14 @@ class Layout(NamedTuple):
         contradiction: ``contradiction(arrays)``, what does not go together in them, in a clause; empty where
             all is well.
         slot_axes: of a state with slots, whose number changes as the run goes on: the path of a leaf, as
-            ``jax.tree_util.keystr`` gives it, to its axis over slots. All of these have one size; every
-            other axis has that of a fresh state.
+            ``jax.tree_util.keystr`` gives it, to its axes over slots, each with what it is over. All axes
+            over one thing have one size; every other axis has that of a fresh state.
         most_slots: the largest size of these axes.
     """
 
     arrays: Mapping[str, Kept]
     contradiction: Callable[[Mapping[str, np.ndarray]], str]
-    slot_axes: Mapping[str, int] = MappingProxyType({})
+    slot_axes: Mapping[str, Mapping[int, str]] = MappingProxyType({})
     most_slots: int = 0
 
 
@@ -306,19 +306,18 @@ def _read(
     if others:
         raise _Damaged(f"it has {others[0][:60]!r}, which a run of this kind does not keep")
     told = json.loads(str(_array(file, members["not_finite"], Kept((), "U"), HEADER_BYTES)))
-    values, num_slots = [], None
+    values, num_slots = [], dict[str, int]()
     for name, (label, leaf) in expected.items():
         must, what = _stored_shape(leaf), f"the state{label}"
         sizes = list(must.shape)
-        if (axis := slot_axes.get(label)) is not None:
+        for axis in slot_axes.get(label, {}):
             sizes[axis] = AtMost(most_slots)
         array = _array(file, members[name], Kept(tuple(sizes), must.dtype.kind), what=what)
         if array.dtype != must.dtype:
             raise _Damaged(f"{what} holds {array.dtype} and must hold {must.dtype}")
-        if axis is not None:
-            num_slots = num_slots or array.shape[axis]
-            if not array.shape[axis] or array.shape[axis] != num_slots:
-                raise _Damaged(f"{what} has {array.shape[axis]} slots, which does not go with the others")
+        for axis, over in slot_axes.get(label, {}).items():
+            if not array.shape[axis] or array.shape[axis] != num_slots.setdefault(over, array.shape[axis]):
+                raise _Damaged(f"{what} has {array.shape[axis]} {over}, which does not go with the others")
         values.append(_checked_finite(array, name, told, what))
     restored = [_from_file(array, leaf) for array, (_, leaf) in zip(values, expected.values(), strict=True)]
     stored = {}
@@ -387,8 +386,10 @@ def _checked_finite(array: np.ndarray, name: str, told: list, what: str) -> np.n
 # The leaves of a state
 
 
-def slots_of(state: Any, slot_axes: Sequence[tuple[str, int]]) -> tuple[dict[str, int], int]:
-    """The axes over slots that a state has, and their size.
+def slots_of(
+    state: Any, slot_axes: Sequence[tuple[str, int] | tuple[str, int, str]]
+) -> tuple[dict[str, dict[int, str]], int]:
+    """The axes over slots that a state has, and the size of the first.
 
     Args:
         state: of an algorithm, or its shapes.
@@ -396,13 +397,18 @@ def slots_of(state: Any, slot_axes: Sequence[tuple[str, int]]) -> tuple[dict[str
             slots.
 
     Returns:
-        Path to axis of its leaves, as `Layout` has them, and the size; nothing and 0 where it has none.
+        Path to axes of its leaves, as `Layout` has them, and the size; nothing and 0 where it has none.
     """
     shapes = {label: leaf.shape for label, leaf in _in_order(state)}
     if not slot_axes or slot_axes[0][0] not in shapes:
         return {}, 0
-    (first, axis), *_ = slot_axes
-    return {label: own for label, own in slot_axes if label in shapes}, shapes[first][axis]
+    found: dict[str, dict[int, str]] = {}
+    for path, axis, *over in slot_axes:
+        for label in shapes:
+            if label == path or (path.endswith("*") and label.startswith(path[:-1])):
+                found.setdefault(label, {})[axis] = over[0] if over else "slots"
+    first, axis, *_ = slot_axes[0]
+    return found, shapes[first][axis]
 
 
 def _in_order(state: Any, label: str = "") -> Iterator[tuple[str, Any]]:

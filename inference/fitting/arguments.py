@@ -285,6 +285,8 @@ def read_call(call: Call) -> FitRequest:
         chosen, name, given, model, arrays, by_need=init is None and stream is None
     )
     chosen.check(model, settings)
+    if isinstance(chosen, Sampler) and chosen.by_settings is not None:
+        chosen = chosen.by_settings(model, settings)
     model.check_method(name)
     _warn_of_scales(model, *_that_count(arrays, weight), coords)
     asked = asked._replace(method=chosen, name=name, model=model, data=arrays, settings=settings)

@@ -218,6 +218,7 @@ class SamplerPlan(_WholePlan[Sampler, Sampling]):
             keys=keys,
             resize=method.resize,
             slot_axes=method.slot_axes,
+            rounds=method.rounds,
             variables=self.given,
             **loop_arguments(request),
             **settings.of_the_loop,

@@ -555,6 +555,23 @@ def _of_scales(tree: xr.DataTree) -> Judgement | None:
     return Judgement(None, text, reason, f"unless all are in the same unit, {remedy}")
 
 
+def _of_evidence(tree: xr.DataTree) -> Judgement | None:
+    """Tell the log evidence with its error, or why there is none."""
+    told = tree.attrs
+    if "why_no_evidence" not in told:
+        return None
+    if why := str(told["why_no_evidence"]):
+        return Judgement(None, "The log evidence is not told", *why.partition(". Next: ")[::2])
+    text = (
+        f"The log evidence is {told['log_evidence']:.2f} nats, standard error {told['log_evidence_se']:.2g}"
+    )
+    reason = "it is of this prior as much as of these data"
+    if "round_trips" in told:
+        trips = f"{told['round_trips']} round trips between prior and posterior"
+        reason = f"{trips}, and both directions and all replicates agree; {reason}"
+    return Judgement(True, text, reason, "compare it with that of other models of the same data (compare)")
+
+
 #: What is said of a fit beside its convergence: each looks at a tree, and returns a remark or None.
 REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_divergences,
@@ -564,4 +581,5 @@ REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_spikes,
     _of_doubtful,
     _of_scales,
+    _of_evidence,
 )

@@ -22,6 +22,7 @@ BY_MODEL: dict[str, dict[str, str]] = {
         "gibbs": ".mixture.gibbs",
         "collapsed_gibbs": ".mixture.collapsed_gibbs",
         "em": ".mixture.em",
+        "tempered": ".mixture.tempered",
     },
     "ppca": {
         "closed_form": ".ppca.closed_form",

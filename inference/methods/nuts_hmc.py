@@ -41,7 +41,7 @@ from inference.settings import HMC, NUTS
 from zoo.answers import start_of
 from zoo.dirichlet_process import with_stick_decays
 
-__all__ = ["METHODS", "given_sites", "position", "program"]
+__all__ = ["METHODS", "given_sites", "log_joint_of", "position", "program"]
 
 
 class HamiltonianInfo(NamedTuple):
@@ -70,7 +70,7 @@ def _unweighted(data: tuple) -> tuple:
     return tuple(map(unweighted, data))
 
 
-def _log_joint(state: HMCState, model: Any, data: tuple) -> Array:
+def log_joint_of(state: HMCState, model: Any, data: tuple) -> Array:
     """Log joint density of the sites at their own scale, in nats."""
     jacobians = []
 
@@ -123,14 +123,14 @@ def _step(
     state = state._replace(rng_key=key)
     if not dict(options).get("random_step"):
         state = kernel.sample(state, (model, *data), {})
-        return state, HamiltonianInfo(_log_joint(state, model, data))
+        return state, HamiltonianInfo(log_joint_of(state, model, data))
     mean = state.adapt_state.step_size
     factor = jax.random.exponential(jax.random.fold_in(key, 1), mean.shape, mean.dtype)
     drawn = state._replace(adapt_state=state.adapt_state._replace(step_size=mean * factor))
     moved = kernel.sample(drawn, (model, *data), {})
     adapted = jnp.where(state.i < num_warmup, moved.adapt_state.step_size, mean)
     moved = moved._replace(adapt_state=moved.adapt_state._replace(step_size=adapted))
-    return moved, HamiltonianInfo(_log_joint(moved, model, data))
+    return moved, HamiltonianInfo(log_joint_of(moved, model, data))
 
 
 @cache

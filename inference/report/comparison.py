@@ -239,7 +239,8 @@ def _scores(
     except ValueError as why_not:
         ranking = Judgement(None, "No ranking by leave-one-out", str(why_not), advice)
         return [ranking], ranking
-    shown = table[["elpd", "se", "p", "pareto_k_bad", "pareto_k_max"]].rename_axis("fit")
+    evidence = [name for name in ("log_evidence", "log_evidence_se") if name in table]
+    shown = table[["elpd", "se", "p", "pareto_k_bad", "pareto_k_max", *evidence]].rename_axis("fit")
     caption = "Leave-one-out (PSIS-LOO), nats over all rows"
     best_of_each = [group[0] for group in _posteriors(trees)]
     if len(best_of_each) < 2:
@@ -262,10 +263,19 @@ def _scores(
     caption += "; dse: standard error of the difference from the best"
     blocks = [
         ranking,
+        *_told_by_evidence(table.attrs["evidence"]),
         ShownTable(caption, shown, ("below best", "dse")),
         Picture("scores", picture, alt, plot_scores(table)),
     ]
     return blocks, ranking
+
+
+def _told_by_evidence(words: str) -> list[Judgement]:
+    """What the log evidence says of the models, with its errors."""
+    if not words:
+        return []
+    reason = "log evidence in nats, of each prior as much as of the data"
+    return [Judgement(None, words, reason, "beware of priors that were read off these data: they favour it")]
 
 
 def _ranking(

@@ -125,7 +125,8 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         groups["variational"] = dataset(variational, dims, labels)
     groups["trace"] = _trace_group(request, fitted.run)
     if stats:
-        groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS)
+        by_temperature = dataset(outcome.by_temperature, {}, labels, ("temperature",))
+        groups["sample_stats"] = dataset(stats, {}, labels, SAMPLE_DIMS).merge(by_temperature)
         if "lp" in stats and has_answer(model, "prior_of_occupied"):
             groups["sample_stats"]["lp"].attrs["components_without_rows"] = "integrated out"
     if holds_rows and row_limit(sum(part.nbytes for part in data), "observed_data", keep):
@@ -159,7 +160,8 @@ def joined_draws(trees: Sequence[xr.DataTree]) -> xr.DataTree:
     for name, group in first.children.items():
         own = [group.to_dataset(), *(tree[name].to_dataset() for tree in others)]
         if "draw" in group.dims:
-            own = [xr.concat(own, "draw", data_vars="minimal", join="outer", fill_value=0)]
+            how: Any = {"data_vars": "minimal", "join": "outer", "compat": "override", "fill_value": 0}
+            own = [xr.concat(own, "draw", **how)]  # what has no draws is that of the first
         groups[name] = own[-1]
     return xr.DataTree.from_dict({"/": trees[-1].to_dataset(), **groups})
 

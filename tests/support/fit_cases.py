@@ -35,7 +35,7 @@ CHAINS = {"num_chains": 2, "num_warmup": 10, "num_samples": 15}
 PLAIN = {"split_merge": 0}  # a blocked sweep of a mixture without moves, which compiles sooner
 STEPS = {"max_iterations": 8, "tolerance": 0, "num_samples": 10}
 SETTINGS = {
-    **dict.fromkeys(("gibbs", "collapsed_gibbs"), CHAINS),
+    **dict.fromkeys(("gibbs", "collapsed_gibbs", "tempered"), CHAINS),
     **dict.fromkeys(("nuts", "hmc"), CHAINS | {"num_warmup": 12, "num_samples": 8}),
     **dict.fromkeys(("closed_form", "morp", "kernel_cca"), {}),
 }
@@ -118,6 +118,7 @@ CASES = {
         f"mixture {m}": (_mixture(), (X,), m, PLAIN if m == "gibbs" else {})
         for m in ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
     },
+    "mixture tempered": (_mixture(), (X,), "tempered", {"num_temperatures": 3, "split_merge": 1}),
     **{f"ppca {m}": (_ppca(), (X,), m, {}) for m in ("closed_form", "em")},
     **{f"ppca {m}": (_ppca_proper, (X,), m, {}) for m in ("vb", "gibbs", "nuts", "hmc", "svi")},
     **{f"kernelpca {m}": (_kernel_pca(), (X,), m, {}) for m in ("closed_form", "em")},

@@ -138,7 +138,7 @@ CASES = {
         ),
         (_ROWS,),
         ("gibbs", LONG),
-        {"gibbs": HMC, "collapsed_gibbs": HMC, "nuts": NUTS, "hmc": HMC},
+        {"gibbs": HMC, "collapsed_gibbs": HMC, "tempered": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000, "num_restarts": 5}, "em": {"num_restarts": 5}, "svi": SVI},
         partitions,
     ),
@@ -298,6 +298,7 @@ CASES = {
 
 _FINITE = "for Dirichlet weights: the case mixture"  # why EM is left out elsewhere
 _UNTRUNCATED = "of the process without truncation: the case mixture_process"
+_TEMPERED = "a sampler of the mixture, tempered: the case mixture"
 
 
 def _mixture(title, components, x, weight_prior="dirichlet", num_components=3, concentration=1.3):
@@ -316,7 +317,7 @@ def _mixture(title, components, x, weight_prior="dirichlet", num_components=3, c
         dict.fromkeys(gibbs, HMC) | {"nuts": NUTS, "hmc": HMC},
         {"vb": VB, "svi": SVI} | ({} if sticks else {"em": {"num_restarts": 5}}),
         partitions,
-        {"collapsed_gibbs": _UNTRUNCATED, "em": _FINITE} if sticks else {},
+        {"tempered": _TEMPERED} | ({"collapsed_gibbs": _UNTRUNCATED, "em": _FINITE} if sticks else {}),
     )
 
 
@@ -328,7 +329,8 @@ def _process(title, components, x):
         exact={"collapsed_gibbs": HMC},
         approximate={},
         enumerated=process,
-        left_out=dict.fromkeys(others, "of the truncated program: the case mixture_sticks") | {"em": _FINITE},
+        left_out=dict.fromkeys(others, "of the truncated program: the case mixture_sticks")
+        | {"em": _FINITE, "tempered": _TEMPERED},
     )
 
 

@@ -16,43 +16,64 @@ RARE = 0.05  # an indicator rarer than this is left out: its Monte Carlo error i
 
 def every_partition(model, x):
     """Mean and sd of the number of clusters, the share of pairs in one cluster, and each pair's indicator."""
-    labels = np.array(list(itertools.product(range(model.num_components), repeat=len(x))))
-    return of_labels(model, x, labels, lambda counts: log_prior_of_labels(model, counts))
+    return _moments_of(*_labelings(model, x))
 
 
 def every_partition_of_process(model, x):
     """The same under the Dirichlet process without truncation, one labeling for each partition."""
+    return _moments_of(*_partitions(model, x))
+
+
+def log_evidence(model, x, process=False):
+    """Log evidence in nats: of the finite or truncated prior, or of the process without truncation."""
+    return float(np.logaddexp.reduce((_partitions if process else _labelings)(model, x)[2]))
+
+
+def _labelings(model, x):
+    """All labelings, their counts and log joint densities."""
+    labels = np.array(list(itertools.product(range(model.num_components), repeat=len(x))))
+    return _log_joint(model, x, labels, lambda counts: log_prior_of_labels(model, counts))
+
+
+def _partitions(model, x):
+    """One labeling for each partition."""
     labels = [(0,)]
     for _ in range(len(x) - 1):
         labels = [(*z, k) for z in labels for k in range(max(z) + 2)]
-    log_concentration = np.log(float(model.concentration))
+    concentration = float(model.concentration)
 
     def log_prior(counts):  # alpha^clusters prod (n_k - 1)!
         occupied = counts > 0
-        return (occupied * (log_concentration + gammaln(np.maximum(counts, 1)))).sum(axis=1)
+        urn = (occupied * (np.log(concentration) + gammaln(np.maximum(counts, 1)))).sum(axis=1)
+        return urn + gammaln(concentration) - gammaln(concentration + len(x))
 
-    return of_labels(model.replaced(num_components=len(x)), x, np.array(labels), log_prior)
+    return _log_joint(model.replaced(num_components=len(x)), x, np.array(labels), log_prior)
 
 
-def of_labels(model, x, labels, log_prior):
-    """Moments over labelings, given the log prior of their counts."""
+def _log_joint(model, x, labels, log_prior):
+    """Labelings, counts and log joint densities, given the log prior of the counts."""
     size = model.num_components
     with jax.enable_x64(True):
         features = model.components.features(jnp.asarray(x))
         sums = jax.vmap(lambda z: jax.ops.segment_sum(features, z, num_segments=size))
         evidence = jax.vmap(lambda z: jnp.sum(model.components.log_evidence(z)))(sums(jnp.asarray(labels)))
     counts = np.stack([np.bincount(z, minlength=size) for z in labels])
-    log = np.asarray(evidence) + log_prior(counts)
+    return labels, counts, np.asarray(evidence) + log_prior(counts)
+
+
+def _moments_of(labels, counts, log):
     return moments(partition_functions(labels, counts), np.exp(log - np.logaddexp.reduce(log)))
 
 
 def log_prior_of_labels(model, counts):
-    """Log probability of labels with these counts, shape (labelings, components), up to a constant."""
+    """Log probability of labels with these counts, shape (labelings, components)."""
     concentration = float(model.concentration)
     if model.weight_prior == "dirichlet":
-        return gammaln(concentration / model.num_components + counts).sum(axis=1)
+        weights = np.full(model.num_components, concentration / model.num_components)
+        return log_normaliser_of_rows(weights + counts) - log_normaliser_of_rows(weights)
     beyond = counts[:, ::-1].cumsum(axis=1)[:, ::-1] - counts
-    return betaln(1 + counts, concentration + beyond)[:, :-1].sum(axis=1)  # the last stick is what is left
+    sticks = betaln(1 + counts, concentration + beyond) - betaln(1, concentration)
+    return sticks[:, :-1].sum(axis=1)  # the last stick is what is left
 
 
 def partition_functions(labels, counts):
@@ -130,7 +151,12 @@ def every_topic(counts, num_topics, topic_prior, word_smoothing, num_clusters=No
 
 def log_normaliser(rows):
     """Sum of the log normalisers of Dirichlets, one a row."""
-    return (gammaln(rows).sum(1) - gammaln(rows.sum(1))).sum()
+    return log_normaliser_of_rows(rows).sum()
+
+
+def log_normaliser_of_rows(rows):
+    """Log normaliser of a Dirichlet for each row."""
+    return gammaln(rows).sum(-1) - gammaln(rows.sum(-1))
 
 
 def dirichlet_squares(rows):

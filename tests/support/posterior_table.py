@@ -32,7 +32,7 @@ from tests.tools.recording import REFERENCE, circumstances, code_of
 from zoo import posteriors
 
 FALSE_ALARMS = 1e-4  # of the check of one sampler on one posterior
-CHEAP_FIRST = ("closed_form", "em", "map", "ep", "vb", "gibbs", "collapsed_gibbs", "svi", "hmc", "nuts")
+CHEAP_FIRST = tuple("closed_form em map ep vb gibbs collapsed_gibbs tempered svi hmc nuts".split())
 STOPPED = 3
 PICTURE, TABLE = REFERENCE / "posteriors.svg", REFERENCE / "posteriors.md"
 WORDS = (
@@ -254,7 +254,7 @@ def draw():
                 speeds[name, method] = (
                     (np.nan, "") if speed is None else (speed, f"{speed:,.0f}".replace(",", " "))
                 )
-    exact = ["collapsed_gibbs", "gibbs", "hmc", "nuts"]
+    exact = ["collapsed_gibbs", "gibbs", "tempered", "hmc", "nuts"]
     methods = [*exact, "svi", "vb", "ep", "em", "map", "closed_form"]
     figure = Figure(figsize=(8.8, 0.19 * len(written) + 1.5), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[len(methods), len(exact) + 0.5])

@@ -1,12 +1,12 @@
 """Hand-written inference for mixtures, and the settings of its methods."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from inference.settings import Climb, Devices, FromZero, Sampling
+from inference.settings import Climb, Devices, FromZero, Sampling, Temperatures
 from zoo.checks import check_names, check_number, shown
 
-__all__ = ["EM", "VB", "CollapsedGibbs", "Gibbs"]
+__all__ = ["EM", "VB", "CollapsedGibbs", "Gibbs", "Tempered"]
 
 
 def _check_floor(name: str, value: Any) -> None:
@@ -64,6 +64,20 @@ class CollapsedGibbs(Sampling):
     """
 
     name = "collapsed_gibbs"
+    split_merge: FromZero = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tempered(Temperatures):
+    """Tempered sampling of `zoo.Mixture`, with the log evidence.
+
+    Attributes:
+        kernel: the sampler that is tempered; None: ``"collapsed_gibbs"`` where it tempers the model exactly,
+            else ``"gibbs"``.
+        split_merge: moves of a sweep that split or merge clusters, at every temperature.
+    """
+
+    kernel: Literal["collapsed_gibbs", "gibbs", "nuts"] | None = None
     split_merge: FromZero = 5
 
 

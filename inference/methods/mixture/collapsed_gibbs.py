@@ -213,33 +213,39 @@ def update_hyperparameters(
     return {site: after[site].astype(value.dtype) for site, value in state.hyperparameters.items()}
 
 
+def split_and_merge(
+    keys: Array, state: CollapsedMixtureState, model: Mixture, x: Array
+) -> tuple[CollapsedMixtureState, Array, Array]:
+    """A split-merge move for each key; whether the slots ran out, and the share of moves accepted."""
+    components = model.components.with_hyperparameters(state.hyperparameters)
+    if not len(keys) or x.shape[0] < 2 or components.couples_components:
+        return state, jnp.zeros((), bool), jnp.zeros(())
+    statistics = statistics_for(components)
+    rows = statistics.rows(components, x)
+    offset = 0.0 if model.weights.has_sticks else state.concentration / model.num_components
+    log_prior = _log_prior_of_split(state.concentration, model)
+    no_rows = statistics.without_rows(components, rows, 3)
+
+    def propose(carry: tuple, key: Array) -> tuple[tuple, Array]:
+        labels, counts, full = carry
+        full = full | (model.weights.has_sticks & jnp.all(counts > 0))
+        labels, counts, accepted = split_or_merge(
+            key, labels, counts, rows, components, no_rows, offset, log_prior
+        )
+        return (labels, counts, full), accepted
+
+    begin = (state.labels, state.counts, jnp.zeros((), bool))
+    (labels, counts, full), accepted = jax.lax.scan(propose, begin, keys)
+    return state._replace(labels=labels, counts=counts), full, jnp.mean(accepted.astype(float))
+
+
 def step(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
     """Run one sweep: split-merge proposals, labels row by row, concentration, hyperparameters."""
     keys = jax.random.split(key, 3 + split_merge)  # in one call, which compiles sooner
     scan_key, concentration_key, hyper_key, move_keys = keys[0], keys[1], keys[2], keys[3:]
-    components = model.components.with_hyperparameters(state.hyperparameters)
-    statistics = statistics_for(components)
-    rows = statistics.rows(components, x)
-    full, rate = jnp.zeros((), bool), jnp.zeros(())
-    if split_merge and x.shape[0] > 1 and not components.couples_components:
-        offset = 0.0 if model.weights.has_sticks else state.concentration / model.num_components
-        log_prior = _log_prior_of_split(state.concentration, model)
-        no_rows = statistics.without_rows(components, rows, 3)
-
-        def propose(carry: tuple, key: Array) -> tuple[tuple, Array]:
-            labels, counts, full = carry
-            full = full | (model.weights.has_sticks & jnp.all(counts > 0))
-            labels, counts, accepted = split_or_merge(
-                key, labels, counts, rows, components, no_rows, offset, log_prior
-            )
-            return (labels, counts, full), accepted
-
-        begin = (state.labels, state.counts, full)
-        (labels, counts, full), accepted = jax.lax.scan(propose, begin, move_keys)
-        state = state._replace(labels=labels, counts=counts)
-        rate = jnp.mean(accepted.astype(float))
+    state, full, rate = split_and_merge(move_keys, state, model, x)
     state, scan_full = scan_labels(scan_key, state, model, x)
     state = state._replace(concentration=update_concentration(concentration_key, state, model, x))
     state = state._replace(hyperparameters=update_hyperparameters(hyper_key, state, model, x))

@@ -16,12 +16,13 @@ cluster.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from inference.methods.mixture.powers import OfEvidence, OfLikelihood
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart, SharedGaussianWishart, log_det
 from zoo.gamma_functions import gammaln
@@ -445,9 +446,57 @@ class SharedStudentStatistics(NamedTuple):
         return without.changed(components, chosen, row, one), chosen
 
 
-def statistics_for(
-    components: ComponentPrior,
-) -> type[EvidenceStatistics] | type[StudentStatistics] | type[SharedStudentStatistics]:
+class RaisedStatistics(NamedTuple):
+    """The statistics of a family whose predictive densities count to a power.
+
+    Attributes:
+        own: those of the family itself.
+    """
+
+    own: Any
+
+    @staticmethod
+    def rows(components: OfEvidence | OfLikelihood, x: Array) -> Array:
+        """What the family's statistics take of the rows."""
+        return statistics_for(components.family).rows(components.family, x)
+
+    @classmethod
+    def of(cls, components: OfEvidence | OfLikelihood, rows: Array, labels: Array, num_slots: int) -> Self:
+        """The statistics of given labels."""
+        return cls(statistics_for(components.family).of(components.family, rows, labels, num_slots))
+
+    @classmethod
+    def without_rows(cls, components: OfEvidence | OfLikelihood, rows: Array, num_slots: int) -> Self:
+        """The statistics of empty clusters."""
+        return cls(statistics_for(components.family).without_rows(components.family, rows, num_slots))
+
+    def holding(self, components: OfEvidence | OfLikelihood, sums: Array) -> Self:
+        """The statistics of clusters whose rows' features add up to these."""
+        return RaisedStatistics(self.own.holding(components.family, sums))
+
+    def log_predictive(self, components: OfEvidence | OfLikelihood, row: Array) -> Array:
+        """Log density of a row in each cluster times the power, shape (num_slots,), nats."""
+        return components.power * self.own.log_predictive(components.family, row)
+
+    def changed(self, components: OfEvidence | OfLikelihood, slot: Array, row: Array, sign: Array) -> Self:
+        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0)."""
+        return RaisedStatistics(self.own.changed(components.family, slot, row, sign))
+
+    def drawn_anew(
+        self, components: OfEvidence | OfLikelihood, slot: Array, row: Array, choose: Callable
+    ) -> tuple[Self, Array]:
+        """A row taken out of its cluster and put into one chosen by its predictive densities to the power."""
+
+        def choose_raised(log_predictive: Array) -> Array:
+            return choose(components.power * log_predictive)
+
+        own, chosen = self.own.drawn_anew(components.family, slot, row, choose_raised)
+        return RaisedStatistics(own), chosen
+
+
+def statistics_for(components: ComponentPrior | OfEvidence | OfLikelihood) -> Any:
     """The class that serves a family best."""
+    if isinstance(components, OfEvidence | OfLikelihood):
+        return RaisedStatistics
     special = {GaussianWishart: StudentStatistics, SharedGaussianWishart: SharedStudentStatistics}
     return special.get(type(components), EvidenceStatistics)

@@ -631,6 +631,27 @@ def test_compare_refuses_other_data_and_point_estimates(straight):
         compare({"a": point, "b": point})
 
 
+def test_compare_tells_what_the_errors_of_the_evidence_allow(straight):
+    fits = {}
+    for name, value, error in (
+        ("a", -10.0, 0.3),
+        ("b", -10.5, 0.4),
+        ("c", -15.0, 0.4),
+        ("d", np.nan, np.nan),
+    ):
+        told = {"log_evidence": value, "log_evidence_se": error, "why_no_evidence": "" if value < 0 else "no"}
+        fits[name] = straight.copy()
+        fits[name].attrs |= told | {"model_fields": name}
+    table = compare(fits)
+    assert table.loc["b", ["log_evidence", "log_evidence_se"]].tolist() == [-10.5, 0.4]
+    assert table.attrs["evidence"] == (
+        "a has more evidence than c (5.00 nats lower, standard error 0.5). "
+        "a cannot be told apart from b (0.50 nats lower, standard error 0.5)"
+    )
+    assert "log_evidence" not in compare({"a": straight, "b": straight})
+    assert not compare({name: fits[name] for name in "ad"}).attrs["evidence"]
+
+
 def test_heldout_is_the_mean_with_its_standard_error(straight, monkeypatch):
     values = np.array([-1.0, -2.0, -6.0])
     monkeypatch.setattr(

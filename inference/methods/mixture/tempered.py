@@ -1,0 +1,207 @@
+r"""Tempered sampling of mixtures: kernels made of the Polya urn and of the blocked Gibbs sampler.
+
+Which function of the data is raised to the power beta is the kernel's choice, for the evidence at power 1 is
+the same:
+
+* ``kernel="collapsed_gibbs"``: the evidence of the partition, :math:`\prod_k L_k^\beta`, that is, every
+  predictive density to the power beta. (A posterior given beta times the statistics would be tempered too,
+  and freezes.) A hyperparameter of the components that has a prior is not conjugate under it: refused.
+* ``kernel="gibbs"``: the likelihood given labels and parameters. Parameters are drawn given beta times the
+  statistics, labels from :math:`\log \pi_k + \beta \log p(x_i \mid \theta_k)`, weights and concentration as
+  ever, hyperparameters of the components given the parameters as ever or, where these are integrated out,
+  given beta times the counts. Missing cells that are drawn (full covariances) would be drawn from the
+  likelihood itself and not from its power: refused.
+* ``kernel="nuts"``: of `inference.methods.tempered.nuts`, labels summed out.
+
+Split-merge moves run at every temperature: their launch and the sides they draw are functions of the family
+alone, so that a family whose evidence is tempered has them as it stands.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro import handlers
+
+from inference.methods.gibbs_sweep import sweep
+from inference.methods.mixture import Tempered, collapsed_gibbs, gibbs
+from inference.methods.mixture.powers import OfEvidence, OfLikelihood
+from inference.methods.tempered import nuts
+from inference.methods.tempered.sampler import Kernel, check_proper_prior, tempered
+from inference.numerics.programs import log_prior
+from zoo.mixture import Mixture
+
+__all__ = ["METHOD"]
+
+
+class TemperedMixtureInfo(NamedTuple):
+    """Values recorded at every sweep.
+
+    Attributes:
+        objective: log joint density at power 1, as the kernel's sampler records it, in nats.
+        num_occupied: components with rows at power 1.
+        full: whether a temperature ran out of slots.
+    """
+
+    objective: Array
+    num_occupied: Array
+    full: Array
+
+
+# The Polya urn
+
+
+def urn_step(
+    key: Array,
+    power: Array,
+    state: collapsed_gibbs.CollapsedMixtureState,
+    model: Mixture,
+    x: Array,
+    *,
+    split_merge: int,
+    **options: Any,
+) -> tuple[collapsed_gibbs.CollapsedMixtureState, Array]:
+    """Split-merge moves, labels row by row, and the concentration, under the evidence to a power."""
+    keys = jax.random.split(key, 2 + split_merge)
+    scan_key, concentration_key, move_keys = keys[0], keys[1], keys[2:]
+    raised = model.replaced(components=OfEvidence(model.components, power))
+    state, full, _ = collapsed_gibbs.split_and_merge(move_keys, state, raised, x)
+    state, scan_full = collapsed_gibbs.scan_labels(scan_key, state, raised, x)
+    alpha = collapsed_gibbs.update_concentration(concentration_key, state, model, x)
+    return state._replace(concentration=alpha), full | scan_full
+
+
+def urn_prior(
+    key: Array, state: collapsed_gibbs.CollapsedMixtureState, model: Mixture, x: Array, **options: Any
+) -> tuple[collapsed_gibbs.CollapsedMixtureState, Array]:
+    """A partition from the urn: each row joins an earlier one, or begins a cluster."""
+    alpha_key, row_key, slot_key = jax.random.split(key, 3)
+    alpha, num_slots = state.concentration, state.counts.shape[0]
+    if model.has_random_concentration:
+        alpha = model.concentration.sample(alpha_key).astype(alpha.dtype)
+    places = jnp.arange(x.shape[0])
+    level = jax.random.uniform(row_key, places.shape, alpha.dtype) * (alpha + places)
+    leader = jnp.where(level < places, jnp.floor(level).astype(int), places)
+    for _ in range(x.shape[0].bit_length()):  # to the row that began the cluster
+        leader = leader[leader]
+    begins = leader == places
+    if model.weights.has_sticks:
+        slots = jnp.cumsum(begins) - 1
+    else:
+        slots = jax.random.randint(slot_key, places.shape, 0, num_slots)
+    labels = slots[leader].astype(state.labels.dtype)
+    counts = jnp.zeros_like(state.counts).at[labels].add(1)
+    full = model.weights.has_sticks & (jnp.sum(begins) >= num_slots)
+    return state._replace(labels=labels, counts=counts, concentration=alpha), full
+
+
+def urn_log_likelihood(state: collapsed_gibbs.CollapsedMixtureState, model: Mixture, x: Array) -> Array:
+    """Log evidence of the partition."""
+    sums = model.components.statistics(x, state.labels, state.counts.shape[0])
+    return jnp.sum(model.components.log_evidence(sums))
+
+
+def urn_info(state: collapsed_gibbs.CollapsedMixtureState, model: Mixture, x: Array) -> TemperedMixtureInfo:
+    """The collapsed log joint, and the clusters."""
+    objective = collapsed_gibbs.log_joint(state, model, x)
+    return TemperedMixtureInfo(objective, jnp.sum(state.counts > 0), jnp.zeros((), bool))
+
+
+# The blocked Gibbs sampler
+
+
+def blocked_step(
+    key: Array,
+    power: Array,
+    state: gibbs.MixtureGibbsState,
+    model: Mixture,
+    x: Any,
+    *,
+    split_merge: int,
+    label_moves: bool,
+    **options: Any,
+) -> tuple[gibbs.MixtureGibbsState, Array]:
+    """The sweep of the blocked sampler under the likelihood to a power."""
+    raised = model.replaced(components=OfLikelihood(model.components, power))
+    values = sweep(key, state.values, gibbs.blocks_with(split_merge, label_moves)(model), raised, x)
+    return gibbs.MixtureGibbsState(values), jnp.zeros((), bool)
+
+
+def blocked_prior(
+    key: Array, state: gibbs.MixtureGibbsState, model: Mixture, x: Any, **options: Any
+) -> tuple[gibbs.MixtureGibbsState, Array]:
+    """All sites drawn from the program."""
+    program = handlers.trace(handlers.seed(model.explicit, key))
+    sites = program.get_trace(num_observations=x.shape[0])
+    values = {name: sites[name]["value"].astype(own.dtype) for name, own in state.values.items()}
+    return gibbs.MixtureGibbsState(values), jnp.zeros((), bool)
+
+
+def blocked_log_likelihood(state: gibbs.MixtureGibbsState, model: Mixture, x: Any) -> Array:
+    """Log density of the rows given labels and parameters."""
+    values = state.values
+    sums = model.components.statistics(x, values["assignments"], model.num_components)
+    return jnp.sum(jnp.where(sums == 0, 0.0, model.components.coefficients(values) * sums))
+
+
+def blocked_info(state: gibbs.MixtureGibbsState, model: Mixture, x: Any) -> TemperedMixtureInfo:
+    """The log joint with labels summed out, and the clusters."""
+    values = state.values
+    objective = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
+    occupied = jnp.sum(gibbs.counts_of(values, model) > 0)
+    return TemperedMixtureInfo(objective, occupied, jnp.zeros((), bool))
+
+
+KERNELS: Mapping[str, Kernel] = {
+    "collapsed_gibbs": Kernel(
+        sampler=collapsed_gibbs.METHOD,
+        step=urn_step,
+        prior=urn_prior,
+        log_likelihood=urn_log_likelihood,
+        info=urn_info,
+    ),
+    "gibbs": Kernel(
+        sampler=gibbs.METHOD,
+        step=blocked_step,
+        prior=blocked_prior,
+        log_likelihood=blocked_log_likelihood,
+        info=blocked_info,
+    ),
+    "nuts": nuts.KERNEL,
+}
+
+
+def _why_not_collapsed(model: Mixture) -> str:
+    """Why the urn does not temper a model exactly; empty where it does."""
+    if sites := model.components.hyperprior_sites():
+        return (
+            f"{next(iter(sites))} has a prior, and given the evidence to a power it has no conditional to "
+            "draw it from"
+        )
+    if model.components.is_incomplete:
+        return "it takes complete rows under full covariances, and cells are missing"
+    return ""
+
+
+def default(model: Mixture) -> str:
+    """The urn, or the blocked sampler where the urn does not temper the model."""
+    return "gibbs" if _why_not_collapsed(model) else "collapsed_gibbs"
+
+
+def check(model: Mixture, settings: Any) -> None:
+    """Raise ValueError if the kernel does not temper the model exactly."""
+    check_proper_prior(model)
+    if settings.kernel == "collapsed_gibbs" and (why := _why_not_collapsed(model)):
+        raise ValueError(f"kernel='collapsed_gibbs' does not temper this model: {why}; use kernel='gibbs'")
+    if model.components.is_incomplete and settings.kernel != "nuts":
+        raise ValueError(
+            "the Gibbs kernels do not temper rows with missing cells under full covariances: cells are drawn "
+            "given the likelihood itself, not its power; use components=NormalGamma(), whose columns are "
+            "independent, or kernel='nuts'"
+        )
+
+
+METHOD = replace(tempered(KERNELS, Tempered, default), check=check)

@@ -1,0 +1,155 @@
+r"""Tempered NUTS for any model whose program has a proper prior, with NumPyro's kernel at every temperature.
+
+The potential energy at power beta is that of the program with the log densities of its observed sites times
+beta; what the program's factors add belongs to the prior. Unconstrained coordinates are exchanged; step size
+and mass matrix stay with their temperature, whose warm-up adapts them.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import handlers, infer
+from numpyro.infer.hmc import HMCState
+from numpyro.infer.util import potential_energy, unconstrain_fn
+from numpyro.primitives import Messenger
+
+from inference.methods import nuts_hmc
+from inference.methods.tempered.sampler import Kernel, check_proper_prior, tempered
+from inference.settings import NUTS, Temperatures
+
+__all__ = ["KERNEL", "METHOD"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemperedNUTS(Temperatures, NUTS):
+    """Tempered NUTS, with the log evidence.
+
+    Attributes:
+        kernel: the sampler that is tempered.
+    """
+
+    name = "tempered"
+    kernel: Literal["nuts"] | None = None
+
+
+class raising_likelihood(Messenger):
+    """Multiply the log density of the data by a power; a context around a call of a program."""
+
+    def __init__(self, power: Array | float) -> None:
+        """Take the power."""
+        super().__init__()
+        self.power = power
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        """Scale an observed site that is no factor."""
+        if msg["type"] == "sample" and msg["is_observed"] and not isinstance(msg["fn"], dist.Unit):
+            msg["scale"] = self.power if msg["scale"] is None else self.power * msg["scale"]
+
+
+def program(power: Array | float, model: Any, *data: Any) -> Any:
+    """The model, its likelihood to a power."""
+    with raising_likelihood(power):
+        return model(*data)
+
+
+class TemperedNUTSState(NamedTuple):
+    """Where a temperature is, and the state of its kernel.
+
+    Attributes:
+        z: unconstrained values of the sites, which are exchanged.
+        hmc: what NumPyro's kernel keeps; its own values, energy and gradient are those of its last step.
+    """
+
+    z: dict[str, Array]
+    hmc: HMCState
+
+
+def step(
+    key: Array,
+    power: Array,
+    state: TemperedNUTSState,
+    model: Any,
+    *data: Any,
+    num_warmup: int,
+    **options: Any,
+) -> tuple[TemperedNUTSState, Array]:
+    """One trajectory under the prior times the likelihood to a power."""
+    kernel, arguments = infer.NUTS(program, **options), (power, model, *data)
+    kernel.init(key, num_warmup, None, arguments, {})  # learns its schedule; see `inference.methods.nuts_hmc`
+    energy, gradient = jax.value_and_grad(lambda z: potential_energy(program, arguments, {}, z))(state.z)
+    hmc = state.hmc._replace(z=state.z, potential_energy=energy, z_grad=gradient, rng_key=key)
+    hmc = kernel.sample(hmc, arguments, {})
+    return TemperedNUTSState(hmc.z, hmc), jnp.zeros((), bool)
+
+
+def prior(
+    key: Array, state: TemperedNUTSState, model: Any, *data: Any, **options: Any
+) -> tuple[TemperedNUTSState, Array]:
+    """All sites drawn from the program."""
+    sites = handlers.trace(handlers.seed(model, key)).get_trace(num_observations=data[0].shape[0])
+    values = {name: sites[name]["value"] for name in state.z}
+    z = unconstrain_fn(nuts_hmc.program, (model, *data), {}, values)
+    return state._replace(z={n: z[n].astype(own.dtype) for n, own in state.z.items()}), jnp.zeros((), bool)
+
+
+def log_likelihood(state: TemperedNUTSState, model: Any, *data: Any) -> Array:
+    """Log density of the data: what the power multiplies."""
+    none, whole = (potential_energy(program, (power, model, *data), {}, state.z) for power in (0.0, 1.0))
+    return none - whole
+
+
+def info(state: TemperedNUTSState, model: Any, *data: Any) -> nuts_hmc.HamiltonianInfo:
+    """The log joint density at power 1."""
+    energy = potential_energy(program, (1.0, model, *data), {}, state.z)
+    hmc = state.hmc._replace(z=state.z, potential_energy=energy)
+    return nuts_hmc.HamiltonianInfo(nuts_hmc.log_joint_of(hmc, model, data))
+
+
+def begun(state: HMCState) -> TemperedNUTSState:
+    """The state of a kernel that starts as NUTS does."""
+    return TemperedNUTSState(state.z, state)
+
+
+def plain(state: TemperedNUTSState) -> HMCState:
+    """The state as NUTS has it."""
+    return state.hmc._replace(z=state.z)
+
+
+def moving(state: TemperedNUTSState) -> dict[str, Array]:
+    """What is exchanged."""
+    return state.z
+
+
+def arrived(state: TemperedNUTSState, z: dict[str, Array]) -> TemperedNUTSState:
+    """The temperature's own kernel elsewhere."""
+    return state._replace(z=z)
+
+
+KERNEL = Kernel(
+    sampler=nuts_hmc.METHODS["nuts"],
+    step=step,
+    prior=prior,
+    log_likelihood=log_likelihood,
+    info=info,
+    begun=begun,
+    plain=plain,
+    moving=moving,
+    arrived=arrived,
+)
+
+
+def check(model: Any, settings: Any) -> None:
+    """Raise ValueError unless the prior is proper."""
+    check_proper_prior(model)
+
+
+def default(model: Any) -> str:
+    """The only kernel."""
+    return "nuts"
+
+
+METHOD = replace(tempered({"nuts": KERNEL}, TemperedNUTS, default), check=check)

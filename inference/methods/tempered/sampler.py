@@ -1,0 +1,342 @@
+r"""Non-reversible parallel tempering of any kernel, as a sampler of the driver: chains are replicates.
+
+A sweep moves all temperatures by one compiled step, exchanges neighbours, and records the log likelihoods.
+Warm-up is cut into rounds of doubling length. After each the powers are set so that all pairs of neighbours
+reject alike, by the barrier
+
+.. math::
+    \Lambda(\beta_t) = \sum_{s < t} r_s, \qquad r_s = E[1 - \min\{1, e^{(\beta_{s+1} - \beta_s)
+    (\ell_s - \ell_{s+1})}\}],
+
+estimated from all replicates and interpolated; and there are 3 Lambda + 1 temperatures or more, so that a
+pair rejects at most one exchange in three. (Twice Lambda carries a state through fastest; the evidence and
+a phase transition want more.) The last round keeps their number, and after warm-up nothing is adapted.
+
+What of a state belongs to its temperature, such as a step size, stays there when states are exchanged.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from inference.algorithm import Algorithm, Outcome, Sampler
+from inference.methods.tempered.evidence import told
+from inference.settings import Temperatures
+
+__all__ = ["Kernel", "check_proper_prior", "tempered"]
+
+FEWEST, MOST = 8, 64  # temperatures
+PER_BARRIER = 3.0  # temperatures for each unit of the barrier
+FEWEST_SWEEPS = 30  # of a round that decides how many temperatures there are
+GROWTH = 1.25  # what it takes to change their number, for which all is compiled anew
+FIRST_POWER = 4  # of the schedule to begin with, dense near the prior
+NOWHERE, HOT, COLD = 0, 1, 2  # the end of the ladder that a state has come from; COLD: by way of HOT
+
+
+def itself(state: Any) -> Any:
+    """What is exchanged of the state of a kernel that has nothing of its own temperature."""
+    return state
+
+
+def newcomer(state: Any, moving: Any) -> Any:
+    """The state of such a kernel after an exchange."""
+    return moving
+
+
+class Kernel(NamedTuple):
+    """A sampler as it runs at any temperature.
+
+    Attributes:
+        sampler: the method whose starts, draws and conclusions it has, and whose options it takes.
+        step: ``step(key, power, state, model, *data, **options) -> (state, full)``, which leaves the prior
+            times the likelihood to that power invariant; ``full`` as that of a sampler with slots.
+        prior: ``prior(key, state, model, *data, **options) -> (state, full)``, an independent draw from the
+            prior in a state of the same shapes.
+        log_likelihood: ``log_likelihood(state, model, *data)``, what the power is of, a scalar in nats.
+        info: ``info(state, model, *data)``, the values to record of the state at power 1.
+        begun: ``begun(state)``, the kernel's state from the sampler's at its start.
+        plain: ``plain(state)``, the sampler's state from the kernel's.
+        moving: ``moving(state)``, what of a state is exchanged.
+        arrived: ``arrived(state, moving)``, the state of a temperature after an exchange.
+    """
+
+    sampler: Sampler
+    step: Callable
+    prior: Callable
+    log_likelihood: Callable
+    info: Callable
+    begun: Callable = itself
+    plain: Callable = itself
+    moving: Callable = itself
+    arrived: Callable = newcomer
+
+    def options(self, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+        """The options of the sampler, those that are given among them, as a static argument."""
+        return tuple((name, given.get(name, default)) for name, default in self.sampler.options.items())
+
+
+class TemperedState(NamedTuple):
+    """The states at all temperatures, the first of which is the prior and the last the posterior.
+
+    Attributes:
+        replicas: of the kernel, leaves with a leading axis over temperatures.
+        powers: of the likelihood, shape (num_temperatures,), rising from 0 to 1.
+        log_likelihoods: shape (num_temperatures,).
+        rejected: sums over the sweeps of this round of the probability that the exchange with the next
+            temperature is refused, shape (num_temperatures,), the last 0.
+        came_from: `NOWHERE`, `HOT` or `COLD` of each state, shape (num_temperatures,).
+        sweeps: of this round.
+        round_trips: of this round, from the prior to the posterior and back.
+        rounds: that remain of warm-up.
+    """
+
+    replicas: Any
+    powers: Array
+    log_likelihoods: Array
+    rejected: Array
+    came_from: Array
+    sweeps: Array
+    round_trips: Array
+    rounds: Array
+
+
+def rounds_of(num_warmup: int) -> tuple[int, ...]:
+    """The sweeps after which the schedule is set: rounds of doubling length, the last the longest."""
+    ends = [num_warmup >> halvings for halvings in range(num_warmup.bit_length())]
+    return tuple(sorted(end for end in ends if end >= FEWEST or end == num_warmup))
+
+
+# A sweep
+
+
+def _begun(replicas: Any, num_warmup: int) -> TemperedState:
+    number = jax.tree.leaves(replicas)[0].shape[0]
+    zeros, dtype = jnp.zeros(number), jnp.result_type(float)
+    powers = jnp.linspace(0.0, 1.0, number, dtype=dtype) ** FIRST_POWER
+    counts = jnp.zeros((), int), jnp.zeros((), int), jnp.asarray(len(rounds_of(num_warmup)))
+    return TemperedState(replicas, powers, zeros, zeros, jnp.zeros(number, int), *counts)
+
+
+def _init(
+    key: Array, model: Any, *data: Any, init: Callable, kernel: Kernel, number: int, num_warmup: int
+) -> TemperedState:
+    keys = jax.random.split(key, number)
+    return _begun(jax.vmap(lambda key: kernel.begun(init(key, model, *data)))(keys), num_warmup)
+
+
+def step(
+    key: Array, state: TemperedState, model: Any, *data: Any, kernel: Kernel, options: tuple
+) -> tuple[TemperedState, Any]:
+    """Move all temperatures, then exchange neighbours."""
+    number, own = state.powers.shape[0], dict(options)
+    swap_key, *keys = jax.random.split(key, number + 1)
+    hottest = jax.tree.map(lambda leaf: leaf[0], state.replicas)
+    colder = jax.tree.map(lambda leaf: leaf[1:], state.replicas)
+    hottest, full = kernel.prior(keys[0], hottest, model, *data, **own)
+
+    def move(key: Array, power: Array, replica: Any) -> tuple[Any, Array]:
+        return kernel.step(key, power, replica, model, *data, **own)
+
+    colder, all_full = jax.vmap(move)(jnp.stack(keys[1:]), state.powers[1:], colder)
+    replicas = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), hottest, colder)
+    found = jax.vmap(lambda replica: kernel.log_likelihood(replica, model, *data))(replicas)
+    log_likelihoods = jnp.where(jnp.isnan(found), -jnp.inf, found)  # of a draw that overflows
+    gain = jnp.diff(state.powers) * -jnp.diff(log_likelihoods)
+    accepts = jnp.where(jnp.isnan(gain), 0.0, jnp.exp(jnp.minimum(gain, 0.0)))
+    is_turn = jnp.arange(number - 1) % 2 == state.sweeps % 2
+    swaps = is_turn & (jax.random.uniform(swap_key, (number - 1,), accepts.dtype) < accepts)
+    order = jnp.arange(number) + jnp.pad(swaps, (0, 1)) - jnp.pad(swaps, (1, 0))
+    moving = jax.tree.map(lambda leaf: leaf[order], jax.vmap(kernel.moving)(replicas))
+    replicas = jax.vmap(kernel.arrived)(replicas, moving)
+    came_from, returned = _tracked(state.came_from[order])
+    info = kernel.info(jax.tree.map(lambda leaf: leaf[-1], replicas), model, *data)
+    if "full" in info._fields:
+        info = info._replace(full=full | jnp.any(all_full))
+    return TemperedState(
+        replicas,
+        state.powers,
+        log_likelihoods[order],
+        state.rejected + jnp.pad(1 - accepts, (0, 1)),
+        came_from,
+        state.sweeps + 1,
+        state.round_trips + returned,
+        state.rounds,
+    ), info
+
+
+def _tracked(came_from: Array) -> tuple[Array, Array]:
+    """Where the states have come from once those at the ends are there, and whether one has returned."""
+    returned = came_from[0] == COLD
+    last = jnp.where(came_from[-1] == HOT, COLD, came_from[-1])
+    return came_from.at[0].set(HOT).at[-1].set(last), returned
+
+
+# The schedule, on the host
+
+
+def resize(
+    states: TemperedState, model: Any, full: bool, *, kernel: Kernel, number: int | None
+) -> TemperedState:
+    """The states of all chains after a round: a new schedule; of full slots more of them.
+
+    Args:
+        states: of all chains, leaves with a leading axis over them.
+        model: the model.
+        full: whether a sweep has run out of the kernel's slots.
+        kernel: the kernel.
+        number: of temperatures; None: by the barrier.
+    """
+    if kernel.sampler.resize is not None:
+        states = states._replace(replicas=_slots_of_all(states.replicas, model, full, kernel.sampler.resize))
+    if full:
+        return states
+    powers, rejected = np.asarray(states.powers[0], np.float64), np.asarray(states.rejected, np.float64)
+    rejection = rejected.sum(axis=0)[:-1] / np.asarray(states.sweeps, np.float64).sum()
+    barrier = np.concatenate([[0.0], np.cumsum(np.maximum(rejection, 1e-3))])
+    size, is_last = len(powers), int(states.rounds[0]) <= 1
+    if number is None and not is_last and int(states.sweeps[0]) >= FEWEST_SWEEPS:
+        wanted = min(1 + int(np.ceil(PER_BARRIER * barrier[-1])), MOST)
+        size = wanted if wanted >= GROWTH * size else size
+    places = np.linspace(0.0, barrier[-1], size)
+    powers = np.interp(places, barrier, powers)
+    powers[0], powers[-1] = 0.0, 1.0
+    nearest = np.abs(barrier[:, None] - places).argmin(axis=0)
+    if size == len(barrier):
+        nearest = np.arange(size)
+
+    def dealt(leaf: Array) -> Array:
+        return leaf[:, nearest]
+
+    num_chains = states.sweeps.shape[0]
+    zero = jnp.zeros_like(states.sweeps)
+    return TemperedState(
+        jax.tree.map(dealt, states.replicas),
+        jnp.broadcast_to(jnp.asarray(powers, states.powers.dtype), (num_chains, size)),
+        dealt(states.log_likelihoods),
+        jnp.zeros((num_chains, size), states.rejected.dtype),
+        jnp.zeros((num_chains, size), states.came_from.dtype),
+        zero,
+        zero,
+        jnp.maximum(states.rounds - 1, 0),
+    )
+
+
+def _slots_of_all(replicas: Any, model: Any, full: bool, resize: Callable) -> Any:
+    """The kernel's states with another number of slots, those of all temperatures alike."""
+    chains, number = jax.tree.leaves(replicas)[0].shape[:2]
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), replicas)
+    flat = resize(flat, model, full)
+    return jax.tree.map(lambda leaf: leaf.reshape(chains, number, *leaf.shape[1:]), flat)
+
+
+# Draws
+
+
+def _position(state: TemperedState, model: Any, *, kernel: Kernel, keep_rows: bool) -> dict[str, Any]:
+    """The posterior's draw, and the powers and log likelihoods, with room for as many as there may be."""
+    cold = kernel.plain(jax.tree.map(lambda leaf: leaf[-1], state.replicas))
+    room = (0, MOST - state.powers.shape[0])
+    return {
+        "target": kernel.sampler.position(keep_rows)(cold, model),
+        "powers": jnp.pad(state.powers, room, constant_values=jnp.nan),
+        "log_likelihoods": jnp.pad(state.log_likelihoods, room),
+        "round_trips": state.round_trips,
+    }
+
+
+def conclude(
+    key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool, *, kernel: Kernel
+) -> Outcome:
+    """What the kernel's sampler concludes from the draws at power 1, and the evidence."""
+    outcome = kernel.sampler.conclude(key, draws["target"], model, data, keep_rows)
+    powers = np.asarray(draws["powers"], np.float64)[0, -1]
+    size = int(np.isfinite(powers).sum())
+    log_likelihoods = np.asarray(draws["log_likelihoods"], np.float64)[..., :size]
+    attrs, by_temperature = told(log_likelihoods, powers[:size], np.asarray(draws["round_trips"]))
+    evidence = dict.fromkeys(("log_evidence", "log_evidence_below", "log_evidence_above"), ())
+    return outcome._replace(
+        attrs={**outcome.attrs, **attrs},
+        by_temperature=by_temperature,
+        densities={**outcome.densities, **evidence},
+    )
+
+
+# The method
+
+
+def tempered(kernels: Mapping[str, Kernel], settings: type[Temperatures], default: Callable) -> Sampler:
+    """The method that tempers one of several kernels.
+
+    Args:
+        kernels: by name.
+        settings: the class of its settings, which has ``kernel``.
+        default: ``default(model)``, the name of the kernel where the settings name none.
+    """
+
+    def by_settings(model: Any, settings: Any) -> Sampler:
+        return _of_kernel(
+            kernels[settings.kernel or default(model)], type(settings), settings.num_temperatures
+        )
+
+    first = _of_kernel(next(iter(kernels.values())), settings, None)
+    return replace(first, by_settings=by_settings)
+
+
+@cache
+def _of_kernel(kernel: Kernel, settings: type[Temperatures], number: int | None) -> Sampler:
+    """The sampler that tempers a kernel at so many temperatures; None: by the barrier."""
+    own = kernel.sampler
+
+    def build(strategy: str, num_warmup: int, **options: Any) -> Algorithm:
+        return _algorithm(kernel, strategy, num_warmup, number or FEWEST, kernel.options(options))
+
+    def start(key: Array, variables: Any, model: Any, *data: Any, num_warmup: int, **options: Any) -> Any:
+        given = dict(kernel.options(options))
+        one = kernel.begun(own.start(key, variables, model, *data, num_warmup=num_warmup, **given))
+        size = number or FEWEST
+        return _begun(jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (size, *leaf.shape)), one), num_warmup)
+
+    return Sampler(
+        settings=settings,
+        strategies=own.strategies,
+        build=build,
+        start=start,
+        prepare=own.prepare,
+        conclude=partial(conclude, kernel=kernel),
+        position=cache(lambda keep_rows: partial(_position, kernel=kernel, keep_rows=keep_rows)),
+        resize=partial(resize, kernel=kernel, number=number),
+        slot_axes=_slot_axes(own.slot_axes),
+        rounds=rounds_of,
+    )
+
+
+def _slot_axes(of_kernel: tuple) -> tuple[tuple[str, int, str], ...]:
+    """The axes over temperatures, and those over the kernel's slots behind them."""
+    names = ("powers", "log_likelihoods", "rejected", "came_from", "replicas*")
+    axes = [(f".{name}", 1, "temperatures") for name in names]
+    return (*axes, *((f".replicas{path}", axis + 1, "slots") for path, axis, *_ in of_kernel))
+
+
+@cache
+def _algorithm(kernel: Kernel, strategy: str, num_warmup: int, number: int, options: tuple) -> Algorithm:
+    init = kernel.sampler.build(strategy, num_warmup=num_warmup, **dict(options)).init
+    return Algorithm(
+        partial(_init, init=init, kernel=kernel, number=number, num_warmup=num_warmup),
+        partial(step, kernel=kernel, options=(*options, ("num_warmup", num_warmup))),
+    )
+
+
+def check_proper_prior(model: Any) -> None:
+    """Raise ValueError unless the prior can be drawn from: the evidence is its integral."""
+    if model.prior != "proper":
+        choose = f"; choose {model.proper_with}" if model.proper_with else ""
+        raise ValueError(
+            f"tempered goes from draws from the prior to the posterior, and the prior of "
+            f"{type(model).__name__} is {model.prior}, which has neither draws nor an evidence{choose}"
+        )
