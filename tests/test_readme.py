@@ -65,6 +65,7 @@ def test_commands_are_words_of_the_command_line():
         "explain",
         "check",
         "report",
+        "film",
         "compare",
         "sweep",
     }

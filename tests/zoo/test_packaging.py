@@ -67,7 +67,10 @@ def third_party(*folders):
 
 
 # An extra, and the files that may import what it installs.
-OPTIONAL = {"sklearn": {"inference/estimators.py"}}
+OPTIONAL = {
+    "sklearn": {"inference/estimators.py"},
+    "notebooks": {"inference/course.py", "inference/estimators.py"},
+}
 
 
 def test_every_import_is_declared():
