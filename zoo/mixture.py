@@ -12,6 +12,11 @@ Generative process, in the letters of Yu (2006, chapters 2 and 3)::
     c_i         ~ Categorical(pi), i = 1..N
     x_i         ~ p(x | theta_{c_i})
 
+and of cells recorded in steps of h, with ``rounding`` (`zoo.conjugate.rounded`), in place of the last line::
+
+    u_id        ~ Uniform(-1/2, 1/2)
+    x_i - h u_i ~ p(x | theta_{c_i})
+
 ======================  ===================  ==================  ============================================
 letter                  site                 shape               support
 ======================  ===================  ==================  ============================================
@@ -25,6 +30,7 @@ mu_k                    ``locs``             (K, D)              real
 theta_k                 ``probs``            (K, D)              (0, 1) or simplex; binary and count families
 theta_k                 ``rates``            (K, D)              positive; Poisson, exponential, gamma
 c_i                     ``assignments``      (N,)                0..K-1; summed out unless ``explicit``
+u_i                     ``rounding_errors``  (N, D)              (-1/2, 1/2); summed out unless ``explicit``
 x_i                     ``x``                (N, D)              data
 ======================  ===================  ==================  ============================================
 
@@ -55,7 +61,7 @@ from numpyro import factor, sample
 from zoo import checks
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart
-from zoo.conjugate.mixture_rows import MixtureAnswers, MixtureRows
+from zoo.conjugate.mixture_rows import ERRORS, MixtureAnswers, MixtureRows
 from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.fields import Part, choice, flag, part, pseudo_counts, require, whole
@@ -69,6 +75,7 @@ from zoo.sparse import is_sparse
 __all__ = ["Mixture"]
 
 DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
+ROUNDED = ("gibbs", "nuts", "hmc")  # methods for cells recorded in steps
 ONE_ROW = "a mixture of one row has nothing to cluster"
 
 
@@ -124,7 +131,10 @@ class Mixture(Model):
             if self.free_last_stick:  # what the printed updates imply: labels are not renormalised
                 factor("stick_mass", jnp.full(rows.size, logsumexp(log_weights)))
             c = local("assignments", dist.Categorical(logits=log_weights), enumerate="parallel")
-            return sample("x", MixtureRows(family, theta, log_weights, c, rows.size), obs=x)
+            u = None
+            if family.is_rounded:  # cells recorded in steps h: x = y + h u
+                u = local(ERRORS, dist.Uniform(-0.5, 0.5).expand([self.num_features]).to_event(1))
+            return sample("x", MixtureRows(family, theta, log_weights, c, rows.size, u), obs=x)
 
     data = (Table("x", ANY, missing="rows", sparse="counts", dense=DENSE, needs=2, why=ONE_ROW),)
     family_field = "components"
@@ -138,6 +148,7 @@ class Mixture(Model):
         "locs": ("component", "feature"),
         "assignments": ("observation",),
         "responsibilities": ("observation", "component"),
+        "rounding_errors": ("observation", "feature"),
         "num_occupied": (),
         "expected_weights": ("component",),
         "weights_concentration": ("component",),
@@ -229,7 +240,16 @@ class Mixture(Model):
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
 
     def check_method(self, method: str) -> None:
-        """Warn if the truncation is too short for the concentration, except where the Polya urn has none."""
+        """Warn if the truncation is too short for the concentration, except where the Polya urn has none.
+
+        Raises:
+            ValueError: cells were recorded in steps, and the method takes them for exact.
+        """
+        if self.components is not None and self.components.is_rounded and method not in ROUNDED:
+            raise ValueError(
+                f"method {method!r} takes cells for exact, and with rounding= they stand for intervals: use "
+                f"{' or '.join(ROUNDED)}, or leave rounding out"
+            )
         if (
             method not in ("collapsed_gibbs", "tempered")
             and self.weight_prior == "stick_breaking"

@@ -1,10 +1,11 @@
 """Whether a sampler leaves the joint distribution of latents and data invariant.
 
 The joint-invariance form of Geweke's test (Geweke 2004, "Getting it right", JASA 99): draw latents and data
-from the prior, apply a few rounds of (one step of the algorithm, then new data given the latents). If the
+from the prior, apply a few rounds of (new data given the latents, then one step of the algorithm). If the
 step leaves the posterior invariant, the result is again a draw of the joint, whatever the mixing, because
-each replicate starts there. Independent replicates make the p-values exact in large samples, where one long
-chain would need its autocorrelation estimated.
+each replicate starts there. The step comes last: after new data, a step that draws latents from their prior
+would leave a draw of the joint as well. Independent replicates make the p-values exact in large samples,
+where one long chain would need its autocorrelation estimated.
 
 Distributions are compared, here and in `inference.calibration.simulation_based`, by scalar summaries of a
 joint draw of latents and data and rank tests, with Bonferroni's correction for their number. Ranks need no
@@ -66,7 +67,7 @@ def geweke(
             little.
         key: a JAX key.
         num_draws: independent replicates, and as many fresh draws of the prior that they are compared with.
-        num_rounds: steps of the algorithm in each replicate, new data after each.
+        num_rounds: steps of the algorithm in each replicate, new data before each.
         functionals: ``functionals(values) -> dict`` of scalars of one joint draw, instead of the
             default ones of `inference.calibration.joint_distribution`.
         prior_draws: at least ``2 * num_draws`` joint draws of all latent and data sites, stacked, for a prior
@@ -146,7 +147,7 @@ def _move(
     num_rounds: int,
     block_size: int,
 ) -> dict:
-    """Every replicate after ``num_rounds`` of (step, new data)."""
+    """Every replicate after ``num_rounds`` of (new data, step)."""
 
     def replicate(key_and_start: tuple) -> dict:
         key, joint = key_and_start
@@ -158,8 +159,9 @@ def _move(
         def one_round(carry: tuple, round_key: jax.Array) -> tuple:
             state, data = carry
             step_key, data_key = jax.random.split(round_key)
+            data = redraw_data(data_key, program, state.values, data, names)
             state, _ = algorithm.step(step_key, state, model, *data)
-            return (state, redraw_data(data_key, program, state.values, data, names)), None
+            return (state, data), None
 
         carry = (state._replace(values=values), data)
         (state, data), _ = jax.lax.scan(one_round, carry, jax.random.split(key, num_rounds))

@@ -472,7 +472,10 @@ def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     if not isinstance(components, ComponentPrior) or labels is None or "observed_data" not in tree.children:
         return None
     chosen = [c for family, own in components.by_columns if family.has_location for c in own]
-    x = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas().iloc[:, chosen]
+    whole = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas()
+    if components.rounding is not None:
+        chosen = [c for c in chosen if not components.rounding[c]]
+    x = whole.iloc[:, chosen]
     x = x.loc[:, x.nunique() > 1]
     columns = x.columns.tolist()  # numbers where the columns have no names
     rows: dict[tuple[Hashable, float], list[int]] = {}
@@ -495,7 +498,16 @@ def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     known = [f"{name} in steps of {step:g}" for name, step in steps.items() if step]
     reason = f"recorded are {', '.join(known)}; " if known else ""
     reason += "a Gaussian shrinks onto equal cells as far as its prior lets it, and counts as a cluster"
-    return Judgement(None, text, reason, f"leave these columns out, x.drop(columns={names}), and compare")
+    advice = f"leave these columns out, x.drop(columns={names}), and compare"
+    takes = "rounding" in components.field_dims and not (
+        components.has_correlations and whole.isna().any(axis=None)
+    )
+    if all(steps.values()) and takes:
+        former = np.zeros(whole.shape[1]) if components.rounding is None else components.rounding
+        given = [steps.get(name, own) for name, own in zip(whole.columns.tolist(), former, strict=True)]
+        rounding = ", ".join(f"{step:g}" for step in given)
+        advice = f"say so, rounding=[{rounding}] of the components, by method='gibbs'; or {advice}"
+    return Judgement(None, text, reason, advice)
 
 
 def _labellings(tree: xr.DataTree) -> np.ndarray | None:

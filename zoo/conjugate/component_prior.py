@@ -100,6 +100,7 @@ class ComponentPrior(Assumptions):
         unit_of_cells: how cells follow the origin and the scale of the data; None: they have no unit.
         units_of_parameters: sites and deterministics of a component's parameters to how they do.
         has_counts: whether cells are counts, whose log factorials its density takes.
+        rounding: steps in which cells were recorded, shape (num_features,); None: cells are exact.
         optional_fields: fields that may stay None.
     """
 
@@ -114,7 +115,8 @@ class ComponentPrior(Assumptions):
     unit_of_cells: ClassVar[Unit | None] = None
     units_of_parameters: ClassVar[Mapping[str, Unit]] = {}
     has_counts: ClassVar[bool] = False
-    optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns")
+    rounding: ClassVar[Any] = None
+    optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns", "rounding")
 
     @property
     def by_columns(self) -> Sequence[tuple["ComponentPrior", Sequence[int]]]:
@@ -192,6 +194,35 @@ class ComponentPrior(Assumptions):
             Shape (num_observations, num_features).
         """
         return x
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether cells were recorded in steps."""
+        return self.rounding is not None
+
+    def exact(self) -> Self:
+        """The family of rows whose cells are exact.
+
+        Returns:
+            The family without steps of recorded cells.
+        """
+        return self.replaced(rounding=None) if self.is_rounded else self
+
+    def cell_given_others(
+        self, parameters: Mapping[str, Array], assignments: Array, x: Array, column: int
+    ) -> dist.Normal:
+        """A cell of each row given the others and the component, in a family that takes steps of cells.
+
+        Args:
+            parameters: values of the sites.
+            assignments: component of each row, shape (num_observations,).
+            x: rows of exact cells, shape (num_observations, num_features).
+            column: of the cell.
+
+        Returns:
+            Its distribution, batch shape (num_observations,).
+        """
+        raise NotImplementedError
 
     def expected_sums(self, by_row: Array, features: Any, coefficients: Array) -> Array:
         """Weighted sums of features, those of missing cells at their expectation.
@@ -516,7 +547,7 @@ class ComponentPrior(Assumptions):
         Returns:
             The family.
         """
-        units = self.units_of_hyperparameters()
+        units = {n: u for n, u in self.units_of_hyperparameters().items() if getattr(self, n) is not None}
         return self.replaced(**{name: turn(getattr(self, name), unit) for name, unit in units.items()})
 
     def num_free_parameters(self, num_components: int) -> int:

@@ -66,6 +66,7 @@ from zoo.conjugate.missing_cells import (
     patterns_of,
     places_of,
 )
+from zoo.conjugate.rounded import RoundedRows, recorded_steps
 from zoo.coordinates import Unit
 from zoo.fields import numbers, positive
 from zoo.gamma_functions import digamma, gammaln
@@ -177,6 +178,11 @@ class _FullGaussian(ComponentPrior):
         """Raise ValueError if ``x`` (numeric, two-dimensional) cannot come from this family."""
         check_columns(x, self.num_features)
         check_infinite(x)
+        if self.is_rounded and np.isnan(x).any():
+            raise ValueError(
+                f"{type(self).__name__} takes rounding with complete rows only: fill the missing cells, "
+                "leave rounding out, or take zoo.conjugate.NormalGamma, whose columns are independent"
+            )
 
     @property
     def is_incomplete(self) -> bool:
@@ -266,10 +272,22 @@ class _FullGaussian(ComponentPrior):
         self, rows: dist.Distribution, parameters: Mapping[str, Array], assignments: Array | None = None
     ) -> dist.Distribution:
         """The distribution of rows, of their observed cells where some are missing."""
+        if self.is_rounded:
+            return RoundedRows(rows, self.rounding)
         if self.patterns is None:
             return rows
         patterns, center = jnp.asarray(self.patterns), jnp.asarray(self.center)
         return IncompleteRows(rows, self.coefficients(parameters), patterns, center, assignments)
+
+    def cell_given_others(
+        self, parameters: Mapping[str, Array], assignments: Array, x: Rows, column: int
+    ) -> dist.Normal:
+        """A cell of each row given the others and the component, see `ComponentPrior.cell_given_others`."""
+        rows = self._rows(parameters)
+        shape = (*rows.loc.shape, self.num_features)
+        precision = jnp.broadcast_to(rows.precision_matrix, shape)[assignments, column]
+        strength, pull = precision[:, column], jnp.sum(precision * (x - rows.loc[assignments]), axis=-1)
+        return dist.Normal(x[:, column] - pull / strength, 1 / jnp.sqrt(strength))
 
     def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
         """Means and deviations of the columns; see `ComponentPrior.typical_cells`."""
@@ -492,6 +510,8 @@ class GaussianWishart(_FullGaussian):
         center: the point about which moments are summed; by default ``loc`` or its prior mean.
         patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
             for a fit by `with_patterns`. None: rows are complete.
+        rounding: steps in which cells were recorded, shape (num_features,), 0 for exact ones, in the units
+            of the data: each cell stands for an interval (`zoo.conjugate.rounded`). None: cells are exact.
     """
 
     loc: Array | dist.Distribution | None = _location(prior=(dist.MultivariateNormal,))
@@ -500,6 +520,7 @@ class GaussianWishart(_FullGaussian):
     degrees_of_freedom: Array | None = numbers(also=_check_degrees)
     center: Array | None = _location(otherwise=place_of)
     patterns: Array | None = None
+    rounding: Array | None = recorded_steps()
 
     learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
     posterior_dims = _fields_by_component(*learnable)
@@ -823,6 +844,8 @@ class GaussianKnownCovariance(_FullGaussian):
         center: the point about which moments are summed; by default ``loc`` or its prior mean.
         patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
             for a fit by `with_patterns`. None: rows are complete.
+        rounding: steps in which cells were recorded, shape (num_features,), 0 for exact ones, in the units
+            of the data: each cell stands for an interval (`zoo.conjugate.rounded`). None: cells are exact.
     """
 
     loc: Array | dist.Distribution | None = _location(prior=(dist.MultivariateNormal,))
@@ -830,6 +853,7 @@ class GaussianKnownCovariance(_FullGaussian):
     covariance: Array | None = _matrix(1)
     center: Array | None = _location(otherwise=place_of)
     patterns: Array | None = None
+    rounding: Array | None = recorded_steps()
 
     learnable = ("loc", "mean_precision")
     posterior_dims = _fields_by_component("loc", "mean_precision")
@@ -939,6 +963,8 @@ class GaussianKnownMean(_FullGaussian):
         center: the point about which moments are summed; by default ``loc``.
         patterns: of missing cells, ones where cells are missing, shape (num_patterns, num_features); set
             for a fit by `with_patterns`. None: rows are complete.
+        rounding: steps in which cells were recorded, shape (num_features,), 0 for exact ones, in the units
+            of the data: each cell stands for an interval (`zoo.conjugate.rounded`). None: cells are exact.
     """
 
     loc: Array | None = _location()
@@ -946,6 +972,7 @@ class GaussianKnownMean(_FullGaussian):
     degrees_of_freedom: Array | None = numbers(also=_check_degrees)
     center: Array | None = _location(otherwise=place_of)
     patterns: Array | None = None
+    rounding: Array | None = recorded_steps()
 
     learnable = ("scale_matrix", "degrees_of_freedom")
     posterior_dims = _fields_by_component("scale_matrix", "degrees_of_freedom")

@@ -17,8 +17,9 @@ from zoo.dirichlet_process import compact_labels
 from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
 from zoo.sparse import SparseCounts
 
-__all__ = ["MixtureAnswers", "MixtureRows", "log_joint_rows"]
+__all__ = ["ERRORS", "MixtureAnswers", "MixtureRows", "exact_rows", "log_joint_rows"]
 
+ERRORS = "rounding_errors"  # site of cells recorded in steps
 RARE = 0.05  # chance below which the prior does not expect all components to hold rows
 
 
@@ -31,9 +32,11 @@ class MixtureRows(dist.Distribution):
         log_weights: of the components, shape (num_components,), up to a constant.
         labels: component of each row, shape (num_observations,), or None: summed out.
         num_rows: number of rows.
+        errors: of cells that were recorded in steps, in these steps, shape (num_observations, num_features),
+            or None: integrated out, if there are any.
     """
 
-    pytree_data_fields = ("family", "theta", "log_weights", "labels", "row")
+    pytree_data_fields = ("family", "theta", "log_weights", "labels", "row", "moves")
 
     def __init__(
         self,
@@ -42,7 +45,10 @@ class MixtureRows(dist.Distribution):
         log_weights: Array,
         labels: Array | None,
         num_rows: int,
+        errors: Array | None = None,
     ) -> None:
+        self.moves = None if errors is None else errors * family.rounding
+        family = family if errors is None else family.exact()
         self.family, self.theta, self.log_weights, self.labels = family, dict(theta), log_weights, labels
         if labels is None:
             weights = dist.Categorical(logits=log_weights)
@@ -59,7 +65,7 @@ class MixtureRows(dist.Distribution):
     def log_prob(self, value: Rows | SparseCounts) -> PerRow:
         """Log density of each row, in nats; of sparse rows without making them dense."""
         if not isinstance(value, SparseCounts):
-            return self.row.log_prob(value)
+            return self.row.log_prob(value if self.moves is None else value - self.moves)
         scores = _scores(self.family, self.theta, value)
         if self.labels is None:
             return logsumexp(scores + jax.nn.log_softmax(self.log_weights), axis=-1)
@@ -67,11 +73,31 @@ class MixtureRows(dist.Distribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Rows:
         """Rows, dense."""
-        return self.row.sample(key, sample_shape)
+        rows = self.row.sample(key, sample_shape)
+        return rows if self.moves is None else rows + self.moves
+
+
+def exact_rows(model: Any, values: Mapping[str, Array], x: Any) -> tuple[Any, Any]:
+    """The mixture of exact rows, and the rows before they were recorded in steps, where errors are drawn.
+
+    Args:
+        model: the mixture.
+        values: of the sites; ``rounding_errors`` in steps, or none.
+        x: rows as recorded.
+
+    Returns:
+        Both as they are where cells are exact or errors are integrated out.
+    """
+    if ERRORS not in values or not model.components.is_rounded:
+        return model, x
+    exact = model.replaced(components=model.components.exact())
+    return exact, x - values[ERRORS] * model.components.rounding
 
 
 def _scores(family: ComponentPrior, values: Mapping[str, Array], x: Rows | SparseCounts) -> RowsByComponent:
     """Log density of each row under each component."""
+    if family.is_rounded:
+        return family.likelihood(values).log_prob(x[:, None])
     return family.features(x) @ family.coefficients(values).T
 
 
@@ -88,6 +114,7 @@ def log_joint_rows(model: Any, values: Mapping[str, Array], x: Rows | SparseCoun
         stick) their shares count: the missing mass is a factor of the program and not of a row.
     """
     log_weights = jax.nn.log_softmax(model.weights.log_weights(values))
+    model, x = exact_rows(model, values, x)
     return _scores(model.components, values, x) + log_weights
 
 

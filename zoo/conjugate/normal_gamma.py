@@ -27,7 +27,7 @@ from zoo.checks import (
     check_rows,
     observed_moments,
 )
-from zoo.conjugate.cellwise import Cellwise, column_means
+from zoo.conjugate.cellwise import Cellwise, ObservedCells, column_means
 from zoo.conjugate.component_prior import (
     Estimate,
     at_least_one,
@@ -35,9 +35,10 @@ from zoo.conjugate.component_prior import (
     learnt_mean_precision,
     place_of,
 )
+from zoo.conjugate.rounded import RoundedCells, recorded_steps
 from zoo.coordinates import Unit
 from zoo.fields import numbers, positive
-from zoo.shapes import Scalar, Statistics
+from zoo.shapes import Rows, Scalar, Statistics
 
 __all__ = ["LogNormalGamma", "NormalGamma", "SphericalNormalGamma"]
 
@@ -63,6 +64,8 @@ class NormalGamma(Cellwise):
         rate: :math:`b_j > 0`, shape (num_features,), half their sum of squares; or a ``Gamma``.
         center: the point about which moments are summed, shape (num_features,); by default ``loc`` or its
             prior mean.
+        rounding: steps in which cells were recorded, shape (num_features,), 0 for exact ones, in the units
+            of the data: each cell stands for an interval (`zoo.conjugate.rounded`). None: cells are exact.
     """
 
     loc: Array | dist.Distribution | None = numbers(None, ("feature",), unit=PLACE, prior=(dist.Normal,))
@@ -72,6 +75,7 @@ class NormalGamma(Cellwise):
         None, ("feature",), unit=Unit(2, (-1,)), prior=(dist.Gamma,)
     )
     center: Array | None = numbers(None, ("feature",), unit=PLACE, otherwise=place_of)
+    rounding: Array | None = recorded_steps()
 
     posterior_dims = dict.fromkeys(("loc", "mean_precision", "shape", "rate"), ("component", "feature"))
     parameter_dims = {"precisions": ("component", "feature"), "locs": ("component", "feature")}
@@ -139,6 +143,18 @@ class NormalGamma(Cellwise):
 
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         return dist.Normal(parameters["locs"], self._by_column(1.0 / jnp.sqrt(parameters["precisions"])))
+
+    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+        """The density of one row under each component, batch shape (num_components,)."""
+        cells = self._cell(parameters)
+        return ObservedCells(RoundedCells(cells, self.rounding) if self.is_rounded else cells)
+
+    def cell_given_others(
+        self, parameters: Mapping[str, Array], assignments: Array, x: Rows, column: int
+    ) -> dist.Normal:
+        """A cell of each row given the component, see `ComponentPrior.cell_given_others`."""
+        cell = self._cell(parameters)
+        return dist.Normal(cell.loc[assignments, column], cell.scale[assignments, column])
 
     def _cell_statistics(self, x: Array) -> tuple[Array, ...]:
         y = x - self.center
@@ -245,6 +261,7 @@ class SphericalNormalGamma(NormalGamma):
         rate: :math:`b > 0`, one number; or a ``Gamma``.
         center: the point about which moments are summed, shape (num_features,); by default ``loc`` or its
             prior mean.
+        rounding: steps in which cells were recorded, shape (num_features,), as of `NormalGamma`.
     """
 
     shape: Array | None = positive()
@@ -283,6 +300,7 @@ class LogNormalGamma(NormalGamma):
         rate: :math:`b_j > 0`, shape (num_features,); or a ``Gamma``.
         center: the point about which logarithms are summed, shape (num_features,); by default ``loc`` or its
             prior mean.
+        rounding: None; steps of cells are none of their logarithms.
     """
 
     loc: Array | dist.Distribution | None = numbers(None, ("feature",), unit=OF_LOGS, prior=(dist.Normal,))
@@ -322,6 +340,14 @@ class LogNormalGamma(NormalGamma):
         spread = 1.0 / jnp.sqrt(jnp.asarray(parameters["precisions"]))
         columns = np.arange(self.num_features)
         return (TypicalCells("median", columns, jnp.asarray(parameters["locs"]), spread, of_logs=True),)
+
+    def validate(self) -> None:
+        """Raise ValueError if steps of cells are given."""
+        if self.is_rounded:
+            raise ValueError(
+                f"{type(self).__name__} has no rounding: equal steps of cells are unequal ones of their "
+                "logarithms; leave it out, or take NormalGamma or GaussianWishart"
+            )
 
     def _check_domain(self, x: np.ndarray) -> None:
         _check_positive_cells(x)

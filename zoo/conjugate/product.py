@@ -233,6 +233,10 @@ class Product(ComponentPrior):
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             if family.is_grouped or family.couples_components:
                 raise ValueError(f"family {number} cannot be a {type(family).__name__}")
+            if family.is_rounded:
+                raise ValueError(
+                    f"family {number} has rounding, and cells of a Product are taken for exact: leave it out"
+                )
             if family.num_features != len(group):
                 raise ValueError(
                     f"family {number} has {family.num_features} columns, but its group names {len(group)}"

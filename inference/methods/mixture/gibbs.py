@@ -134,7 +134,8 @@ from zoo.checks import machine_memory
 from zoo.conjugate import NormalGamma, Product
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import symmetric_inverse
-from zoo.conjugate.mixture_rows import log_joint_rows
+from zoo.conjugate.mixture_rows import ERRORS, exact_rows, log_joint_rows
+from zoo.conjugate.rounded import normal_within
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
@@ -441,6 +442,54 @@ class RowLabels(dist.CategoricalLogits):
 REORDERING = Move(reorder_components)
 
 
+# Cells recorded in steps
+
+
+def error_given_others(
+    values: Mapping[str, Array], model: Mixture, x: Array, column: int
+) -> dist.TruncatedNormal:
+    """The errors of a column in its steps, given all else; of exact and missing cells all are alike."""
+    exact, y = exact_rows(model, values, x)
+    cell = exact.components.cell_given_others(values, values["assignments"], y, column)
+    step = jnp.asarray(model.components.rounding)[column]
+    is_free = (step == 0) | jnp.isnan(x[:, column])
+    safe = jnp.where(step == 0, 1.0, step)
+    loc = jnp.where(is_free, 0.0, (x[:, column] - cell.loc) / safe)
+    scale = jnp.where(is_free, 1e8, cell.scale / safe)  # so wide that all errors are alike
+    return dist.TruncatedNormal(loc, scale, low=-0.5, high=0.5, validate_args=False)
+
+
+def draw_errors(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+    """The errors of one column after the other, each given all else, by quantiles that hold in the tails."""
+    place = jax.random.uniform(key, x.shape, x.dtype)
+    for column in range(x.shape[1]):
+        own = error_given_others(values, model, x, column)
+        loc, scale = own.base_dist.loc, own.base_dist.scale
+        drawn = loc + scale * normal_within(place[:, column], (-0.5 - loc) / scale, (0.5 - loc) / scale)
+        values = {**values, ERRORS: values[ERRORS].at[:, column].set(drawn)}
+    return dict(values)
+
+
+@cache
+def of_exact_rows(block: Callable | Move) -> Callable | Move:
+    """The block of a mixture whose cells are recorded in steps: that of the rows less their errors."""
+
+    def of_rows(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+        return block(values, *exact_rows(model, values, x))
+
+    def moved(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+        return block.apply(key, values, *exact_rows(model, values, x))
+
+    return Move(moved) if isinstance(block, Move) else of_rows
+
+
+def with_errors(blocks: tuple[Callable | Move, ...], model: Mixture) -> tuple[Callable | Move, ...]:
+    """The blocks of a sweep, and where cells are recorded in steps that of their errors, which comes last."""
+    if not model.components.is_rounded:
+        return blocks
+    return (*map(of_exact_rows, blocks), Move(draw_errors))
+
+
 def blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
     """The blocks of a sweep, in order.
 
@@ -497,23 +546,24 @@ def _weight_blocks(model: Mixture) -> tuple[Callable | Move, ...]:
 def init(key: Array, model: Mixture, x: Array, *, labels_of: Callable) -> MixtureGibbsState:
     """A state with labels from ``labels_of(key, num_rows, num_components)``, the rest at means given them."""
     x = copies_of(x)
-    return _from_labels(labels_of(key, x.shape[0], model.num_components), model, x)
+    return _from_labels(key, labels_of(key, x.shape[0], model.num_components), model, x)
 
 
-def _from_labels(assignments: Array, model: Mixture, x: Array) -> MixtureGibbsState:
+def _from_labels(key: Array, assignments: Array, model: Mixture, x: Array) -> MixtureGibbsState:
     """Labels, hyperparameters at their prior means, and the means of all else given both.
 
     The first sweep draws everything else again before it reads it, hyperparameters apart.
     """
-    values = {"assignments": assignments}
-    dtype = jnp.result_type(float)
+    values, dtype = {"assignments": assignments}, jnp.result_type(float)
+    if model.components.is_rounded:  # spread out: from equal cells a component would not widen
+        values[ERRORS] = jax.random.uniform(jax.random.fold_in(key, 1), x.shape, dtype) - 0.5
     values |= {n: v.astype(dtype) for n, v in expected_hyperparameters(model.components).items()}
     if model.has_random_concentration:
         values["concentration"] = jnp.asarray(model.concentration.mean, dtype)
     weights = stick_decays if model.weights.has_sticks else concentration_and_weights
     for block in (weights, component_parameters):
         place = 0
-        while place < len(conditionals := block(values, model, x)):
+        while place < len(conditionals := block(values, *exact_rows(model, values, x))):
             site, conditional = list(conditionals.items())[place]
             if site not in values:
                 values[site] = jnp.broadcast_to(conditional.mean, conditional.shape())
@@ -548,7 +598,7 @@ def start(
     else:
         assignments = given_labels(key, variables, x.shape[0])
     given = {name: value for name, value in with_stick_decays(variables).items() if name != "assignments"}
-    values = _from_labels(assignments, model, copies_of(x)).values
+    values = _from_labels(key, assignments, model, copies_of(x)).values
     return MixtureGibbsState(
         {name: jnp.asarray(given.get(name, value), value.dtype) for name, value in values.items()}
     )
@@ -559,7 +609,7 @@ def _step(
 ) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
     """Run one sweep."""
     x = copies_of(x)
-    values = sweep(key, state.values, blocks_of(model), model, x)
+    values = sweep(key, state.values, with_errors(blocks_of(model), model), model, x)
     log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
     num_occupied = jnp.sum(counts_of(values, model) > 0)
     return MixtureGibbsState(values), MixtureGibbsInfo(log_joint, num_occupied)
@@ -583,8 +633,12 @@ def build(strategy: str, num_warmup: int, label_moves: bool, split_merge: int) -
 
 
 def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -> dict[str, Array]:
-    """Values kept at every draw: all, and the number of occupied components; labels only if ``keep_rows``."""
-    kept = state.values | answer_of(model, "derived", state.values)
+    """Values kept at every draw: all but errors, and the number of occupied components.
+
+    Labels only if ``keep_rows``.
+    """
+    kept = {name: value for name, value in state.values.items() if name != ERRORS}
+    kept |= answer_of(model, "derived", state.values)
     return {name: value for name, value in kept.items() if keep_rows or name != "assignments"}
 
 

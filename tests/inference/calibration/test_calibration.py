@@ -414,6 +414,16 @@ def test_geweke_fails_planted_bugs(wrong):
     assert not smoke(wrong).passed
 
 
+def test_geweke_fails_a_step_that_draws_latents_from_their_prior():
+    """New data after such a step would be those of a draw of the joint."""
+
+    def draw(key, *_):
+        return State({"loc": 2 * jax.random.normal(key)})
+
+    algorithm = Algorithm(draw, lambda key, *rest: (draw(key), Info(jnp.zeros(()))))
+    assert not geweke(NormalMean(), algorithm, 5, key=KEY, num_draws=500).passed
+
+
 @pytest.mark.slow
 def test_geweke_takes_functionals_and_prior_draws():
     class Improper(ThreeNormals):

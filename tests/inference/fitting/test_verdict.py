@@ -68,7 +68,7 @@ def test_many_clusters_may_be_pieces_of_fewer(number, options, said, monkeypatch
         assert said in found.text and "act on no single cluster" in found.advice
 
 
-def _labelled(*, heaped, share=1.0, kind="GaussianWishart", columns=("acid", "oil")):
+def _labelled(*, heaped, share=1.0, kind="GaussianWishart", columns=("acid", "oil"), missing=False):
     """A fit by sampling whose third cluster holds the 20 rows that are 0 in a column of whole numbers."""
     rng = np.random.default_rng(0)
     x = np.round(rng.normal(size=(200, 2)) * 4 + 30)
@@ -78,6 +78,7 @@ def _labelled(*, heaped, share=1.0, kind="GaussianWishart", columns=("acid", "oi
     labels[:, int(10 * share) :, 100] = 2
     model = zoo.Mixture(getattr(conjugate, kind).from_data(x), 5)
     posterior = xr.Dataset({"assignments": (("chain", "draw", "observation"), labels)})
+    x[-1, 1] = np.nan if missing else x[-1, 1]
     rows = xr.Dataset({"x": (("observation", "feature"), x)}, coords={"feature": list(columns)})
     return model, xr.DataTree.from_dict({"posterior": posterior, "observed_data": rows})
 
@@ -106,6 +107,26 @@ def test_a_component_on_one_number_is_named_with_the_step(options, said, monkeyp
             found.reason.startswith(f"recorded are {columns[0]} in steps of 1; ")
             and f"[{columns[0]!r}]" in found.advice
         )
+        assert "say so, rounding=[1, 0]" in found.advice
+
+
+def test_steps_of_columns_with_missing_cells_are_for_families_that_take_them(monkeypatch):
+    found = {}
+    for kind in ("GaussianWishart", "NormalGamma"):
+        model, tree = _labelled(heaped=True, kind=kind, missing=True)
+        monkeypatch.setattr(verdict, "model_of", lambda tree, model=model: model)
+        monkeypatch.setattr("inference.results.groups.model_of", lambda tree, model=model: model)
+        found[kind] = verdict._of_spikes(tree)
+    assert "rounding" not in found["GaussianWishart"].advice  # which takes it of complete rows
+    assert "rounding=[1, 0]" in found["NormalGamma"].advice
+
+
+def test_steps_that_are_known_are_no_spike(monkeypatch):
+    model, tree = _labelled(heaped=True)
+    model = model.replaced(components=model.components.replaced(rounding=np.array([1.0, 0.0])))
+    monkeypatch.setattr(verdict, "model_of", lambda tree: model)
+    monkeypatch.setattr("inference.results.groups.model_of", lambda tree: model)
+    assert verdict._of_spikes(tree) is None
 
 
 @pytest.mark.parametrize(
