@@ -472,9 +472,11 @@ def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     if not isinstance(components, ComponentPrior) or labels is None or "observed_data" not in tree.children:
         return None
     chosen = [c for family, own in components.by_columns if family.has_location for c in own]
-    whole = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas()
     if components.rounding is not None:
         chosen = [c for c in chosen if not components.rounding[c]]
+    if not chosen:  # counts may be stored as the nonzeros alone
+        return None
+    whole = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas()
     x = whole.iloc[:, chosen]
     x = x.loc[:, x.nunique() > 1]
     columns = x.columns.tolist()  # numbers where the columns have no names
