@@ -190,8 +190,20 @@ def test_the_version_is_the_package_s(capsys):
 
 
 COMPLETED = {
-    ("",): {"fit", "predict", "sweep", "report", "compare", "completion", "list", "show", "explain", "check"},
-    ("fi",): {"fit"},
+    ("",): {
+        "fit",
+        "predict",
+        "sweep",
+        "report",
+        "compare",
+        "completion",
+        "list",
+        "show",
+        "explain",
+        "check",
+        "film",
+    },
+    ("fi",): {"fit", "film"},
     ("fit", "mixt"): {"mixture", "mixture_of_common_factor_analysers", "mixture_of_ppca"},
     ("fit", "mixture", "fai"): {"faithful"},
     ("fit", "mixture", "faithful", "--me"): {"--method"},
