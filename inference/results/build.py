@@ -160,8 +160,10 @@ def joined_draws(trees: Sequence[xr.DataTree]) -> xr.DataTree:
     for name, group in first.children.items():
         own = [group.to_dataset(), *(tree[name].to_dataset() for tree in others)]
         if "draw" in group.dims:
-            how: Any = {"data_vars": "minimal", "join": "outer", "compat": "override", "fill_value": 0}
-            own = [xr.concat(own, "draw", **how)]  # what has no draws is that of the first
+            how: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+            own = [
+                xr.concat(own, "draw", join="outer", fill_value=0, **how)
+            ]  # what has no draws is that of the first
         groups[name] = own[-1]
     return xr.DataTree.from_dict({"/": trees[-1].to_dataset(), **groups})
 

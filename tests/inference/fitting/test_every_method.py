@@ -20,7 +20,7 @@ OWN = {
     for name, case in reversed(CASES.items())
     for method in case.methods
     if method not in FOR_EVERY_MODEL
-}
+} | {("mixture", "tempered"): ("mixture", "tempered")}
 
 
 def test_every_method_of_every_model_is_among_them():
