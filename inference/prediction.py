@@ -191,8 +191,10 @@ def predict(
     """
     model = model_of(tree)
     known = completions_of(model)
+    if not known:
+        raise ValueError(f"{type(model).__name__} predicts nothing but its scores: use inference.transform")
     if what is not None and what not in known:
-        raise ValueError(f"this fit predicts {', '.join(known) or 'nothing but its scores'}; got {what!r}")
+        raise ValueError(f"this fit predicts {', '.join(known)}; got {what!r}")
     if is_asked_in_batches(model, new_data, out, batch_size):
         return answered(partial(predict, tree, what=what), tree, model, new_data, out, batch_size)
     model, arrays, coords = prepared(tree, new_data)
