@@ -248,7 +248,7 @@ class Mixture(Model):
         if self.components is not None and self.components.is_rounded and method not in ROUNDED:
             raise ValueError(
                 f"method {method!r} takes cells for exact, and with rounding= they stand for intervals: use "
-                f"{' or '.join(ROUNDED)}, or leave rounding out"
+                "'gibbs', 'nuts' or 'hmc', or leave rounding out"
             )
         if (
             method not in ("collapsed_gibbs", "tempered")

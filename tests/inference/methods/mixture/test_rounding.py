@@ -290,7 +290,7 @@ def test_methods_that_sum_up_rows_refuse_it():
     x = np.round(np.random.default_rng(0).normal(size=(20, 2)))
     for method in ("vb", "em", "collapsed_gibbs", "svi"):
         with pytest.raises(
-            ValueError, match=f"method '{method}' takes cells for exact.* use gibbs or nuts or hmc"
+            ValueError, match=f"method '{method}' takes cells for exact.* use 'gibbs', 'nuts' or 'hmc'"
         ):
             fit(mixture([1.0, 1.0]), x, method=method)
     x[0, 0] = np.nan
