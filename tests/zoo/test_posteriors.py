@@ -52,4 +52,4 @@ def test_an_unknown_name_is_refused_with_those_that_there_are():
 def test_the_script_that_made_a_file_is_named_in_it():
     for name in posteriors.names():
         assert posteriors.load(name).origin["command"] == f"python -m tests.support.posterior_cases {name}"
-    assert Path(__file__).parents[1].joinpath("posterior_cases.py").is_file()
+    assert Path(__file__).parents[1].joinpath("support", "posterior_cases.py").is_file()

@@ -97,7 +97,7 @@ def test_each_trajectory_has_a_drawn_multiple_of_the_mean_step_that_warm_up_alon
 
     kernel = SimpleNamespace(init=lambda *data: None, sample=sample)
     monkeypatch.setattr(nuts_hmc, "_kernel", lambda kind, options: kernel)
-    monkeypatch.setattr(nuts_hmc, "_log_joint", lambda state, model, data: -state.potential_energy)
+    monkeypatch.setattr(nuts_hmc, "log_joint_of", lambda state, model, data: -state.potential_energy)
     options = (("num_steps", 2), ("random_step", random_step))
 
     def step(key):
