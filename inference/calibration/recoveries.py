@@ -255,12 +255,13 @@ def _in_words(table: pd.DataFrame) -> str:
         told.append(f"subspaces with a mean squared cosine of {_span(table['subspace'])}")
     told.append(f"{int(table['converged'].sum())} of {number} fits had converged")
     low, high, own = table["log_density"].min(), table["log_density"].max(), table.attrs["held_out"]
-    where = "in"
+    where, chance = "in", ""
     if not low <= own <= high:
-        where = f"{'below' if own < low else 'above'} (by luck in 2 of {number + 1} cases)"
+        where = "below" if own < low else "above"
+        chance = f" (one more drawn table would be outside in 2 of {number + 1} cases)"
     return (
         f"{'; '.join(told)}. Rows held out of the fitted table have {own:.4g} nats each, {where} the range "
-        f"of the drawn tables, {low:.4g} to {high:.4g}"
+        f"of the drawn tables, {low:.4g} to {high:.4g}{chance}"
     )
 
 

@@ -120,6 +120,7 @@ function plot(title, width, height, ticks, content) {
 const line = (box, at, points) => "M" + points.map(([n, y]) => `${box.x(at(n))} ${box.y(y)}`).join("L");
 
 function lay() {
+  if (!panels.clientWidth) return; // the page has no size yet: the observer calls again
   const chains = shown();
   const alone = chains.length === 1;
   panels.className = alone ? "panels" : "panels many";
