@@ -292,6 +292,7 @@ def _by_score(tree: xr.DataTree, model: Model, fitted: Any, row: np.ndarray) -> 
     shares = np.zeros((row.shape[1] + 1, found.shape[1]))
     shares[0] = found[1]
     shares[observed + 1] = found[0] - found[2:]
+    shares[np.abs(shares) < 1e-12 * np.abs(found).max()] = 0.0  # rounding: the mean row has no scores
     labels = [f"{dim}_{label}" for label in scores[dim].to_numpy()]
     own = ", ".join(f"{label} {score:.3g}" for label, score in zip(labels, found[0], strict=True))
     return _table(

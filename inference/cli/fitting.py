@@ -69,7 +69,9 @@ def fit(options: SimpleNamespace) -> int:
     print(f"model      {card.name}: {card.title}")
     told = ", ".join(filter(None, (f"seed {attributes['seed']}", " ".join(map(str.strip, options.set)))))
     print(f"method     {attributes['method']}, {told}")
-    print(f"run        {attributes['num_iterations']} iterations in {attributes['sampling_time']:.1f} s")
+    number = attributes["num_iterations"]
+    ending = "" if number == 1 else "s"
+    print(f"run        {number} iteration{ending} in {attributes['sampling_time']:.1f} s")
     for title, text in facts.items():
         print_line(title, text)
     for note in notes:
