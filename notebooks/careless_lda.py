@@ -237,7 +237,8 @@ plt.show()
 #
 # The thesis compares *bounds*. How far a bound lies above the perplexity that it bounds differs between the models:
 # PCP's holds the uncertainty of every cluster's topic shares, LDA's that of the document at hand. So neither "PCP's
-# bound against LDA's bound" nor, worse, "PCP's exact likelihood against LDA's bound" ranks the models.
+# bound against LDA's bound" nor, worse, "PCP's exact likelihood against LDA's bound" ranks the models. Which bound is
+# farther off depends on the corpus: PCP's on the small drawn one, LDA's on the larger.
 
 # %%
 gap = means.loc[["PCP", "well run"], "bound"] / means.loc[["PCP", "well run"], "likelihood"] - 1
@@ -298,7 +299,7 @@ elif not on_text:
     assert (completion[carried] > 1.02 * completion["well run"]).all(), completion
     assert completion["priors learnt at once"] > 2 * completion["well run"], completion
 assert (against.loc[careless, "bound"] > 1).any()  # a careless baseline confirms it
-assert gap["PCP"] > gap["well run"] > 0, gap  # bounds are not equally far off
+assert gap.min() > 0 and gap.max() > 1.5 * gap.min(), gap  # bounds are not equally far off
 assert mixed > against.loc["well run", "likelihood"]
 
 # %% [markdown]
