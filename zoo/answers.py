@@ -17,18 +17,6 @@ from zoo.coordinates import Unit
 from zoo.coordinates.of_models import inside
 from zoo.programs import in_current_precision, log_rows
 
-__all__ = [
-    "Answers",
-    "Completion",
-    "TypicalCells",
-    "answer_of",
-    "completion_of",
-    "completions_of",
-    "has_answer",
-    "scores_outward",
-    "start_of",
-]
-
 
 class TypicalCells(NamedTuple):
     """Typical cells of every cluster in some columns, in the units of the data.

@@ -81,8 +81,6 @@ from zoo.model import NUMBERS, Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 
-__all__ = ["DEPCAM"]
-
 
 @dataclass(frozen=True, eq=False)
 class DEPCAM(ChoosesFamily, Model):

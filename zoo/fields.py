@@ -31,29 +31,6 @@ from numpyro.distributions import Distribution, Gamma
 from zoo import checks
 from zoo.coordinates import Unit
 
-__all__ = [
-    "Part",
-    "choice",
-    "continuing",
-    "pseudo_counts",
-    "facts_of",
-    "flag",
-    "origin_of",
-    "numbers",
-    "part",
-    "part_sizes",
-    "positive",
-    "read_off",
-    "require",
-    "scale_of",
-    "size",
-    "size_fields",
-    "size_of",
-    "sizes_of",
-    "static",
-    "whole",
-]
-
 SIZE = Unit(1, (-1,))  # of a deviation for each column
 
 

@@ -65,8 +65,6 @@ from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 
-__all__ = ["KernelPCA"]
-
 SAMPLERS = ("nuts", "hmc", "svi")
 GRAM = 'of sparse rows give the Gram matrix, ({name} @ {name}.T).toarray(), with kernel="precomputed"'
 

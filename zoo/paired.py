@@ -89,8 +89,6 @@ from zoo.model import ANY, Roles, Table
 from zoo.programs import local
 from zoo.shapes import KernelParams, ParamCovariance, View
 
-__all__ = ["Paired"]
-
 
 @dataclass(frozen=True, eq=False)
 class Paired(SeveralTables):

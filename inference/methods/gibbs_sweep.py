@@ -17,8 +17,6 @@ from jax import Array
 
 from inference.numerics.gamma_draws import draw
 
-__all__ = ["Move", "conditionals_among", "sweep"]
-
 SITES = 4  # of a block whose keys are made at once
 
 

@@ -32,8 +32,6 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, thinned, with_groups
 from zoo.checks import check_size
 
-__all__ = ["plot_forest", "plot_ppc", "plot_rank", "plot_scree", "plot_trace", "worst_quantities"]
-
 _MOST_LINES = 4000  # points of a line
 _NUM_BINS = 20
 _MOST_ROWS = 40  # quantities of a forest

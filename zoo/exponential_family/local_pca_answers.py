@@ -22,8 +22,6 @@ from zoo.exponential_family.local_pca import LocalPCA, components_of, orthonorma
 from zoo.model import in_current_precision
 from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
 
-__all__ = ["LocalPCAAnswers"]
-
 START_SCALE = 0.5
 
 

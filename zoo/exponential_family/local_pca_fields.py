@@ -12,16 +12,6 @@ from zoo.exponential_family.cells import units_of, without_units
 from zoo.exponential_family.expectations import are_steep
 from zoo.fields import Part
 
-__all__ = [
-    "FACTS",
-    "LEAST_ARD_RATE",
-    "check_for_method",
-    "check_rows_of_components",
-    "check_together",
-    "has_steep_cells",
-    "kind_of_prior",
-]
-
 SCALE_RATE = 0.1  # default sparsity, over standard deviations
 BROAD = 100.0  # default variance of offsets, in variances
 LEAST_ARD_RATE = 1e-3  # of SePCA

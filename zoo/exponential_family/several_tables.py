@@ -13,8 +13,6 @@ from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.projections import JointPriorModel
 
-__all__ = ["VIEW_FACTS", "SeveralTables"]
-
 
 def _as_families(families: Sequence) -> tuple[Family, ...]:
     try:

@@ -9,8 +9,6 @@ from zoo import checks
 from zoo.coordinates import Unit
 from zoo.fields import Part
 
-__all__ = ["BROAD", "NOISE_RATE", "PLACE", "ProjectionUnits", "of_prior"]
-
 BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
 PLACE = Unit(1, (-1,), is_location=True)
 

@@ -86,33 +86,6 @@ from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, sum_over_rows
 from zoo.linear_gaussian.rows import student_log_density
 
-__all__ = [
-    "ACCELERATIONS",
-    "LinearGaussianInfo",
-    "LinearGaussianState",
-    "LoadingPrior",
-    "Moments",
-    "Parameters",
-    "as_weighed",
-    "begin",
-    "bordered",
-    "check_given",
-    "column_precisions",
-    "expected_precision",
-    "given_start",
-    "log_prior",
-    "m_step",
-    "moments_of",
-    "pca_start",
-    "random_start",
-    "settling_steps",
-    "standardised",
-    "start_of",
-    "step",
-    "sum_over_patterns",
-    "unseen",
-]
-
 
 class Parameters(NamedTuple):
     """Parameters of a linear-Gaussian model of compressed rows.

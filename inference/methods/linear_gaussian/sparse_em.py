@@ -47,15 +47,6 @@ from inference.methods.linear_gaussian.em import (
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 from inference.numerics.compiled import compiled
 
-__all__ = [
-    "begin_with",
-    "first_parameters",
-    "leading_pairs",
-    "sparse_moments",
-    "sparse_start",
-    "sweep",
-]
-
 BLOCK_ROWS = 4096  # rows whose products with K x K matrices are held at a time
 START_TOLERANCE = 1e-3  # of the first components, relative to their eigenvalues: sweeps do the rest
 BLOCK_WIDTH = 10  # columns of a product: one with ten costs twice what one with a single column does

@@ -39,18 +39,6 @@ from zoo.coordinates import Unit
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "compressed_rows",
-    "degrees_of_rows",
-    "dense_rows",
-    "groups_of",
-    "init",
-    "prior_of",
-    "step",
-]
-
 
 def groups_of(model: PPCA, num_features: int) -> np.ndarray:
     """The noise group of each column."""

@@ -55,18 +55,6 @@ from zoo.linear_gaussian.supervised import block_prior, joint
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "given_parameters",
-    "init",
-    "joint_matrix",
-    "noise_groups",
-    "prepare",
-    "prior_of",
-    "step",
-]
-
 GIVEN = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x", "noise_variance_y")
 
 
