@@ -72,7 +72,6 @@ GRAM = 'of sparse rows give the Gram matrix, ({name} @ {name}.T).toarray(), with
 OF_KERNEL: dict[str, Any] = {
     "convert": as_kernel,
     "fill": lambda model, x: model.kernel.filled(x.rows),
-    "is_kept": lambda model, former: True,
 }
 
 

@@ -52,7 +52,6 @@ def of_prior(unit: Unit | str, read: Callable) -> dict[str, Any]:
         "unit": unit,
         "read": lambda model, *parts: read(model, *(part.once(_moments) for part in parts)),
         "is_used": lambda model: model.loading_prior != "flat",
-        "is_kept": lambda model, former: former.loading_prior == model.loading_prior,
     }
 
 
