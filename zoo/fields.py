@@ -472,7 +472,7 @@ def _kept(own: Any, former: Any, names: Sequence[str]) -> Any:
         value, known = getattr(own, name), getattr(former, name)
         if value is None and known is not None:
             found[name] = known
-        elif dataclasses.is_dataclass(value) and type(value) is type(known):
+        elif hasattr(value, "leaf_names") and type(value) is type(known):
             found[name] = _kept(value, known, value.leaf_names())
     return own.replaced(**found) if found else own
 
