@@ -357,7 +357,7 @@ class More(TypedDict, total=False):
     families: Mapping[str, str] | None
     levels: Mapping[str, Sequence[Any]] | None
     id: str | None
-    acceleration: Literal["px", "none", "squarem"]
+    acceleration: Literal["px", "none"]
     balance: bool
     clamped_sweeps: int
     dense_mass: bool

@@ -14,7 +14,7 @@ with :math:`A_n` shared by all rows that miss the same outputs, and the log like
     \|X - 1c^T\|^2 = \|X\|^2 - N \|c\|^2,
 
 so that centring is implicit. Beside the products a sweep costs O((N + M) K^2). The M-step is that of the
-dense rows, compiled, once for x and once for y; parameter expansion and SQUAREM are the same too. It needs a
+dense rows, compiled, once for x and once for y; parameter expansion is the same too. It needs a
 flat prior.
 
 The sum of squares is taken apart, so digits are lost where the noise is far smaller than the data; with

@@ -10,7 +10,7 @@ falls.
 outputs, which the text plugs in (7.7), is not the maximum: those rows' latents need not have mean zero.
 
 Options: ``acceleration="px"`` (parameter expansion, the default: tens of sweeps where the text's plain EM,
-``"none"``, takes hundreds), ``"squarem"`` (extrapolation on top of it). Starts: ``"pca"``, principal
+``"none"``, takes hundreds). Starts: ``"pca"``, principal
 components of x (the first sweep regresses y on the scores), or ``"random"``. With a Gaussian prior of the
 loadings the objective is the log posterior. With a kernel the same name runs
 `inference.methods.sppca.kernel_em`. Sparse inputs stay sparse:
@@ -152,8 +152,6 @@ def build(strategy: str, **options: Any) -> Algorithm:
 
 def check(model: SPPCA, settings: EM) -> None:
     """Raise ValueError if the settings do not go with the model."""
-    if model.kernel is not None and settings.acceleration == "squarem":
-        raise ValueError("with a kernel acceleration is 'px' or 'none'; got 'squarem'")
     if model.loading_prior != "flat" and model.center == "plugin":
         raise ValueError("center='plugin' is the mean of the observed cells and has no prior: use 'joint'")
 
