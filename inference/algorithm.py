@@ -23,30 +23,6 @@ from inference.settings import Climb, Once, Sampling, Settings
 from zoo.coordinates import Unit
 from zoo.intake import Columns
 
-__all__ = [
-    "Algorithm",
-    "Ascent",
-    "AscentRun",
-    "ChainsRun",
-    "Direct",
-    "FitRequest",
-    "Fitted",
-    "Iterative",
-    "Memoised",
-    "Method",
-    "NaturalGradient",
-    "Outcome",
-    "Sampler",
-    "Stochastic",
-    "as_one_chain",
-    "as_one_draw",
-    "conclude_draws",
-    "last_of",
-    "model_name",
-    "one_start",
-    "starts_by_size",
-]
-
 CHEAP_ENTRIES = 2e7  # numbers that a step of all starts may compute where a call does not say how many
 
 

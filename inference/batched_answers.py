@@ -23,8 +23,6 @@ from zoo.checks import check_size, warn
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["answered", "answers", "frame_of", "is_asked_in_batches", "pieces"]
-
 BATCH_ROWS = 100_000
 BATCH_TEXTS = 1000
 MOST_WARNINGS = 3  # of batches, that are told one by one

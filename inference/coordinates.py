@@ -31,8 +31,6 @@ from zoo.coordinates import Coordinates, coordinates_of, free_log_scales, is_imp
 from zoo.coordinates.of_models import coordinate_fields, expressed, inside
 from zoo.model import Model, in_current_precision
 
-__all__ = ["Return", "inward", "with_densities_less"]
-
 
 def inward(request: FitRequest) -> FitRequest:
     """The call in the coordinates of its data.

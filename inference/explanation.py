@@ -40,8 +40,6 @@ from zoo.model import Model
 from zoo.naming import did_you_mean
 from zoo.sparse import SparseCounts, SparseMatrix
 
-__all__ = ["explain"]
-
 MOST_PLAYERS = 12
 _ENTRIES = 2**22  # numbers of rows by clusters by squared columns that are scored at once
 _MOST_NAMES = 10_000  # of rows among which a near one is sought

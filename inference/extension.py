@@ -45,8 +45,6 @@ from zoo.in_blocks import map_in_blocks
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
 
-__all__ = ["check_replicable", "extend", "new_rows", "prior_by_mcmc", "replicate", "simulate"]
-
 
 @double_precision
 def extend(

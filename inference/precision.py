@@ -26,16 +26,6 @@ from zoo.checks import (
 )
 from zoo.model import Model
 
-__all__ = [
-    "check_count_sizes",
-    "check_hyperparameters",
-    "check_scales",
-    "double_precision",
-    "in_precision",
-    "to_numpy",
-    "warn_of_lost_digits",
-]
-
 _DTYPES = {"float64": True, "float32": False}
 
 

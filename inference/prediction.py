@@ -41,20 +41,6 @@ from zoo.intake.tables import num_needed
 from zoo.model import Model
 from zoo.shapes import Shape
 
-__all__ = [
-    "draws_without_rows",
-    "guide",
-    "has_estimate",
-    "log_density",
-    "log_joint",
-    "most_probable",
-    "predict",
-    "prepared",
-    "stored_variables",
-    "transform",
-    "warn_of_impossible",
-]
-
 _Scores = Annotated[xr.DataArray, Shape("num_observations num_scores")]
 _Predictions = Annotated[xr.DataArray, Shape("num_observations *columns", "Shaped")]
 _PerRow = Annotated[xr.DataArray, Shape("num_observations")]

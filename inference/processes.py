@@ -17,24 +17,6 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-__all__ = [
-    "LOST_STATUS",
-    "ProcessLost",
-    "agreed",
-    "among_processes",
-    "any_process",
-    "check_same_columns",
-    "exchanged",
-    "first_only",
-    "gathered",
-    "gathered_leaves",
-    "join_processes",
-    "over_processes",
-    "place_of",
-    "refuse_unjoined",
-    "share_of",
-]
-
 EXCHANGED_BYTES = 2**28  # of rows of all processes together
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 SCHEDULERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")  # how many processes each has started

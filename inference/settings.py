@@ -24,24 +24,6 @@ from zoo.checks import (
 )
 from zoo.naming import did_you_mean
 
-__all__ = [
-    "COMMON",
-    "HMC",
-    "MAP",
-    "NUTS",
-    "SVI",
-    "Climb",
-    "Devices",
-    "FromZero",
-    "More",
-    "Once",
-    "Positive",
-    "Sampling",
-    "Settings",
-    "Temperatures",
-    "plain",
-]
-
 MOST_LOOKS = 20  # of a run until the chains agree where no limit is given
 
 
@@ -375,7 +357,7 @@ class More(TypedDict, total=False):
     families: Mapping[str, str] | None
     levels: Mapping[str, Sequence[Any]] | None
     id: str | None
-    acceleration: Literal["px", "none", "squarem"]
+    acceleration: Literal["px", "none"]
     balance: bool
     clamped_sweeps: int
     dense_mass: bool

@@ -255,8 +255,8 @@ def questions_of_model(trees):
 
 
 def repeated_names(trees):
-    """6. Two modules of one room never define the same public name, and a face exports a name once."""
-    defined, found = {}, []
+    """6. Two modules of one room never define a name that others import, and a face exports a name once."""
+    defined, found, imported = {}, [], _imported_names(trees)
     for path, tree in trees.items():
         if path.endswith("__init__.py"):
             exported = _exported(tree)
@@ -266,13 +266,23 @@ def repeated_names(trees):
             continue
         parts = path.split("/")
         room = "/".join(parts[:3]) if parts[1] == "methods" and len(parts) == 4 else "/".join(parts[:-1])
-        for name in _defined(tree) & set(_exported(tree)):
+        for name in _defined(tree) & imported.get(module_of(path), set()):
             defined.setdefault((room, name), []).append(path)
     return found + [
         f"{name} is defined in {' and '.join(paths)}"
         for (_, name), paths in defined.items()
         if len(paths) > 1 and name not in SHARED_WORDS
     ]
+
+
+def _imported_names(trees):
+    """Module to the names that others import from it."""
+    found = {}
+    for tree in trees.values():
+        for node in _imports_of(tree, True):
+            if isinstance(node, ast.ImportFrom):
+                found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    return found
 
 
 def _exported(tree):
@@ -532,8 +542,9 @@ PLANTED = [
     (
         repeated_names,
         {
-            "zoo/kernels/one.py": "__all__ = ['f']\ndef f(): ...",
-            "zoo/kernels/two.py": "__all__ = ['f']\nf = 1",
+            "zoo/kernels/one.py": "def f(): ...",
+            "zoo/kernels/two.py": "f = 1",
+            "inference/plots/extra.py": "from zoo.kernels.one import f\nfrom zoo.kernels.two import f as g",
         },
         "f is defined in",
     ),

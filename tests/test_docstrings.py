@@ -33,11 +33,11 @@ SHAPE = re.compile(
 
 
 def public_names(tree):
-    """The strings of ``__all__``."""
+    """The strings of ``__all__``; of a module that is no face, what other modules import from it."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "__all__" for t in node.targets):
             return {e.value for e in getattr(node.value, "elts", ()) if isinstance(e, ast.Constant)}
-    return set()
+    return IMPORTED.get(id(tree), set())
 
 
 def definitions(tree):
@@ -63,7 +63,19 @@ def modules():
     }
 
 
+def imported(trees):
+    """The identity of the tree of each module to the names that others import from it."""
+    found = {}
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in trees:
+                names = found.setdefault(id(trees[node.module]), set())
+                names |= {alias.name for alias in node.names}
+    return found
+
+
 TREES = modules()
+IMPORTED = imported(TREES)
 CLASSES = {node.name: node for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)}
 
 

@@ -4,8 +4,8 @@ An author writes `Answers` in the model's own coordinates; `answer_of` is how ev
 the only place where values, rows and results of an answer change coordinates.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
 
 import jax
 import jax.numpy as jnp
@@ -16,18 +16,6 @@ from numpyro.distributions import Distribution
 from zoo.coordinates import Unit
 from zoo.coordinates.of_models import inside
 from zoo.programs import in_current_precision, log_rows
-
-__all__ = [
-    "Answers",
-    "Completion",
-    "TypicalCells",
-    "answer_of",
-    "completion_of",
-    "completions_of",
-    "has_answer",
-    "scores_outward",
-    "start_of",
-]
 
 
 class TypicalCells(NamedTuple):
@@ -437,6 +425,51 @@ _AS_PASSED = {
 }  # fmt: skip
 
 
+# Types of the answers by name; a name that no model has is a mistake to type checkers
+_Is = Literal["sums_out_locals", "scores_are_linear", "has_moments", "needs_fitted_rows",
+              "has_several_modes", "leaves_some_empty"]  # fmt: skip
+_Row = Literal["log_rows", "scores", "scores_covariance", "log_density_by_cluster", "document_bounds",
+               "sampling_errors"]  # fmt: skip
+_Tail = Literal["rests_on_tail", "class_probs"]
+_Typical = Literal["typical_cells", "cells_given"]
+
+
+@overload
+def answer_of(model: Any, name: _Is, *given: Any) -> bool: ...
+@overload
+def answer_of(model: Any, name: _Row, *given: Any, kind: str = ...) -> Array: ...
+@overload
+def answer_of(model: Any, name: _Tail, *given: Any, what: str | None = ...) -> Array | None: ...
+@overload
+def answer_of(model: Any, name: _Typical, *given: Any) -> tuple[TypicalCells, ...]: ...
+@overload
+def answer_of(model: Any, name: Literal["cells"], *given: Any, **options: Any) -> tuple[Array, Array]: ...
+@overload
+def answer_of(model: Any, name: Literal["conditionals"], *given: Any) -> dict[str, Distribution]: ...
+@overload
+def answer_of(model: Any, name: Literal["derived"], *given: Any) -> dict[str, Array]: ...
+@overload
+def answer_of(model: Any, name: Literal["kept_locals"]) -> tuple[str, ...]: ...
+@overload
+def answer_of(model: Any, name: Literal["resolving"], *given: Any) -> Any: ...
+@overload
+def answer_of(model: Any, name: Literal["completions"]) -> dict[str, Completion]: ...
+@overload
+def answer_of(model: Any, name: Literal["default_completion"], *given: Any) -> str | None: ...
+@overload
+def answer_of(model: Any, name: Literal["view_variances"], *given: Any) -> dict[str, tuple[Array, Array]]: ...
+@overload
+def answer_of(model: Any, name: Literal["view_covariances"], *given: Any) -> tuple[np.ndarray, ...]: ...
+@overload
+def answer_of(model: Any, name: Literal["num_canonical"]) -> int: ...
+@overload
+def answer_of(
+    model: Any, name: Literal["prior_of_occupied"], *given: Any
+) -> Callable[[str, Array], Array] | None: ...
+@overload
+def answer_of(model: Any, name: Literal["check_resolved"], *given: Any) -> None: ...
+
+
 def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
     """An answer of a model, in the coordinates of the data.
 
@@ -568,7 +601,7 @@ def start_of(model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
     return found and {n: own.outward(value, units[n]) if n in units else value for n, value in found.items()}
 
 
-def _cells_outward(model: Any, found: tuple, data: tuple, what: str | None) -> tuple[Array, Array]:
+def _cells_outward(model: Any, found: tuple, data: Sequence, what: str | None) -> tuple[Array, Array]:
     """Means and variances of cells; where they complete rows, observed cells stay exactly as they are."""
     mean, variance = found
     own, (_, part, fills) = model.own_coordinates, completion_of(model, what)
@@ -579,7 +612,7 @@ def _cells_outward(model: Any, found: tuple, data: tuple, what: str | None) -> t
     return mean, _variance_outward(model, part, variance)
 
 
-def _variance_outward(model: Any, part: str, variance: Array) -> Array:
+def _variance_outward(model: Any, part: str | None, variance: Array) -> Array:
     """Variances of cells of a part of the data; they are as they are where it has no unit."""
     unit = model.units.get(part, Unit(0))
     return model.own_coordinates.outward(variance, unit._replace(power=2 * unit.power, is_location=False))

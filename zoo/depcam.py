@@ -68,24 +68,21 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import deterministic, plate, sample
 
-from zoo.coordinates import Unit
 from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.dpp import SIMILARITIES, repulsion_factor
-from zoo.exponential_family import Family, as_family, local_pca_fields
+from zoo.exponential_family import Family, as_family
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
+from zoo.exponential_family.local_pca_fields import FACTS, LEAST_ARD_RATE, LocalPCAFields
 from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
-from zoo.intake.families import ChoosesFamily
 from zoo.linear_gaussian.rows import standard_normal
-from zoo.model import NUMBERS, Model, Roles, Table
+from zoo.model import NUMBERS, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 
-__all__ = ["DEPCAM"]
-
 
 @dataclass(frozen=True, eq=False)
-class DEPCAM(ChoosesFamily, Model):
+class DEPCAM(LocalPCAFields):
     """A mixture of exponential-family PCAs whose components repel each other.
 
     Attributes:
@@ -120,7 +117,7 @@ class DEPCAM(ChoosesFamily, Model):
     num_components: int = size(3)
     num_latents: int = size(2)
     repulsion: Array = numbers(1.0, least=0)
-    sparsity: Array | None = numbers(**local_pca_fields.FACTS["sparsity"])
+    sparsity: Array | None = numbers(**FACTS["sparsity"])
     similarity_scale: Array = positive(0.1)
     kernel: str = choice("angular", "subspace")
     offset: bool = flag(True)
@@ -128,11 +125,11 @@ class DEPCAM(ChoosesFamily, Model):
     scale_prior: str = choice("laplace", "ard")
     concentration: Array | None = pseudo_counts(otherwise=lambda m: m.num_components)
     weight_prior: str = choice("dirichlet", "stick_breaking")
-    offset_mean: Array | None = numbers(**local_pca_fields.FACTS["offset_mean"])
-    offset_variance: Array | None = positive(**local_pca_fields.FACTS["offset_variance"])
+    offset_mean: Array | None = numbers(**FACTS["offset_mean"])
+    offset_variance: Array | None = positive(**FACTS["offset_variance"])
     ard_concentration: Array = positive(1.0)
-    ard_rate: Array | None = positive(**local_pca_fields.FACTS["ard_rate"])
-    noise_rate: Array | None = positive(**local_pca_fields.FACTS["noise_rate"])
+    ard_rate: Array | None = positive(**FACTS["ard_rate"])
+    noise_rate: Array | None = positive(**FACTS["noise_rate"])
     standardize: bool = flag(inside=False)
     column_scale: Array | None = scale_of()
     num_features: int | None = size_of("x")
@@ -191,42 +188,6 @@ class DEPCAM(ChoosesFamily, Model):
     proper_with = "repulsion=0 and sparsity > 0; inference.extend(tree, 'prior') samples with repulsion"
     answers = LocalPCAAnswers
 
-    @property
-    def units(self) -> Mapping[str, Unit]:
-        """Rows, offsets, and what has the scale of natural parameters; bases have no unit."""
-        if self.family.cell_units == "none":
-            return {}
-        at, variance = self.place_unit, self.variance_unit
-        units = {"x": at._replace(power=abs(at.power)), "offsets": at, "scales": self.scale_unit}
-        units |= {"scales_precision": Unit(-variance.power), "loading_norms": variance}
-        return units | ({"noise_variance": variance} if self.family.learns_noise else {})
-
-    @property
-    def place_unit(self) -> Unit:
-        """That of natural parameters: the inverse one where they are rates, none beside a known noise."""
-        power = -1 if self.family.theta_is_negative else int(self.family.learns_noise)
-        return Unit(power, (-1,), is_location=self.offset and power >= 0)
-
-    @property
-    def scale_unit(self) -> Unit:
-        """Of the scales, which have none where the program is of standardised columns."""
-        return Unit(0 if self.standardize else self.place_unit.power)
-
-    @property
-    def rate_unit(self) -> Unit:
-        """Of the rate of the scales' prior."""
-        return Unit(-self.scale_unit.power)
-
-    @property
-    def variance_unit(self) -> Unit:
-        """Of the variances of offsets, scales and noise."""
-        return Unit(2 * self.scale_unit.power)
-
-    @property
-    def noise_unit(self) -> Unit | None:
-        """Of the rate of the noise, where there is one to learn."""
-        return self.variance_unit if self.family.learns_noise else None
-
     # What the program calls
 
     @property
@@ -255,29 +216,7 @@ class DEPCAM(ChoosesFamily, Model):
         """
         return SIMILARITIES[self.kernel](values["bases"], self.similarity_scale)
 
-    # Facts
-
-    @property
-    def prior(self) -> str:
-        """``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``.
-
-        In traced code a repulsion is not known, and not asked for: who draws from a model asks before.
-        """
-        return local_pca_fields.kind_of_prior(self)
-
-    @property
-    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
-        """The dims of all variables."""
-        own = {} if self.latents == "component" else {"latents": ("observation", "latent")}
-        return dict(self.dims) | own
-
-    @property
-    def scale_remedy(self) -> str:
-        """`standardize`, which cells of known noise do not have."""
-        own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
-        return f"give {own}standardize=True"
-
-    # Sizes and checks
+    # The papers' parametrisations
 
     @classmethod
     def with_single_weight(cls, weight: float, quality: float, **fields: Any) -> Self:
@@ -319,19 +258,6 @@ class DEPCAM(ChoosesFamily, Model):
         """
         own = {"num_components": 1, "scale_prior": "ard", "repulsion": 0.0}
         model = cls.from_data(x, num_latents=num_latents, **own | fields)
-        rate = local_pca_fields.LEAST_ARD_RATE * model.ard_rate
+        rate = LEAST_ARD_RATE * model.ard_rate
         prior = {"ard_concentration": (model.num_features + 1) / 2, "ard_rate": rate}
         return replace(model, **prior | {name: fields[name] for name in prior.keys() & fields.keys()})
-
-    def validate(self) -> None:
-        """Raise ValueError if fields do not go together."""
-        local_pca_fields.check_together(self, is_open=self._given is not None)
-
-    def check(self, x: Any) -> None:
-        """Raise ValueError if ``x`` does not suit the model."""
-        super().check(x)
-        local_pca_fields.check_rows_of_components(self, x)
-
-    def check_method(self, method: str) -> None:
-        """Refuse samplers of an improper posterior; warn of point estimates without an optimum."""
-        local_pca_fields.check_for_method(self, method)

@@ -39,22 +39,6 @@ from zoo.checks import shown
 from zoo.shapes import PerComponent, Scalar
 from zoo.supports.small_probabilities import Dirichlet
 
-__all__ = [
-    "BetaDecay",
-    "DirichletAllocation",
-    "StickBreaking",
-    "WeightPrior",
-    "compact_labels",
-    "equivalent_dirichlet",
-    "generalised_dirichlet_log_density",
-    "generalised_dirichlet_mean",
-    "log_stick_weights",
-    "polya_urn",
-    "truncation_of",
-    "weight_prior",
-    "with_stick_decays",
-]
-
 
 class DirichletAllocation(NamedTuple):
     """Symmetric Dirichlet weights over ``num_components`` components.

@@ -39,19 +39,6 @@ from zoo.checks import check_choice, check_size
 from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import check_gram
 
-__all__ = [
-    "KDPP",
-    "SIMILARITIES",
-    "LEnsemble",
-    "angular_similarity",
-    "greedy_subset",
-    "log_determinant",
-    "log_elementary_symmetric",
-    "marginal_kernel",
-    "repulsion_factor",
-    "subspace_similarity",
-]
-
 ANGULAR_FORMS = ("normalised", "equation_5", "equation_6")
 
 

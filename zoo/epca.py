@@ -83,8 +83,6 @@ from zoo.model import ANY, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 
-__all__ = ["EPCA"]
-
 
 @dataclass(frozen=True, eq=False)
 class EPCA(OneTable):

@@ -14,8 +14,6 @@ fact                  meaning
 ``otherwise``         its value where none is given and nothing is read, of the model
 ``convert``           what becomes of a given value before it is checked
 ``inside``            what it is in a model that is stated in the coordinates of its data
-``is_kept``           of a model and a former one: whether a fit that goes on has the former's value where
-                      none is given; left out: never
 ====================  ================================================================================
 """
 
@@ -30,29 +28,6 @@ from numpyro.distributions import Distribution, Gamma
 
 from zoo import checks
 from zoo.coordinates import Unit
-
-__all__ = [
-    "Part",
-    "choice",
-    "continuing",
-    "pseudo_counts",
-    "facts_of",
-    "flag",
-    "origin_of",
-    "numbers",
-    "part",
-    "part_sizes",
-    "positive",
-    "read_off",
-    "require",
-    "scale_of",
-    "size",
-    "size_fields",
-    "size_of",
-    "sizes_of",
-    "static",
-    "whole",
-]
 
 SIZE = Unit(1, (-1,))  # of a deviation for each column
 
@@ -223,7 +198,6 @@ def scale_of(number: int = 0, dim: str | None = "feature", unit: Unit | str = SI
         scales=number,
         inside=None,
         is_used=lambda model: model.standardize,
-        is_kept=lambda model, former: former.standardize,
     )
 
 
@@ -252,7 +226,6 @@ def origin_of(number: int = 0, dim: str = "feature") -> Any:
         origins=number,
         inside=None,
         is_used=is_used,
-        is_kept=lambda model, former: former.standardize,
         read=read,
     )
 
@@ -462,26 +435,46 @@ def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def continuing(model: Any, former: Any) -> Any:
-    """The model with what a former fit read off its rows, where it is not given and must not change.
+    """The model with what a former fit read off its rows, where that is not given.
+
+    Choices, switches and families decide how fields are read: where they differ nothing is kept.
 
     Args:
-        model: of the new fit, before it sees data; or a nested part.
+        model: of the new fit, before it sees data.
         former: of the former fit.
 
     Returns:
         The model.
     """
+    if _choices(model) != _choices(former):
+        return model
+    read = (field.name for field in dataclasses.fields(model) if _READ & field.metadata.keys())
+    return _kept(model, former, [name for name in read if name in model.leaf_names()])
+
+
+_READ = {"read", "fill", "scales"}  # facts of fields that data decide
+
+
+def _choices(model: Any) -> list[Any]:
+    """What decides how the fields of a model are read."""
+    fixed = (
+        getattr(model, name)
+        for name in model.static_names()
+        if name not in ("draw_locals", "has_steep_cells")
+    )
+    return [value for value in fixed if isinstance(value, str | bool)] + list(map(type, model.part_families))
+
+
+def _kept(own: Any, former: Any, names: Sequence[str]) -> Any:
+    """A model or a part of it with the former's value of these fields where it has none, nested ones too."""
     found = {}
-    for field in dataclasses.fields(model):
-        own, known = getattr(model, field.name), getattr(former, field.name)
-        is_kept = field.metadata.get("is_kept", lambda *_: False)
-        if known is None or not (_is_used(field, model) and is_kept(model, former)):
-            continue
-        if own is None:
-            found[field.name] = known
-        elif dataclasses.is_dataclass(own) and type(own) is type(known):
-            found[field.name] = continuing(own, known)
-    return model.replaced(**found) if found else model
+    for name in names:
+        value, known = getattr(own, name), getattr(former, name)
+        if value is None and known is not None:
+            found[name] = known
+        elif hasattr(value, "leaf_names") and type(value) is type(known):
+            found[name] = _kept(value, known, value.leaf_names())
+    return own.replaced(**found) if found else own
 
 
 # Sizes

@@ -22,8 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-__all__ = ["digamma", "exp_digamma", "expected_log", "gammaln"]
-
 DOUBLE, SINGLE = (10, 8), (4, 4)  # shift n, terms of the series
 
 

@@ -65,8 +65,6 @@ from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 
-__all__ = ["KernelPCA"]
-
 SAMPLERS = ("nuts", "hmc", "svi")
 GRAM = 'of sparse rows give the Gram matrix, ({name} @ {name}.T).toarray(), with kernel="precomputed"'
 
@@ -74,7 +72,6 @@ GRAM = 'of sparse rows give the Gram matrix, ({name} @ {name}.T).toarray(), with
 OF_KERNEL: dict[str, Any] = {
     "convert": as_kernel,
     "fill": lambda model, x: model.kernel.filled(x.rows),
-    "is_kept": lambda model, former: True,
 }
 
 

@@ -43,8 +43,6 @@ from zoo.fields import pseudo_counts, size, size_of, static
 from zoo.programs import local
 from zoo.supports.small_probabilities import Dirichlet
 
-__all__ = ["LDA"]
-
 
 @dataclass(frozen=True, eq=False)
 class LDA(TopicModel):

@@ -71,8 +71,6 @@ from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 
-__all__ = ["MCFA"]
-
 
 @dataclass(frozen=True, eq=False)
 class MCFA(ProjectionUnits, Model):

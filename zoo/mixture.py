@@ -72,8 +72,6 @@ from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import is_sparse
 
-__all__ = ["Mixture"]
-
 DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
 ROUNDED = ("gibbs", "nuts", "hmc")  # methods for cells recorded in steps
 ONE_ROW = "a mixture of one row has nothing to cluster"

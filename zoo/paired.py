@@ -75,7 +75,6 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers, sample
 
-from zoo.coordinates import Unit
 from zoo.exponential_family import Family
 from zoo.exponential_family.cells import cells_of, sample_view_parameters
 from zoo.exponential_family.joint_prior import joint_prior_factor
@@ -87,9 +86,7 @@ from zoo.fields import choice, flag, numbers, part, positive, size, static
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import ANY, Roles, Table
 from zoo.programs import local
-from zoo.shapes import KernelParams, ParamCovariance, View
-
-__all__ = ["Paired"]
+from zoo.shapes import ParamCovariance, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,18 +206,6 @@ class Paired(SeveralTables):
         weights = numbers.broadcast_to(self.view_weights, (len(self.families),))
         return {f"y_{v}": weights[v] for v in range(len(self.families))}
 
-    def latents_of(self, v: int) -> tuple[int, ...]:
-        """Indices of the latents that a view sees: the shared ones and its specific ones.
-
-        Args:
-            v: the view, from 0.
-
-        Returns:
-            Their numbers, from 0.
-        """
-        before = self.num_shared + sum(self.num_specific[:v])
-        return (*range(self.num_shared), *range(before, before + self.num_specific[v]))
-
     def mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
         """The mean V_v u + mu_v of natural parameters, by its factors.
 
@@ -244,28 +229,6 @@ class Paired(SeveralTables):
             Shape (num_params, num_params).
         """
         return jnp.linalg.inv(values[f"specific_precision_{v}"])
-
-    def has_dense_rows(self, v: int) -> bool:
-        """Whether the rows of a view are Gaussian with covariance Psi_v.
-
-        Args:
-            v: the view, from 0.
-
-        Returns:
-            True for Gaussian views with ``specific="full_covariance"``.
-        """
-        return self.specific == "full_covariance" and self.families[v].learns_noise
-
-    def has_noisy_params(self, v: int) -> bool:
-        """Whether the natural parameters of a view are drawn about their mean.
-
-        Args:
-            v: the view, from 0.
-
-        Returns:
-            True for views with ``specific="full_covariance"`` whose rows do not have that covariance.
-        """
-        return self.specific == "full_covariance" and not self.has_dense_rows(v)
 
     def view_loadings(self, v: int, scale: Array, sizes: Array | None) -> dist.Distribution:
         """The prior of the loadings of a view, zero for the latents of other views.
@@ -296,25 +259,6 @@ class Paired(SeveralTables):
         rate = self.covariance_scale * jnp.eye(size)
         return dist.Wishart(size + self.covariance_degrees, rate_matrix=rate, validate_args=False)
 
-    @property
-    def num_params(self) -> tuple[int, ...]:
-        """Of each view the number of natural parameters of a row."""
-        return tuple(f.num_params(d) for f, d in zip(self.families, self.num_features, strict=True))
-
-    def param_sizes(self, v: int) -> Array | None:
-        """The sizes of the natural parameters of a view, in which its loadings and means are.
-
-        Args:
-            v: the view, from 0.
-
-        Returns:
-            Shape (num_params,); None: one.
-        """
-        sizes, counts = self.natural_unit, self.num_params
-        if sizes is None or not sizes.ndim:
-            return None if sizes is None else jnp.broadcast_to(sizes, counts[v : v + 1])
-        return sizes[sum(counts[:v]) : sum(counts[: v + 1])]
-
     def rows_of(self, v: int, values: Mapping[str, Array]) -> dist.Distribution:
         """The distribution of the rows of a view at given values of the sites.
 
@@ -329,23 +273,3 @@ class Paired(SeveralTables):
         if self.has_dense_rows(v):
             return DenseRows(mean.whole(), self.specific_covariance(v, values))
         return cells_of(self.families[v], values.get(f"natural_params_{v}", mean), values, f"_{v}")
-
-    def kernel_of(self, v: int) -> KernelParams:
-        """The parameters lam and nu of the kernel of a view, or of each of its columns.
-
-        Args:
-            v: the view, from 0.
-
-        Returns:
-            Shape (2,), or (features of the view, 2).
-        """
-        pairs, first = self.conjugate, sum(self.num_features[:v])
-        return pairs if pairs.ndim == 1 else pairs[first : first + self.num_features[v]]
-
-    # Coordinates in which the program is stated
-
-    def _noise_units(self, v: int) -> Mapping[str, Unit]:
-        """Of the precision of a view where it stands for the noise."""
-        if self.specific == "full_covariance":
-            return {f"specific_precision_{v}": Unit(-1, (-2, -1), part=v)}
-        return super()._noise_units(v)

@@ -50,8 +50,6 @@ from zoo.fields import choice, pseudo_counts, size, size_of, static
 from zoo.programs import local
 from zoo.supports.small_probabilities import Dirichlet
 
-__all__ = ["PCP"]
-
 
 @dataclass(frozen=True, eq=False)
 class PCP(TopicModel):

@@ -36,8 +36,6 @@ from zoo.documents.topic_model import LENGTHS, TopicModel
 from zoo.fields import size, size_of, static
 from zoo.programs import local
 
-__all__ = ["PLSI"]
-
 
 @dataclass(frozen=True, eq=False)
 class PLSI(TopicModel):

@@ -60,8 +60,6 @@ from zoo.model import Model, Roles, Table
 from zoo.shapes import Rows
 from zoo.sparse import is_sparse
 
-__all__ = ["PPCA"]
-
 
 @dataclass(frozen=True, eq=False)
 class PPCA(ProjectionUnits, Model):

@@ -25,8 +25,6 @@ from zoo.coordinates import free_log_scales, is_improper
 from zoo.coordinates.of_models import inside
 from zoo.fields import require, size_fields, sizes_of
 
-__all__ = ["InCoordinates", "in_current_precision", "local", "log_rows", "run"]
-
 _FORM = ContextVar("form", default="drawn")  # or "given", "explicit"
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["Roles"]
-
 
 class Roles(NamedTuple):
     """Names of the variables that play a part in a model; None or empty: it has no such part.

@@ -87,8 +87,6 @@ from zoo.model import NUMBERS, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Outputs, Rows
 
-__all__ = ["SPPCA"]
-
 
 @dataclass(frozen=True, eq=False)
 class SPPCA(SupervisedIntake):

@@ -26,8 +26,6 @@ from inference.numerics.programs import (
 from inference.precision import double_precision
 from zoo.checks import check_seed
 
-__all__ = ["conditional_check"]
-
 
 @double_precision
 def conditional_check(

@@ -34,8 +34,6 @@ from inference.numerics.programs import (
 from inference.precision import double_precision
 from zoo.in_blocks import map_in_blocks
 
-__all__ = ["elbo_check"]
-
 _ROUNDING = 1e-12  # relative error allowed to sums of a few thousand float64 terms
 
 

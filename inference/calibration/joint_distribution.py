@@ -39,8 +39,6 @@ from inference.numerics.programs import (
 from inference.precision import double_precision
 from zoo.in_blocks import map_in_blocks
 
-__all__ = ["geweke", "joint_functionals", "summarise"]
-
 
 @double_precision
 def geweke(

@@ -29,8 +29,6 @@ from zoo.answers import completions_of
 from zoo.checks import check_size, check_whole
 from zoo.model import Model
 
-__all__ = ["recovery"]
-
 HELD_OUT = 5  # one row of so many
 _LEAST_ROWS = 10
 _OCCUPIED = 0.5  # expected rows of a cluster that holds any

@@ -26,8 +26,6 @@ from inference.results.groups import labels_of
 from zoo import posteriors
 from zoo.checks import check_share
 
-__all__ = ["compared_quantities", "posterior_check", "scores"]
-
 POWER = 0.95
 _FEWEST_DRAWS = 4  # per chain: what ArviZ needs
 _MOST_ROWS = 12  # up to it every pair of rows is compared

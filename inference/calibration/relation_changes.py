@@ -16,8 +16,6 @@ from scipy import sparse
 
 from zoo.model import Model
 
-__all__ = ["RELATIONS", "Change", "Relation", "Side", "cell_units"]
-
 NOTHING: Mapping = MappingProxyType({})
 HOLES = 0.1  # share of the cells that are made missing
 FACTOR, OFFSET = 1000.0, 1e6  # of a table in other units

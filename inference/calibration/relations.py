@@ -39,8 +39,6 @@ from zoo.documents.topic_model import dirichlet_of
 from zoo.intake.tables import num_needed, takes_missing, takes_sparse_counts
 from zoo.model import Assumptions, Model
 
-__all__ = ["outcome_of", "relation_check", "sized"]
-
 TOLERANCE = 1e-6  # of the spread
 SINGLE = float(np.finfo(np.float32).eps)
 #: What a model's phrase may say of the kind of sameness.

@@ -28,8 +28,6 @@ from inference.numerics.programs import (
 )
 from inference.precision import double_precision, to_numpy
 
-__all__ = ["sbc"]
-
 
 @double_precision
 def sbc(

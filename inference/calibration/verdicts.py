@@ -11,18 +11,6 @@ from typing import Any, Self
 import numpy as np
 from scipy import stats
 
-__all__ = [
-    "ConditionalVerdict",
-    "ELBOVerdict",
-    "GewekeVerdict",
-    "PosteriorVerdict",
-    "RelationVerdict",
-    "SBCVerdict",
-    "Verdict",
-    "rank_uniformity",
-    "two_sample",
-]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:

@@ -17,8 +17,6 @@ from inference.program_cache import compile_cache
 from zoo import model_class
 from zoo.intake.suitable_fields import suitable_tables
 
-__all__ = ["compare"]
-
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB", "evidence")
 _LAYOUT = "{:<12} {:<16} {:>10} {:>8} {:>8} {:>9} {:>8} {:>9} {:>16}"
 _LEAST_ROWS = 5

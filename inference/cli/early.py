@@ -24,8 +24,6 @@ from zoo import MODELS, canonical_name
 from zoo.cards import Card, methods_of, read_card
 from zoo.naming import did_you_mean
 
-__all__ = ["check"]
-
 _PAGES = (".html", ".md")
 _PICTURES = (".png", ".svg", ".pdf")
 _TABLES = (".csv", ".tsv", ".xlsx", ".parquet", ".npy")

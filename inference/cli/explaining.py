@@ -10,8 +10,6 @@ from inference.explanation import explain
 from inference.program_cache import compile_cache
 from inference.results.files import load
 
-__all__ = ["check_method", "explain_row"]
-
 
 def explain_row(options: SimpleNamespace) -> int:
     """Print what each cell of a fitted row contributes."""

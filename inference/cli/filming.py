@@ -10,8 +10,6 @@ from inference.plots.films import film
 from inference.program_cache import compile_cache
 from zoo import model_class
 
-__all__ = ["write_film"]
-
 
 def write_film(options: SimpleNamespace) -> int:
     """Fit a model, film it, and write the page."""

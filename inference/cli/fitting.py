@@ -30,8 +30,6 @@ from inference.program_cache import compile_cache
 from inference.results import files
 from zoo import model_class
 
-__all__ = ["fit"]
-
 
 def fit(options: SimpleNamespace) -> int:
     """Fit a model to a data set, print a summary, and write the fit."""

@@ -6,8 +6,6 @@ from zoo import ALIASES, MODELS
 from zoo.cards import methods_of
 from zoo.datasets import catalogue
 
-__all__ = ["list_models"]
-
 _HELD = {
     "Data sets": ("shipped", "generated", "package"),
     "Data sets that you must provide, in the folder that ZOO_DATA names (zoo fit MODEL NAME says how)": (

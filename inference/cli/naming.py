@@ -8,8 +8,6 @@ from types import SimpleNamespace
 
 from zoo.datasets import catalogue, shipped_folder
 
-__all__ = ["check_source", "files_of", "files_read", "is_read_in_batches", "name_of"]
-
 _ENDINGS = (".csv", ".tsv", ".txt", ".dat", ".xlsx", ".parquet", ".npz", ".nc")
 _ALWAYS = (".npy", ".zarr")  # kinds of files that are read in batches alone
 _PATTERN = re.compile(r"[*?\[]")

@@ -17,8 +17,6 @@ from zoo import ALIASES, MODELS, __version__, canonical_name
 from zoo.cards import read_card
 from zoo.datasets import catalogue
 
-__all__ = ["COMMANDS", "FIT_OPTIONS", "SAYING_WHAT", "completion", "parse"]
-
 _WIDTH = 110
 
 

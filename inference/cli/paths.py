@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from inference.numerics.atomic_files import check_replaceable, check_writable
 
-__all__ = ["Target", "check_checkpoint", "free_name", "reserved", "target"]
-
 _CHECKPOINT = b"PK\x03\x04"
 
 

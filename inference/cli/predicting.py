@@ -19,8 +19,6 @@ from zoo.answers import completions_of
 from zoo.intake.tables import num_needed, takes_missing
 from zoo.model import Model
 
-__all__ = ["predict_rows"]
-
 _PREVIEW = 5  # rows that are printed
 
 

@@ -10,18 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = [
-    "as_options",
-    "collected_warnings",
-    "in_brief",
-    "line_width",
-    "one_line",
-    "print_line",
-    "print_notes",
-    "shape",
-    "size",
-]
-
 _WIDEST, _NARROWEST = 110, 60
 _LONGEST = 1000  # characters of a message
 _AS_OPTIONS = (

@@ -10,8 +10,6 @@ from inference.program_cache import compile_cache
 from inference.report import report, report_comparison
 from inference.results.files import load
 
-__all__ = ["write_report"]
-
 
 def write_report(options: SimpleNamespace) -> int:
     """Write the report of a fit or of several; ValueError for held-out rows that go with none."""

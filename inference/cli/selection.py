@@ -16,8 +16,6 @@ from zoo.intake.files import as_table, read_tables
 from zoo.model import Model
 from zoo.naming import did_you_mean
 
-__all__ = ["data_of", "in_words", "select", "settle_parts"]
-
 
 def data_of(options: SimpleNamespace, *, texts: bool = False) -> tuple[str, tuple[Any, ...]]:
     """A short name for the data of a command, and their parts: tables, or a source that is read in batches.

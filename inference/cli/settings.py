@@ -13,17 +13,6 @@ from typing import Any, NamedTuple
 
 from zoo.naming import did_you_mean
 
-__all__ = [
-    "Call",
-    "parse_families",
-    "parse_levels",
-    "parse_reading",
-    "parse_settings",
-    "parse_sizes",
-    "resolve",
-    "terms_of",
-]
-
 _WORDS = {"true": True, "false": False, "none": None}
 _DISTRIBUTIONS = "numpyro.distributions"
 _MODULES = {  # what may be called, by its module

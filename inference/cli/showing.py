@@ -8,8 +8,6 @@ from inference.numerics.atomic_files import replacing
 from zoo.cards import read_card
 from zoo.cards.page import card_as_markdown, card_as_text
 
-__all__ = ["show"]
-
 
 def show(options: SimpleNamespace) -> int:
     """Print a model's card: its assumptions, methods and the claims of its paper; or write it as a page."""

@@ -17,8 +17,6 @@ from inference.numerics.atomic_files import replacing
 from inference.program_cache import compile_cache
 from zoo import model_class
 
-__all__ = ["sweep"]
-
 _COLUMNS = (
     "bound",
     "heldout",

@@ -11,8 +11,6 @@ from inference.cli.settings import resolve
 from inference.diagnostics.model_size import choose_num_latents_for_classes, read_rows
 from inference.fitting import front_door
 
-__all__ = ["class_facts", "size_by_bound", "validated"]
-
 _ASCENTS = ("em", "ep", "vb")  # methods that are run to validate; of others the default one stands in
 _WITHOUT_CLASSES = ("morp", "kernel_cca")
 _SETTINGS = ("seed", "max_iterations", "tolerance")

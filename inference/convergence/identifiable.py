@@ -40,22 +40,6 @@ from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
 from zoo.model import Model
 
-__all__ = [
-    "draws_of",
-    "factors_of",
-    "feature_names",
-    "hidden_variables",
-    "in_standard_units",
-    "invariants",
-    "kind_of",
-    "natural_invariants",
-    "scalars",
-    "shared_latents",
-    "symmetries_of",
-    "word_probs",
-]
-
-
 _LABEL_DIMS = {"component", "stick", "topic", "cluster"}
 _ROTATED_DIMS = {"latent"}
 _ROW_DIMS = {"observation", "document", "nonzero"}

@@ -30,19 +30,6 @@ from inference.results.groups import flat_draws, labels_of, responsibilities_of,
 from zoo import late
 from zoo.model import Model
 
-__all__ = [
-    "by_size",
-    "cluster_dim",
-    "draw_labels",
-    "in_program_order",
-    "in_shown_order",
-    "matched_numbers",
-    "numbered",
-    "reordered",
-    "shown_labels",
-    "stored_labels",
-]
-
 _BLOCK = 2**24  # entries of the tables of rows in common that are held at once
 _DIGITS = 6  # of a size in rows: less is rounding, and makes no order
 _MOST_MATCHED = 100  # draws among which the reference of topics is sought

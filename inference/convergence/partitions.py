@@ -27,15 +27,6 @@ from inference.results.groups import flat_draws, labels_of, left_out_of, respons
 from zoo import late
 from zoo.checks import check_choice
 
-__all__ = [
-    "central_draw",
-    "cluster_sizes",
-    "co_clustering",
-    "memberships",
-    "point_partition",
-    "seen_clusters",
-]
-
 _LARGEST_MATRIX = 512 * 2**20  # bytes
 _BLOCK = 2**24  # entries of a block of indicators held at once
 _EVALUATIONS = 2**30  # pairs of rows looked at while draws are compared

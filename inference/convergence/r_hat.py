@@ -21,22 +21,6 @@ from inference.convergence.identifiable import draws_of, hidden_variables, invar
 from zoo import late
 from zoo.checks import check_choice
 
-__all__ = [
-    "Agreement",
-    "Mixing",
-    "effective_sample_size",
-    "is_constant",
-    "judge",
-    "judgement",
-    "largest_psrf",
-    "mixing",
-    "psrf",
-    "psrf_of",
-    "psrf_path",
-    "rhat",
-    "why_no_psrf",
-]
-
 _METHODS = ("rank", "split", "folded", "z_scale", "identity")
 _FEWEST_DRAWS = 4
 R_HAT_WANTED = 1.01  # below it: recommended by Vehtari et al. 2021

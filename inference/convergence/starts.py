@@ -5,8 +5,6 @@ import xarray as xr
 
 from inference.results.files import model_of
 
-__all__ = ["CLOSE", "components_in_one_place", "occupied_by_start", "spread_of_starts"]
-
 CLOSE = 2.0  # nats: of starts that end so near to the best, none can be called the worse answer
 MOST_NAMED = 10
 OCCUPIED = 0.5  # rows that an occupied component is expected to hold more than

@@ -26,8 +26,6 @@ from inference.symmetry.labels import given_rows
 from zoo.checks import shown
 from zoo.model import Model
 
-__all__ = ["for_arviz"]
-
 _MOST_CELLS = 2**24  # of all replications
 _SMALLEST_MOVE = 1e-12  # of the size of a quantity; what moves less is rounding
 _LISTED = 5  # cells that do not move

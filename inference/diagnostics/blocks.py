@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-__all__ = ["Card", "Cards", "ShownTable"]
-
 _MOST_CELLS = 4  # on a card
 
 

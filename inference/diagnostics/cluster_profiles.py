@@ -47,8 +47,6 @@ from zoo.intake.tables import takes_sparse_counts
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["SURE", "aligned_clusters", "cluster_tables", "starts_table"]
-
 SURE = 0.9  # largest probability of a row, below which its cluster is doubtful
 _SCORED_ROWS = 50_000  # rows times draws at which densities by cluster are averaged
 _SCORED_DRAWS = 50

@@ -42,21 +42,6 @@ from zoo.model import Model
 if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData
 
-__all__ = [
-    "MethodScore",
-    "Refusal",
-    "agreement",
-    "check_fits",
-    "compare",
-    "differences",
-    "different_data",
-    "heldout",
-    "leave_one_out",
-    "same_posterior",
-    "score_methods",
-    "standard_error",
-]
-
 
 _CLEAR = 2  # standard errors of a difference
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five

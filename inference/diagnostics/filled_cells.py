@@ -36,8 +36,6 @@ from zoo.intake import Column
 from zoo.intake.families import for_data
 from zoo.model import Model
 
-__all__ = ["filled_cells", "number_filled"]
-
 _MOST_DRAWS = 200  # of a sampler, by which cells are filled in
 _MOST_FILLED = 2**23  # rows times columns times draws
 

@@ -19,8 +19,6 @@ from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import model_of
 
-__all__ = ["FirstScreen", "first_screen", "found_in_words", "summary_text"]
-
 _WORDS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 _MOST_OF_A_VARIABLE = 4  # rows of the table of invariants
 #: What the invariants are, by the beginnings of their names.

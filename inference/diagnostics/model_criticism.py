@@ -51,16 +51,6 @@ from zoo import late
 from zoo.answers import answer_of, has_answer
 from zoo.dirichlet_process import truncation_of
 
-__all__ = [
-    "STATISTICS",
-    "PredictiveCheck",
-    "check_features",
-    "check_predictions",
-    "judge_features",
-    "judge_prior",
-    "prior_sensitivity",
-]
-
 
 def _quantile(probability: float):  # noqa: ANN202  (a function of cells and an axis, as the others)
     return lambda cells, axis=None: np.quantile(cells, probability, axis=axis)

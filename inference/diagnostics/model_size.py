@@ -67,17 +67,6 @@ from zoo.paired import Paired
 from zoo.ppca import PPCA
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "choose_components_and_latents",
-    "choose_num_latents",
-    "choose_num_latents_for_classes",
-    "choose_shared_and_specific",
-    "cross_validate",
-    "num_parameters",
-    "read_rows",
-    "recommended",
-]
-
 BARE = 1e-3  # concentration and rate of the precisions that relevance determination learns
 STARTS = 5  # of each fit of several views: single ones end in different optima
 _SAME = 0.01  # nats a label, below which a difference is of no use however sure it is

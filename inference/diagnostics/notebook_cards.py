@@ -17,8 +17,6 @@ from inference.diagnostics.profile_tables import answer_blocks, printed_tables
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import check_tree, model_of
 
-__all__ = ["card", "html_of_tree"]
-
 _COLOURS = {True: "#1b7a43", False: "#b3261e", None: "#6b5900"}
 _MOST = 8  # clusters, topics or latents
 _NEXT = "inference.diagnostics.profiles(tree); inference.report.report(tree, path) judges the model too"

@@ -25,26 +25,6 @@ from zoo.answers import TypicalCells, answer_of
 from zoo.intake import Column
 from zoo.model import Model
 
-__all__ = [
-    "LEAST_ROWS",
-    "MOST_DRAWS",
-    "Asked",
-    "column_names",
-    "fitted_data",
-    "held_in_draws",
-    "intervals",
-    "kind_in_words",
-    "mean_of_held",
-    "names_along",
-    "parameters_of",
-    "place_in_words",
-    "quantities_of",
-    "quantity_in_words",
-    "ranked",
-    "row_names",
-    "spread_of_logs",
-]
-
 LEAST_ROWS = 0.5  # expected in a cluster that counts as one
 MOST_DRAWS = 400  # of which tables are made: intervals need no more
 

@@ -39,16 +39,6 @@ from inference.results.files import model_of
 from zoo.checks import check_size
 from zoo.intake import date_in_words
 
-__all__ = [
-    "answer_blocks",
-    "answers_text",
-    "in_blocks",
-    "printed_tables",
-    "profile_cells",
-    "profile_text",
-    "profiles",
-]
-
 _MOST_COLUMNS = 12  # of a printed table
 _MOST_CLUSTERS = 8
 _MOST_TOPICS = 20

@@ -38,8 +38,6 @@ from zoo.coordinates.of_models import noise_factors
 from zoo.intake.tables import num_needed
 from zoo.model import Model
 
-__all__ = ["projection_tables"]
-
 _OF_POINTS = (
     "too large: the latents are points, which follow the noise of their rows (methods that integrate them, "
     "such as vb, are right)"

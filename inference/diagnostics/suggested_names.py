@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["listed", "name_of_cluster", "name_of_latent", "name_of_topic", "with_namesakes"]
-
 _LEAST_APART = 0.5  # standard deviations from the other clusters, below which a column says nothing
 _BESIDE = 1 / 3  # of the largest difference or loading, below which another is not named beside it
 _SURE = 0.95  # probability of a sign that is named

@@ -27,9 +27,6 @@ from inference.symmetry.labels import given_rows
 from zoo import late
 from zoo.checks import check_choice, check_whole
 
-__all__ = ["occupied", "summary", "summary_cells", "top_partitions"]
-
-
 _INTERVALS = ("eti", "hdi")
 _OF_HELD = "draws: those in which the cluster holds rows; in the others its parameters are of the prior."
 _MOST_OF_A_VARIABLE = 12  # rows of the printed table

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["bar", "scatter"]
-
 _LONGEST = 30  # characters of a bar
 _HEIGHT = 12  # lines of a scatter
 _WIDEST = 72

@@ -12,8 +12,6 @@ from inference.results.groups import flat_draws, thinned
 from inference.symmetry.topics import align_topics
 from inference.topics.topic_tables import documents_of, token_share_draws, token_shares
 
-__all__ = ["topic_tables"]
-
 _SHORT = 0.5  # documents of less than this share of the median length are not named
 
 

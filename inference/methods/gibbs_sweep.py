@@ -17,8 +17,6 @@ from jax import Array
 
 from inference.numerics.gamma_draws import draw
 
-__all__ = ["Move", "conditionals_among", "sweep"]
-
 SITES = 4  # of a block whose keys are made at once
 
 
@@ -67,8 +65,3 @@ def sweep(
 def _folded(key: Array, number: int) -> Array:
     """The keys ``fold_in(key, 0)``, ``fold_in(key, 1)``, ... in one call: each takes a while to compile."""
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(number))
-
-
-def conditionals_among(blocks: tuple[Callable | Move, ...]) -> tuple[Callable, ...]:
-    """The blocks that draw from conditionals, in order."""
-    return tuple(block for block in blocks if not isinstance(block, Move))

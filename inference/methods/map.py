@@ -28,8 +28,6 @@ from inference.numerics.programs import latent_names
 from inference.settings import MAP
 from zoo.answers import answer_of, start_of
 
-__all__ = ["METHOD"]
-
 NEEDED = 5  # starts where priors are weak
 PER_CELL = 10  # numbers that an iteration computes a cell, about
 

@@ -41,8 +41,6 @@ from inference.settings import HMC, NUTS
 from zoo.answers import start_of
 from zoo.dirichlet_process import with_stick_decays
 
-__all__ = ["METHODS", "given_sites", "log_joint_of", "position", "program"]
-
 
 class HamiltonianInfo(NamedTuple):
     """Values recorded at every sweep.

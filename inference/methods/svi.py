@@ -35,8 +35,6 @@ from inference.settings import SVI
 from zoo.in_blocks import map_in_blocks
 from zoo.model import in_current_precision
 
-__all__ = ["METHOD"]
-
 GUIDES = {
     "normal": AutoNormal,
     "multivariate_normal": AutoMultivariateNormal,

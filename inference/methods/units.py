@@ -20,8 +20,6 @@ from zoo.coordinates.of_models import inside
 from zoo.model import Model
 from zoo.programs import InCoordinates
 
-__all__ = ["asked_in_data_units", "fitted_in_data_units"]
-
 
 def fitted_in_data_units(request: FitRequest, fitted: Fitted) -> Fitted:
     """A run with its trace and densities in the coordinates of the data; AIC and BIC of these.

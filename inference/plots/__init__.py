@@ -12,7 +12,7 @@ from inference.plots.components import (
     plot_loading_products,
     plot_overlap,
 )
-from inference.plots.draws import plot_forest, plot_ppc, plot_rank, plot_scree, plot_trace
+from inference.plots.draws import plot_ppc, plot_rank, plot_scree, plot_trace
 from inference.plots.films import film
 from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.plots.mixtures import plot_dirichlet_process, plot_em
@@ -34,7 +34,6 @@ __all__ = [
     "plot_document_check",
     "plot_document_clusters",
     "plot_em",
-    "plot_forest",
     "plot_hinton",
     "plot_loading_products",
     "plot_loadings",

@@ -11,9 +11,6 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 from inference.diagnostics.comparison import MethodScore
 from inference.plots.palette import COLOURS, MARKERS, ShownFigure, figure_with_axes, legend_of, literal
 
-__all__ = ["plot_agreement", "plot_methods", "plot_scores"]
-
-
 _MOST = 24
 
 

@@ -16,8 +16,6 @@ from inference.convergence.identifiable import feature_names
 from inference.plots.palette import COLOURS, figure_with_axes, figure_with_grid, shade_cells, tick_names
 from zoo.checks import check_size
 
-__all__ = ["plot_component_similarity", "plot_hinton", "plot_loading_products", "plot_overlap"]
-
 _MOST_WRITTEN = 10  # components; above it no numbers are written into the cells
 
 

@@ -1,4 +1,4 @@
-"""Pictures of draws: traces, ranks and intervals of invariants, and replications of the data.
+"""Pictures of draws: traces and ranks of invariants, and replications of the data.
 
 Quantities are those that no symmetry can change (`inference.diagnostics.invariants`) and never by row, so
 that every picture can be read and none hangs; ArviZ's functions, given a fit as it is, draw all of it
@@ -22,7 +22,6 @@ from inference.extension import extend
 from inference.plots.palette import (
     COLOURS,
     LINES,
-    ShownFigure,
     figure_with_axes,
     figure_with_grid,
     legend_of,
@@ -32,12 +31,8 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, thinned, with_groups
 from zoo.checks import check_size
 
-__all__ = ["plot_forest", "plot_ppc", "plot_rank", "plot_scree", "plot_trace", "worst_quantities"]
-
 _MOST_LINES = 4000  # points of a line
 _NUM_BINS = 20
-_MOST_ROWS = 40  # quantities of a forest
-_MOST_OF_A_VARIABLE = 12
 _MOST_COLUMNS = 12  # features of replications
 _FEW_VALUES = 12  # of a column that is drawn as bars
 
@@ -174,95 +169,6 @@ def plot_rank(
     panels[-1].set_xlabel("rank among the draws of all chains, lowest to highest")
     handles = panels[0].get_legend_handles_labels()[0]
     legend_of(figure, panels[0], ax, "outside lower center", ncols=4, handles=handles)
-    return figure
-
-
-def plot_forest(
-    tree: xr.DataTree,
-    names: Sequence[str] | None = None,
-    prob: float = 0.9,
-    *,
-    ax: Axes | None = None,
-) -> Figure:
-    """Plot intervals of invariants, one panel per variable: its middle half thick, ``prob`` of it thin.
-
-    Of chains that disagree each is drawn, since an interval over all of them would describe none.
-
-    Args:
-        tree: a fit with draws.
-        names: of invariants; None: all of them, at most twelve of a variable and forty in all.
-        prob: content of the thin interval.
-        ax: axes to draw one variable into; None: a new figure.
-
-    Returns:
-        The figure.
-
-    Raises:
-        ValueError: a point estimate, no such invariant, ``prob`` out of range, or ``ax`` for several.
-    """
-    if not 0 < prob < 1:
-        raise ValueError(f"prob must lie between 0 and 1; got {prob}")
-    kind = kind_of(tree)
-    if kind == "point":
-        raise ValueError(
-            f"method {tree.attrs.get('method')!r} gives a point estimate, which has no intervals"
-        )
-    values = invariants(tree)
-    if names is not None:
-        names = [names] if isinstance(names, str) else list(names)
-        missing = [name for name in names if name not in values]
-        if missing:
-            raise ValueError(
-                f"no invariant {missing[0]!r} in this fit; there are {', '.join(values.data_vars)}"
-            )
-        values = values[names]
-    groups: dict[str, list[tuple[str, np.ndarray]]] = {}
-    shown = 0
-    for label, draws in scalars(values):
-        own = groups.setdefault(label.partition("[")[0], [])
-        if len(own) < _MOST_OF_A_VARIABLE and (shown < _MOST_ROWS or not own):
-            own.append((label, draws))
-            shown += 1
-    heights = [len(own) for own in groups.values()]
-    if ax is None:
-        figure = ShownFigure(
-            figsize=(7.0, 0.8 + 0.24 * sum(heights) + 0.42 * len(heights)), layout="constrained"
-        )
-        panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=[h + 0.6 for h in heights])[
-            :, 0
-        ]
-    elif len(groups) > 1:
-        raise ValueError(f"ax holds one variable, and there are {len(groups)}: name one")
-    else:
-        figure, panels = ax.figure, [ax]
-    tails = [(1 - prob) / 2, 0.25, 0.75, (1 + prob) / 2]
-    for axis, own in zip(panels, groups.values(), strict=True):
-        for row, (_, draws) in enumerate(own):
-            several = kind == "sampling" and len(draws) > 1
-            apart = several and draws.shape[1] >= 4 and not psrf_of(draws, "rank") < 1.01
-            lines = draws if apart and not is_constant(draws) else draws.reshape(1, -1)
-            for i, line in enumerate(lines):
-                level = len(own) - 1 - row + 0.5 * (0.5 - (i + 0.5) / len(lines))
-                low, left, right, high = np.quantile(line, tails)
-                colour = COLOURS[i % len(COLOURS)] if len(lines) > 1 else COLOURS[0]
-                axis.hlines(level, low, high, colour, linewidth=0.9)
-                axis.hlines(level, left, right, colour, linewidth=2.6, alpha=0.75)
-                axis.plot(
-                    np.median(line),
-                    level,
-                    "o",
-                    color=colour,
-                    markersize=3.5,
-                    markeredgecolor="white",
-                    mew=0.4,
-                )
-        axis.set_yticks(range(len(own))[::-1], [literal(label) for label, _ in own], fontsize=8)
-        axis.set_ylim(-0.6, len(own) - 0.4)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(axis="x", labelsize=7)
-    title = f"{prob:.0%} and 50 % intervals; of chains that disagree, one colour each"
-    if ax is None:
-        figure.suptitle(title, fontsize=9, x=0.02, ha="left")
     return figure
 
 

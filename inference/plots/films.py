@@ -41,8 +41,6 @@ from inference.results.groups import labels_of, responsibilities_of
 from zoo.coordinates.of_models import noise_factors
 from zoo.model import Model
 
-__all__ = ["Film", "film"]
-
 _CONTENT = 0.9  # of a component, within its ellipse
 _MOST_POINTS = 600
 _MOST_ROWS = 10_000

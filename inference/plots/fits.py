@@ -17,8 +17,6 @@ from inference.results.files import model_of
 from inference.results.groups import labels_of, responsibilities_of
 from zoo.checks import check_size
 
-__all__ = ["plot_co_clustering", "plot_mixture", "plot_objective", "plot_psrf_path"]
-
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
 _MOST_LINES = 5
 _LEAST_MARGIN = 0.5  # nats below the final values: smaller differences mean nothing

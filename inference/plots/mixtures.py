@@ -37,16 +37,6 @@ from inference.symmetry import relabel
 from zoo.checks import check_seed, check_size
 from zoo.dirichlet_process import polya_urn
 
-__all__ = [
-    "Plane",
-    "draw_mixture",
-    "occupied_components",
-    "plane_of",
-    "plot_dirichlet_process",
-    "plot_em",
-]
-
-
 _GRID = 120
 _MOST_DENSITY_DRAWS = 100
 _MOST_ELLIPSE_DRAWS = 400  # as in profiles

@@ -31,17 +31,6 @@ from zoo.coordinates.of_models import inside
 from zoo.model import Model, in_current_precision
 from zoo.sparse import SparseMatrix
 
-__all__ = [
-    "Graph",
-    "Placement",
-    "arrange",
-    "draw_graph",
-    "graph_of",
-    "in_words",
-    "plot_model_graph",
-    "program_graph",
-]
-
 _INCHES = 2.15  # that one unit of length takes in the picture
 _BOX = (0.86, 0.30)  # width and height of a symbol
 _ROW = 0.62  # from one row to the next

@@ -9,19 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-__all__ = [
-    "COLOURS",
-    "LINES",
-    "MARKERS",
-    "ShownFigure",
-    "figure_with_axes",
-    "figure_with_grid",
-    "legend_of",
-    "literal",
-    "shade_cells",
-    "tick_names",
-]
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")

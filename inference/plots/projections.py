@@ -21,8 +21,6 @@ from inference.results.files import model_of
 from inference.results.groups import labels_of, loadings_of, responsibilities_of, thinned
 from inference.symmetry.rotation import align_rotation
 
-__all__ = ["plot_biplot", "plot_loadings"]
-
 _MOST_DRAWS = 400
 _MOST_FEATURES = 30
 _MOST_LATENTS = 6

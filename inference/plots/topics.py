@@ -25,8 +25,6 @@ from inference.topics.topic_tables import (
 )
 from zoo.checks import check_size
 
-__all__ = ["plot_clusters", "plot_document_check", "plot_document_clusters", "plot_topics"]
-
 _MOST_WORDS = 6  # named in a picture
 _LEAST_SHARE = 0.005  # of the tokens, of a topic that is drawn
 _FAR = 3.0  # standard deviations of the replications

@@ -15,8 +15,6 @@ from inference.report.page import Paragraph, Picture, Section, ShownTable
 from inference.results.files import model_of
 from inference.topics.topic_tables import token_shares
 
-__all__ = ["answers_section"]
-
 _FAR = 3.0  # standard deviations from the other clusters at which a colour is full
 _SHADES = (
     "colour: above (orange) or below (blue) the other clusters, in standard deviations of the column within "

@@ -40,8 +40,6 @@ from inference.report.page import (
 )
 from inference.report.run import data_in_words, file_of, heading_of, run_facts, title_of
 
-__all__ = ["report_comparison"]
-
 _STANDARD_ERRORS = 4.0
 _POSTERIOR_SDS = 1.0
 _MOST_OF_A_VARIABLE = 8

@@ -15,8 +15,6 @@ from inference.plots.fits import plot_objective, plot_psrf_path
 from inference.report.page import Paragraph, Picture, Section, ShownTable
 from inference.results.files import model_of
 
-__all__ = ["convergence_section"]
-
 _FEWEST_DRAWS = 40  # per chain, of a picture of chains
 _MOST_DRAWN = 3  # invariants whose trace and ranks are drawn
 _MOST_OF_A_VARIABLE = 6

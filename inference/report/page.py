@@ -30,22 +30,6 @@ from inference.fitting.verdict import Judgement, gravest, sentences
 from inference.numerics.atomic_files import check_replaceable, replacing
 from zoo.cards.markup import Code, Paragraph
 
-__all__ = [
-    "Cards",
-    "Code",
-    "Front",
-    "Paragraph",
-    "Picture",
-    "Section",
-    "ShownTable",
-    "as_html",
-    "as_markdown",
-    "check_page_path",
-    "one_column",
-    "to_png",
-    "write_page",
-]
-
 _ENDINGS = (".html", ".md")
 _VALUE = r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|inf|nan)"
 _NUMBER = re.compile(rf"{_VALUE}( ± {_VALUE})?|-|constant")

@@ -25,8 +25,6 @@ from inference.report.page import Paragraph, Picture, Section, ShownTable, one_c
 from inference.results.files import model_of
 from inference.topics.document_checks import check_documents
 
-__all__ = ["document_blocks", "predictive_blocks", "predictive_section"]
-
 _MOST_LINES = 24
 _MOST_TOPICS = 20
 _SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is named

@@ -42,8 +42,6 @@ from inference.symmetry.rotation import align_rotation
 from inference.topics.topic_tables import top_words
 from zoo.coordinates.of_models import noise_factors
 
-__all__ = ["local_pca_blocks", "projection_blocks", "results_section", "topic_blocks"]
-
 _MOST_ROWS = 5000  # of a point partition: it costs O(N^2)
 _MOST_LOCAL_PCAS = 12
 _MOST_PRODUCT_FEATURES = 64  # of a drawn W W'

@@ -20,18 +20,6 @@ from inference.results.groups import columns_of
 from zoo import MODELS
 from zoo.model import Model
 
-__all__ = [
-    "data_in_words",
-    "file_of",
-    "front_of",
-    "heading_of",
-    "model_section",
-    "run_facts",
-    "run_section",
-    "title_of",
-]
-
-
 _MOST_NAMES = 6  # of columns on the first screen
 _MINUTE = 60.0
 

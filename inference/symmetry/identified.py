@@ -51,9 +51,6 @@ from zoo.answers import answer_of
 from zoo.checks import check_choice
 from zoo.coordinates.of_models import noise_factors
 
-__all__ = ["canonical_correlations", "component_intervals", "components"]
-
-
 _PARTS = ("all", "shared")
 
 

@@ -17,8 +17,6 @@ from inference.results.files import SAMPLE_DIMS, model_of
 from inference.results.groups import flat_draws, labels_of, with_groups
 from inference.symmetry.topics import align_topics, permuted
 
-__all__ = ["given_rows", "relabel"]
-
 _SMALLEST_SHARE = 0.01  # of the rows; R-hat is not reported on components with less
 _DIMS = ("component", "component_2")
 

@@ -34,8 +34,6 @@ from inference.results.files import model_of
 from inference.results.groups import loadings_of, with_groups
 from zoo.coordinates.of_models import noise_factors
 
-__all__ = ["align_rotation", "identify"]
-
 _MAX_ROUNDS = 500
 _TOLERANCE = 1e-12
 _LATENT_DIMS = ("latent", "latent_2")

@@ -16,8 +16,6 @@ from inference.results.files import model_of
 from inference.results.groups import with_groups
 from zoo import late
 
-__all__ = ["Matching", "align_topics", "match_topics", "permuted", "with_coords_of"]
-
 
 class Matching(NamedTuple):
     """Topics matched to a reference.

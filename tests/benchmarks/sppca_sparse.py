@@ -9,7 +9,7 @@ turn, and the smallest time counts. Sweeps run on the host with scipy's products
 its two products; a whole fit may cost twice scikit-learn's PCA (arpack) of the sparse matrix; beyond
 the data a fit may hold (4 M + 8 N) K numbers; the cost of a sweep is linear in N and in M. Besides, what was
 tried to make a fit cheaper, one change at a time (`attempts`): a start to a looser tolerance, Lanczos blocks
-as wide as there are latents, a start without the outputs, SQUAREM, and single precision (against the same
+as wide as there are latents, a start without the outputs, and single precision (against the same
 peer in double). Written to
 tests/reference/benchmark_sppca_sparse.json.
 """
@@ -182,7 +182,6 @@ def attempts():
         "start to a tolerance of 0.2": ({"sparse_start": loose}, {}),
         "blocks of 20 columns": ({"BLOCK_WIDTH": SIZE["num_latents"]}, {}),
         "outputs not in the start": ({"OUTPUT_SWEEPS": 0}, {}),
-        "SQUAREM": ({}, {"acceleration": "squarem"}),
         "single precision": ({}, {"dtype": "float32"}),
     }
 

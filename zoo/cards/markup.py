@@ -9,8 +9,6 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Block", "Bullets", "Code", "Grid", "Paragraph", "as_markdown", "as_text", "parse", "plain_math"]
-
 _INDENT = "    "
 _HARD_SPACE = "\xa0"
 _UNBROKEN = 30  # longest code or formula that stays on one line of a paragraph

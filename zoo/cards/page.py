@@ -8,8 +8,6 @@ from typing import NamedTuple
 from zoo.cards import Card, markup, read_notes
 from zoo.cards.markup import Block, Bullets, Code, Grid, Paragraph
 
-__all__ = ["CardSection", "card_as_markdown", "card_as_text", "card_sections"]
-
 _AUTO = '``method="auto"`` is the first of these that suits the model and its data.'
 _COMMAND_WIDTH = 70
 _PRINTED = "notebooks/guide/printed.md"

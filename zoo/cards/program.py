@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import zoo
 
-__all__ = ["ProgramLine", "module_file", "parsed", "program_lines", "program_of", "registered_file"]
-
 
 class ProgramLine(NamedTuple):
     """A line of a program as it is shown.

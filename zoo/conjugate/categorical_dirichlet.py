@@ -31,8 +31,6 @@ from zoo.model import as_hyperparameter
 from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Dirichlet
 
-__all__ = ["CategoricalDirichlet"]
-
 
 class _CategoricalCells(dist.Distribution):
     """A row of independent categorical cells; those that are NaN are missing and add nothing.

@@ -53,17 +53,6 @@ from zoo.fields import facts_of, positive
 from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
 from zoo.supports.small_probabilities import Beta
 
-__all__ = [
-    "BernoulliBeta",
-    "BinomialBeta",
-    "Cellwise",
-    "ExponentialGamma",
-    "GammaKnownShape",
-    "ObservedCells",
-    "PoissonGamma",
-    "column_means",
-]
-
 
 class ObservedCells(dist.Distribution):
     """A row of independent cells; those that are NaN are missing and add nothing to the density.

@@ -38,26 +38,6 @@ from zoo.shapes import (
 )
 from zoo.supports.in_units import InUnits
 
-__all__ = [
-    "BRACKETS",
-    "ComponentPrior",
-    "ConjugatePredictive",
-    "Estimate",
-    "LOST_SHARE",
-    "PROBABILITY_FLOOR",
-    "at_least_one",
-    "best_dirichlet",
-    "bounded_estimate",
-    "bracket",
-    "broadcast_fields",
-    "expected_log_probs",
-    "floored_shares",
-    "relative_eigenvalues",
-    "root",
-    "within_scale",
-]
-
-
 PROBABILITY_FLOOR = 1e-6  # of estimated probabilities, and of rates relative to that of all rows
 
 

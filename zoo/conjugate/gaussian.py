@@ -81,18 +81,6 @@ from zoo.shapes import (
     Statistics,
 )
 
-__all__ = [
-    "GaussianKnownCovariance",
-    "GaussianKnownMean",
-    "GaussianWishart",
-    "SharedGaussianWishart",
-    "expected_log_det",
-    "log_det",
-    "log_wishart_normaliser",
-    "symmetric_inverse",
-]
-
-
 LOG_2PI = float(np.log(2 * np.pi))
 MATRIX = ("feature", "feature_2")
 FIELDS = {

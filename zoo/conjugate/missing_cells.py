@@ -32,20 +32,6 @@ from jax.scipy.special import gammaln
 
 from zoo.checks import observed_moments, shown
 
-__all__ = [
-    "Conditionals",
-    "IncompleteFeatures",
-    "IncompleteRows",
-    "OrMissing",
-    "check_patterns",
-    "conditionals_of",
-    "covariance_of_observed",
-    "features_of",
-    "log_predictive_of_observed",
-    "patterns_of",
-    "places_of",
-]
-
 LOG_2PI = float(np.log(2 * np.pi))
 EM_STEPS, EM_TOLERANCE = 200, 1e-8
 

@@ -17,8 +17,6 @@ from zoo.dirichlet_process import compact_labels
 from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
 from zoo.sparse import SparseCounts
 
-__all__ = ["ERRORS", "MixtureAnswers", "MixtureRows", "exact_rows", "log_joint_rows"]
-
 ERRORS = "rounding_errors"  # site of cells recorded in steps
 RARE = 0.05  # chance below which the prior does not expect all components to hold rows
 

@@ -45,8 +45,6 @@ from zoo.shapes import (
 from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
-__all__ = ["MultinomialDirichlet"]
-
 
 class CountRow(dist.Distribution):
     """The multinomial density of a row of counts, whatever its total; to draw, the total must be given.

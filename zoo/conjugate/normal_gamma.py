@@ -40,8 +40,6 @@ from zoo.coordinates import Unit
 from zoo.fields import numbers, positive
 from zoo.shapes import Rows, Scalar, Statistics
 
-__all__ = ["LogNormalGamma", "NormalGamma", "SphericalNormalGamma"]
-
 LOG_2PI = float(np.log(2 * np.pi))
 PLACE = Unit(1, (-1,), is_location=True)
 OF_LOGS = Unit(1, (-1,), is_log=True)

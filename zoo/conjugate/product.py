@@ -32,8 +32,6 @@ from zoo.shapes import (
     Statistics,
 )
 
-__all__ = ["Product"]
-
 FIELD = "families_{number}_{name}"
 
 

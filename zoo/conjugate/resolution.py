@@ -8,8 +8,6 @@ import numpy as np
 from zoo import checks
 from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
 
-__all__ = ["check_resolved", "recorded_step", "rows_held"]
-
 OWN_ROWS = 1.5  # a component with fewer has no spread of rows
 SPOILT_SHARE = 1e-2  # of a component's variance, uncertain by rounding
 OFF_STEP = 1e-3  # of a step, by which decimals may miss its multiples

@@ -33,8 +33,6 @@ from jax.scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 from zoo.coordinates import Unit
 from zoo.fields import numbers
 
-__all__ = ["RoundedCells", "RoundedRows", "normal_within", "recorded_steps"]
-
 _FAR = -6.0  # deviations, below which a normal tail is nearly an exponential one
 _PRIMES = [n for n in range(2, 542) if all(n % d for d in range(2, n))]
 _HALF = np.abs(2 * (np.outer(np.arange(16) + 0.5, np.sqrt(_PRIMES)) % 1) - 1)

@@ -11,8 +11,6 @@ import numpy as np
 from zoo.coordinates import Coordinates, Unit, by_part
 from zoo.fields import part_sizes
 
-__all__ = ["coordinate_fields", "expressed", "field_by_part", "inside", "noise_factors", "turned"]
-
 
 def expressed(model: Any, turn: Callable[[Any, Unit], Any]) -> Any:
     """The same model of data in other coordinates.

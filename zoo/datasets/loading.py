@@ -18,8 +18,6 @@ from scipy.sparse import csr_matrix
 
 from zoo.datasets import catalogue, shipped_folder
 
-__all__ = ["Dataset", "GENERATORS", "load", "read_arrays"]
-
 
 class Dataset(Mapping):
     """Arrays by name, with their origin.

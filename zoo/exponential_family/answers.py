@@ -28,8 +28,6 @@ from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
 from zoo.model import in_current_precision
 from zoo.shapes import Covariances, PerRow, Rows, Scores, View
 
-__all__ = ["START_SCALE", "WEAK_VARIANCE", "EPCAAnswers", "ProjectionAnswers"]
-
 START_SCALE = 0.3
 WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reaches different optima
 START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of their means

@@ -22,21 +22,6 @@ from zoo.exponential_family import Family
 from zoo.exponential_family.cut_points import cut_points_prior, starting_cut_points
 from zoo.exponential_family.natural_params import LowRank, padded
 
-__all__ = [
-    "FamilyCells",
-    "cells_of",
-    "has_units",
-    "in_sizes",
-    "measured_columns",
-    "sample_view_parameters",
-    "standard_normals",
-    "starting_sizes",
-    "starting_view_parameters",
-    "units_of",
-    "units_of_columns",
-    "without_units",
-]
-
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _canonical_rows(family: Family, theta: Array, value: Array) -> Array:

@@ -22,8 +22,6 @@ from jax import Array
 from zoo.checks import shown
 from zoo.exponential_family.family import Family
 
-__all__ = ["ConjugateLoadings", "check_conjugate_loadings", "check_conjugate_pairs"]
-
 
 class ConjugateLoadings(dist.Distribution):
     """Independent loadings, those of a column under the conjugate prior of the family of its cells.

@@ -16,16 +16,6 @@ from jax import Array
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform, biject_to
 
-__all__ = [
-    "CutPoints",
-    "OrderBlocks",
-    "OrderedBlocks",
-    "are_equal",
-    "cut_points_of_columns",
-    "cut_points_prior",
-    "starting_cut_points",
-]
-
 CUT_POINT_SCALE = 5.0  # standard deviation of cut points before they are put in order
 
 

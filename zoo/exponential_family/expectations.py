@@ -61,17 +61,6 @@ from zoo import late
 from zoo.exponential_family.natural_params import RowMode
 from zoo.in_blocks import map_in_blocks
 
-__all__ = [
-    "SPREAD_NODES",
-    "Nodes",
-    "are_steep",
-    "expected_log_density",
-    "over_latents",
-    "rests_on_tail",
-    "unit_nodes",
-    "with_spread",
-]
-
 GRID = {1: 40, 2: 18, 3: 9, 4: 6}  # latents to nodes for each
 STEEP = {1: 6.0, 2: 4.0, 3: 2.5, 4: 2.0}  # latents to the deviation of theta that a grid is good for
 NUM_POINTS = 1024  # quasi-random ones, with more latents

@@ -20,19 +20,6 @@ from zoo.exponential_family.family import CellTerms, Family, Number
 from zoo.fields import positive, whole
 from zoo.shapes import Cells
 
-__all__ = [
-    "Bernoulli",
-    "Binomial",
-    "Categorical",
-    "Exponential",
-    "GammaWithShape",
-    "Gaussian",
-    "NegativeBinomial",
-    "Ordinal",
-    "Poisson",
-    "most_probable",
-]
-
 CLOSE = 5e-4  # weight within half a deviation of the domain's end, below which nodes are averaged as they are
 MOSTLY_INSIDE = 0.98  # weight inside the domain, from which on the nodes tell the spread of log m
 

@@ -17,8 +17,6 @@ from zoo.exponential_family.expectations import expected_log_density
 from zoo.fields import static
 from zoo.model import Assumptions
 
-__all__ = ["ByColumn", "Family"]
-
 Number = Array | float
 CellTerms = tuple[Array, Array, Array, Array]
 

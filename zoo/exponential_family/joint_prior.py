@@ -31,20 +31,6 @@ from zoo.checks import shown, warn
 from zoo.exponential_family.family import Family
 from zoo.exponential_family.natural_params import LowRank
 
-__all__ = [
-    "FACTOR_IN_PRIOR",
-    "balanced_variance",
-    "check_joint_prior",
-    "joint_prior_factor",
-    "log_kernel",
-    "refuse_improper",
-]
-
-FACTOR_IN_PRIOR = (  # why a program with beta > 0 does not draw rows
-    "beta > 0 multiplies the prior by a factor, which drawing from the program would ignore: "
-    "inference.extend(tree, 'prior') samples it"
-)
-
 NEARLY_ONE = 0.95
 LEAST_SHARE = 1e-6  # of the Gaussian part in a point estimate with beta = 1
 

@@ -27,21 +27,6 @@ from zoo.exponential_family.expectations import Nodes, over_latents, unit_nodes
 from zoo.exponential_family.family import Family
 from zoo.exponential_family.natural_params import RowMode, row_modes
 
-__all__ = [
-    "ComponentRows",
-    "LocalPCA",
-    "SparseScales",
-    "cells_of_prior",
-    "components_of",
-    "expected_cells",
-    "gaussian_latents",
-    "laplace_latents",
-    "log_cells",
-    "log_rows",
-    "modes",
-    "orthonormal",
-]
-
 
 class LocalPCA(NamedTuple):
     """The parameters of all components.

@@ -9,20 +9,19 @@ from typing import Any, override
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, Completion, TypicalCells
 from zoo.dirichlet_process import compact_labels
-from zoo.exponential_family import local_pca, local_pca_fields
+from zoo.exponential_family import local_pca
 from zoo.exponential_family.cells import standard_normals
-from zoo.exponential_family.expectations import rests_on_tail
+from zoo.exponential_family.expectations import are_steep, rests_on_tail
 from zoo.exponential_family.local_pca import LocalPCA, components_of, orthonormal
 from zoo.model import in_current_precision
 from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
-
-__all__ = ["LocalPCAAnswers"]
 
 START_SCALE = 0.5
 
@@ -37,7 +36,10 @@ class LocalPCAAnswers(Answers):
     @override
     def resolving(self, model: Any, variables: Mapping[str, Any]) -> Any:
         """With finer nodes where bounded cells change steeply; bases and scales of the components tell."""
-        return model.replaced(has_steep_cells=local_pca_fields.has_steep_cells(model.family, variables))
+        if not {"bases", "scales"} <= variables.keys():
+            return model
+        loadings = np.asarray(variables["bases"]) * np.asarray(variables["scales"])[..., None, :]
+        return model.replaced(has_steep_cells=are_steep(model.family, loadings, 1.0))
 
     @override
     def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows) -> PerRow:

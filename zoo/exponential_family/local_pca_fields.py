@@ -7,20 +7,11 @@ import jax
 import numpy as np
 
 from zoo import checks
-from zoo.exponential_family import Family
+from zoo.coordinates import Unit
 from zoo.exponential_family.cells import units_of, without_units
-from zoo.exponential_family.expectations import are_steep
 from zoo.fields import Part
-
-__all__ = [
-    "FACTS",
-    "LEAST_ARD_RATE",
-    "check_for_method",
-    "check_rows_of_components",
-    "check_together",
-    "has_steep_cells",
-    "kind_of_prior",
-]
+from zoo.intake.families import ChoosesFamily
+from zoo.model import Model
 
 SCALE_RATE = 0.1  # default sparsity, over standard deviations
 BROAD = 100.0  # default variance of offsets, in variances
@@ -53,113 +44,122 @@ FACTS: dict[str, Any] = {
 }
 
 
-def kind_of_prior(model: Any) -> str:
-    """As `zoo.model.Model.prior`; a traced repulsion is not known, and taken for none.
-
-    Args:
-        model: the model.
-
-    Returns:
-        ``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``.
-    """
-    if model.scale_prior == "laplace" and _is_zero(model.sparsity):
-        return "improper"
-    is_known = not isinstance(model.repulsion, jax.core.Tracer)
-    repels = model.num_components > 1 and is_known and not _is_zero(model.repulsion)
-    return "unnormalised" if repels else "proper"
-
-
-def has_steep_cells(family: Family, variables: Mapping[str, Any]) -> bool:
-    """Whether bounded cells change steeply with the latents (`zoo.exponential_family.expectations`).
-
-    Args:
-        family: of the cells.
-        variables: of a fit, with any leading axes.
-
-    Returns:
-        Whether they do, as far as bases and scales are known.
-    """
-    if not {"bases", "scales"} <= variables.keys():
-        return False
-    loadings = np.asarray(variables["bases"]) * np.asarray(variables["scales"])[..., None, :]
-    return are_steep(family, loadings, 1.0)
-
-
 def _is_zero(value: Any) -> bool:
     """Whether a hyperparameter is known to be zero, which a traced one is not."""
     return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
 
 
-def check_together(model: Any, *, is_open: bool) -> None:
-    """Raise ValueError if fields do not go together.
+class LocalPCAFields(ChoosesFamily, Model):
+    """What the fields of `zoo.DEPCAM` say: its prior, its units, and which data and methods suit."""
 
-    Args:
-        model: the model.
-        is_open: whether the family is still to be chosen by what the columns hold.
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """Rows, offsets, and what has the scale of natural parameters; bases have no unit."""
+        if self.family.cell_units == "none":
+            return {}
+        at, variance = self.place_unit, self.variance_unit
+        units = {"x": at._replace(power=abs(at.power)), "offsets": at, "scales": self.scale_unit}
+        units |= {"scales_precision": Unit(-variance.power), "loading_norms": variance}
+        return units | ({"noise_variance": variance} if self.family.learns_noise else {})
 
-    Raises:
-        ValueError: the family does not suit the model, or another field.
-    """
-    if model.standardize and not (model.family.learns_noise or is_open):
-        raise ValueError(without_units((model.family,), "family"))
-    if model.family.is_mixed or not model.family.has_kernel:
-        raise ValueError(
-            "family must have one natural parameter a cell and be the same for all columns; "
-            f"got {type(model.family).__name__}"
+    @property
+    def place_unit(self) -> Unit:
+        """That of natural parameters: the inverse one where they are rates, none beside a known noise."""
+        power = -1 if self.family.theta_is_negative else int(self.family.learns_noise)
+        return Unit(power, (-1,), is_location=self.offset and power >= 0)
+
+    @property
+    def scale_unit(self) -> Unit:
+        """Of the scales, which have none where the program is of standardised columns."""
+        return Unit(0 if self.standardize else self.place_unit.power)
+
+    @property
+    def rate_unit(self) -> Unit:
+        """Of the rate of the scales' prior."""
+        return Unit(-self.scale_unit.power)
+
+    @property
+    def variance_unit(self) -> Unit:
+        """Of the variances of offsets, scales and noise."""
+        return Unit(2 * self.scale_unit.power)
+
+    @property
+    def noise_unit(self) -> Unit | None:
+        """Of the rate of the noise, where there is one to learn."""
+        return self.variance_unit if self.family.learns_noise else None
+
+    @property
+    def prior(self) -> str:
+        """``"improper"`` at zero sparsity, ``"unnormalised"`` with repulsion, else ``"proper"``.
+
+        A traced repulsion is not known, and taken for none.
+        """
+        if self.scale_prior == "laplace" and _is_zero(self.sparsity):
+            return "improper"
+        is_known = not isinstance(self.repulsion, jax.core.Tracer)
+        repels = self.num_components > 1 and is_known and not _is_zero(self.repulsion)
+        return "unnormalised" if repels else "proper"
+
+    @property
+    def variable_dims(self) -> Mapping[str, tuple[str, ...]]:
+        """The dims of all variables."""
+        own = {} if self.latents == "component" else {"latents": ("observation", "latent")}
+        return dict(self.dims) | own
+
+    @property
+    def scale_remedy(self) -> str:
+        """`standardize`, which cells of known noise do not have."""
+        own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
+        return f"give {own}standardize=True"
+
+    def validate(self) -> None:
+        """Raise ValueError if fields do not go together."""
+        if self.standardize and not (self.family.learns_noise or self._given is not None):
+            raise ValueError(without_units((self.family,), "family"))
+        if self.family.is_mixed or not self.family.has_kernel:
+            raise ValueError(
+                "family must have one natural parameter a cell and be the same for all columns; "
+                f"got {type(self.family).__name__}"
+            )
+        if self.family.theta_is_negative and not self.offset:
+            raise ValueError(
+                f"the natural parameters of {type(self.family).__name__} are negative, which a component "
+                "without an offset cannot keep to: leave offset=True"
+            )
+        if self.num_features is not None:
+            checks.check_num_latents(self.num_latents, {"columns": self.num_features})
+
+    def check(self, x: Any) -> None:
+        """Raise ValueError if ``x`` does not suit the model, or has too few rows for the components."""
+        super().check(x)
+        if x.shape[0] < self.num_components:
+            raise ValueError(
+                f"num_components must be at most the number of rows, {x.shape[0]}; got "
+                f"{self.num_components}: give num_components={x.shape[0]} or less"
+            )
+        if self.num_components > 1 and len(x) > 1 and (x == x[0]).all():
+            raise ValueError("all rows are the same: there is nothing to cluster; use num_components=1")
+
+    def check_method(self, method: str) -> None:
+        """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
+
+        Raises:
+            ValueError: a sampler, and the posterior is improper; svi, and natural parameters are negative.
+        """
+        if method == "svi" and self.family.theta_is_negative:
+            raise ValueError(
+                f"svi has no bound for cells of {type(self.family).__name__}: their natural parameters are "
+                "negative, and the normal guide puts some mass elsewhere; use em, map, nuts or hmc"
+            )
+        proper = self.integrates_latents or method == "vb"
+        if self.scale_prior != "laplace" or not _is_zero(self.sparsity) or proper:
+            return
+        if method in ("nuts", "hmc", "svi"):
+            raise ValueError(
+                f"{method} needs a proper posterior, and at sparsity=0 it is improper: the likelihood tends "
+                "to a positive constant as the scales grow; give sparsity > 0 or scale_prior='ard'"
+            )
+        checks.warn(
+            "sparsity=0 has no optimum: scales grow and latents shrink for ever, and the result depends on "
+            "when the run stops; give sparsity > 0 or scale_prior='ard'"
         )
-    if model.family.theta_is_negative and not model.offset:
-        raise ValueError(
-            f"the natural parameters of {type(model.family).__name__} are negative, which a component "
-            "without an offset cannot keep to: leave offset=True"
-        )
-    if model.num_features is not None:
-        checks.check_num_latents(model.num_latents, {"columns": model.num_features})
-
-
-def check_rows_of_components(model: Any, x: np.ndarray) -> None:
-    """Raise ValueError if there are too few rows for the components, or nothing to cluster.
-
-    Args:
-        model: the model.
-        x: the rows.
-
-    Raises:
-        ValueError: the rows do not suit.
-    """
-    if x.shape[0] < model.num_components:
-        raise ValueError(
-            f"num_components must be at most the number of rows, {x.shape[0]}; got "
-            f"{model.num_components}: "
-            f"give num_components={x.shape[0]} or less"
-        )
-    if model.num_components > 1 and len(x) > 1 and (x == x[0]).all():
-        raise ValueError("all rows are the same: there is nothing to cluster; use num_components=1")
-
-
-def check_for_method(model: Any, method: str) -> None:
-    """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
-
-    Args:
-        model: the model.
-        method: its name.
-
-    Raises:
-        ValueError: a sampler, and the posterior is improper; svi, and natural parameters are negative.
-    """
-    if method == "svi" and model.family.theta_is_negative:
-        raise ValueError(
-            f"svi has no bound for cells of {type(model.family).__name__}: their natural parameters are "
-            "negative, and the normal guide puts some mass elsewhere; use em, map, nuts or hmc"
-        )
-    proper = model.integrates_latents or method == "vb"
-    if model.scale_prior != "laplace" or not _is_zero(model.sparsity) or proper:
-        return
-    if method in ("nuts", "hmc", "svi"):
-        raise ValueError(
-            f"{method} needs a proper posterior, and at sparsity=0 it is improper: the likelihood tends "
-            "to a positive constant as the scales grow; give sparsity > 0 or scale_prior='ard'"
-        )
-    checks.warn(
-        "sparsity=0 has no optimum: scales grow and latents shrink for ever, and the result depends on "
-        "when the run stops; give sparsity > 0 or scale_prior='ard'"
-    )

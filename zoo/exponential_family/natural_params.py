@@ -36,9 +36,6 @@ from numpyro.distributions.transforms import Transform, biject_to
 
 from zoo.in_blocks import map_in_blocks
 
-__all__ = ["LowRank", "PadZeros", "RowMode", "ZeroElsewhere", "padded", "row_modes"]
-
-
 BLOCK_CELLS = 2**17  # 1 MiB in float64
 LARGE_TABLE = 2**20  # cells; smaller tables are made whole
 

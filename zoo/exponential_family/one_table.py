@@ -12,8 +12,6 @@ from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.conjugate_loadings import check_conjugate_loadings, check_conjugate_pairs
 from zoo.exponential_family.projections import JointPriorModel
 
-__all__ = ["OneTable"]
-
 
 class OneTable(JointPriorModel):
     """A projection of one table; the subclass has the fields of `zoo.EPCA`, its program and its units."""

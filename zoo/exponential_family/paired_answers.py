@@ -20,8 +20,6 @@ from zoo.in_blocks import map_in_blocks
 from zoo.model import in_current_precision
 from zoo.shapes import Predicted, View
 
-__all__ = ["PairedAnswers"]
-
 
 class PairedAnswers(ProjectionAnswers):
     """Of views side by side; the local latents are u and whitened deviations of noisy natural parameters."""

@@ -22,8 +22,6 @@ from zoo.fields import Part, require
 from zoo.intake.families import ChoosesFamily
 from zoo.model import Model
 
-__all__ = ["FACTS", "JointPriorModel"]
-
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
 

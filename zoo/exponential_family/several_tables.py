@@ -5,15 +5,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from zoo import checks
-from zoo.coordinates import Freedom
+from zoo.coordinates import Freedom, Unit
 from zoo.exponential_family import Family, as_family, joint_prior
 from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.projections import JointPriorModel
-
-__all__ = ["VIEW_FACTS", "SeveralTables"]
+from zoo.shapes import KernelParams
 
 
 def _as_families(families: Sequence) -> tuple[Family, ...]:
@@ -289,7 +290,41 @@ class SeveralTables(JointPriorModel):
         """Also only with the default scale of the views' covariances."""
         return super().reads_units and (self.standardize or bool(self.covariance_scale == 1))
 
-    # Two views
+    @property
+    def num_params(self) -> tuple[int, ...]:
+        """Of each view the number of natural parameters of a row."""
+        return tuple(f.num_params(d) for f, d in zip(self.families, self.num_features, strict=True))
+
+    def latents_of(self, v: int) -> tuple[int, ...]:
+        """Indices of the latents that a view sees: the shared ones, then its specific ones."""
+        before = self.num_shared + sum(self.num_specific[:v])
+        return (*range(self.num_shared), *range(before, before + self.num_specific[v]))
+
+    def has_dense_rows(self, v: int) -> bool:
+        """Whether the rows of a view are Gaussian with covariance Psi_v."""
+        return self.specific == "full_covariance" and self.families[v].learns_noise
+
+    def has_noisy_params(self, v: int) -> bool:
+        """Whether the natural parameters of a view are drawn about their mean."""
+        return self.specific == "full_covariance" and not self.has_dense_rows(v)
+
+    def param_sizes(self, v: int) -> Array | None:
+        """Sizes of the natural parameters of a view, in which its loadings and means are, (num_params,)."""
+        sizes, counts = self.natural_unit, self.num_params
+        if sizes is None or not sizes.ndim:
+            return None if sizes is None else jnp.broadcast_to(sizes, counts[v : v + 1])
+        return sizes[sum(counts[:v]) : sum(counts[: v + 1])]
+
+    def kernel_of(self, v: int) -> KernelParams:
+        """The parameters lam and nu of the kernel of a view, (2,), or of each of its columns."""
+        pairs, first = self.conjugate, sum(self.num_features[:v])
+        return pairs if pairs.ndim == 1 else pairs[first : first + self.num_features[v]]
+
+    def _noise_units(self, v: int) -> Mapping[str, Unit]:
+        """Of the precision of a view where it stands for the noise."""
+        if self.specific == "full_covariance":
+            return {f"specific_precision_{v}": Unit(-1, (-2, -1), part=v)}
+        return super()._noise_units(v)
 
     # The papers' models
 

@@ -144,7 +144,7 @@ class RBF(Kernel):
     is_shift_invariant = True
     has_unit = False
 
-    length_scale: Array | None = positive(is_kept=lambda kernel, former: True)
+    length_scale: Array | None = positive()
 
     def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
         """Values in (0, 1], shape (rows of x, rows of y)."""

@@ -10,8 +10,6 @@ from zoo.answers import Answers
 from zoo.kernels.gram import centred_cross
 from zoo.shapes import Covariances, PerRow, Rows, Scores
 
-__all__ = ["KernelPCAAnswers"]
-
 
 class KernelPCAAnswers(Answers):
     r"""Coordinates of rows from their centred kernel values :math:`\hat k(x)` with the fitted rows.

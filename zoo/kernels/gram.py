@@ -46,28 +46,6 @@ from jax.scipy.linalg import cho_solve
 from zoo.checks import machine_memory, memory_in_words, warn
 from zoo.kernels import Kernel
 
-__all__ = [
-    "CentredGram",
-    "Centring",
-    "FeatureRows",
-    "announce_cost",
-    "centred",
-    "centred_cross",
-    "centred_diagonal",
-    "centred_gram",
-    "centred_matrix",
-    "centring_of",
-    "check_gram",
-    "cross_gram",
-    "extended_centring",
-    "feature_rows",
-    "given_latents",
-    "gram_matrix",
-    "scored_dimension",
-    "gram_score",
-]
-
-
 LARGE_BYTES = 2**28  # a matrix from this size on is announced
 BLOCK_BYTES = 2**22  # of a block of rows: what stays in the processor's cache
 ROUNDING = 10 * np.finfo(np.float64).eps  # of a sum of products, relative to the sum of their sizes

@@ -14,8 +14,6 @@ from zoo.linear_gaussian.rows import LatentsGivenRows
 from zoo.shapes import Covariances, PerRow, Rows, Scores
 from zoo.sparse import SparseMatrix
 
-__all__ = ["LinearGaussianAnswers"]
-
 
 class LinearGaussianAnswers(Answers):
     """Of rows W z + mu + noise, whose sites are ``loadings``, ``loc``, ``noise_variance`` and ``latents``.

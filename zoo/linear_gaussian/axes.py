@@ -5,8 +5,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["signs_of"]
-
 
 def signs_of(columns: Any) -> Any:
     """Signs that make the largest entry of each column positive, whatever the order of the rows.

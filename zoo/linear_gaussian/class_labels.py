@@ -19,9 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["are_labels", "class_names", "code_labels"]
-
-
 Label = str | int | bool
 
 

@@ -28,8 +28,6 @@ from zoo.linear_gaussian import rows
 from zoo.linear_gaussian.rows import linear_gaussian
 from zoo.shapes import Covariances, PerRow, Rows, RowsByComponent, Scores
 
-__all__ = ["ClusteredAnswers", "ClusteredRows", "Standard", "check_degrees", "unit_clusters"]
-
 
 def unit_clusters(num_latents: int, mean_precision: Array, degrees_of_freedom: Array) -> GaussianWishart:
     """The default prior of Gaussian clusters of latents with mean zero and covariance one.

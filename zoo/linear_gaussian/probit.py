@@ -47,23 +47,6 @@ from zoo import late
 from zoo.checks import column_of, row_of
 from zoo.in_blocks import map_in_blocks
 
-__all__ = [
-    "DecidedOutputs",
-    "LatentsGivenDecisions",
-    "Orthant",
-    "ProbitOutputs",
-    "ProbitOutputsGivenRows",
-    "carried_over",
-    "check_probit_outputs",
-    "class_log_probabilities",
-    "decisions",
-    "log_orthant",
-    "num_decisions",
-    "orthant_moments",
-    "positive_normal_moments",
-]
-
-
 BLOCK_ROWS = 64  # rows whose nodes of integration are held at a time
 NUM_HERMITE = 48
 CERTAIN = 40.0  # mean of the decision, of variance 1, that stands for a missing output

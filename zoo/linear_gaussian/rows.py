@@ -56,29 +56,6 @@ from zoo.in_blocks import map_in_blocks
 from zoo.programs import local
 from zoo.sparse import SparseMatrix
 
-__all__ = [
-    "DenseRows",
-    "LatentsGivenRows",
-    "LinearGaussianRows",
-    "ReducedRows",
-    "RowsGivenOthers",
-    "ShiftedRows",
-    "StudentRows",
-    "completed",
-    "flat",
-    "latents_covariance",
-    "latents_of_rows",
-    "latents_mean",
-    "linear_gaussian",
-    "log_density",
-    "normal_latents",
-    "precision_of_rows",
-    "reduced",
-    "standard_normal",
-    "student_log_density",
-    "shared_latents_covariance",
-]
-
 BLOCK_ROWS = 1024  # rows with holes whose K x K matrices are held at a time
 
 

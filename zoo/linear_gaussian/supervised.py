@@ -48,19 +48,6 @@ from zoo.model import in_current_precision
 from zoo.programs import local
 from zoo.sparse import SparseMatrix
 
-__all__ = [
-    "Block",
-    "BlockPrior",
-    "FeatureSpace",
-    "Inputs",
-    "Outputs",
-    "Primal",
-    "Probit",
-    "Real",
-    "block_prior",
-    "joint",
-]
-
 type Values = Mapping[str, Array]
 
 

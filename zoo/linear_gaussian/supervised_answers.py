@@ -17,8 +17,6 @@ from zoo.model import in_current_precision
 from zoo.shapes import Covariances, Outputs, PerRow, Predicted, Rows, Scores
 from zoo.sparse import SparseMatrix
 
-__all__ = ["ProbitAnswers", "RealAnswers"]
-
 SMALLEST_SHARE = 1e-6  # of a class, whose estimate by a normal may lie below 0
 BLOCK_ROWS = 64  # rows whose nodes of integration are held at a time
 

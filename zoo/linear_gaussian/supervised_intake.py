@@ -16,8 +16,6 @@ from zoo.linear_gaussian.units import BROAD, of_prior
 from zoo.model import Model
 from zoo.sparse import as_rows, is_sparse
 
-__all__ = ["DENSE", "FACTS", "SupervisedIntake"]
-
 DENSE = "missing outputs are NaN, and cells that are not stored are zeros"
 
 PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")

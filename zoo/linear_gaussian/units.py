@@ -9,8 +9,6 @@ from zoo import checks
 from zoo.coordinates import Unit
 from zoo.fields import Part
 
-__all__ = ["BROAD", "NOISE_RATE", "PLACE", "ProjectionUnits", "of_prior"]
-
 BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
 PLACE = Unit(1, (-1,), is_location=True)
 
@@ -54,7 +52,6 @@ def of_prior(unit: Unit | str, read: Callable) -> dict[str, Any]:
         "unit": unit,
         "read": lambda model, *parts: read(model, *(part.once(_moments) for part in parts)),
         "is_used": lambda model: model.loading_prior != "flat",
-        "is_kept": lambda model, former: former.loading_prior == model.loading_prior,
     }
 
 

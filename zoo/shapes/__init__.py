@@ -21,10 +21,7 @@ __all__ = [
     "OneOrMoreStatistics",
     "Outputs",
     "ParamCovariance",
-    "PerColumn",
     "PerComponent",
-    "PerFeature",
-    "PerOutput",
     "PerRow",
     "Predicted",
     "RowOrRows",
@@ -54,9 +51,6 @@ Rows = Annotated[Array, Shape("num_observations num_features")]
 Outputs = Annotated[Array, Shape("num_observations num_outputs")]
 View = Annotated[Array, Shape("num_observations _")]  # one of several tables of the same rows
 Predicted = Annotated[Array, Shape("num_observations num_predicted")]
-PerFeature = Annotated[Array, Shape("num_features")]
-PerOutput = Annotated[Array, Shape("num_outputs")]
-PerColumn = Annotated[Array, Shape("num_columns")]  # of inputs and outputs together
 Loadings = Annotated[Array, Shape("num_columns num_latents")]
 ParamCovariance = Annotated[Array, Shape("num_params num_params")]
 KernelParams = Annotated[Array, Shape("*columns 2")]

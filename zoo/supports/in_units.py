@@ -20,8 +20,6 @@ from numpyro.distributions.transforms import (
     biject_to,
 )
 
-__all__ = ["InUnits", "PositiveDefiniteInUnits", "PositiveInUnits", "RealInUnits"]
-
 
 class _InUnits(constraints.Constraint):
     """A set of values, and the unit in which they are measured: its leaf.

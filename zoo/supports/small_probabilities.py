@@ -31,8 +31,6 @@ from jax import Array
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import Transform, biject_to
 
-__all__ = ["Beta", "Dirichlet", "LogitStick", "LogitSticks", "ProbabilityUnder", "SimplexUnder"]
-
 LINEAR = 4.0  # logits up to about this are the coordinates
 
 

@@ -105,24 +105,6 @@ from zoo.dirichlet_process import log_stick_weights, with_stick_decays
 from zoo.dpp import log_determinant
 from zoo.exponential_family.local_pca import SparseScales, components_of, orthonormal
 
-__all__ = [
-    "DEPCAMState",
-    "METHOD",
-    "STRATEGIES",
-    "check",
-    "evaluate",
-    "init",
-    "log_density",
-    "log_prior",
-    "numbered",
-    "program_values",
-    "rows_of",
-    "settling_steps",
-    "start",
-    "step",
-]
-
-
 LANDMARKS = 500
 NEIGHBOUR = 7
 

@@ -51,22 +51,6 @@ from zoo.depcam import DEPCAM
 from zoo.exponential_family.local_pca import components_of
 from zoo.gamma_functions import gammaln
 
-__all__ = [
-    "LocalRows",
-    "Sums",
-    "best_scaling",
-    "inverse_of",
-    "log_standard_normal",
-    "natural_step",
-    "poisson_rows",
-    "prior_latents",
-    "quadratic_rows",
-    "rows_given_latents",
-    "scaled_bound",
-    "sums_of",
-    "tight_curves",
-]
-
 
 class LocalRows(NamedTuple):
     """Log densities and gradients of each row under each component.

@@ -41,8 +41,6 @@ from zoo.answers import answer_of
 from zoo.depcam import DEPCAM
 from zoo.model import in_current_precision
 
-__all__ = ["METHOD"]
-
 LARGEST_DRAWS = 256e6  # bytes of drawn latents that are kept
 
 

@@ -62,27 +62,6 @@ from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = [
-    "GibbsInfo",
-    "GibbsState",
-    "METHOD",
-    "algorithm_of",
-    "cells_of",
-    "check",
-    "columns",
-    "common_shift",
-    "flat_moves",
-    "init",
-    "latents",
-    "noise",
-    "position",
-    "relevance",
-    "rescaling",
-    "start",
-    "theta_of",
-]
-
-
 TURNS = 3  # of rows and columns for each draw of the Polya-Gamma variables
 
 

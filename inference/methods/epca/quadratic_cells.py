@@ -33,17 +33,6 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from inference.numerics import polya_gamma
 
-__all__ = [
-    "CanonicalNormal",
-    "QuadraticCells",
-    "columns_given",
-    "draw_precisions",
-    "log_lacking",
-    "rows_given",
-    "side_by_side",
-]
-
-
 SMALL_FRACTION = 0.25
 FIXED_PRECISION = float(np.tanh(1.0) / 4)  # E[omega] of PG(1, 2)
 

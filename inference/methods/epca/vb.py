@@ -43,26 +43,6 @@ from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "OF_COLUMNS",
-    "ProjectionVBInfo",
-    "START_VARIANCE",
-    "check",
-    "concluded",
-    "dims_of",
-    "guide",
-    "init",
-    "point",
-    "predict",
-    "relevance_of",
-    "sample_latents",
-    "sample_relevance",
-    "stored_rows",
-    "units",
-]
-
 START_VARIANCE = 0.05
 OF_ROWS = {
     "latents_mean": ("observation", "latent"),

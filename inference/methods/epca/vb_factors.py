@@ -46,21 +46,6 @@ from zoo.exponential_family import Family
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = [
-    "ProjectionPosterior",
-    "bound",
-    "check_has_bound",
-    "expected_exponential",
-    "expected_log_gamma",
-    "expected_moments",
-    "gamma_terms",
-    "noise_concentrations",
-    "normal_given",
-    "normal_terms",
-    "seen_loadings",
-    "update",
-]
-
 
 class NaturalCells(NamedTuple):
     r"""Coefficients of :math:`\kappa\theta - \tau\theta^2/2 - b\log 2\cosh(\theta/2) - r e^\theta`.

@@ -15,8 +15,6 @@ from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = ["View", "given_values", "prior_variance", "views_of"]
-
 
 class View(NamedTuple):
     """A table of cells that sees some of the latents.

@@ -39,17 +39,6 @@ from zoo.kernels import gram as gram_matrices
 from zoo.kernels.gram import CentredGram
 from zoo.linear_gaussian.axes import signs_of
 
-__all__ = [
-    "METHOD",
-    "centred_gram",
-    "components_from",
-    "leading_eigenpairs",
-    "signal_variances",
-    "solve",
-    "to_outcome",
-]
-
-
 FEW_ROWS = 256  # up to so many the dense solver is as quick
 LARGE_SHARE = 0.25  # of all eigenvalues: from here on Lanczos iteration loses its advantage
 

@@ -68,18 +68,6 @@ from zoo.kernel_pca import KernelPCA
 from zoo.kernels import Kernel
 from zoo.kernels.gram import Centring, cross_gram, extended_centring, gram_matrix
 
-__all__ = [
-    "ALGORITHM",
-    "KernelPCAState",
-    "KernelRows",
-    "METHOD",
-    "init",
-    "prepare",
-    "restricted_eigenpairs",
-    "step",
-]
-
-
 SMALLEST = 1e-12  # share of the largest inner product below which a direction of the span is rounding
 FORMER = ("coefficients", "signal_variances", "noise_variance")  # the variables that a start needs
 

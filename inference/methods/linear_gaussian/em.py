@@ -22,9 +22,6 @@ costs one K x K factorisation and takes tens. With a Gaussian prior of the loadi
 R = N \hat R`, M the prior's precision times :math:`W^T W`; with an ARD prior, which is not indifferent to
 rotation, R is diagonal.
 
-*SQUAREM* (Varadhan and Roland 2008) extrapolates two such sweeps, the log noise kept above its floor, and
-takes the extrapolation only if the objective there is at least that of the sweep.
-
 *Student-t rows* (`zoo.linear_gaussian.rows`) are kept one by one. Given u a row is normal with u times the
 precision, so that the steps are the same with E[u] = (nu + c) / (nu + delta) for the weight of each row in
 every sum but that of the latents' covariances, E[u z z'] - E[u] E[z] E[z]', which has none; the noise is
@@ -82,36 +79,8 @@ from jax.scipy.linalg import cho_solve
 from jax.scipy.special import gammaln
 
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern, SparseRows
-from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, sum_over_rows
 from zoo.linear_gaussian.rows import student_log_density
-
-__all__ = [
-    "ACCELERATIONS",
-    "LinearGaussianInfo",
-    "LinearGaussianState",
-    "LoadingPrior",
-    "Moments",
-    "Parameters",
-    "as_weighed",
-    "begin",
-    "bordered",
-    "check_given",
-    "column_precisions",
-    "expected_precision",
-    "given_start",
-    "log_prior",
-    "m_step",
-    "moments_of",
-    "pca_start",
-    "random_start",
-    "settling_steps",
-    "standardised",
-    "start_of",
-    "step",
-    "sum_over_patterns",
-    "unseen",
-]
 
 
 class Parameters(NamedTuple):
@@ -354,9 +323,6 @@ def log_prior(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior 
     return jnp.sum(columns) + jnp.sum(means) + jnp.sum(noises)
 
 
-ACCELERATIONS = ("px", "none", "squarem")
-
-
 class LinearGaussianState(NamedTuple):
     """The estimate and the results of its E-step.
 
@@ -430,7 +396,7 @@ def step(
     e_step: Callable = moments_of,
     sweep: Callable | None = None,
 ) -> tuple[LinearGaussianState, LinearGaussianInfo]:
-    """Run one sweep: M-step from the moments of the state, expansion, E-step (SQUAREM: two sweeps).
+    """Run one sweep: M-step from the moments of the state, expansion, E-step.
 
     Of an `unseen` state the E-step alone.
 
@@ -438,7 +404,7 @@ def step(
         state: from `begin`, `unseen` or a former step.
         rows: the data, from `compress` or `one_by_one`.
         prior: of loadings, mean and noise; None: maximum likelihood.
-        acceleration: ``"px"``, ``"none"`` or ``"squarem"`` (which extrapolates expanded sweeps).
+        acceleration: ``"px"`` or ``"none"``.
         center: ``"joint"`` (mean and loadings together) or ``"plugin"`` (mean of the observed cells).
         floor: smallest noise variance as a share of the group's mean variance; one for all groups or one
             each.
@@ -451,17 +417,10 @@ def step(
     keywords = {"center": center, "lowest": lowest, "fixed_noise": fixed_noise}
     sweep = partial(sweep or _sweep, expand=acceleration != "none", **keywords)
     first, at_floor = sweep(state.parameters, state.moments, rows, prior)
-    is_unseen = np.False_
     if e_step is moments_of:  # on the host there is no program to spare, and starts are seen
         is_unseen = jnp.isneginf(state.objective)
         first = jax.tree.map(partial(jnp.where, is_unseen), state.parameters, first)
     new = begin(first, rows, prior, e_step=e_step)._replace(at_floor=at_floor)
-    if acceleration == "squarem":
-        second, second_at_floor = sweep(first, new.moments, rows, prior)
-        leap = _extrapolated(state.parameters, first, second, lowest, fixed_noise)
-        leapt = begin(leap, rows, prior, e_step=e_step)._replace(at_floor=second_at_floor)
-        better = (leapt.objective >= new.objective) & ~is_unseen  # False where it is not a number
-        new = jax.tree.map(lambda yes, no: jnp.where(better, yes, no), leapt, new)
     info = LinearGaussianInfo(new.objective, jnp.mean(new.parameters.noise_variance), jnp.sum(new.at_floor))
     return new, info
 
@@ -581,27 +540,6 @@ def standardised(
         loc = loc + loadings @ moved
     spread = second * (size / rows.total_weight)
     return Parameters(loadings @ expansion(spread, loadings, rows, prior), loc, noise)
-
-
-@compiled
-def _extrapolated(
-    start: Parameters, first: Parameters, second: Parameters, lowest: Array, fixed_noise: Array | None
-) -> Parameters:
-    """The parameters that SQUAREM extrapolates from two sweeps, with step length S3."""
-    zero, one, two = (p._replace(noise_variance=jnp.log(p.noise_variance)) for p in (start, first, second))
-    change = jax.tree.map(jnp.subtract, one, zero)
-    bend = jax.tree.map(lambda b, a, r: b - a - r, two, one, change)
-    norm_change, norm_bend = _norm(change), _norm(bend)
-    length = -jnp.maximum(norm_change / jnp.maximum(norm_bend, 1e-300), 1.0)
-    leap = jax.tree.map(lambda a, r, v: a - 2 * length * r + length**2 * v, zero, change, bend)
-    noise = jnp.maximum(jnp.exp(leap.noise_variance), lowest)
-    if fixed_noise is not None:
-        noise = jnp.where(jnp.isnan(fixed_noise), noise, fixed_noise)
-    return leap._replace(noise_variance=noise)
-
-
-def _norm(tree: Parameters) -> Array:
-    return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
 
 
 def _regression(second: Array, target: Array, column_class: Array) -> Array:

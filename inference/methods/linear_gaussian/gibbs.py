@@ -13,8 +13,6 @@ from jax import Array
 
 from zoo.linear_gaussian.supervised import BlockPrior
 
-__all__ = ["half_variance", "noise", "regression"]
-
 Conditionals = dict[str, dist.Distribution]
 
 

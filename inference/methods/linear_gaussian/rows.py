@@ -33,21 +33,6 @@ from inference.numerics.weighted_rows import Rows, unweighted, weight_of
 from zoo.checks import column_of, is_finite, row_of
 from zoo.sparse import SparseMatrix
 
-__all__ = [
-    "CompressedRows",
-    "Pattern",
-    "SparseRows",
-    "check_complete",
-    "gain_and_covariance",
-    "compress",
-    "expanded",
-    "one_by_one",
-    "rows_alone",
-    "runs_on_host",
-    "sparse_rows",
-]
-
-
 MOST_PATTERNS = 8  # sets of rows that get pseudo-rows; every one is compiled by itself
 FEWEST_ROWS = 16  # of such a set
 

@@ -14,7 +14,7 @@ with :math:`A_n` shared by all rows that miss the same outputs, and the log like
     \|X - 1c^T\|^2 = \|X\|^2 - N \|c\|^2,
 
 so that centring is implicit. Beside the products a sweep costs O((N + M) K^2). The M-step is that of the
-dense rows, compiled, once for x and once for y; parameter expansion and SQUAREM are the same too. It needs a
+dense rows, compiled, once for x and once for y; parameter expansion is the same too. It needs a
 flat prior.
 
 The sum of squares is taken apart, so digits are lost where the noise is far smaller than the data; with
@@ -46,15 +46,6 @@ from inference.methods.linear_gaussian.em import (
 )
 from inference.methods.linear_gaussian.rows import CompressedRows, SparseRows
 from inference.numerics.compiled import compiled
-
-__all__ = [
-    "begin_with",
-    "first_parameters",
-    "leading_pairs",
-    "sparse_moments",
-    "sparse_start",
-    "sweep",
-]
 
 BLOCK_ROWS = 4096  # rows whose products with K x K matrices are held at a time
 START_TOLERANCE = 1e-3  # of the first components, relative to their eigenvalues: sweeps do the rest

@@ -95,29 +95,6 @@ from inference.numerics.weighted_rows import map_rows, row_limit
 from zoo.linear_gaussian.axes import signs_of
 from zoo.linear_gaussian.rows import normal_latents
 
-__all__ = [
-    "LatentMoments",
-    "LinearGaussianPosterior",
-    "LinearGaussianVBInfo",
-    "Transformation",
-    "OF_ROWS",
-    "concluded",
-    "expected_variance",
-    "latents_of",
-    "log_predictive",
-    "log_predictive_of_student",
-    "num_relevant",
-    "posterior_at",
-    "precisions_of",
-    "prior_pulls",
-    "sample_columns",
-    "sample_latents",
-    "step",
-    "transformed_columns",
-    "update_columns",
-]
-
-
 OF_ROWS = ("row_precision_concentration", "row_precision_rate")
 NO_LOADINGS = 1e30  # precision of loadings that are zero, in that of others
 

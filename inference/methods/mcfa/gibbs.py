@@ -43,8 +43,6 @@ from zoo.answers import answer_of, start_of
 from zoo.dirichlet_process import with_stick_decays
 from zoo.mcfa import MCFA
 
-__all__ = ["METHOD"]
-
 Conditionals = dict[str, dist.Distribution]
 
 

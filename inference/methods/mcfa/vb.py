@@ -57,8 +57,6 @@ from zoo.linear_gaussian.clustered import ClusteredRows
 from zoo.mcfa import MCFA
 from zoo.model import in_current_precision
 
-__all__ = ["METHOD"]
-
 NEEDED = 10  # starts: from single ones k-means in principal components may unite clusters
 OF_NOISE = ("noise_precision_concentration", "noise_precision_rate")
 OF_ARD = ("loading_precision_concentration", "loading_precision_rate")

@@ -81,9 +81,6 @@ from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
 
-__all__ = ["METHOD"]
-
-
 SPARE_SLOTS = 5  # empty components of a stored draw of the process, at least
 
 

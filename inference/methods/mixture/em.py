@@ -43,8 +43,6 @@ from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.mixture import Mixture
 
-__all__ = ["METHOD"]
-
 OCCUPIED = 0.5  # rows that an occupied component is expected to hold more than
 
 

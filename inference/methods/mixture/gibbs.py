@@ -141,15 +141,6 @@ from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "METHOD",
-    "Copies",
-    "component_parameters",
-    "concentration_and_weights",
-    "expected_hyperparameters",
-    "hyperparameter_blocks",
-]
-
 
 class Copies(NamedTuple):
     """Rows as many times as their weights say, and the rows themselves.

@@ -24,9 +24,6 @@ from zoo.mixture import Mixture
 from zoo.shapes import PerComponent, Scalar
 from zoo.sparse import SparseCounts
 
-__all__ = ["SizedMixture", "in_shared_shapes", "with_others"]
-
-
 SIZE = 8
 MOST_PRODUCTS = 2**17  # of two cells of a row, in all rows: more make each component dear
 

@@ -49,8 +49,6 @@ from zoo.conjugate.component_prior import ComponentPrior
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
 
-__all__ = ["launch", "log_split_prior", "split_merge", "split_or_merge"]
-
 ASCENT_STEPS = 5
 HALVES = 0.5  # the share of moves that try halves, not a small piece
 HALF_ROWS, HALF_SPREAD = 10.0, 0.6

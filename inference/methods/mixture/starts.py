@@ -28,20 +28,6 @@ from zoo.conjugate.component_prior import ComponentPrior
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "STARTS",
-    "STRATEGIES",
-    "given_labels",
-    "hierarchical_labels",
-    "kmeans_labels",
-    "kmeans_or_random",
-    "mixed",
-    "principal_labels",
-    "restarts",
-    "start_named",
-    "statistics_given",
-]
-
 KMEANS_STEPS = 10
 
 

@@ -27,8 +27,6 @@ from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart, SharedGaussianWishart, log_det
 from zoo.gamma_functions import gammaln
 
-__all__ = ["statistics_for"]
-
 
 class EvidenceStatistics(NamedTuple):
     """Summed features and log evidence of each cluster.

@@ -110,9 +110,6 @@ from inference.numerics.weighted_rows import (
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
-__all__ = ["METHOD"]
-
-
 LEARNING_STEPS = 5  # of hyperparameters and global factors in turn, within a step
 
 

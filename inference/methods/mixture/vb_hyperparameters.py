@@ -55,29 +55,6 @@ from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import digamma, gammaln
 from zoo.mixture import Mixture
 
-__all__ = [
-    "LEARNING_AFTER",
-    "at_bound",
-    "check_learn",
-    "concentration_terms",
-    "concentration_variables",
-    "expected_log",
-    "expected_log_dirichlet_constant",
-    "initial_concentration",
-    "learn_concentration",
-    "learnt_from",
-    "learnt_model",
-    "log_hyperprior",
-    "mean_of",
-    "parameter_names",
-    "starting_model",
-    "starting_prior",
-    "stored_concentration",
-    "update_concentration",
-    "with_learnt",
-]
-
-
 LEARNING_AFTER = 200  # steps, for runs that are not to settle
 
 

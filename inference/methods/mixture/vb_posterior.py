@@ -40,22 +40,6 @@ from zoo.coordinates import Unit
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
 
-__all__ = [
-    "MixtureVBState",
-    "OCCUPIED",
-    "begin",
-    "conclude",
-    "from_statistics",
-    "guide",
-    "log_density",
-    "log_unnormalised",
-    "resized",
-    "start",
-    "transform",
-    "units",
-]
-
-
 OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold more rows than this
 DERIVED = ("responsibilities", "num_occupied", "expected_weights")  # follow from q's parameters
 

@@ -45,8 +45,6 @@ from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.linear_gaussian.axes import signs_of
 from zoo.paired import Paired
 
-__all__ = ["METHOD", "Canonical", "canonical", "principal", "solve"]
-
 SMALLEST_UNCORRELATED = 1e-12  # of 1 - rho^2: below it the covariance given the latents is singular
 
 

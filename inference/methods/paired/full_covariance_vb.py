@@ -64,22 +64,6 @@ from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = [
-    "Wishart",
-    "bound",
-    "check",
-    "check_data",
-    "conclude",
-    "guide",
-    "init",
-    "point",
-    "predict",
-    "start",
-    "step",
-    "units",
-    "update",
-]
-
 
 class Wishart(NamedTuple):
     """A Wishart distribution of a precision matrix, with mean degrees_of_freedom * scale_matrix.

@@ -45,20 +45,6 @@ from inference.numerics.programs import log_densities
 from zoo.model import in_current_precision
 from zoo.paired import Paired
 
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "Turned",
-    "algorithm_of",
-    "check",
-    "columns",
-    "completed_views",
-    "latents",
-    "move_theta",
-    "precisions",
-    "sweep_once",
-]
-
 
 def _step(
     key: Array, state: GibbsState, model: Paired, *data: Array, moves: bool

@@ -18,8 +18,6 @@ from inference.methods.paired import full_covariance_vb as full_covariance
 from zoo.answers import answer_of
 from zoo.paired import Paired
 
-__all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
-
 
 def _own(model: Paired) -> ModuleType:
     """The module with the ascent for the model's program."""

@@ -35,12 +35,12 @@ class EM(Climb):
     """Expectation maximisation of `zoo.PPCA`.
 
     Attributes:
-        acceleration: ``"px"`` (parameter expansion), ``"squarem"`` or ``"none"``.
+        acceleration: ``"px"`` (parameter expansion) or ``"none"``.
         noise_floor: share of the columns' variance that the noise keeps.
     """
 
     name = "em"
-    acceleration: Literal["px", "none", "squarem"] = "px"
+    acceleration: Literal["px", "none"] = "px"
     noise_floor: NoiseFloor = 1e-6
 
 

@@ -40,18 +40,6 @@ from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
-__all__ = [
-    "METHOD",
-    "log_densities",
-    "num_free_parameters",
-    "point_outcome",
-    "solve",
-    "tipping_bishop",
-    "turned",
-    "warn_of_floor",
-]
-
-
 NOISE_FLOOR = 1e-6  # of the columns' mean variance
 BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
 SMALL_GAIN = 1e-10  # of the largest eigenvalue: below it the products' round-off shows, and the SVD decides

@@ -1,11 +1,11 @@
 r"""Expectation maximisation for probabilistic PCA and factor analysis, with missing cells.
 
 Maximum likelihood with a flat prior, else the mode of the log posterior (in loadings, mean and noise
-variance, the latents and ARD precisions integrated out). The updates, parameter expansion and SQUAREM are
-those of `inference.methods.linear_gaussian.em`; PPCA is one noise group, factor analysis a group for each
-column. The estimate is returned in its canonical rotation: orthogonal loadings, longest first, the largest
-entry of each positive (of factor analysis under flat priors the loadings of columns in their deviations, so
-that the units of columns do not choose the rotation).
+variance, the latents and ARD precisions integrated out). The updates and parameter expansion are those of
+`inference.methods.linear_gaussian.em`; PPCA is one noise group, factor analysis a group for each column. The
+estimate is returned in its canonical rotation: orthogonal loadings, longest first, the largest entry of each
+positive (of factor analysis under flat priors the loadings of columns in their deviations, so that the units
+of columns do not choose the rotation).
 
 Without missing cells PPCA has a closed form (`inference.methods.ppca.closed_form`), which EM agrees with;
 factor analysis, missing cells and priors need EM. Where the spread of the parameters matters, use VB or NUTS.
@@ -38,18 +38,6 @@ from inference.precision import to_numpy
 from zoo.coordinates import Unit
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
-
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "compressed_rows",
-    "degrees_of_rows",
-    "dense_rows",
-    "groups_of",
-    "init",
-    "prior_of",
-    "step",
-]
 
 
 def groups_of(model: PPCA, num_features: int) -> np.ndarray:

@@ -49,8 +49,6 @@ from zoo.linear_gaussian.rows import normal_latents
 from zoo.linear_gaussian.supervised import BlockPrior
 from zoo.ppca import PPCA
 
-__all__ = ["METHOD", "algorithm_of", "blocks_of"]
-
 Conditionals = dict[str, dist.Distribution]
 Values = Mapping[str, Array]
 OF_ROWS = ("row_precision", "latents")

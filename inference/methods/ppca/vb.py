@@ -38,8 +38,6 @@ from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 
-__all__ = ["ALGORITHM", "METHOD", "guide", "init", "joint_covariance", "step"]
-
 DIMS = {
     "loadings_mean": ("feature", "latent"),
     "loadings_covariance": ("feature", "latent", "latent_2"),

@@ -28,11 +28,11 @@ class EM(Climb):
     """Expectation maximisation of `zoo.SPPCA`.
 
     Attributes:
-        acceleration: ``"px"`` (parameter expansion), ``"none"``, or without a kernel ``"squarem"``.
+        acceleration: ``"px"`` (parameter expansion) or ``"none"``.
     """
 
     name = "em"
-    acceleration: Literal["px", "none", "squarem"] = "px"
+    acceleration: Literal["px", "none"] = "px"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,18 +70,6 @@ from zoo.linear_gaussian.supervised import joint
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "by_site",
-    "concluded",
-    "dual_scores",
-    "init",
-    "loadings_given_noise",
-    "log_density",
-    "step",
-]
-
 
 def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array], Array]:
     """The estimate with its latents rotated to the axes of the theorem, and the rotation."""

@@ -10,7 +10,7 @@ falls.
 outputs, which the text plugs in (7.7), is not the maximum: those rows' latents need not have mean zero.
 
 Options: ``acceleration="px"`` (parameter expansion, the default: tens of sweeps where the text's plain EM,
-``"none"``, takes hundreds), ``"squarem"`` (extrapolation on top of it). Starts: ``"pca"``, principal
+``"none"``, takes hundreds). Starts: ``"pca"``, principal
 components of x (the first sweep regresses y on the scores), or ``"random"``. With a Gaussian prior of the
 loadings the objective is the log posterior. With a kernel the same name runs
 `inference.methods.sppca.kernel_em`. Sparse inputs stay sparse:
@@ -54,18 +54,6 @@ from zoo.coordinates import Unit
 from zoo.linear_gaussian.supervised import block_prior, joint
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
-
-__all__ = [
-    "ALGORITHM",
-    "METHOD",
-    "given_parameters",
-    "init",
-    "joint_matrix",
-    "noise_groups",
-    "prepare",
-    "prior_of",
-    "step",
-]
 
 GIVEN = ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x", "noise_variance_y")
 
@@ -164,8 +152,6 @@ def build(strategy: str, **options: Any) -> Algorithm:
 
 def check(model: SPPCA, settings: EM) -> None:
     """Raise ValueError if the settings do not go with the model."""
-    if model.kernel is not None and settings.acceleration == "squarem":
-        raise ValueError("with a kernel acceleration is 'px' or 'none'; got 'squarem'")
     if model.loading_prior != "flat" and model.center == "plugin":
         raise ValueError("center='plugin' is the mean of the observed cells and has no prior: use 'joint'")
 

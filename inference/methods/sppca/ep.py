@@ -75,9 +75,6 @@ from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_momen
 from zoo.linear_gaussian.supervised import joint
 from zoo.sppca import SPPCA
 
-__all__ = ["ALGORITHM", "METHOD", "init", "propagate", "step"]
-
-
 MOST_TRIALS = 10
 BLOCK_ROWS = 256
 CERTAINTY = 0.5  # of every row's outputs: all on their side of the hyperplanes, see above

@@ -8,8 +8,6 @@ from jax import Array
 from zoo.checks import warn
 from zoo.sppca import SPPCA
 
-__all__ = ["warn_of_floors"]
-
 FLOOR_SLACK = 1.0 + 1e-9
 
 

@@ -50,8 +50,6 @@ from zoo.linear_gaussian.supervised import block_prior, joint
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
-__all__ = ["GibbsInfo", "METHOD", "algorithm_of", "blocks_of", "positive_normal"]
-
 
 class SPPCAGibbsState(NamedTuple):
     """Current values of every latent site of ``model.explicit``, in constrained space.

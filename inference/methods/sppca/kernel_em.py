@@ -42,20 +42,6 @@ from zoo.kernels.gram import centred_gram, feature_rows
 from zoo.linear_gaussian.axes import signs_of
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "FeatureData",
-    "KernelSPPCAState",
-    "at",
-    "conclude",
-    "concluded_in_features",
-    "first_coefficients",
-    "init",
-    "prepare",
-    "start",
-    "step",
-    "variances",
-]
-
 
 class FeatureData(NamedTuple):
     """Inner products of the rows, and their outputs.

@@ -46,9 +46,6 @@ from inference.methods.sppca import MORP, KernelCCA, projections
 from zoo.checks import shown
 from zoo.sppca import SPPCA
 
-__all__ = ["METHODS", "check", "solve"]
-
-
 REMEDY = "fit the labelled rows, or use method='em'"
 
 

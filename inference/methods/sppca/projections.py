@@ -45,20 +45,6 @@ from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
-__all__ = [
-    "blended_gram",
-    "centred_gram",
-    "kernel_cca",
-    "morp_dual",
-    "morp_primal",
-    "morp_simplified",
-    "not_generative",
-    "printed_morp",
-    "rank_of",
-    "stored",
-    "transform",
-]
-
 
 class PrimalProjection(NamedTuple):
     """A projection whose scores are ``(x - mean) @ weights``.

@@ -35,8 +35,6 @@ from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.sppca import SPPCA
 
-__all__ = ["ALGORITHM", "METHOD", "guide", "init", "step"]
-
 PARTS = {
     "loadings_{}_mean": ("{}", "latent"),
     "loadings_{}_covariance": ("{}", "latent", "latent_2"),

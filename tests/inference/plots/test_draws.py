@@ -13,7 +13,7 @@ import inference
 import zoo
 from inference import plots
 from inference.diagnostics import profiles, psrf
-from inference.plots import plot_forest, plot_ppc, plot_rank, plot_scree, plot_trace
+from inference.plots import plot_ppc, plot_rank, plot_scree, plot_trace
 from inference.plots.draws import worst_quantities
 from tests.support.planted import (
     planted_mixture,
@@ -66,14 +66,6 @@ def test_ranks_of_a_chain_that_is_apart_gather_on_one_side():
     )
 
 
-def test_a_forest_draws_chains_apart_where_they_disagree():
-    good, bad = (plot_forest(planted_regression(num_draws=300, shift=s), "slope").axes[0] for s in (0.0, 3.0))
-    assert len(good.lines) == 2 and len(bad.lines) == 8  # two slopes; a point each, or one a chain
-    draws = planted_regression(num_draws=300)["posterior"]["slope"].values[..., 0]
-    assert good.lines[0].get_xdata()[0] == pytest.approx(np.median(draws))
-    assert [label.get_text() for label in good.get_yticklabels()] == ["slope[a]", "slope[b]"]
-
-
 @pytest.mark.slow
 def test_replications_surround_data_that_the_model_fits_and_miss_data_that_it_does_not():
     tree = fitted("ppca")
@@ -110,7 +102,7 @@ def test_a_scree_picture_shows_the_shares_of_the_profile():
 def test_no_picture_of_draws_draws_rows():
     """Labels, latents and row densities are left out: a picture of all of them takes a minute."""
     tree = planted_mixture()
-    for function in (plot_trace, plot_rank, plot_forest):
+    for function in (plot_trace, plot_rank):
         figure = function(tree)
         words = [text.get_text() for text in figure.findobj(lambda part: hasattr(part, "get_text"))]
         assert len(figure.axes) <= 12 and not any("assignments" in word for word in words)
@@ -121,8 +113,6 @@ def test_what_cannot_be_drawn_is_refused_with_the_reason():
         plot_trace(variational_mixture())
     with pytest.raises(ValueError, match="no invariant 'nothing'"):
         plot_rank(planted_mixture(), "nothing")
-    with pytest.raises(ValueError, match="point estimate"):
-        plot_forest(fitted("ppca"))
     with pytest.raises(ValueError, match="plot_document_check"):
         plot_ppc(replaced(fitted("ppca"), observed_data=xr.Dataset({"count": ("nonzero", [1.0])})))
     with pytest.raises(ValueError, match="ax holds one quantity, and there are 2"):
@@ -184,7 +174,7 @@ SHOWN = {  # the fits and arguments of pictures that show columns of the data, o
 OTHERS = {  # of components, latents, draws and fits, or given what they name
     "plot_co_clustering", "plot_component_similarity",
     "plot_dirichlet_process", "plot_document_check", "plot_document_clusters", "plot_em",
-    "plot_forest", "plot_hinton", "plot_model_graph", "plot_objective", "plot_overlap",
+    "plot_hinton", "plot_model_graph", "plot_objective", "plot_overlap",
     "plot_psrf_path", "plot_rank", "plot_scree", "plot_trace",
 }  # fmt: skip
 

@@ -271,7 +271,7 @@ BAD_FITS = {
         "closed_form knows the maximum for a given noise_variance",
     ),
     "solver": ({"solver": "magic"}, "solver must be one of auto, lanczos, dense; got 'magic'"),
-    "acceleration": ({"method": "em", "acceleration": "squarem"}, "acceleration must be one of px, none"),
+    "acceleration": ({"method": "em", "acceleration": "fast"}, "acceleration must be one of px, none"),
 }
 
 

@@ -152,6 +152,8 @@ def test_a_fit_that_goes_on_keeps_the_prior_that_was_read_off():
         again = continuing(model, former).with_sizes_from(*more)
         for name in ("loading_variance", "loc_mean", "loc_variance", "noise_rate"):
             np.testing.assert_array_equal(getattr(again, name), getattr(former, name))
+        other = continuing(model.replaced(standardize=True), former)
+        assert other.loc_variance is None  # which is read in other units
 
 
 @pytest.mark.cases_by_default(1)

@@ -153,7 +153,7 @@ def test_draws_have_the_distances_of_a_t():
         assert stats.kstest(distance, stats.f(5, NU).cdf).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("acceleration", ["px", "none", "squarem"])
+@pytest.mark.parametrize("acceleration", ["px", "none"])
 @pytest.mark.parametrize("loading_prior", ["flat", "gaussian", "ard"])
 def test_em_rises_by_what_the_program_says(acceleration, loading_prior):
     """Every step, holes and odd rows; the objective is the program's density at the estimate."""

@@ -223,7 +223,7 @@ def test_flat_priors_and_unknown_options_are_refused(x):
     with pytest.raises(ValueError, match="loading_prior='ard' or 'gaussian', not 'flat'"):
         inference.fit(zoo.PPCA(), x, method="vb")
     with pytest.raises(ValueError, match="acceleration must be one of px, none"):
-        inference.fit(zoo.PPCA(loading_prior="ard"), x, method="vb", acceleration="squarem")
+        inference.fit(zoo.PPCA(loading_prior="ard"), x, method="vb", acceleration="fast")
 
 
 @pytest.mark.slow

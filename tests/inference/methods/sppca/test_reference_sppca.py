@@ -28,10 +28,10 @@ def record(name, **figures):
 @pytest.mark.slow
 def test_expansion_takes_tens_of_sweeps_where_plain_em_takes_hundreds():
     """Median over 8 draws of the toy from random starts, to 1e-5 nats of the best."""
-    counts = {"px": [], "squarem": [], "none": []}
+    counts = {"px": [], "none": []}
     for seed in range(8):
         x, _, y = toy(seed)
-        top = best(fit(MODEL, x, y, tolerance=1e-14, max_iterations=3000, acceleration="squarem"))
+        top = best(fit(MODEL, x, y, tolerance=1e-14, max_iterations=3000))
         for acceleration, sweeps in counts.items():
             options = {"tolerance": 0, "max_iterations": 2000, "init": "random", "seed": seed}
             tree = fit(MODEL, x, y, acceleration=acceleration, **options)
@@ -124,7 +124,7 @@ def test_digits_with_five_labels_a_class_from_random_starts():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the 10 outputs have rank 9")
         warnings.filterwarnings("ignore", message="noise_variance_y is at its floor")
-        top = best(fit(model, x, y, acceleration="squarem", tolerance=1e-10, max_iterations=1000))
+        top = best(fit(model, x, y, tolerance=1e-10, max_iterations=1000))
         for seed in range(3):
             tree = fit(model, x, y, tolerance=0, max_iterations=200, init="random", seed=seed)
             top = max(top, best(tree))
