@@ -412,13 +412,13 @@ def test_each_kind_of_column_has_its_family_of_components():
         columns: (type(family).__name__, getattr(family, "levels", None))
         for family, columns in zip(made.families, made.columns, strict=True)
     } == {
-        (0, 4): ("GaussianWishart", None),
+        (0, 2, 4, 8): ("GaussianWishart", None),
         (1, 7): ("CategoricalDirichlet", ("Kiel", "Ulm")),
-        (2, 8): ("LogNormalGamma", None),
         (3,): ("PoissonGamma", None),
         (5,): ("CategoricalDirichlet", ("low", "high")),
         (6,): ("BernoulliBeta", None),
     }
+    assert made.logs == (2, 8)
 
 
 def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_rows_suffice():
@@ -427,7 +427,10 @@ def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_ro
         table = Columns(columns, None, num_rows, is_held)
         return zoo.Mixture(num_components=2).with_families((table,)).components
 
-    assert type(made(100, income="positive", debt="positive")).__name__ == "LogNormalGamma"
+    skewed = made(100, income="positive", age="real")
+    assert type(skewed.families[0]).__name__ == "GaussianWishart" and skewed.logs == (0,)
+    alone = made(100, income="positive")
+    assert type(alone.families[0]).__name__ == "NormalGamma" and alone.logs == (0,)
     kinds = {"age": "real", "height": "real", "visits": "count"}
     families = [[type(family).__name__ for family in made(n, **kinds).families] for n in (None, 10, 9)]
     assert families == [["GaussianWishart", "PoissonGamma"]] * 2 + [["NormalGamma", "PoissonGamma"]]
