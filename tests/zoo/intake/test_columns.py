@@ -439,6 +439,25 @@ def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_ro
     assert type(made(None, False, 1, **kinds).families[0]).__name__ == "NormalGamma"  # patterns are not known
 
 
+@pytest.mark.parametrize(("between", "told"), [(2.0, 12.0), (0.0, 0.0)])
+def test_words_with_rows_that_are_alike_are_told(between, told):
+    """30 towns of 12 rows, which are alike or like any others."""
+    rng = np.random.default_rng(0)
+    towns = np.repeat(np.arange(30), 12)
+    x = between * rng.normal(size=(30, 2))[towns] + rng.normal(size=(360, 2))
+    frame = pd.DataFrame({"town": [f"town {n:02d}" for n in towns], "age": x[:, 0], "pay": x[:, 1]})
+    frame.loc[3, "town"], frame.loc[5, "age"] = None, np.nan
+    order = rng.permutation(360)
+    for rows in (frame, frame.iloc[order].reset_index(drop=True)):
+        town = read_columns(rows).columns[0]
+        assert town.kind == "text" and town.repeats == pytest.approx(told, rel=0.01)
+        assert town.why.startswith(
+            "30 different words, more than 20" + ", of 12 rows each, which are" * bool(told)
+        )
+    few = read_columns(frame.iloc[::6].reset_index(drop=True)).columns[0]  # two rows of each
+    assert few.repeats == 0.0
+
+
 @pytest.mark.parametrize(("spread", "kind", "least"), [(0.8, "positive", 49), (0.0, "real", 58)])
 def test_a_positive_column_is_log_normal_where_held_out_rows_say_so(spread, kind, least):
     """Clusters of Gaussians leave a column skewed, and are no log-normals.
@@ -523,14 +542,6 @@ def test_columns_are_log_normal_only_where_a_model_has_such_a_family(model):
     gaussian = zoo.Mixture(zoo.conjugate.GaussianWishart())
     with pytest.raises(ValueError, match="Mixture takes numbers .* default components"):
         as_taken(gaussian, [given])
-
-
-def test_words_of_many_rows_each_are_left_out_with_a_word_on_rows_that_are_alike():
-    x = pd.DataFrame({"country": [f"land {i % 30}" for i in range(360)], "income": RNG.normal(size=360)})
-    why = read_columns(x).columns[0].why
-    assert why.startswith("30 different words, more than 20, of 12 rows each: where these are alike")
-    why = read_columns(x.iloc[:80]).columns[0].why
-    assert why == "30 different words, more than 20"
 
 
 @pytest.mark.parametrize("rows", [40, 40_000])
