@@ -44,7 +44,7 @@ from zoo.shapes import (
     Statistics,
 )
 
-__all__ = ["Product"]
+__all__ = ["Product", "in_logs"]
 
 FIELD = "families_{number}_{name}"
 
