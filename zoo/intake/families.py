@@ -129,7 +129,7 @@ def as_taken(model: Model, columns: Sequence[Columns | None]) -> tuple[Columns |
         if own is not None:
             size, name = len(own.kept), type(model).__name__
             starts = [-1] * size if family is None else family.level_starts(size)[:size]
-            logs = {*family.logs} if isinstance(family, ComponentPrior) else set()
+            logs = {*family.logs} if isinstance(family, ComponentPrior) else None
             found[place] = own.numbered_from(starts, name).with_logs(logs, name)
     return tuple(found)
 

@@ -389,11 +389,12 @@ class Columns:
             self, columns=tuple(replace(column, first=first.get(column.name)) for column in self.columns)
         )
 
-    def with_logs(self, places: Set[int], model: str) -> Self:
-        """The columns where only some have a log-normal in a model, which takes the others as they are.
+    def with_logs(self, places: Set[int] | None, model: str) -> Self:
+        """The columns where only some are fitted by their logarithms, and the others are taken as they are.
 
         Args:
-            places: numbers of these columns among those that are part of the data.
+            places: numbers of these columns among those that are part of the data; None: the model has no
+                logarithms, and none are suggested.
             model: its name, in messages.
 
         Returns:
@@ -402,7 +403,8 @@ class Columns:
         Raises:
             ValueError: another was said to be log-normal.
         """
-        others = [c.name for place, c in enumerate(self.kept) if place not in places]
+        kept = enumerate(self.kept)
+        others = [c.name for n, c in kept if places is None or (c.kind == "positive" and n not in places)]
         said = [c.name for c in self.columns if c.name in others and c.kind == "positive" and c.is_given]
         if said:
             raise ValueError(

@@ -1,6 +1,7 @@
 """Columns by what they hold: every rule, what overrules it, and new rows encoded as the old ones."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -534,6 +535,12 @@ def test_columns_are_log_normal_only_where_a_model_has_such_a_family(model):
     skewed = np.exp(np.random.default_rng(1).normal(size=400))
     x = pd.DataFrame({"sales": skewed, "profit": RNG.normal(size=400)})
     assert as_taken(zoo.Mixture().with_families([read_columns(x)]), [read_columns(x)]) == (read_columns(x),)
+    doubtful = replace(
+        read_columns(x),
+        columns=(Column("sales", "real", "", doubt=kinds._SKEWED), *read_columns(x).columns[1:]),
+    )
+    (told,) = as_taken(zoo.Mixture().with_families([doubtful]), [doubtful])
+    assert str(told) == "sales: real (skewed: lognormal may suit it better); profit: real"
     (told,) = as_taken(model, [read_columns(x)])
     assert str(told) == "sales: real (skewed: its logarithm may suit better); profit: real"
     given = read_columns(x, families={"sales": "lognormal"})
