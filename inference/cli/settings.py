@@ -18,7 +18,7 @@ _DISTRIBUTIONS = "numpyro.distributions"
 _MODULES = {  # what may be called, by its module
     _DISTRIBUTIONS: "Gamma Normal",
     "zoo.conjugate": "BernoulliBeta BinomialBeta CategoricalDirichlet ExponentialGamma GammaKnownShape "
-    "GaussianKnownCovariance GaussianKnownMean GaussianWishart LogNormalGamma MultinomialDirichlet "
+    "GaussianKnownCovariance GaussianKnownMean GaussianWishart MultinomialDirichlet "
     "NormalGamma PoissonGamma Product SharedGaussianWishart SphericalNormalGamma",
     "zoo.exponential_family": "Bernoulli Binomial Categorical Exponential GammaWithShape Gaussian "
     "NegativeBinomial Ordinal Poisson",

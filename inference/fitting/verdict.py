@@ -23,8 +23,8 @@ the one on the run itself comes last.
 7. *All columns count* (a caution): under one noise variance no column has ten times the standard deviation of
    another; so too the Gaussian columns of a table of several kinds.
 8. *Clusters are no pieces* (a caution): where eight clusters or more hold rows, no two columns that are
-   independent within a cluster have a rank correlation above 0.5, and no number of a Gaussian or log-normal
-   column is in one row of ten.
+   independent within a cluster have a rank correlation above 0.5, no number of a Gaussian or log-normal
+   column is in one row of ten, and no words that were left out name three rows each that are alike.
 9. *No component is a number* (a caution): no Gaussian component holds three rows or more that are all equal
    in a column, in half of the draws; its density there is that of the rounding.
 10. *Rows have a cluster* (a caution): by their probabilities fewer than one row in ten is expected to be in
@@ -458,11 +458,17 @@ def _of_pieces(tree: xr.DataTree) -> Judgement | None:
     reasons = [f"{x.columns[i]} with {x.columns[j]} ({found[i, j]:.2f})" for i, j in pairs[:_MOST_PAIRS]]
     reasons = [f"rank correlations that no cluster has: {', '.join(reasons)}"] if pairs else []
     reasons += list(heaped.values())[:_MOST_PAIRS]
+    why = ["clusters beside each other imitate a trend or a number that no cluster can have"] * bool(reasons)
+    advice = _to_leave_out(x, list(heaped), pairs) if reasons else "act on no single cluster"
+    repeated = [] if read is None else [column for column in read.left_out if column.repeats]
+    for column in repeated[:1]:
+        reasons += [f"{column.repeats:.3g} rows of each {column.name}, which are alike"]
+        why += [f"rows of one {column.name} count as rows of their own, and make a cluster of their own"]
+        advice += f"; fit a table with one row of each {column.name}, and see how many clusters remain"
     if not reasons:
         return None
     text = f"{number} clusters may be pieces of fewer ({'; '.join(reasons)})"
-    reason = "clusters beside each other imitate a trend or a number that no cluster can have"
-    return Judgement(None, text, reason, _to_leave_out(x, list(heaped), pairs))
+    return Judgement(None, text, "; ".join(why), advice)
 
 
 def _of_spikes(tree: xr.DataTree) -> Judgement | None:

@@ -37,7 +37,6 @@ def priors():
         "PoissonGamma": conjugate.PoissonGamma([2.0, 1.5], [0.5, 1.3]),
         "ExponentialGamma": conjugate.ExponentialGamma([2.0, 3.5], [0.5, 1.3]),
         "GammaKnownShape": conjugate.GammaKnownShape([2.0, 3.5], [0.5, 1.3], [1.7, 0.6]),
-        "LogNormalGamma": conjugate.LogNormalGamma(**gaussian(), **normal_gamma),
         "CategoricalDirichlet": conjugate.CategoricalDirichlet([[0.7, 1.2, 2.0], [1.5, 0.4, 0.9]]),
         "MultinomialDirichlet": conjugate.MultinomialDirichlet([0.7, 1.2, 2.0], num_tokens=9),
     }
@@ -49,6 +48,8 @@ def priors():
         ),
         columns=COLUMNS,
     )
+    made["LogNormal"] = conjugate.Product((made["NormalGamma"],), ((0, 1),), logs=(0, 1))
+    made["LogGaussian"] = made["Product"].replaced(logs=(3,))  # correlated with a column in its own unit
     return made
 
 
@@ -61,7 +62,8 @@ def rows(name, count, seed=0):
         "PoissonGamma": lambda: rng.poisson(4.0, (count, 2)),
         "ExponentialGamma": lambda: rng.gamma(2.0, size=(count, 2)),
         "GammaKnownShape": lambda: rng.gamma(2.0, size=(count, 2)),
-        "LogNormalGamma": lambda: rng.lognormal(1.0, 0.7, size=(count, 2)),
+        "LogNormal": lambda: rng.lognormal(1.0, 0.7, size=(count, 2)),
+        "LogGaussian": lambda: _with_exponentials(rows("Product", count, seed)),
         "CategoricalDirichlet": lambda: rng.integers(0, 3, (count, 2)),
         "MultinomialDirichlet": lambda: rng.multinomial(9, [0.2, 0.3, 0.5], count),
         "Product": lambda: np.column_stack(
@@ -75,6 +77,11 @@ def rows(name, count, seed=0):
     }.get(name, lambda: rng.normal(size=(count, 2)) + 0.5)().astype(float)
 
 
+def _with_exponentials(x):
+    x[:, 3] = np.exp(x[:, 3])
+    return x
+
+
 FAMILIES = tuple(priors())
 CELLWISE = tuple(
     name
@@ -83,7 +90,6 @@ CELLWISE = tuple(
     in (
         "NormalGamma",
         "SphericalNormalGamma",
-        "LogNormalGamma",
         "CategoricalDirichlet",
         "BernoulliBeta",
         "BinomialBeta",

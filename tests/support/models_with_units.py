@@ -21,7 +21,6 @@ from zoo.conjugate import (
     GaussianKnownCovariance,
     GaussianKnownMean,
     GaussianWishart,
-    LogNormalGamma,
     NormalGamma,
     Product,
     SharedGaussianWishart,
@@ -643,8 +642,6 @@ HYPERPRIORS = ("prior_loc", "prior_mean_precision", "prior_inverse_scale_matrix"
 def _by_column(family, hyperpriors=False):
     def components(means, deviations):
         ones = np.ones_like(means)
-        of_logs = family is LogNormalGamma  # whose numbers are those of logarithms
-        means, deviations = (np.log(deviations), ones) if of_logs else (means, deviations)
         variances = deviations**2
         known = {"loc": means + 0.3 * deviations, "center": means, "mean_precision": 0.4 * ones}
         known |= {"shape": 1.5 * ones, "rate": 0.8 * variances, "known_shape": 2.5 * ones}
@@ -681,6 +678,23 @@ def _product(means, deviations):
     families = (SphericalNormalGamma, ExponentialGamma)
     made = (_by_column(f)(means[[*g]], deviations[[*g]]) for f, g in zip(families, groups, strict=True))
     return Product(tuple(made), groups)
+
+
+def _logarithms(family, logs):
+    """One family of all columns, some by their logarithms: their numbers follow from positive deviations."""
+
+    def components(means, deviations):
+        are_logs = np.isin(np.arange(means.size), logs)
+        means = np.where(are_logs, np.log(deviations), means)
+        make = _full(family) if family is GaussianWishart else _by_column(family)
+        groups = (tuple(range(means.size)),)
+        return Product((make(means, np.where(are_logs, 1.0, deviations)),), groups, logs)
+
+    return components
+
+
+def _of_one_group(values_of):
+    return lambda rng, size: {f"{name}_0": value for name, value in values_of(rng, size).items()}
 
 
 def _of_product(rng, size):
@@ -750,10 +764,17 @@ CASES |= {
             shift=False,
         ),
         "log-normal": _mixture(
-            _by_column(LogNormalGamma),
-            lambda rng, size: _cells(rng, size, *BOTH),
+            _logarithms(NormalGamma, (0, 1, 2)),
+            _of_one_group(lambda rng, size: _cells(rng, size, *BOTH)),
             lambda logs: 0.0,
             shift=False,
+            groups=(((0, 1, 2), MEASURED),),
+        ),
+        "logarithms": _mixture(
+            _logarithms(GaussianWishart, (1,)),
+            _of_one_group(lambda rng, size: _matrices(rng, size, *BOTH)),
+            lambda logs: -K * logs.size * (logs[0] + logs[2]),
+            groups=(((0, 2), Freedom("columns", True)), ((1,), MEASURED)),
         ),
         "product": _mixture(
             _product,

@@ -451,7 +451,9 @@ ENUMERATED = {
     ),
     "mixture_log_normal": lambda: _mixture(
         "Three components of log-normal variables on six rows of two columns",
-        conjugate.LogNormalGamma([0.0, 0.0], [0.3, 0.3], [2.1, 1.4], [1.2, 0.4]),
+        conjugate.Product(
+            (conjugate.NormalGamma([0.0, 0.0], [0.3, 0.3], [2.1, 1.4], [1.2, 0.4]),), ((0, 1),), logs=(0, 1)
+        ),
         _WAITS,
     ),
     "mixture_mixed": lambda: _mixture(

@@ -210,7 +210,11 @@ WRONG = [
     ("mixture columns hyperpriors", "prior_rate", Unit(-2, (-1,))),
     ("mixture spherical", "precisions", Unit(-1)),
     ("mixture exponential", "rates", Unit(1, (-1,))),
-    ("mixture log-normal", "locs", Unit(1, (-1,))),
+    ("mixture log-normal", "locs_0", Unit(1, (-1,), columns=(0, 1, 2))),
+    ("mixture log-normal", "locs_0", Unit(1, (-1,), True, columns=(0, 1, 2))),  # logarithms
+    ("mixture logarithms", "locs_0", Unit(1, (-1,), True, columns=(0, 1, 2))),
+    ("mixture logarithms", "precisions_0", Unit(-1, (-2, -1), columns=(0, 1, 2))),
+    ("mixture logarithms", "locs_0", Unit(1, (-1,), True, columns=(0, 1, 2), logs=(0,))),
     ("mixture product", "precisions_0", Unit(-2)),  # columns
     ("mixture product", "rates_1", Unit(-1, (-1,), columns=(0,))),
     ("mixture product", "locs_0", Unit(1, (-1,), columns=(0, 2))),  # location
@@ -292,7 +296,6 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("mixture columns hyperpriors", "loc", Unit(1, (-1,))),
         ("mixture spherical", "rate", Unit(1)),
         ("mixture exponential", "rate", Unit(-1, (-1,))),
-        ("mixture log-normal", "loc", Unit(1, (-1,))),
     ],
 )
 def test_a_wrong_unit_of_a_field_is_found(name, field, unit):

@@ -16,14 +16,13 @@ MultinomialDirichlet     counts that share the row's total; may be sparse    ``p
 CategoricalDirichlet     categories, by the numbers of their levels          ``probs``
 ExponentialGamma         positive numbers                                    ``rates``
 GammaKnownShape          positive numbers, shape given                       ``rates``
-LogNormalGamma           positive numbers, normal on their logarithms        ``precisions``, ``locs``
-Product                  groups of columns, each with a family               ``locs_0``, ``probs_1``, ...
+Product                  groups of columns, each with a family; logarithms   ``locs_0``, ``probs_1``, ...
 =======================  ==================================================  ============================
 
 Each is one class with the interface of `zoo.conjugate.component_prior.ComponentPrior`: the prior as NumPyro
 statements, the posterior given (weighted) sufficient statistics, which is an object of the same class with a
 leading axis over components, expectations under it, the evidence and the predictive density. Families of
-independent cells (NormalGamma, SphericalNormalGamma, LogNormalGamma, BernoulliBeta, BinomialBeta,
+independent cells (NormalGamma, SphericalNormalGamma, BernoulliBeta, BinomialBeta,
 PoissonGamma, CategoricalDirichlet, ExponentialGamma, GammaKnownShape) take NaN as a missing cell.
 
 Reference: Yu (2006), sections 2.1-2.2, Table 2.1.
@@ -44,7 +43,7 @@ from zoo.conjugate.gaussian import (
     SharedGaussianWishart,
 )
 from zoo.conjugate.multinomial_dirichlet import MultinomialDirichlet
-from zoo.conjugate.normal_gamma import LogNormalGamma, NormalGamma, SphericalNormalGamma
+from zoo.conjugate.normal_gamma import NormalGamma, SphericalNormalGamma
 from zoo.conjugate.product import Product
 
 __all__ = [
@@ -56,7 +55,6 @@ __all__ = [
     "GaussianKnownCovariance",
     "GaussianKnownMean",
     "GaussianWishart",
-    "LogNormalGamma",
     "MultinomialDirichlet",
     "NormalGamma",
     "PoissonGamma",

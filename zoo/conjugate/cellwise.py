@@ -479,7 +479,8 @@ class PoissonGamma(_GammaRates):
         """The rates."""
         count, events = self._sums(statistics)
         overall = jnp.sum(events, axis=0) / jnp.sum(count, axis=0)
-        return bounded_estimate("rates", events / at_least_one(count), PROBABILITY_FLOOR * overall, jnp.inf)
+        own = jnp.where(count > 0, events / at_least_one(count), overall)
+        return bounded_estimate("rates", own, PROBABILITY_FLOOR * overall, jnp.inf)
 
     def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         return dist.Poisson(parameters["rates"])

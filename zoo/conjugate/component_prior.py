@@ -81,6 +81,7 @@ class ComponentPrior(Assumptions):
         units_of_parameters: sites and deterministics of a component's parameters to how they do.
         has_counts: whether cells are counts, whose log factorials its density takes.
         rounding: steps in which cells were recorded, shape (num_features,); None: cells are exact.
+        logs: columns whose logarithms it is of, see `zoo.conjugate.Product`.
         optional_fields: fields that may stay None.
     """
 
@@ -96,6 +97,7 @@ class ComponentPrior(Assumptions):
     units_of_parameters: ClassVar[Mapping[str, Unit]] = {}
     has_counts: ClassVar[bool] = False
     rounding: ClassVar[Any] = None
+    logs: ClassVar[tuple[int | str, ...]] = ()
     optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns", "rounding")
 
     @property

@@ -1,7 +1,5 @@
 r"""Gaussian components without correlations: a variance per column, or one for all columns.
 
-Positive columns have a log-normal family too, whose logarithms are such Gaussians.
-
 With one column each equals the Gaussian-Wishart with ``scale_matrix = 1 / (2 rate)`` and
 ``degrees_of_freedom = 2 shape``. Missing cells (NaN) are integrated out exactly.
 
@@ -18,15 +16,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from zoo.answers import TypicalCells
-from zoo.checks import (
-    as_matrix,
-    check_cells,
-    check_infinite,
-    check_not_constant,
-    check_rows,
-    observed_moments,
-)
+from zoo.checks import check_not_constant, check_rows, observed_moments
 from zoo.conjugate.cellwise import Cellwise, ObservedCells, column_means
 from zoo.conjugate.component_prior import (
     Estimate,
@@ -42,7 +32,6 @@ from zoo.shapes import Rows, Scalar, Statistics
 
 LOG_2PI = float(np.log(2 * np.pi))
 PLACE = Unit(1, (-1,), is_location=True)
-OF_LOGS = Unit(1, (-1,), is_log=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,88 +266,3 @@ class SphericalNormalGamma(NormalGamma):
     def _log_normaliser(self) -> Array:
         a, b = jnp.asarray(self.shape), jnp.asarray(self.rate)
         return gammaln(a) - a * jnp.log(b) - 0.5 * jnp.sum(jnp.log(self.mean_precision), axis=-1)
-
-
-@dataclass(frozen=True, eq=False)
-class LogNormalGamma(NormalGamma):
-    r"""Positive columns whose logarithms are Gaussian, with a variance for each column.
-
-    .. math::
-        \tau_{kj} \sim \mathrm{Gamma}(a_j, b_j), \quad
-        \mu_{kj} \mid \tau_{kj} \sim \mathrm{Normal}(m_j, (\beta_j \tau_{kj})^{-1}), \quad
-        \log x_j \sim \mathrm{Normal}(\mu_{kj}, \tau_{kj}^{-1}).
-
-    Densities are those of x, not of its logarithm: each cell has the Jacobian :math:`1 / x_j`. ``locs`` and
-    ``precisions`` are of the logarithms; ``medians``, the exponentials of ``locs``, are in the units of x.
-
-    Attributes:
-        loc: :math:`m_j`, of the logarithms, shape (num_features,); or a ``Normal``.
-        mean_precision: :math:`\beta_j > 0`, shape (num_features,); or a ``Gamma``.
-        shape: :math:`a_j > 0`, shape (num_features,).
-        rate: :math:`b_j > 0`, shape (num_features,); or a ``Gamma``.
-        center: the point about which logarithms are summed, shape (num_features,); by default ``loc`` or its
-            prior mean.
-        rounding: None; steps of cells are none of their logarithms.
-    """
-
-    loc: Array | dist.Distribution | None = numbers(None, ("feature",), unit=OF_LOGS, prior=(dist.Normal,))
-    rate: Array | dist.Distribution | None = positive(None, ("feature",), prior=(dist.Gamma,))
-    center: Array | None = numbers(None, ("feature",), unit=OF_LOGS, otherwise=place_of)
-
-    parameter_dims = NormalGamma.parameter_dims | {"medians": ("component", "feature")}
-    unit_of_cells = Unit(1, (-1,))
-    units_of_parameters = {"locs": OF_LOGS, "medians": Unit(1, (-1,))}
-
-    @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
-        """The default of `NormalGamma` for the logarithms.
-
-        Args:
-            x: positive data, shape (num_observations, num_features), NaN where a cell is missing.
-            sample_weight: weight of each row, shape (num_observations,); None: one.
-            **overrides: as of `NormalGamma.from_data`, for the logarithms.
-
-        Returns:
-            The prior.
-
-        Raises:
-            ValueError: cells that are not positive, constant or wholly missing columns.
-        """
-        x = as_matrix(x)
-        check_infinite(x)
-        _check_positive_cells(x)
-        return super().from_data(np.log(x), sample_weight=sample_weight, **overrides)
-
-    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
-        """The medians, in the units of the cells."""
-        return {"medians": jnp.exp(parameters["locs"])}
-
-    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
-        """Medians of the cells, by their logarithms; see `ComponentPrior.typical_cells`."""
-        spread = 1.0 / jnp.sqrt(jnp.asarray(parameters["precisions"]))
-        columns = np.arange(self.num_features)
-        return (TypicalCells("median", columns, jnp.asarray(parameters["locs"]), spread, of_logs=True),)
-
-    def validate(self) -> None:
-        """Raise ValueError if steps of cells are given."""
-        if self.is_rounded:
-            raise ValueError(
-                f"{type(self).__name__} has no rounding: equal steps of cells are unequal ones of their "
-                "logarithms; leave it out, or take NormalGamma or GaussianWishart"
-            )
-
-    def _check_domain(self, x: np.ndarray) -> None:
-        _check_positive_cells(x)
-
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
-        return dist.LogNormal(parameters["locs"], 1.0 / jnp.sqrt(parameters["precisions"]))
-
-    def _cell_statistics(self, x: Array) -> tuple[Array, ...]:
-        return super()._cell_statistics(jnp.log(x))
-
-    def _log_base_measure(self, x: Array) -> Array:
-        return super()._log_base_measure(x) - jnp.log(x)
-
-
-def _check_positive_cells(x: np.ndarray) -> None:
-    check_cells(x, x > 0, "positive numbers (or NaN where a cell is missing)")

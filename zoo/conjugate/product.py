@@ -1,11 +1,15 @@
-"""Components of mixed tables: groups of columns with a family each, independent given the component.
+r"""Components of mixed tables: groups of columns with a family each, independent given the component.
+
+A column may be fitted by its logarithm, :math:`\log x_j` in place of :math:`x_j`. The density is that of the
+cells all the same, with the Jacobian :math:`1 / x_j` of every such cell that is observed; `GaussianWishart`
+then has correlations between logarithms and between them and other columns, and `NormalGamma` is log-normal.
 
 The names of a group's sites end in its number: ``locs_0``, ``probs_1``, ...; so do those of hyperpriors,
 ``prior_mean_precision_0``. A hyperparameter to learn is called as the fit's constants call it,
 ``families_0_mean_precision``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -16,7 +20,15 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.answers import TypicalCells
-from zoo.checks import as_matrix, check_columns, column_labels, shown, take_columns
+from zoo.checks import (
+    as_matrix,
+    check_cells,
+    check_columns,
+    column_labels,
+    copy_labels,
+    shown,
+    take_columns,
+)
 from zoo.conjugate.component_prior import ComponentPrior, Estimate
 from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
 from zoo.coordinates import Unit
@@ -41,23 +53,29 @@ class _ProductRow(dist.Distribution):
     Args:
         groups: one distribution per group, over its columns.
         columns: the columns of each group.
+        logs: columns whose logarithms the groups have.
     """
 
     support = dist.constraints.independent(OrMissing(dist.constraints.real), 1)
     pytree_data_fields = ("groups",)
-    pytree_aux_fields = ("columns",)
+    pytree_aux_fields = ("columns", "logs")
 
-    def __init__(self, groups: tuple[dist.Distribution, ...], columns: tuple[tuple[int, ...], ...]) -> None:
-        self.groups, self.columns = groups, columns
+    def __init__(
+        self,
+        groups: tuple[dist.Distribution, ...],
+        columns: tuple[tuple[int, ...], ...],
+        logs: tuple[int, ...] = (),
+    ) -> None:
+        self.groups, self.columns, self.logs = groups, columns, logs
         num_features = sum(map(len, columns))
         batch_shape = jnp.broadcast_shapes(*[group.batch_shape for group in groups])
         super().__init__(batch_shape, (num_features,))
 
     def log_prob(self, value: Array) -> Array:
         """Log density in nats."""
-        pairs = zip(self.groups, self.columns, strict=True)
-        parts = [group.log_prob(value[..., np.asarray(columns)]) for group, columns in pairs]
-        return sum(parts[1:], parts[0])
+        turned, pairs = in_logs(value, self.logs), zip(self.groups, self.columns, strict=True)
+        parts = [group.log_prob(turned[..., np.asarray(columns)]) for group, columns in pairs]
+        return sum(parts) + log_jacobian(turned, self.logs)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Rows with their columns in order."""
@@ -68,7 +86,42 @@ class _ProductRow(dist.Distribution):
             drawn = group.expand(self.batch_shape).sample(own, sample_shape)
             parts.append(jnp.broadcast_to(drawn, (*shape, len(columns))))
         order = np.argsort(np.concatenate(self.columns))
-        return jnp.concatenate([part.astype(float) for part in parts], axis=-1)[..., order]
+        rows = jnp.concatenate([part.astype(float) for part in parts], axis=-1)[..., order]
+        return jnp.where(_are_logs(rows, self.logs), jnp.exp(rows), rows)
+
+
+def in_logs(x: Any, logs: Sequence[int]) -> Any:
+    """Rows with the logarithms of some columns in their place.
+
+    Args:
+        x: shape (..., num_features), of NumPy or of JAX, NaN where a cell is missing.
+        logs: the columns.
+
+    Returns:
+        The same shape.
+    """
+    if not logs:
+        return x
+    numbers = jnp if isinstance(x, Array) else np
+    are_logs = _are_logs(x, logs)
+    return numbers.where(are_logs, numbers.log(numbers.where(are_logs, x, 1.0)), x)  # no NaN in gradients
+
+
+def log_jacobian(turned: Array, logs: Sequence[int]) -> Array:
+    """By how much the log density of rows is larger than that of what `in_logs` makes of them.
+
+    Args:
+        turned: result of `in_logs`, shape (..., num_features).
+        logs: the columns.
+
+    Returns:
+        Shape (...), in nats.
+    """
+    return -jnp.sum(jnp.nan_to_num(turned[..., np.asarray(logs, int)]), axis=-1)
+
+
+def _are_logs(x: Any, logs: Sequence[int]) -> np.ndarray:
+    return np.isin(np.arange(x.shape[-1]), logs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +133,8 @@ class Product(ComponentPrior):
             ``NormalGamma()``, has its fields read off the data.
         columns: the numbers or names of each group's columns; together every column once. Names are those of
             the DataFrame that is fitted.
+        logs: the numbers or names of the columns whose logarithms the families have; their cells are
+            positive, and their families Gaussian with a variance for each column.
 
     Example:
         >>> import numpy as np
@@ -93,6 +148,7 @@ class Product(ComponentPrior):
 
     families: tuple[ComponentPrior, ...]
     columns: tuple[tuple[int | str, ...], ...] = static()
+    logs: tuple[int | str, ...] = static(())
     is_grouped = True
 
     @property
@@ -107,7 +163,8 @@ class Product(ComponentPrior):
 
     @property
     def _named_columns(self) -> tuple[str, ...]:
-        return tuple(column for group in self.columns for column in group if isinstance(column, str))
+        named = (*self.columns, self.logs)
+        return tuple(column for group in named for column in group if isinstance(column, str))
 
     @classmethod
     def from_data(
@@ -116,6 +173,7 @@ class Product(ComponentPrior):
         *,
         families: tuple[Any, ...],
         columns: tuple[tuple[int | str, ...], ...],
+        logs: tuple[int | str, ...] = (),
         sample_weight: Any = None,
     ) -> Self:
         """Each group's default prior for its columns.
@@ -124,21 +182,23 @@ class Product(ComponentPrior):
             x: data, shape (num_observations, num_features).
             families: per group a class of `zoo.conjugate`, or a prior, filled or not.
             columns: column numbers, or names if ``x`` is a DataFrame, per group.
+            logs: the columns whose logarithms the families have, likewise.
             sample_weight: weight of each row, shape (num_observations,); None: one.
 
         Returns:
             The prior.
 
         Raises:
-            ValueError: the default prior of a group refuses its columns.
+            ValueError: the default prior of a group refuses its columns, or a cell that has no logarithm.
         """
-        numbers = _as_numbers(columns, getattr(x, "columns", None))
+        *numbers, of_logs = _as_numbers((*columns, logs), getattr(x, "columns", None))
         x = as_matrix(x)
+        _check_positive(x, of_logs)
         made = []
         for family, group in zip(families, numbers, strict=True):
             fill = family.from_data if isinstance(family, type) else family.filled
-            made.append(fill(take_columns(x, group), sample_weight=sample_weight))
-        return cls(families=tuple(made), columns=numbers)
+            made.append(fill(_turned_columns(x, group, of_logs), sample_weight=sample_weight))
+        return cls(families=tuple(made), columns=tuple(numbers), logs=of_logs)
 
     def with_column_names(self, names: Sequence[str]) -> Self:
         """The prior with columns that were given by name as numbers.
@@ -154,7 +214,8 @@ class Product(ComponentPrior):
         """
         if not self._named_columns:
             return self
-        return self.replaced(columns=_as_numbers(self.columns, names))
+        *columns, logs = _as_numbers((*self.columns, self.logs), names)
+        return self.replaced(columns=tuple(columns), logs=logs)
 
     @property
     def takes_missing(self) -> bool:
@@ -176,23 +237,22 @@ class Product(ComponentPrior):
 
     def completed(self, key: Array, parameters: Mapping[str, Array], assignments: Array, x: Array) -> Array:
         """Rows with the cells drawn that a group of complete rows cannot miss."""
-        keys = jax.random.split(key, len(self.families))
+        keys, turned = jax.random.split(key, len(self.families)), in_logs(x, self.logs)
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             at, own = np.asarray(group), self._own(parameters, number)
-            x = x.at[:, at].set(family.completed(keys[number], own, assignments, x[:, at]))
-        return x
+            turned = turned.at[:, at].set(family.completed(keys[number], own, assignments, turned[:, at]))
+        drawn = jnp.where(_are_logs(x, self.logs), jnp.exp(turned), turned)
+        return jnp.where(jnp.isnan(x), drawn, x)
 
     def expected_sums(self, by_row: Array, features: Any, coefficients: Array) -> Array:
         """Those of the groups, the number of rows once and in front."""
         if not isinstance(features, _GroupedFeatures):
             return by_row @ features
-        parts = [
-            family.expected_sums(by_row, own, mine)
-            for family, own, mine in zip(
-                self.families, features.groups, self._split(coefficients, first_only=True), strict=True
-            )
-        ]
-        return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+        own = self._split(coefficients, first_only=True)
+        of_families = zip(self.families, features.groups, own, strict=False)  # the log Jacobian is of none
+        parts = [family.expected_sums(by_row, group, mine) for family, group, mine in of_families]
+        parts += [by_row @ group for group in features.groups[len(parts) :]]
+        return _side_by_side(parts)
 
     def level_starts(self, num_features: int) -> np.ndarray:
         """Those of the groups, shape (num_features,)."""
@@ -239,6 +299,14 @@ class Product(ComponentPrior):
                 raise ValueError(
                     f"family {number} has {family.num_features} columns, but its group names {len(group)}"
                 )
+            own = [column for column in group if column in self.logs]
+            if own and not _takes_logs(family):
+                raise ValueError(
+                    f"logs names column {own[0]}, of a {type(family).__name__}: logarithms are for Gaussian "
+                    "families with a variance for each column, such as GaussianWishart or NormalGamma"
+                )
+        if len({*self.logs} & {*listed}) < len(self.logs):
+            raise ValueError(f"logs must name columns, each at most once; got {shown(self.logs)}")
 
     @property
     def num_features(self) -> int:
@@ -325,9 +393,10 @@ class Product(ComponentPrior):
     def check(self, x: np.ndarray) -> None:
         """Raise ValueError if a group's columns cannot come from its family."""
         check_columns(x, self.num_features)
+        _check_positive(x, self.logs)
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             try:
-                family.check(take_columns(x, group))
+                family.check(_turned_columns(x, group, self.logs))
             except ValueError as error:
                 raise ValueError(
                     f"columns {column_labels(x, group)} (group {number}, {type(family).__name__}): {error}"
@@ -344,7 +413,11 @@ class Product(ComponentPrior):
     @property
     def unit_of_cells(self) -> Unit | None:
         """That of the cells of all columns; those of a family without units, or without location, stay."""
-        units = [family.unit_of_cells for family in self.families if family.unit_of_cells is not None]
+        units = [
+            family.unit_of_cells._replace(is_location=family.has_location and not {*group} <= {*self.logs})
+            for family, group in zip(self.families, self.columns, strict=True)
+            if family.unit_of_cells is not None
+        ]
         return max(units, key=lambda unit: unit.is_location, default=None)
 
     @property
@@ -366,19 +439,23 @@ class Product(ComponentPrior):
         return self._numbered(own, FIELD)
 
     def _of_columns(self, number: int, units: Mapping[str, Unit]) -> dict[str, Unit]:
-        return {name: unit._replace(columns=self.columns[number]) for name, unit in units.items()}
+        return {name: self._of_group(unit, self.columns[number]) for name, unit in units.items()}
+
+    def _of_group(self, unit: Unit, columns: Sequence[Any]) -> Unit:
+        return unit._replace(columns=tuple(columns), logs=tuple(c for c in columns if c in self.logs))
 
     def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:
         """Each group in the coordinates of its columns."""
         return self._by_group(
             lambda family, group: family.expressed(
-                lambda value, unit: turn(value, unit._replace(columns=tuple(group)))
+                lambda value, unit: turn(value, self._of_group(unit, group))
             )
         )
 
     def centred(self, x: Any) -> Self:
         """Each group about the means of its columns, where its center is far from them."""
-        return self._by_group(lambda family, group: family.centred(x[:, group]))
+        turned = in_logs(x, self.logs)
+        return self._by_group(lambda family, group: family.centred(turned[:, group]))
 
     def check_concentrations(self, dtype: str) -> None:
         """Raise ValueError if a concentration of a group is too large for the precision."""
@@ -389,7 +466,7 @@ class Product(ComponentPrior):
         """Raise ValueError if a group's prior location is too far from its columns."""
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             try:
-                family.check_offset(take_columns(x, group), dtype, weight)
+                family.check_offset(_turned_columns(x, group, self.logs), dtype, weight)
             except ValueError as error:
                 raise ValueError(
                     f"columns {column_labels(x, group)} (group {number}, {type(family).__name__}): {error}"
@@ -415,20 +492,36 @@ class Product(ComponentPrior):
         return self._numbered(lambda number, family: family.conditionals(self._own(values, number)))
 
     def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
-        """Those of the groups, with the columns in the whole table."""
-        return tuple(
-            part._replace(columns=np.asarray(group)[part.columns])
-            for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True))
-            for part in family.typical_cells(self._own(parameters, number))
-        )
+        """Those of the groups, with the columns in the whole table; medians of those fitted by logarithms."""
+        return self._in_table(f.typical_cells(self._own(parameters, n)) for n, f in enumerate(self.families))
 
     def cells_given(self, parameters: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
-        """Those of the groups, with the columns in the whole table."""
-        return tuple(
-            part._replace(columns=np.asarray(group)[part.columns])
-            for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True))
-            for part in family.cells_given(self._own(parameters, number), x[:, np.asarray(group)])
+        """Those of the groups, with the columns in the whole table; medians of those fitted by logarithms."""
+        turned, pairs = in_logs(x, self.logs), enumerate(zip(self.families, self.columns, strict=True))
+        return self._in_table(
+            family.cells_given(self._own(parameters, number), turned[:, np.asarray(group)])
+            for number, (family, group) in pairs
         )
+
+    def _in_table(self, found: Iterable[Sequence[TypicalCells]]) -> tuple[TypicalCells, ...]:
+        """What each group has, with the columns in the whole table; logarithms apart from other numbers."""
+        parts = []
+        for own, group in zip(found, self.columns, strict=True):
+            for part in own:
+                columns = np.asarray(group)[part.columns]
+                are_logs = np.isin(columns, self.logs)
+                for of_logs in np.unique(are_logs):
+                    at = np.flatnonzero(are_logs == of_logs)
+                    parts.append(
+                        TypicalCells(
+                            "median" if of_logs else part.quantity,
+                            columns[at],
+                            part.values[..., at],
+                            None if part.spread is None else part.spread[..., at],
+                            bool(of_logs),
+                        )
+                    )
+        return tuple(parts)
 
     def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """Those of the groups."""
@@ -437,28 +530,32 @@ class Product(ComponentPrior):
     def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         groups = [f.likelihood(self._own(parameters, n)) for n, f in enumerate(self.families)]
-        return _ProductRow(tuple(groups), self.columns)
+        return _ProductRow(tuple(groups), self.columns, self.logs)
 
     def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         groups = [f.likelihood_of(self._own(parameters, n), assignments) for n, f in enumerate(self.families)]
-        return _ProductRow(tuple(groups), self.columns)
+        return _ProductRow(tuple(groups), self.columns, self.logs)
 
     def features(self, x: RowOrRows) -> Features:
-        """A column of ones, then each group's features without their first column of ones."""
-        pairs = zip(self.families, self.columns, strict=True)
-        parts = [family.features(x[..., np.asarray(group)]) for family, group in pairs]
+        """A column of ones, each group's features without their first column of ones, the log Jacobian."""
+        turned, pairs = in_logs(x, self.logs), zip(self.families, self.columns, strict=True)
+        parts: list[Any] = [family.features(turned[..., np.asarray(group)]) for family, group in pairs]
+        widths = self._widths()
+        if self.logs:
+            jacobian = log_jacobian(jnp.asarray(turned), self.logs)
+            parts, widths = [*parts, jnp.stack([jnp.ones_like(jacobian), jacobian], axis=-1)], (*widths, 1)
         if any(isinstance(part, IncompleteFeatures) for part in parts):
-            return _GroupedFeatures(tuple(parts), self._widths())
-        return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+            return _GroupedFeatures(tuple(parts), widths)
+        return _side_by_side(parts)
 
     def log_predictive(self, x: Rows) -> RowsByComponent:
         """Log `predictive` density of rows under every component, in nats."""
         if not self.is_incomplete:
             return super().log_predictive(x)
-        pairs = zip(self.families, self.columns, strict=True)
-        parts = [family.log_predictive(x[:, np.asarray(group)]) for family, group in pairs]
-        return sum(parts[1:], parts[0])
+        turned, pairs = in_logs(x, self.logs), zip(self.families, self.columns, strict=True)
+        parts = [family.log_predictive(turned[:, np.asarray(group)]) for family, group in pairs]
+        return sum(parts) + log_jacobian(turned, self.logs)[:, None]
 
     def posterior(self, statistics: OneOrMoreStatistics) -> Self:
         """The posterior of each group of each component, given weighted sums of `features`."""
@@ -468,16 +565,23 @@ class Product(ComponentPrior):
     def expected_coefficients(self, posterior: Self) -> Statistics:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
         pairs = zip(self.families, posterior.families, strict=True)
-        return _joined([family.expected_coefficients(own) for family, own in pairs])
+        return self._joined([family.expected_coefficients(own) for family, own in pairs])
 
     def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
-        return _joined([f.coefficients(self._own(parameters, n)) for n, f in enumerate(self.families)])
+        return self._joined([f.coefficients(self._own(parameters, n)) for n, f in enumerate(self.families)])
+
+    def _joined(self, parts: list[Array]) -> Array:
+        """Coefficients of all groups, the constants added up, and one of the log Jacobian."""
+        constant = sum(part[..., :1] for part in parts)
+        jacobian = [jnp.ones_like(constant)] if self.logs else []
+        return jnp.concatenate([constant] + [part[..., 1:] for part in parts] + jacobian, axis=-1)
 
     def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the rows of each component with all parameters integrated out, in nats."""
         parts = self._split(statistics)
-        return sum(f.log_evidence(part) for f, part in zip(self.families, parts, strict=True))
+        whole = sum(f.log_evidence(part) for f, part in zip(self.families, parts, strict=True))
+        return whole + statistics[..., -1] if self.logs else whole
 
     def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """Those of the groups."""
@@ -528,13 +632,16 @@ class _GroupedFeatures(NamedTuple):
 
     def __rmatmul__(self, by_row: Array) -> Array:
         """Sums with missing cells at the center: (K, num_observations) gives (K, num_statistics)."""
-        parts = [by_row @ own for own in self.groups]
-        return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+        return _side_by_side([by_row @ own for own in self.groups])
 
     def __getitem__(self, chosen: Any) -> Array:
         """The features of some rows."""
-        parts = [own[chosen] for own in self.groups]
-        return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
+        return _side_by_side([own[chosen] for own in self.groups])
+
+
+def _side_by_side(parts: Sequence[Array]) -> Array:
+    """Features of groups, the number of rows once and in front."""
+    return jnp.concatenate([parts[0][..., :1]] + [part[..., 1:] for part in parts], axis=-1)
 
 
 def _parts(statistics: Array, widths: tuple[int, ...], first_only: bool) -> list[Array]:
@@ -578,7 +685,20 @@ def _renamed(dims_of: Mapping[str, tuple[str, ...]], number: int) -> dict[str, t
     return {name: tuple(new.get(dim, dim) for dim in dims) for name, dims in dims_of.items()}
 
 
-def _joined(parts: list[Array]) -> Array:
-    """Coefficients of all groups, the constants added up."""
-    constant = sum(part[..., :1] for part in parts)
-    return jnp.concatenate([constant] + [part[..., 1:] for part in parts], axis=-1)
+def _takes_logs(family: ComponentPrior) -> bool:
+    """Whether a column may have a unit of its own, that of a logarithm, beside others of the family."""
+    return family.has_location and all(unit.axes for unit in family.units_of_parameters.values())
+
+
+def _check_positive(x: np.ndarray, logs: Sequence[int]) -> None:
+    """Raise ValueError if a cell whose logarithm is wanted has none."""
+    own = take_columns(x, logs)
+    check_cells(own, own > 0, "positive numbers (or NaN where a cell is missing) in columns with logarithms")
+
+
+def _turned_columns(x: np.ndarray, group: Sequence[int], logs: Sequence[int]) -> np.ndarray:
+    """The columns of a group as its family has them, whose messages name them as those of the table."""
+    own = take_columns(x, group)
+    turned = in_logs(own, [place for place, column in enumerate(group) if column in logs])
+    copy_labels(turned, own)
+    return turned

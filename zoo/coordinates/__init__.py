@@ -48,7 +48,7 @@ class Unit(NamedTuple):
         is_location: whether it has the origin of the data too.
         part: of the data.
         columns: those along its axes, one for each entry, or those that its scale is common to; None: all.
-        is_log: whether it is the logarithm of such a quantity, which a scale moves.
+        logs: those of ``columns`` whose logarithms it is of: a scale moves a location, and nothing else.
     """
 
     power: float = 1.0
@@ -56,7 +56,7 @@ class Unit(NamedTuple):
     is_location: bool = False
     part: int = 0
     columns: tuple[int, ...] | None = None
-    is_log: bool = False
+    logs: tuple[int, ...] = ()
 
 
 class Freedom(NamedTuple):
@@ -121,10 +121,13 @@ def _freedom(units: Sequence[Unit], cells: Unit) -> Freedom:
     for own in units:
         if own.columns is not None and len(set(own.columns)) == len(own.columns):
             groups.setdefault(own.columns, []).append(own)
-    found = (
-        (columns, Freedom(_scale(own), any(u.is_location for u in own))) for columns, own in groups.items()
-    )
-    return Freedom(_scale(units) if cells.power else None, cells.is_location, tuple(found))
+    found = []
+    for columns, own in groups.items():
+        logs, shift = {c for unit in own for c in unit.logs}, any(unit.is_location for unit in own)
+        found += [(tuple(c for c in columns if c not in logs), Freedom(_scale(own), shift))]
+        found += [(tuple(c for c in columns if c in logs), Freedom(_scale(own), shift=False))]
+    groups_of = tuple((columns, own) for columns, own in found if columns)
+    return Freedom(_scale(units) if cells.power else None, cells.is_location, groups_of)
 
 
 def _scale(units: Sequence[Unit]) -> Literal["columns", "common"]:
@@ -156,13 +159,15 @@ class Coordinates:
             Positive numbers that broadcast to its trailing axes.
         """
         scale = self._scale(unit)
-        if scale is None or unit.is_log:
+        if scale is None:
             return np.ones(())
         if not np.ndim(scale):
             return scale ** (unit.power * max(1, len(unit.axes)))
-        total = np.ones(())
+        total, power = np.ones(()), unit.power
+        if unit.logs:
+            power = power * ~np.isin(unit.columns, unit.logs)
         for axis in unit.axes:
-            total = total * (scale**unit.power).reshape(-1, *(1,) * (-axis - 1))
+            total = total * (scale**power).reshape(-1, *(1,) * (-axis - 1))
         return total
 
     def shift(self, unit: Unit) -> Any:
@@ -174,13 +179,15 @@ class Coordinates:
         Returns:
             Numbers that broadcast to its trailing axes.
         """
-        if unit.is_log:
-            scale = self._scale(unit)
-            return np.zeros(()) if scale is None else unit.power * _log(scale)
-        origin = self.origins[unit.part] if unit.is_location else None
-        if origin is None or unit.columns is None or not np.ndim(origin):
-            return np.zeros(()) if origin is None else origin
-        return origin[np.array(unit.columns)]
+        if not unit.is_location:
+            return np.zeros(())
+        origin, scale = self.origins[unit.part], self._scale(unit)
+        origin = np.zeros(()) if origin is None else origin
+        if unit.columns is not None and np.ndim(origin):
+            origin = origin[np.array(unit.columns)]
+        if not unit.logs or scale is None:
+            return origin
+        return origin + np.isin(unit.columns, unit.logs) * _log(scale)  # columns of logarithms have no origin
 
     def _scale(self, unit: Unit) -> Any:
         """The scale of the columns that a quantity is of, one number if it has no axis over them."""

@@ -14,7 +14,7 @@ from zoo.conjugate.categorical_dirichlet import CategoricalDirichlet
 from zoo.conjugate.cellwise import BernoulliBeta, PoissonGamma
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart
-from zoo.conjugate.normal_gamma import LogNormalGamma, NormalGamma
+from zoo.conjugate.normal_gamma import NormalGamma
 from zoo.conjugate.product import Product
 from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal
 from zoo.intake.kinds import Column, Columns
@@ -39,7 +39,7 @@ _NORMAL = Gaussian(noise_variance=None)
 FAMILIES: Mapping[str, tuple[Any, type[ComponentPrior]]] = {
     "real": (_NORMAL, NormalGamma),
     "date": (_NORMAL, NormalGamma),
-    "positive": (_NORMAL, LogNormalGamma),
+    "positive": (_NORMAL, NormalGamma),
     "count": ("poisson", PoissonGamma),
     "yes/no": ("bernoulli", BernoulliBeta),
     "category": (Categorical, CategoricalDirichlet),
@@ -81,9 +81,9 @@ def _family_of(column: Column) -> Any:
 def components_of(columns: Columns) -> ComponentPrior | None:
     """The family of the components of a mixture.
 
-    Real columns and dates have one Gaussian with full covariance; beside other columns they are independent
-    where the table has fewer than 5 rows a real column, and where they miss cells and come in batches, whose
-    patterns are not known.
+    Real columns, dates and the logarithms of positive columns have one Gaussian with full covariance; beside
+    other columns they are independent where the table has fewer than 5 rows for each of them, and where they
+    miss cells and come in batches, whose patterns are not known.
 
     Args:
         columns: of a table.
@@ -104,7 +104,10 @@ def components_of(columns: Columns) -> ComponentPrior | None:
         levels = {"levels": column.levels} if family is CategoricalDirichlet else {}
         groups.setdefault((family, tuple(levels.items())), []).append(place)
     families = tuple(family(**dict(levels)) for family, levels in groups)
-    return families[0] if len(groups) == 1 else Product(families, tuple(map(tuple, groups.values())))
+    logs = tuple(place for place, column in enumerate(kept) if column.kind == "positive")
+    if len(groups) == 1 and not logs:
+        return families[0]
+    return Product(families, tuple(map(tuple, groups.values())), logs)
 
 
 def as_taken(model: Model, columns: Sequence[Columns | None]) -> tuple[Columns | None, ...]:
@@ -126,14 +129,9 @@ def as_taken(model: Model, columns: Sequence[Columns | None]) -> tuple[Columns |
         if own is not None:
             size, name = len(own.kept), type(model).__name__
             starts = [-1] * size if family is None else family.level_starts(size)[:size]
-            found[place] = own.numbered_from(starts, name).with_logs(_places_of_logs(family, size), name)
+            logs = {*family.logs} if isinstance(family, ComponentPrior) else None
+            found[place] = own.numbered_from(starts, name).with_logs(logs, name)
     return tuple(found)
-
-
-def _places_of_logs(family: Any, size: int) -> set[int]:
-    """Numbers of the columns whose logarithms are Gaussian in the components of a mixture."""
-    pairs = family.by_columns if isinstance(family, Product) else [(family, range(size))]
-    return {place for own, places in pairs if isinstance(own, LogNormalGamma) for place in places}
 
 
 def for_data(model: Any, *data: Any) -> Any:

@@ -82,6 +82,7 @@ BY_CHANCE = 0.05  # share of columns for which they may be suggested by chance
 MOST_SCORED = 4000  # rows by which logarithms are judged
 MOSTLY = 0.5  # share of words that are numbers, above which the others are taken for mistakes
 REPEATED = 3.0  # rows of a word on average, from which on it may name what was measured again and again
+ALIKE = 0.5  # share of the variance of numbers between words, from which on their rows are alike
 MOST_FEW = 12  # different numbers of a column that may be levels
 ROWS_OF_EACH = 5  # rows that each of them has at least
 THINNED_OUT = 0.05  # share of rows with the largest number, up to which few numbers may be counts
@@ -126,6 +127,7 @@ class Column:
         is_given: whether the caller said what the column holds.
         numbers: those that the levels of a column of few numbers stand for; empty: words.
         first: number of the first level; None: words are numbered from 0, and numbers are themselves.
+        repeats: rows of a word in a column that is left out, on average, where these are alike; else 0.
     """
 
     name: str
@@ -139,6 +141,7 @@ class Column:
     is_given: bool = False
     numbers: tuple[float, ...] = ()
     first: int | None = None
+    repeats: float = 0.0
 
     @property
     def is_kept(self) -> bool:
@@ -386,11 +389,12 @@ class Columns:
             self, columns=tuple(replace(column, first=first.get(column.name)) for column in self.columns)
         )
 
-    def with_logs(self, places: Set[int], model: str) -> Self:
-        """The columns where only some have a log-normal in a model, which takes the others as they are.
+    def with_logs(self, places: Set[int] | None, model: str) -> Self:
+        """The columns where only some are fitted by their logarithms, and the others are taken as they are.
 
         Args:
-            places: numbers of these columns among those that are part of the data.
+            places: numbers of these columns among those that are part of the data; None: the model has no
+                logarithms, and none are suggested.
             model: its name, in messages.
 
         Returns:
@@ -399,7 +403,8 @@ class Columns:
         Raises:
             ValueError: another was said to be log-normal.
         """
-        others = [c.name for place, c in enumerate(self.kept) if place not in places]
+        kept = enumerate(self.kept)
+        others = [c.name for n, c in kept if places is None or (c.kind == "positive" and n not in places)]
         said = [c.name for c in self.columns if c.name in others and c.kind == "positive" and c.is_given]
         if said:
             raise ValueError(
@@ -468,6 +473,7 @@ def read_columns(
     found = _with_few_numbers(frame, found)
     found = _without_constants(frame, found)
     found = _without_chance(found)
+    found = _with_repeats(frame, found)
     return _labelled(frame, found, None if id is None else str(id))
 
 
@@ -750,9 +756,7 @@ def _read_words(name: str, cells: pd.Series) -> Column:
     if num_levels < 2:
         return _column(name, "text", f"one word in {_rows_in_words(cells)}: {words.iloc[0]!r}", cells)
     if num_levels > MOST_LEVELS:
-        why, rows = f"{num_levels} different words, more than {MOST_LEVELS}", len(words) / num_levels
-        if rows >= REPEATED:
-            why += f", of {rows:.3g} rows each: where these are alike, clusters are of words and not of rows"
+        why = f"{num_levels} different words, more than {MOST_LEVELS}"
         return _column(name, "text", why, cells, doubt="category")
     if len(words) < ROWS_PER_LEVEL * num_levels:
         why = f"{num_levels} different words in {len(words)} rows"
@@ -905,6 +909,28 @@ def _without_chance(found: list[Column]) -> list[Column]:
     if sum(bool(column.doubt) for column in real) > BY_CHANCE * len(real):
         return found
     return [replace(column, doubt="") if column.kind == "real" else column for column in found]
+
+
+def _with_repeats(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
+    """Words that are left out, and told where each has several rows whose numbers are alike."""
+    numbers = [place for place, column in enumerate(found) if column.kind in ("real", "positive", "count")]
+    numbers = [place for place in numbers if _is_numeric(frame.iloc[:, place])]
+    for place, column in enumerate(found):
+        if column.kind != "text" or column.doubt != "category" or not numbers:
+            continue
+        held = ~_is_missing(frame.iloc[:, place]).to_numpy()
+        words, x = _as_text(frame.iloc[held, place]).to_numpy(), frame.iloc[held, numbers].astype(float)
+        of_words = x.groupby(words)
+        rows = len(words) / max(of_words.ngroups, 1)
+        if rows < REPEATED:
+            continue
+        within = (x - of_words.transform("mean")).pow(2).sum() / (len(x) - of_words.ngroups)
+        share = float(1.0 - (within / x.var()).mean())
+        if share >= ALIKE:
+            why = f"{column.why}, of {rows:.3g} rows each, which are alike ({share:.0%} of the variance of "
+            why += "numbers is between words): clusters are of words and not of rows"
+            found[place] = replace(column, why=why, repeats=rows)
+    return found
 
 
 def _without_constants(frame: pd.DataFrame, found: list[Column]) -> list[Column]:

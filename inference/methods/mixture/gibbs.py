@@ -135,6 +135,7 @@ from zoo.conjugate import NormalGamma, Product
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import symmetric_inverse
 from zoo.conjugate.mixture_rows import ERRORS, exact_rows, log_joint_rows
+from zoo.conjugate.product import in_logs
 from zoo.conjugate.rounded import normal_within
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.gamma_functions import gammaln
@@ -722,7 +723,8 @@ def of_group(number: int, block: Callable) -> Callable:
         names = (*family.parameter_dims, *family.hyperprior_sites().values())
         own = {name: values[f"{name}_{number}"] for name in names if f"{name}_{number}" in values}
         own["assignments"] = values["assignments"]
-        found = block(own, model.replaced(components=family), x[:, columns])
+        rows = in_logs(x, model.components.logs)[:, columns]
+        found = block(own, model.replaced(components=family), rows)
         return {f"{site}_{number}": conditional for site, conditional in found.items()}
 
     of_columns.__name__ = f"{block.__name__}_of_group_{number}"

@@ -25,6 +25,7 @@ from jax import Array
 from inference.algorithm import starts_by_size
 from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows, unweighted, weight_of
 from zoo.conjugate.component_prior import ComponentPrior
+from zoo.conjugate.product import in_logs
 from zoo.mixture import Mixture
 from zoo.sparse import SparseCounts
 
@@ -63,7 +64,7 @@ def _from_drawn(draw: Callable, key: Array, model: Mixture, x: Array) -> Array:
 
 def kmeans(key: Array, model: Mixture, x: Array) -> Array:
     """Statistics of k-means labels on standardised columns: fast, but keeps too many components."""
-    z, weight = _standardised(x), weight_of(x)
+    z, weight = _standardised(model, x), weight_of(x)
     return _labelled(kmeans_labels(key, z, model.num_components, weight=weight), model, x)
 
 
@@ -111,11 +112,12 @@ def _labelled(labels: Array, model: Mixture, x: Array | Rows) -> Array:
     return _statistics(jax.nn.one_hot(labels, model.num_components), model, x)
 
 
-def _standardised(x: Array | Rows) -> Array:
-    """Columns with mean zero and deviation one, by weight; a missing cell is at the mean."""
+def _standardised(model: Mixture, x: Array | Rows) -> Array:
+    """Columns, or logarithms, with mean zero and deviation one, by weight; a missing cell is at the mean."""
     weight, x = weight_of(x), unweighted(x)
     if isinstance(x, SparseCounts):
         raise ValueError("this start needs dense rows; sparse ones start at random: init='random'")
+    x = in_logs(x, model.components.logs)
     known = jnp.where(jnp.isnan(x), 0.0, weight[:, None])
     count = jnp.maximum(jnp.sum(known, axis=0), jnp.finfo(x.dtype).tiny)
     away = jnp.nan_to_num(x - jnp.nansum(known * x, axis=0) / count)
@@ -128,7 +130,7 @@ def pca(key: Array, model: Mixture, x: Array) -> Array:
 
     Columns are standardised.
     """
-    return _labelled(principal_labels(_standardised(x), model.num_components, weight_of(x)), model, x)
+    return _labelled(principal_labels(_standardised(model, x), model.num_components, weight_of(x)), model, x)
 
 
 def principal_labels(z: Array, num_clusters: int, weight: Array | float = 1.0) -> Array:
@@ -145,7 +147,7 @@ def hierarchical(key: Array, model: Mixture, x: Array) -> Array:
 
     Deterministic (Boley 1998, on standardised columns).
     """
-    z, weight = _standardised(x), weight_of(x)
+    z, weight = _standardised(model, x), weight_of(x)
     return _labelled(hierarchical_labels(z, model.num_components, weight), model, x)
 
 
@@ -216,7 +218,7 @@ def mixed(number: Array, key: Array, model: Mixture, x: Array | Rows) -> Array:
     used = jnp.minimum(2 + turn * (turn + 1) // 2, model.num_components)
 
     def clusters(key: Array) -> Array:
-        z, weight = _standardised(x), weight_of(x)
+        z, weight = _standardised(model, x), weight_of(x)
         return _labelled(kmeans_labels(key, z, model.num_components, used, weight), model, x)
 
     return jax.lax.cond(number % 2 == 0, partial(random, model=model, x=x), clusters, key)
@@ -227,7 +229,7 @@ def kmeans_or_random(number: Array | int, key: Array, model: Mixture, x: Array |
     components = model.components
     if isinstance(unweighted(x), SparseCounts) or components.is_incomplete or components.couples_components:
         return mixed(number, key, model, x)
-    rows = {"z": _standardised(x), "weight": weight_of(x)}
+    rows = {"z": _standardised(model, x), "weight": weight_of(x)}
     clusters = partial(kmeans_labels, num_clusters=model.num_components, **rows)
 
     def drawn(key: Array) -> Array:

@@ -1,11 +1,14 @@
 """``zoo fit`` of topics and of shared latents settles a size that the command does not name."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import zoo
 from inference import load
-from inference.cli import main
+from inference.cli import main, validating
 from inference.report.run import run_facts
 
 
@@ -34,6 +37,33 @@ def test_topics_are_as_many_as_have_the_highest_bound(place, capsys):
     assert "3:" in told and "4:" in told and "5:" not in told  # two falls end the search
     kept = run_facts(load("lda-tickets.nc"))
     assert kept["size"].startswith("num_topics=2")
+
+
+class _Fit(dict):
+    """What is asked of a fit: its bounds, and how it ended."""
+
+    attrs = {"method": "vb", "stop_reason": "converged"}
+
+
+def test_the_search_ends_after_two_falls_in_a_row(monkeypatch):
+    """One fall does not end it, and what was stopped before settles nothing."""
+    bounds = dict(enumerate([-9.0, -5.0, -6.0, -4.0, -7.0, -8.0, -1.0], start=1))
+
+    def fit(model, *data, **given):
+        return _Fit(trace={"objective": np.array([-20.0, bounds[model.num_topics], np.nan])})
+
+    monkeypatch.setattr(validating.front_door, "fit", fit)
+    options = SimpleNamespace(
+        card=SimpleNamespace(fields=("num_topics",)),
+        **dict.fromkeys(("init", "checkpoint", "seed", "sample_weight")),
+        method="auto",
+        in_batches=False,
+    )
+    settings = {}
+    told = validating.size_by_bound(zoo.LDA, settings, (np.ones((3, 4)),), options)
+    assert settings == {"num_topics": 4} and "6: -8" in told["size"] and "7:" not in told["size"]
+    monkeypatch.setitem(_Fit.attrs, "stop_reason", "interrupted by the user")
+    assert validating.size_by_bound(zoo.LDA, {}, (np.ones((3, 4)),), options) == {}
 
 
 def test_a_size_that_is_named_is_kept_without_a_word(place, capsys):

@@ -68,6 +68,22 @@ def test_many_clusters_may_be_pieces_of_fewer(number, options, said, monkeypatch
         assert said in found.text and "act on no single cluster" in found.advice
 
 
+def test_rows_that_were_measured_again_and_again_make_pieces(monkeypatch):
+    model, tree = _with_clusters(8, kind="GaussianWishart")
+    monkeypatch.setattr(verdict, "model_of", lambda tree: model)
+    columns = [Column("town", "text", ""), Column("age", "real", ""), Column("pay", "real", "")]
+    for repeats in (0.0, 12.0):
+        columns[0] = Column("town", "text", "", repeats=repeats)
+        monkeypatch.setattr(Fit, "columns", (Columns(tuple(columns)),))
+        found = verdict._of_pieces(tree)
+        assert (found is None) == (repeats == 0.0)
+    assert found.text == "8 clusters may be pieces of fewer (12 rows of each town, which are alike)"
+    assert found.advice.startswith("act on no single cluster; fit a table with one row of each town")
+    model, tree = _with_clusters(8)
+    found = verdict._of_pieces(tree)
+    assert "age with pay" in found.text and "12 rows of each town" in found.text
+
+
 def _labelled(*, heaped, share=1.0, kind="GaussianWishart", columns=("acid", "oil"), missing=False):
     """A fit by sampling whose third cluster holds the 20 rows that are 0 in a column of whole numbers."""
     rng = np.random.default_rng(0)

@@ -139,9 +139,9 @@ def test_special_cases_equal_simpler_families():
         np.stack([bernoulli.concentration0, bernoulli.concentration1], 1)
     )
     np.testing.assert_allclose(evidence(categories, binary), evidence(bernoulli, binary), rtol=1e-11)
-    positive, normal = rows("LogNormalGamma", 10), priors()["NormalGamma"]
+    positive, normal = rows("LogNormal", 10), priors()["NormalGamma"]
     of_logs = evidence(normal, np.log(positive)) - np.log(positive).sum()
-    np.testing.assert_allclose(evidence(priors()["LogNormalGamma"], positive), of_logs, rtol=1e-11)
+    np.testing.assert_allclose(evidence(priors()["LogNormal"], positive), of_logs, rtol=1e-11)
     counts = np.array([[1.0, 3.0], [4.0, 0.0], [2.0, 2.0]])
     multinomial = conjugate.MultinomialDirichlet([0.7, 1.5])
     binomial = conjugate.BinomialBeta([0.7], [1.5], [4.0])
@@ -154,8 +154,8 @@ def test_predictive_densities_of_one_cell_have_mass_one():
     every = np.stack(np.meshgrid(np.arange(3.0), np.arange(3.0)), axis=-1).reshape(-1, 2)
     posterior = categories.posterior(categories.features(rows("CategoricalDirichlet", 8)).sum(axis=0))
     np.testing.assert_allclose(np.exp(posterior.predictive().log_prob(every)).sum(), 1.0, rtol=1e-12)
-    positive = conjugate.LogNormalGamma([0.3], [0.4], [2.1], [1.2])
-    posterior = positive.posterior(positive.features(rows("LogNormalGamma", 8)[:, :1]).sum(axis=0))
+    positive = conjugate.Product((conjugate.NormalGamma([0.3], [0.4], [2.1], [1.2]),), ((0,),), logs=(0,))
+    posterior = positive.posterior(positive.features(rows("LogNormal", 8)[:, :1]).sum(axis=0))
     log_x = np.linspace(-40.0, 40.0, 20_001)
     density = np.exp(posterior.predictive().log_prob(np.exp(log_x)[:, None]) + log_x)
     np.testing.assert_allclose(np.trapezoid(density, log_x), 1.0, rtol=1e-6)
@@ -200,7 +200,7 @@ def test_rows_drawn_from_the_predictive_have_its_density(name):
         ("MultinomialDirichlet", np.nan, r"cannot miss cells; row 4, column 1"),
         ("ExponentialGamma", -0.1, r"numbers of at least 0 .*row 4, column 1 is -0.1"),
         ("GammaKnownShape", 0.0, r"positive numbers .*row 4, column 1 is 0"),
-        ("LogNormalGamma", 0.0, r"positive numbers .*row 4, column 1 is 0"),
+        ("LogNormal", 0.0, r"positive numbers .*row 4, column 1 is 0"),
         ("CategoricalDirichlet", 3.0, r"numbers of levels, 0 to 2 .*row 4, column 1 is 3"),
         ("CategoricalDirichlet", 0.5, r"numbers of levels, 0 to 2 .*row 4, column 1 is 0.5"),
         ("NormalGamma", np.inf, r"finite or NaN .*row 4, column 1 is inf"),
@@ -237,10 +237,6 @@ def test_cells_outside_the_domain_are_named(name, cell, message):
             lambda: conjugate.CategoricalDirichlet([[1.0, 1.0]], levels=("a",)),
             "levels must be 2 different names",
         ),
-        (
-            lambda: conjugate.LogNormalGamma.from_data([[1.0], [0.0]]),
-            "positive numbers .*row 1, column 0 is 0",
-        ),
         (lambda: conjugate.NormalGamma([np.nan], [1.0], [1.0], [1.0]), "loc must be finite"),
         (
             lambda: conjugate.GaussianKnownCovariance([0.0, 0.0], 1.0, -matrix(2)),
@@ -272,8 +268,9 @@ def test_default_priors_fit_their_data(name):
         "GaussianKnownCovariance": {"covariance": np.eye(2)},
         "BinomialBeta": {"total_count": [4.0, 6.0]},
         "GammaKnownShape": {"known_shape": 2.0},
-        "Product": {"families": priors()["Product"].families, "columns": COLUMNS},
     }.get(name, {})
+    if family is conjugate.Product:
+        known = {fact: getattr(priors()[name], fact) for fact in ("families", "columns", "logs")}
     components = family.from_data(x, **known)
     components.check(x)
     assert components.num_features == x.shape[1]
@@ -294,13 +291,12 @@ def by_scipy(name, values):
         "GammaKnownShape": lambda: scipy.stats.gamma([1.7, 0.6], scale=1 / own["rates"]),
         "NormalGamma": lambda: scipy.stats.norm(own["locs"], deviations),
         "SphericalNormalGamma": lambda: scipy.stats.norm(own["locs"], deviations),
-        "LogNormalGamma": lambda: scipy.stats.lognorm(deviations, scale=np.exp(own["locs"])),
     }[name]()
 
 
 @pytest.mark.parametrize("name", [name for name in CELLWISE if name != "CategoricalDirichlet"])
 def test_cells_are_those_of_scipy(name):
-    """Log densities on features, and the mean and deviation of typical cells, or of their logarithms."""
+    """Log densities on features, and the mean and deviation of typical cells."""
     components, x = priors()[name], rows(name, 6)
     values = draw(components, 3, jax.random.key(2))
     cells = by_scipy(name, values)
@@ -314,12 +310,8 @@ def test_cells_are_those_of_scipy(name):
     of_own = components.likelihood_of(values, jnp.asarray(labels)).log_prob(x)
     np.testing.assert_allclose(of_own, expected[np.arange(6), labels], rtol=1e-9)
     (typical,) = components.typical_cells(values)
-    mean, deviation = cells.mean(), cells.std()
-    if typical.of_logs:
-        mean = np.log(cells.median())
-        deviation = np.log(cells.ppf(scipy.stats.norm.cdf(1.0))) - mean
-    np.testing.assert_allclose(typical.values, mean, rtol=1e-9)
-    np.testing.assert_allclose(typical.spread, deviation, rtol=1e-9)
+    np.testing.assert_allclose(typical.values, cells.mean(), rtol=1e-9)
+    np.testing.assert_allclose(typical.spread, cells.std(), rtol=1e-9)
 
 
 def test_default_rates_give_cells_the_mean_of_their_column():
@@ -417,9 +409,7 @@ def compound(name, row):
     scale = np.sqrt(b / a * (1 + 1 / np.asarray(prior.mean_precision)))
     if name == "SphericalNormalGamma":
         return scipy.stats.multivariate_t(prior.loc, np.diag(scale**2), 2 * a).logpdf(row)
-    of_logs = name == "LogNormalGamma"
-    cells = scipy.stats.t(2 * a, prior.loc, scale).logpdf(np.log(row) if of_logs else row)
-    return (cells - (np.log(row) if of_logs else 0.0)).sum()
+    return scipy.stats.t(2 * a, prior.loc, scale).logpdf(row).sum()
 
 
 @pytest.mark.parametrize("name", [*CELLWISE, "MultinomialDirichlet"])
@@ -430,13 +420,9 @@ def test_the_evidence_of_one_row_is_a_density_of_scipy(name):
 
 
 def test_sites_in_the_units_of_the_data_are_functions_of_the_parameters():
-    """Half of log-normal cells lie below the medians; covariances invert precisions, once a component."""
+    """Covariances invert precisions, once a component."""
     locs, precisions = np.array([[0.3, -1.0], [2.0, 0.5]]), np.array([[4.0, 0.25], [1.0, 9.0]])
-    normal = {"locs": locs, "precisions": precisions}
-    found = priors()["LogNormalGamma"].deterministics(normal)
-    halves = scipy.stats.lognorm(precisions**-0.5, scale=np.exp(locs)).median()
-    np.testing.assert_allclose(found["medians"], halves, rtol=1e-12)
-    assert list(found) == ["medians"] and not priors()["NormalGamma"].deterministics(normal)
+    assert not priors()["NormalGamma"].deterministics({"locs": locs, "precisions": precisions})
     each = np.stack([matrix(2, 3), matrix(2, 4)])
     own = {"locs": locs, "precisions": np.linalg.inv(each)}
     np.testing.assert_allclose(priors()["GaussianWishart"].deterministics(own)["covariances"], each)
@@ -476,10 +462,11 @@ FREE = {  # of three components, by counting
     "PoissonGamma": 3 * 2,
     "ExponentialGamma": 3 * 2,
     "GammaKnownShape": 3 * 2,
-    "LogNormalGamma": 3 * 4,
     "CategoricalDirichlet": 3 * 2 * 2,
     "MultinomialDirichlet": 3 * 2,
     "Product": 3 * (2 + 3 + 1 + 1),
+    "LogNormal": 3 * 4,
+    "LogGaussian": 3 * (2 + 3 + 1 + 1),
 }
 
 

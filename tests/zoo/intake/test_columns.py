@@ -1,6 +1,7 @@
 """Columns by what they hold: every rule, what overrules it, and new rows encoded as the old ones."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -412,13 +413,13 @@ def test_each_kind_of_column_has_its_family_of_components():
         columns: (type(family).__name__, getattr(family, "levels", None))
         for family, columns in zip(made.families, made.columns, strict=True)
     } == {
-        (0, 4): ("GaussianWishart", None),
+        (0, 2, 4, 8): ("GaussianWishart", None),
         (1, 7): ("CategoricalDirichlet", ("Kiel", "Ulm")),
-        (2, 8): ("LogNormalGamma", None),
         (3,): ("PoissonGamma", None),
         (5,): ("CategoricalDirichlet", ("low", "high")),
         (6,): ("BernoulliBeta", None),
     }
+    assert made.logs == (2, 8)
 
 
 def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_rows_suffice():
@@ -427,13 +428,35 @@ def test_positive_numbers_are_log_normal_and_real_ones_a_joint_gaussian_where_ro
         table = Columns(columns, None, num_rows, is_held)
         return zoo.Mixture(num_components=2).with_families((table,)).components
 
-    assert type(made(100, income="positive", debt="positive")).__name__ == "LogNormalGamma"
+    skewed = made(100, income="positive", age="real")
+    assert type(skewed.families[0]).__name__ == "GaussianWishart" and skewed.logs == (0,)
+    alone = made(100, income="positive")
+    assert type(alone.families[0]).__name__ == "NormalGamma" and alone.logs == (0,)
     kinds = {"age": "real", "height": "real", "visits": "count"}
     families = [[type(family).__name__ for family in made(n, **kinds).families] for n in (None, 10, 9)]
     assert families == [["GaussianWishart", "PoissonGamma"]] * 2 + [["NormalGamma", "PoissonGamma"]]
     assert made(9, age="real", height="date") is None
     assert type(made(None, False, 0, **kinds).families[0]).__name__ == "GaussianWishart"
     assert type(made(None, False, 1, **kinds).families[0]).__name__ == "NormalGamma"  # patterns are not known
+
+
+@pytest.mark.parametrize(("between", "told"), [(2.0, 12.0), (0.0, 0.0)])
+def test_words_with_rows_that_are_alike_are_told(between, told):
+    """30 towns of 12 rows, which are alike or like any others."""
+    rng = np.random.default_rng(0)
+    towns = np.repeat(np.arange(30), 12)
+    x = between * rng.normal(size=(30, 2))[towns] + rng.normal(size=(360, 2))
+    frame = pd.DataFrame({"town": [f"town {n:02d}" for n in towns], "age": x[:, 0], "pay": x[:, 1]})
+    frame.loc[3, "town"], frame.loc[5, "age"] = None, np.nan
+    order = rng.permutation(360)
+    for rows in (frame, frame.iloc[order].reset_index(drop=True)):
+        town = read_columns(rows).columns[0]
+        assert town.kind == "text" and town.repeats == pytest.approx(told, rel=0.01)
+        assert town.why.startswith(
+            "30 different words, more than 20" + ", of 12 rows each, which are" * bool(told)
+        )
+    few = read_columns(frame.iloc[::6].reset_index(drop=True)).columns[0]  # two rows of each
+    assert few.repeats == 0.0
 
 
 @pytest.mark.parametrize(("spread", "kind", "least"), [(0.8, "positive", 49), (0.0, "real", 58)])
@@ -512,6 +535,12 @@ def test_columns_are_log_normal_only_where_a_model_has_such_a_family(model):
     skewed = np.exp(np.random.default_rng(1).normal(size=400))
     x = pd.DataFrame({"sales": skewed, "profit": RNG.normal(size=400)})
     assert as_taken(zoo.Mixture().with_families([read_columns(x)]), [read_columns(x)]) == (read_columns(x),)
+    doubtful = replace(
+        read_columns(x),
+        columns=(Column("sales", "real", "", doubt=kinds._SKEWED), *read_columns(x).columns[1:]),
+    )
+    (told,) = as_taken(zoo.Mixture().with_families([doubtful]), [doubtful])
+    assert str(told) == "sales: real (skewed: lognormal may suit it better); profit: real"
     (told,) = as_taken(model, [read_columns(x)])
     assert str(told) == "sales: real (skewed: its logarithm may suit better); profit: real"
     given = read_columns(x, families={"sales": "lognormal"})
@@ -520,14 +549,6 @@ def test_columns_are_log_normal_only_where_a_model_has_such_a_family(model):
     gaussian = zoo.Mixture(zoo.conjugate.GaussianWishart())
     with pytest.raises(ValueError, match="Mixture takes numbers .* default components"):
         as_taken(gaussian, [given])
-
-
-def test_words_of_many_rows_each_are_left_out_with_a_word_on_rows_that_are_alike():
-    x = pd.DataFrame({"country": [f"land {i % 30}" for i in range(360)], "income": RNG.normal(size=360)})
-    why = read_columns(x).columns[0].why
-    assert why.startswith("30 different words, more than 20, of 12 rows each: where these are alike")
-    why = read_columns(x.iloc[:80]).columns[0].why
-    assert why == "30 different words, more than 20"
 
 
 @pytest.mark.parametrize("rows", [40, 40_000])

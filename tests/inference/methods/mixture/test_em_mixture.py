@@ -217,6 +217,17 @@ def test_singular_components_are_held_and_reported():
     assert smallest.min() > 0.999e-4
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_guard_holds_a_component_without_rows(name):
+    """Sizes that share a program have such components beside theirs."""
+    with jax.enable_x64(True):
+        components = priors()[name]
+        statistics = jnp.stack([components.features(jnp.asarray(rows(name, 40))).sum(axis=0)])
+        estimate = components.maximum_likelihood(jnp.pad(statistics, ((0, 2), (0, 0))), 1e-6)
+    assert int(estimate.at_floor) == 0
+    assert all(np.isfinite(value).all() for value in estimate.parameters.values())
+
+
 def test_numbers_of_parameters():
     d, k = 2, 3
     expected = {
@@ -232,9 +243,10 @@ def test_numbers_of_parameters():
         "ExponentialGamma": 2 * k,
         "GammaKnownShape": 2 * k,
         "MultinomialDirichlet": 2 * k,
-        "LogNormalGamma": 2 * k * d,
         "CategoricalDirichlet": k * d * 2,
         "Product": k * 5 + k + k,
+        "LogNormal": 2 * k * d,
+        "LogGaussian": k * 5 + k + k,
     }
     made = priors()
     made["Product"] = made["Product"].replaced(

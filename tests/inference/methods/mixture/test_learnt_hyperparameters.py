@@ -197,7 +197,6 @@ def kl_known_mean(q, prior):
 REAL = {
     "NormalGamma": kl_normal_gamma,
     "SphericalNormalGamma": kl_normal_gamma,
-    "LogNormalGamma": kl_normal_gamma,
     "GaussianKnownCovariance": kl_known_covariance,
     "GaussianKnownMean": kl_known_mean,
 }
@@ -414,12 +413,13 @@ def test_what_cannot_be_learnt_is_refused():
         "MultinomialDirichlet",
         "SharedGaussianWishart",
         "CategoricalDirichlet",
-        "LogNormalGamma",
+        "LogNormal",
         "NormalGamma",
         "SphericalNormalGamma",
         "GaussianKnownCovariance",
         "GaussianKnownMean",
         "Product",
+        "LogGaussian",
     ],
 )
 @pytest.mark.parametrize("weight_prior", ["dirichlet", "stick_breaking"])

@@ -15,7 +15,6 @@ from zoo.conjugate import (
     BernoulliBeta,
     ExponentialGamma,
     GaussianWishart,
-    LogNormalGamma,
     NormalGamma,
     Product,
     SphericalNormalGamma,
@@ -99,7 +98,12 @@ FAMILIES = {
     "columns": lambda x: NormalGamma.from_data(x),
     "spherical": lambda x: SphericalNormalGamma.from_data(x),
     "positive": lambda x: ExponentialGamma.from_data(x),
-    "logarithms": lambda x: LogNormalGamma.from_data(x),
+    "logarithms": lambda x: Product.from_data(
+        x, families=(NormalGamma,), columns=((0, 1, 2),), logs=(0, 1, 2)
+    ),
+    "joint logarithms": lambda x: Product.from_data(
+        x, families=(GaussianWishart,), columns=((0, 1, 2),), logs=(1,)
+    ),
     "groups": lambda x: Product(
         (NormalGamma.from_data(x[:, :1]), ExponentialGamma.from_data(x[:, 1:])), ((0,), (1, 2))
     ),
@@ -111,8 +115,13 @@ POWERS = {
     "spherical": {"loc": 1, "rate": 2},
     "positive": {"rate": 1},
     "logarithms": {},
+    "joint logarithms": {
+        "families_0_loc": np.array([1, 0, 1]),
+        "families_0_scale_matrix": np.array([[-2, -1, -2], [-1, 0, -1], [-2, -1, -2]]),
+    },
     "groups": {"families_0_loc": 1, "families_0_rate": 2, "families_1_rate": 1},
 }
+LOGS = {"logarithms": np.ones(3), "joint logarithms": np.array([0.0, 1.0, 0.0])}
 SLOW = ("spherical", "logarithms", "groups")
 
 
@@ -136,7 +145,9 @@ def test_every_parameter_of_q_has_the_power_of_its_unit(table, name, monkeypatch
             field = own.removeprefix("components_")
             wanted = first[own] * 50.0 ** POWERS[name].get(field, 0)
             wanted = wanted + place if field == "loc" and is_placed else wanted
-            wanted = first[own] + np.log(50.0) if (name, field) == ("logarithms", "loc") else wanted
+            wanted = (
+                wanted + np.log(50.0) * LOGS[name] if name in LOGS and field == "families_0_loc" else wanted
+            )
             found += [] if np.allclose(value, wanted, rtol=1e-8, atol=1e-8) else [own]
         return tree, found
 

@@ -98,7 +98,7 @@ def test_a_fit_is_saved_and_used(name, tmp_path):
         tree = _quiet(fit, model, x, method=method, **settings)
         save(tree, tmp_path / "fit.nc")
         again = load(tmp_path / "fit.nc")
-        assert type(model_of(again).components).__name__ == name
+        assert type(model_of(again).components) is type(model.components)
         new = rows(name, 5, seed=1)
         assert np.isfinite(heldout(again, new)).all()
         assert predict(again, new).dims == ("observation",)
@@ -125,7 +125,7 @@ def components_that_see_the_rows_twice(values, model, x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["NormalGamma", "BernoulliBeta", "PoissonGamma", "LogNormalGamma", "CategoricalDirichlet"]
+    "name", ["NormalGamma", "BernoulliBeta", "PoissonGamma", "LogNormal", "CategoricalDirichlet"]
 )
 def test_components_that_see_the_rows_twice_are_found(name):
     model = mixture(name, num_components=2)
@@ -142,7 +142,7 @@ def test_components_that_see_the_rows_twice_are_found(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["NormalGamma", "BernoulliBeta", "PoissonGamma", "Product", "LogNormalGamma", "CategoricalDirichlet"],
+    ["NormalGamma", "BernoulliBeta", "PoissonGamma", "Product", "LogGaussian", "CategoricalDirichlet"],
 )
 def test_nuts_and_gibbs_agree(name):
     """Posterior mean of the predictive density of ten rows, within 4 Monte Carlo errors (1e-3 a family)."""

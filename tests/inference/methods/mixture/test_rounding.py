@@ -22,7 +22,6 @@ from zoo.conjugate import (
     GaussianKnownCovariance,
     GaussianKnownMean,
     GaussianWishart,
-    LogNormalGamma,
     NormalGamma,
     Product,
     SharedGaussianWishart,
@@ -301,8 +300,6 @@ def test_methods_that_sum_up_rows_refuse_it():
 def test_components_that_take_cells_for_exact_refuse_it():
     with pytest.raises(ValueError, match="rounding"):
         mixture([1.0, -1.0])
-    with pytest.raises(ValueError, match="LogNormalGamma has no rounding"):
-        LogNormalGamma(loc=np.zeros(2), mean_precision=1.0, shape=1.0, rate=1.0, rounding=[1.0, 1.0])
     groups = (mixture([1.0, 1.0]).components, mixture([1.0]).components.exact())
     with pytest.raises(ValueError, match="family 0 has rounding, and cells of a Product are taken for exact"):
         Product(families=groups, columns=((0, 1), (2,)))
