@@ -301,6 +301,9 @@ class Ascent(Iterative):
             are.
         resized: ``resized(state, model)``, a state in the size of a model as steps take it, or the other way;
             None: ``for_steps`` changes no model.
+        for_new: ``for_new(stored, model)``, on the host, of `transform` and `log_density`: the stored
+            variables and what stands for the model, in sizes that others share; results are cut. None: as
+            they are.
         in_batches: ``in_batches(**options) -> Memoised | NaturalGradient``, the step for rows that pass in
             batches; it raises ValueError for an option that needs all rows at once.
     """
@@ -313,6 +316,7 @@ class Ascent(Iterative):
     runs_on_host: Callable = never
     for_steps: Callable | None = None
     resized: Callable | None = None
+    for_new: Callable | None = None
     in_batches: Callable | None = None
 
 

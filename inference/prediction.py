@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from scipy.special import softmax
 
 from inference.algorithm import Ascent, Direct, Method
 from inference.batched_answers import answered, is_asked_in_batches
@@ -27,19 +29,19 @@ from inference.inputs.tables import (
 )
 from inference.inputs.text import matching_words
 from inference.methods import method_of
-from inference.numerics.compiled import compiled
-from inference.numerics.weighted_rows import beside_copies, bucket
+from inference.numerics.compiled import compiled, for_work
+from inference.numerics.weighted_rows import beside_copies, bucket, power_of_two, shares_shapes
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data
 from inference.symmetry import align_rotation, relabel
 from zoo.answers import answer_of, completion_of, completions_of
 from zoo.checks import check_choice, check_flag, warn
-from zoo.documents.bags import totals_of
 from zoo.intake.families import for_data
 from zoo.intake.tables import num_needed
 from zoo.model import Model
 from zoo.shapes import Shape
+from zoo.sparse import SparseCounts
 
 _Scores = Annotated[xr.DataArray, Shape("num_observations num_scores")]
 _Predictions = Annotated[xr.DataArray, Shape("num_observations *columns", "Shaped")]
@@ -100,7 +102,8 @@ def transform(
     method = method_of(model, tree.attrs["method"])
     if has_estimate(method):
         wanted = () if scores == "latent" else (("kind", scores),)
-        values = _apply(method.transform or _scores, stored_variables(tree, model), model, arrays, wanted)
+        values = _apply(method.transform or _scores, *_of_estimate(tree, model, method), arrays, wanted)
+        values = np.asarray(values)[:, : len(_columns(tree, model.roles.scores[-1]))]
     else:
         draws = draws_without_rows(_aligned(tree, model))
         values = _mean_over_draws(_scores, draws, model, arrays, (("kind", scores),))
@@ -244,7 +247,7 @@ def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[
     method = method_of(model, tree.attrs["method"])
     if has_estimate(method):
         function = method.log_joint or _log_joint
-        values = jax.nn.softmax(_apply(function, stored_variables(tree, model), model, arrays), axis=-1)
+        values = softmax(_apply(function, stored_variables(tree, model), model, arrays), axis=-1)
     else:
         values = _mean_over_draws(_shares_in_draw, draws_without_rows(relabel(tree)), model, arrays)
     dims = completions_of(model)["probabilities"].dims
@@ -297,7 +300,7 @@ def log_density(
     model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
     if method.log_density is not None:
-        values = _apply(method.log_density, stored_variables(tree, model), model, arrays)
+        values = _apply(method.log_density, *_of_estimate(tree, model, method), arrays)
     else:
         values = _log_mean_density(draws_without_rows(tree), model, arrays)
     _warn_of_lost_rows(values, coords, model.roles.scores[0])
@@ -305,7 +308,12 @@ def log_density(
     if not model.takes_documents:
         return scores
     warn_of_impossible(tree, model, scores.to_numpy(), arrays[0])
-    return scores.assign_coords(num_tokens=(scores.dims, np.asarray(totals_of(arrays[0]))))
+    return scores.assign_coords(num_tokens=(scores.dims, _tokens_of(arrays[0])))
+
+
+def _tokens_of(counts: Any) -> np.ndarray:
+    """Tokens of each document, shape (num_documents,)."""
+    return np.bincount(counts.document, counts.count, counts.shape[0])
 
 
 def warn_of_impossible(tree: xr.DataTree, model: Model, scores: np.ndarray, counts: Any) -> None:
@@ -382,6 +390,13 @@ def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
         return stored
     name = model.data_names[0]
     return stored | {f"fitted_{name}": _in_double(group_of(tree, "observed_data")[name].to_numpy())}
+
+
+def _of_estimate(tree: xr.DataTree, model: Model, method: Method) -> tuple[dict[str, jax.Array], Any]:
+    """The stored variables and the model, or what stands for it, as answers of a method take them."""
+    stored = stored_variables(tree, model)
+    sized = getattr(method, "for_new", None)
+    return (stored, model) if sized is None else sized(stored, model)
 
 
 def _in_double(values: np.ndarray) -> jax.Array:
@@ -505,12 +520,15 @@ _SCORES = ("latent", "orthonormal")
 
 
 FEWEST_NEW = 64  # rows of a bucket of new ones
+FEWEST_CELLS, MOST_DOUBLED = 2**12, 2**17  # of documents, up to which their number is a power of two
+PASSES = 100  # over the cells of new documents, about as many
 
 
 def _in_a_bucket(answer: Callable, place: int) -> Callable:
     """An answer for each row of dense parts, asked beside copies of the first, which are cut off again.
 
-    So that few programs answer for all numbers of rows. Documents, whose counts are sparse, are not padded.
+    So that few programs answer for all numbers of rows. Documents have empty ones beside them, and cells of
+    count zero.
 
     Args:
         answer: its results have a leading axis over rows.
@@ -519,15 +537,37 @@ def _in_a_bucket(answer: Callable, place: int) -> Callable:
 
     @wraps(answer)
     def asked(*args: Any) -> Any:
+        if not shares_shapes():
+            return answer(*args)
         data, num_rows = args[place], args[place][0].shape[0]
         size = bucket(num_rows, FEWEST_NEW)
-        if size == num_rows or not all(isinstance(part, jax.Array | np.ndarray) for part in data):
+        before, after = args[:place], args[place + 1 :]
+        work: AbstractContextManager = nullcontext()
+        if all(isinstance(part, SparseCounts) for part in data):
+            padded = tuple(_beside_empty(part, size) for part in data)
+            if hasattr(before[-1], "num_tokens"):  # of the documents that were fitted
+                before = (*before[:-1], before[-1].replaced(num_tokens=None))
+            work = for_work(cells := PASSES * padded[0].num_nonzeros, cells)
+        elif size == num_rows or not all(isinstance(part, jax.Array | np.ndarray) for part in data):
             return answer(*args)
-        padded = tuple(jax.device_put(beside_copies(part, size)) for part in data)
-        found = answer(*args[:place], padded, *args[place + 1 :])
+        else:
+            padded = tuple(jax.device_put(beside_copies(part, size)) for part in data)
+        with work:
+            found = answer(*before, padded, *after)
         return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_rows], found)
 
     return asked
+
+
+def _beside_empty(counts: SparseCounts, num_rows: int) -> SparseCounts:
+    """Documents with empty ones beside them, and so many cells as others have."""
+    number = counts.num_nonzeros
+    more = (power_of_two if number <= MOST_DOUBLED else bucket)(number, FEWEST_CELLS) - number
+    cells = [
+        jax.device_put(np.pad(np.asarray(own), (0, more), constant_values=value))
+        for own, value in zip(jax.tree.leaves(counts), (num_rows - 1, 0, 0), strict=True)
+    ]
+    return SparseCounts.tree_unflatten((num_rows, counts.shape[1]), cells)
 
 
 @partial(_in_a_bucket, place=3)

@@ -29,11 +29,13 @@ class Side(NamedTuple):
         data: parts of the data.
         options: of `fit`, beside those of both sides.
         model: the model; None: the one given to the check, its data-dependent fields read off these data.
+        in_own_shapes: whether nothing is padded, in the fit and in what is asked of it.
     """
 
     data: tuple
     options: Mapping[str, Any] = NOTHING
     model: Model | None = None
+    in_own_shapes: bool = False
 
 
 class Change(NamedTuple):
@@ -382,6 +384,11 @@ RELATIONS: Mapping[str, Relation] = MappingProxyType(
                 _with_options(lambda data: {"num_devices": 2}),
                 keeps_draws=False,
                 said="same as on one device",
+            ),
+            Relation(
+                "padded",
+                lambda model, data, rng: Change(Side(data), Side(data, in_own_shapes=True)),
+                said="same as without rows and components that fill up",
             ),
             Relation("fitted_rows", _second(lambda data: data), stored=True, said="same as stored"),
         )

@@ -18,6 +18,7 @@ a chain after any number of steps is the same on both sides, so the test is exac
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from inference.convergence.identifiable import invariants, kind_of
 from inference.fitting.front_door import fit
 from inference.inputs.tables import as_arrays
 from inference.methods import method_of
+from inference.numerics.weighted_rows import in_own_shapes
 from inference.prediction import log_density, predict, transform
 from inference.results.files import model_of
 from zoo.answers import completions_of, has_answer
@@ -136,10 +138,12 @@ def relation_check(
         before_options, after_options = _starts(make, chosen, change, relation, options, seed)
         before = _fitted(make, change.before, options | before_options, seed)
         after = _fitted(make, change.after, options | after_options, seed)
+        with _shapes_of(change.after):
+            found = dict(_found(after, change, said))
         if threshold is None:
             threshold = QUADRATURE if _QUADRATURE in said else TOLERANCE
             threshold = _single(before, data, said) if relation.single_precision else threshold
-        expected, found = dict(_expected(before, change, said)), dict(_found(after, change, said))
+        expected = dict(_expected(before, change, said))
         if not relation.keeps_draws and _is_random_density(before, chosen):
             del expected["log_density"]  # other random numbers
         if isinstance(chosen, Sampler) and relation.in_units:
@@ -244,7 +248,13 @@ def _in_order(value: Any, dims: tuple[str, ...], order: Mapping[str, np.ndarray]
 
 def _fitted(make: Callable, side: Side, options: Mapping[str, Any], seed: int) -> xr.DataTree:
     model = make(*side.data) if side.model is None else side.model
-    return fit(model, *side.data, seed=seed, **{**options, **side.options})
+    with _shapes_of(side):
+        return fit(model, *side.data, seed=seed, **{**options, **side.options})
+
+
+def _shapes_of(side: Side) -> AbstractContextManager:
+    """The context of a side's calls."""
+    return in_own_shapes() if side.in_own_shapes else nullcontext()
 
 
 # Starts

@@ -47,6 +47,7 @@ from inference.numerics.weighted_rows import (
     draws_of_rows_limit,
     row_limit,
     row_width,
+    shares_shapes,
     unweighted,
     weight_of,
 )
@@ -290,7 +291,7 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
         work = request.work
         if request.num_devices > 1:
             placed |= self._over_devices()
-        elif exact and exact.for_steps and not on_host and self.algorithm.improve is None:  # which draws rows
+        elif exact and exact.for_steps and shares_shapes() and not (on_host or self.algorithm.improve):
             placed |= self._in_shared_shapes(exact.for_steps, exact.resized)
             share = 0.5 if self.data[0].shape[0] <= FEWEST_ROWS else 1.0  # the rest may be padding
             cells = share * sum(map(np.size, jax.tree.leaves(placed["data"])))

@@ -22,6 +22,7 @@ from jax import Array
 from scipy.special import gammaln
 
 from inference.numerics.devices import on_all_devices, spread
+from inference.numerics.weighted_rows import MOST_ROWS, bucket, power_of_two
 from inference.processes import gathered
 from zoo.sparse import SparseCounts
 
@@ -39,6 +40,7 @@ __all__ = [
 
 CACHED_NUMBERS = 2**17  # of a block's gathered rows: a megabyte in double precision
 WIDTHS = (2, 4, 8, 16)
+FEWEST_BLOCKS, FEWEST_SEGMENTS = 8, 512  # of buckets; fewer blocks stay as many, since one more is dear
 
 
 class DocumentBlock(NamedTuple):
@@ -133,10 +135,7 @@ class DocumentBlocks:
         number = -(-int(most[0][0]) // local) * local
 
         def deal(leaf: Any, size: tuple, **filling: Any) -> Array:
-            leaf = np.asarray(leaf)
-            rest = [(0, int(whole) - own) for whole, own in zip(size[1:], leaf.shape[1:], strict=True)]
-            leaf = np.pad(leaf, [(0, 0), *rest], **filling)
-            leaf = np.pad(leaf, [(0, number - leaf.shape[0]), *[(0, 0)] * len(rest)], **_constant(filling))
+            leaf = _filled(leaf, (number, *size[1:]), **filling)
             return spread(leaf.reshape(local, -1, *leaf.shape[1:]), num_devices)
 
         dealt = DocumentBlock(
@@ -147,6 +146,35 @@ class DocumentBlocks:
         )
         everywhere = on_all_devices(coefficient, num_devices)
         return type(self)(dealt, everywhere, (held, self.shape[1]))
+
+    def padded(self) -> Self:
+        """The same documents in a `bucket` of each size: of documents, of blocks, and of what a block holds.
+
+        A block that holds all has a power of two of segments. What fills up is of no document. More documents
+        than `MOST_ROWS` stay as they are.
+        """
+        held = self.shape[0]
+        if held > MOST_ROWS:
+            return self
+        size, owner = bucket(held), np.asarray(self.blocks.owner)
+        number, segments, width = self.blocks.word.shape
+        owned = size if number == 1 else bucket(owner.shape[1], FEWEST_BLOCKS)
+        if number == 1:
+            segments = power_of_two(segments, FEWEST_SEGMENTS)
+        number = bucket(number, FEWEST_BLOCKS) if number > FEWEST_BLOCKS else number
+        most, owned = (number, bucket(segments, FEWEST_SEGMENTS), width), (number, owned)
+        blocks = DocumentBlock(
+            _filled(self.blocks.place, most[:2], mode="edge"),
+            _filled(self.blocks.word, most),
+            _filled(self.blocks.count, most),
+            _filled(np.where(owner < held, owner, size).astype(owner.dtype), owned, constant_values=size),
+        )
+        return type(self)(blocks, self.log_coefficient, (size, self.shape[1]))
+
+    @property
+    def held(self) -> Array:
+        """Which documents there are, of those that the blocks pass for, shape (num_documents,)."""
+        return jnp.zeros(self.shape[0], bool).at[self.blocks.owner].set(True, mode="drop")
 
     def fold(self, add: Callable[[Any, DocumentBlock], Any], zeros: Any) -> Any:
         """The sum over all blocks.
@@ -197,9 +225,12 @@ class DocumentBlocks:
         return self.fold(add, jnp.zeros((self.shape[1], by_document.shape[1]), by_document.dtype))
 
 
-def _constant(filling: dict[str, Any]) -> dict[str, Any]:
-    """How whole blocks are filled up: by zeros in place of the last value."""
-    return {} if "mode" in filling else filling
+def _filled(leaf: Any, size: tuple, **filling: Any) -> np.ndarray:
+    """An array of blocks in another size; whole blocks are filled up by zeros in place of the last value."""
+    leaf = np.asarray(leaf)
+    first, *rest = ((0, int(whole) - own) for whole, own in zip(size, leaf.shape, strict=True))
+    leaf = np.pad(leaf, [(0, 0), *rest], **filling)
+    return np.pad(leaf, [first, *[(0, 0)] * len(rest)], **({} if "mode" in filling else filling))
 
 
 class BlockSizes(NamedTuple):

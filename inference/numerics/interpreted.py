@@ -23,11 +23,13 @@ from jax.lax import GatherScatterMode
 from scipy import linalg, special
 
 from inference.numerics.threefry import enciphered
+from inference.numerics.weighted_rows import bucket
 
 __all__ = ["evaluate", "worth_compiling"]
 
 GENERATOR, KEYS = "threefry2x32", "key<fry>"  # JAX's default generator, and the type of its keys
 COMPILED = 1.5e-3  # seconds that an operation may take here on average: half of its compilation, or less
+FEWEST_DRAWS = 4096  # of gamma variables: fewer are drawn as so many
 ITERATIONS = 100  # of a loop of unknown length: a search for a mode takes fewer
 CALL, PRODUCT = 6e-6, 6e-10  # seconds of an operation on nothing, and of a product of two numbers
 CELL, SLOW_CELL, SPECIAL_CELL = (
@@ -35,6 +37,7 @@ CELL, SLOW_CELL, SPECIAL_CELL = (
     1.2e-8,
     7e-8,
 )  # of a cell that is added, sorted, or given to special functions
+DRAW, DRAWN_BY = 2e-6, 150  # of a gamma variable, and operations of its program
 
 
 def evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray]:
@@ -164,7 +167,7 @@ def _cost(jaxpr: Jaxpr) -> tuple[int, float]:
             raise NotImplementedError(name)
         _check_kinds(place.aval for place in equation.outvars)
         inner = [_cost(_needed(part)) for part in _parts(equation)]
-        equations += 1 + sum(count for count, _ in inner)
+        equations += 1 + sum(count for count, _ in inner) + DRAWN_BY * (name == "random_gamma")
         repeats = ITERATIONS if name == "while" else equation.params.get("length", 1)
         seconds += CALL + repeats * sum(spent for _, spent in inner)
         if not inner:
@@ -197,6 +200,9 @@ def _seconds(equation: JaxprEqn) -> float:
         (left, _), _ = equation.params["dimension_numbers"]
         summed = math.prod(equation.invars[0].aval.shape[dim] for dim in left)
         return PRODUCT * summed * math.prod(equation.outvars[0].aval.shape) + CELL * cells
+    if name == "random_gamma":
+        keys, concentration = (math.prod(place.aval.shape) for place in equation.invars)
+        return DRAW * keys * max(concentration // max(keys, 1), FEWEST_DRAWS)
     if name in ("cholesky", "triangular_solve", "eigh", "svd", "qr", "lu"):
         return CELL * cells * equation.invars[0].aval.shape[-1]
     return cells * (
@@ -553,6 +559,23 @@ def _folded_in(params: dict, keys: Any, number: Any) -> Any:
     return _key_of(np.stack(enciphered((words[..., 0], words[..., 1]), np.zeros_like(low), low), axis=-1))
 
 
+@partial(jax.jit, static_argnums=2, compiler_options={"xla_backend_optimization_level": 0})
+def _gammas(key: Any, concentration: Any, in_logs: bool) -> Any:
+    return (jax.random.loggamma if in_logs else jax.random.gamma)(key, concentration)
+
+
+def _gamma_draws(params: dict, keys: Any, concentration: Any) -> Any:
+    """By a program that many shapes share: a draw hangs on its key and place, not on how many there are."""
+    of_keys = concentration.reshape(keys.size, -1)
+    number = of_keys.shape[1]
+    more = np.ones(bucket(number, FEWEST_DRAWS, number) - number, concentration.dtype)
+    found = [
+        _gammas(jax.random.wrap_key_data(words), np.concatenate([own, more]), params["log_space"])
+        for words, own in zip(_words_of(keys).reshape(-1, 2), of_keys, strict=True)
+    ]
+    return np.stack([np.asarray(own)[:number] for own in found]).reshape(concentration.shape)
+
+
 def _plain(function: Callable) -> Callable:
     return lambda params, *operands: function(*operands)
 
@@ -688,6 +711,7 @@ _RANDOM: dict[str, Callable] = {
     "random_seed": _seeded,
     "random_wrap": lambda params, words: _key_of(words),
     "random_unwrap": lambda params, keys: _words_of(keys),
+    "random_gamma": _gamma_draws,
 }
 _NOT_DONE = ("pivoting", "subset_by_index")  # ways to factor a matrix
 _QUICK = {*_OF_CELLS, *_MOVED}

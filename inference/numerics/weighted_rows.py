@@ -5,7 +5,9 @@ hold it: a scan over equal blocks of rows adds the blocks' sums. The last block 
 weight zero.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -24,9 +26,13 @@ __all__ = [
     "bucket",
     "checked_weight",
     "map_rows",
+    "next_to_none",
     "draws_of_rows_limit",
+    "in_own_shapes",
     "padded",
+    "power_of_two",
     "row_limit",
+    "shares_shapes",
     "sum_over_rows",
     "unweighted",
     "weight_of",
@@ -148,15 +154,43 @@ def draws_of_rows_limit(
     return is_cheap or name in keep
 
 
+_own_shapes: ContextVar[bool] = ContextVar("own_shapes", default=False)
+
+
+@contextmanager
+def in_own_shapes() -> Iterator[None]:
+    """A context in which nothing is padded: each size of table and model has programs of its own."""
+    token = _own_shapes.set(True)
+    try:
+        yield
+    finally:
+        _own_shapes.reset(token)
+
+
+def shares_shapes() -> bool:
+    """Whether rows and components are padded, so that many sizes share a program."""
+    return not _own_shapes.get()
+
+
 FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
 
 
-def bucket(num_rows: int, fewest: int = FEWEST_ROWS) -> int:
+def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> int:
     """The number of rows that a table is padded to: at most an eighth more, or the fewest of a bucket."""
-    if num_rows > MOST_ROWS:
+    if num_rows > most:
         return num_rows
     step = max(2 ** ((num_rows - 1).bit_length() - 4), fewest // 8)
     return max(-(-num_rows // step) * step, fewest)
+
+
+def power_of_two(number: int, fewest: int) -> int:
+    """The next power of two, or the fewest: sizes that two tables share more often than a `bucket`."""
+    return max(2 ** max(number - 1, 0).bit_length(), fewest)
+
+
+def next_to_none(like: Array) -> Array:
+    """A number so small that nothing changes if it is added, and of which one over it is finite."""
+    return jnp.sqrt(jnp.finfo(like.dtype).tiny)
 
 
 def beside_copies(part: Any, num_rows: int) -> np.ndarray:

@@ -9,6 +9,7 @@ of N processes; the two checkouts take turns. Each question is asked after the c
 * ``250 after 272``, ``5 after 4``: a fit of another number of rows, and of components, after a first one.
 * ``first fit``: that first one.
 * ``predict 7 after 5``, ``transform 7 after 5``: of a mixture, and of `zoo.EPCA`, whose modes are searched.
+* ``5 topics after 4``, ``180 texts after 200``, ``density 7 after 5``: of LDA: fits and log densities.
 * ``other table``: a fit of another table (231 rows) in a new process whose cache one of 272 rows has filled.
 
 The tables are drawn. Written to tests/reference/benchmark_shapes.json.
@@ -39,7 +40,7 @@ CALLS = """
 import json, sys, time, warnings
 which, cache = sys.argv[1:]
 import numpy as np, numpyro, arviz, xarray, zoo, inference
-from inference import fit, predict, transform
+from inference import fit, log_density, predict, transform
 from inference.diagnostics.model_size import choose_num_latents, cross_validate
 warnings.simplefilter("ignore")
 if cache != "off":
@@ -75,6 +76,19 @@ elif which == "epca":
     tree = fit(model, bits, method="map", num_restarts=1, max_iterations=9)
     transform(tree, bits[:5])
     clock("transform 7 after 5", lambda: transform(tree, bits[:7]))
+elif which == "topics":
+    words = rng.dirichlet(np.full(300, 0.1), 4)
+    def corpus(count):
+        shares = rng.dirichlet(np.full(4, 0.3), count)
+        return np.stack([rng.multinomial(1 + rng.poisson(80), own) for own in shares @ words])
+    def topics(counts, size):
+        return fit(zoo.LDA(num_topics=size), counts, seed=0)
+    counts, others = corpus(200), corpus(180)
+    tree = topics(counts, 4)
+    clock("5 topics after 4", lambda: topics(counts, 5))
+    clock("180 texts after 200", lambda: topics(others, 4))
+    log_density(tree, others[:5])
+    clock("density 7 after 5", lambda: log_density(tree, others[:7]))
 elif which == "fill":
     mixture(x, 4)
 else:
@@ -113,7 +127,7 @@ def main():
     found = {"then": {}, "now": {}}
     for _ in range(arguments.rounds):
         for name, checkout in (("then", there), ("now", here)):
-            for which in ("cross_validate", "choose_num_latents", "fits", "epca", "other"):
+            for which in ("cross_validate", "choose_num_latents", "fits", "epca", "topics", "other"):
                 own = in_another_process(checkout) if which == "other" else seconds(checkout, which)
                 for question, spent in own.items():
                     found[name][question] = min(spent, found[name].get(question, spent))

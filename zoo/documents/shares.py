@@ -69,7 +69,13 @@ def cell_sums(counts: SparseCounts, shares: Array, by_word: Array) -> CellSums:
     return counts.sum_by_document(cells)
 
 
-def fold_in(counts: SparseCounts, by_word: Array, prior: Array, steps: int = FOLD_IN_STEPS) -> Array:
+def fold_in(
+    counts: SparseCounts,
+    by_word: Array,
+    prior: Array,
+    steps: int = FOLD_IN_STEPS,
+    present: Array | bool = True,
+) -> Array:
     """Dirichlet parameters of the topic shares of documents, by mean field with the topics given.
 
     A document is left alone as soon as less than `FOLD_IN_TOLERANCE` of its tokens move in a pass, so that it
@@ -80,11 +86,13 @@ def fold_in(counts: SparseCounts, by_word: Array, prior: Array, steps: int = FOL
         by_word: probability (or exp of the expected log probability) of each word, (num_words, num_topics).
         prior: Dirichlet parameters before the words, shape (num_topics,).
         steps: the most passes.
+        present: which topics there are, shape (num_topics,); the prior of the others is next to none.
 
     Returns:
         Shape (num_documents, num_topics).
     """
-    start = prior + counts.totals[:, None] / prior.shape[0]
+    equal = jnp.where(present, jnp.ones_like(prior), 0.0)
+    start = prior + counts.totals[:, None] * (equal / jnp.sum(equal))
 
     least = FOLD_IN_TOLERANCE * counts.totals
 
@@ -161,7 +169,13 @@ class LogIntegrals(NamedTuple):
 
 
 def log_integrals(
-    key: Array, counts: SparseCounts, by_word: Array, prior: Array, num_draws: int = IMPORTANCE_DRAWS
+    key: Array,
+    counts: SparseCounts,
+    by_word: Array,
+    prior: Array,
+    num_draws: int = IMPORTANCE_DRAWS,
+    gamma: Array | None = None,
+    present: Array | bool = True,
 ) -> LogIntegrals:
     r"""Log probability of the tokens of documents, their topic shares integrated out, in nats.
 
@@ -181,18 +195,21 @@ def log_integrals(
         by_word: probability of each word, (num_words, num_topics).
         prior: Dirichlet parameters before the words, shape (num_topics,).
         num_draws: draws per document, at least 2.
+        gamma: of `fold_in`, where it is known.
+        present: which topics there are, as for `fold_in`.
 
     Returns:
         Of the tokens in their order, without the multinomial coefficient.
     """
-    gamma = fold_in(counts, by_word, prior)
+    gamma = fold_in(counts, by_word, prior, present=present) if gamma is None else gamma
     from_prior = max(1, round(PRIOR_DRAWS * num_draws))
     log_parts = jnp.log1p(-from_prior / num_draws), jnp.log(from_prior / num_draws)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, _fingerprints(counts))
 
     def log_dirichlet(concentration: Array, log_shares: Array) -> Array:
-        normaliser = jnp.sum(gammaln(concentration), axis=-1) - gammaln(jnp.sum(concentration, axis=-1))
-        return jnp.sum((concentration - 1) * log_shares, axis=-1) - normaliser
+        terms = (concentration - 1) * log_shares - gammaln(concentration)
+        terms = jnp.where(present, terms, 0.0)
+        return jnp.sum(terms, axis=-1) + gammaln(jnp.sum(concentration, axis=-1))
 
     def draw(total: tuple[Array, Array], number: Array) -> tuple[tuple[Array, Array], None]:
         proposal = jnp.where(number < from_prior, prior, gamma)
@@ -213,7 +230,7 @@ def log_integrals(
     return LogIntegrals(first - jnp.log(num_draws), jnp.sqrt(variance))
 
 
-def log_topic_spread(counts: SparseCounts, words: Array, prior: Array) -> Array:
+def log_topic_spread(counts: SparseCounts, words: Array, prior: Array, gamma: Array | None = None) -> Array:
     r"""Log ratio of a document's expected density under q(topics) to that at the topics' means, in nats.
 
     With :math:`n_{kw}` tokens of topic k, :math:`q(\beta_k) = \mathrm{Dirichlet}(a_k)`, :math:`A_k = \sum_w
@@ -230,13 +247,14 @@ def log_topic_spread(counts: SparseCounts, words: Array, prior: Array) -> Array:
         counts: the documents.
         words: Dirichlet parameters of the topics under q, shape (num_words, num_topics).
         prior: Dirichlet parameters of the shares before the words, shape (num_topics,).
+        gamma: of `fold_in`, where it is known.
 
     Returns:
         Shape (num_documents,).
     """
     totals = jnp.sum(words, axis=0)
     by_word = words / totals
-    gamma = fold_in(counts, by_word, prior)
+    gamma = fold_in(counts, by_word, prior) if gamma is None else gamma
     shares = exp_digamma(gamma) / exp_digamma(jnp.sum(gamma, axis=-1, keepdims=True))
 
     def log_rising(start: Array, length: Array) -> Array:

@@ -38,9 +38,9 @@ def exp_expected_log(concentration: Array, axis: int = -1) -> Array:
     return exp_digamma(concentration) / exp_digamma(jnp.sum(concentration, axis=axis, keepdims=True))
 
 
-def total_expected_log(concentration: Array, axis: int = -1) -> Array:
-    """Sum of E[log p] over all entries of Dirichlets along an axis."""
-    return _sum(expected_log(concentration, axis))
+def total_expected_log(concentration: Array, axis: int = -1, where: Array | bool = True) -> Array:
+    """Sum of E[log p] over all entries of Dirichlets along an axis, or over those that there are."""
+    return _sum(jnp.where(where, expected_log(concentration, axis), 0.0))
 
 
 def dirichlet_kl(concentration: Array, prior: Array, axis: int = -1) -> Array:
@@ -64,9 +64,13 @@ def dirichlet_kl(concentration: Array, prior: Array, axis: int = -1) -> Array:
     return of_prior - log_normaliser(concentration, axis) + gap
 
 
-def log_normaliser(concentration: Array, axis: int = -1) -> Array:
-    """Sum of the log normalisers of Dirichlets along an axis: log of the integral of prod p^(a - 1)."""
-    return _sum(gammaln(concentration)) - jnp.sum(gammaln(jnp.sum(concentration, axis=axis)))
+def log_normaliser(concentration: Array, axis: int = -1, where: Array | bool = True) -> Array:
+    """Sum of the log normalisers of Dirichlets along an axis: log of the integral of prod p^(a - 1).
+
+    Of Dirichlets in columns (axis 0) only those that there are, shape (num_columns,).
+    """
+    of_entries, of_totals = gammaln(concentration), gammaln(jnp.sum(concentration, axis=axis))
+    return _sum(jnp.where(where, of_entries, 0.0)) - jnp.sum(jnp.where(where, of_totals, 0.0))
 
 
 def _sum(values: Array) -> Array:
@@ -104,8 +108,6 @@ def symmetric_prior(total_log: Array, num_vectors: int, size: int, current: Arra
         size: S, entries of a vector; of one entry nothing can be learnt.
         current: the parameter so far, kept if the best one inside the bracket is no better.
     """
-    if size < 2:
-        return current
 
     def height(a: Array) -> Array:
         return symmetric_log_density(total_log, num_vectors, size, a)
@@ -120,7 +122,7 @@ def symmetric_prior(total_log: Array, num_vectors: int, size: int, current: Arra
     start = (jnp.log(jnp.asarray(LEAST, total_log.dtype)), jnp.log(jnp.asarray(MOST, total_log.dtype)))
     (low, high), _ = jax.lax.scan(halve, start, None, HALVINGS)
     best = jnp.exp(0.5 * (low + high))
-    return jnp.where(height(best) >= height(current), best, current)
+    return jnp.where((height(best) >= height(current)) & (jnp.asarray(size) > 1), best, current)
 
 
 def check_learnt_prior(model: TopicModel, settings: TopicVB) -> None:

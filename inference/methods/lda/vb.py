@@ -42,6 +42,10 @@ and :math:`\hat\mu - \mu` estimates the natural gradient of the bound without bi
 its squares finite, hence 1/2 < kappa <= 1. ``word_smoothing`` may be learnt: after every batch it is set to
 the maximum of the bound at the topics.
 
+**Steps take sizes that others share** (`in_shared_shapes`): documents in a bucket, and on few cells topics
+up to the next multiple of 8. A topic beyond K has next to no share in the prior of documents, so that no
+token comes to it; learnt priors and the bound are of the K topics and the documents that there are.
+
 The objective is the whole evidence lower bound, the documents' multinomial coefficients included, at the phi
 of the last pass. ``learn`` fits the symmetric priors, ``"word_smoothing"`` and ``"topic_prior"``, by maximum
 of the bound (`inference.methods.documents.dirichlet_factors`).
@@ -49,7 +53,7 @@ of the bound (`inference.methods.documents.dirichlet_factors`).
 
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -73,10 +77,12 @@ from inference.methods.documents.dirichlet_factors import (
 from inference.methods.lda import VB
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
 from inference.numerics.host_draws import affordable, dirichlet_draws, generator
-from inference.numerics.weighted_rows import row_limit
+from inference.numerics.weighted_rows import next_to_none, row_limit, shares_shapes
+from inference.precision import to_numpy
 from zoo.checks import warn
-from zoo.documents.bags import CellTopics, dense_counts
-from zoo.documents.shares import fold_in, log_topic_spread
+from zoo.documents.answers import INTEGRATION_SEED
+from zoo.documents.bags import CellTopics, dense_counts, log_coefficients
+from zoo.documents.shares import fold_in, log_integrals, log_topic_spread
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 from zoo.lda import LDA
 from zoo.model import in_current_precision
@@ -84,6 +90,8 @@ from zoo.model import in_current_precision
 __all__ = ["METHOD", "init", "step"]
 
 
+SIZE = 8  # topics, or a multiple of it, that steps on few cells take
+MOST_NUMBERS = 2**20  # of cells and topics
 FEWEST_PASSES = 4
 FIRST_PASSES = FEWEST_PASSES, 20  # of the first step, restarts in turn
 
@@ -118,6 +126,9 @@ def conclude(
     **options: Any,
 ) -> Outcome:
     """Independent draws from q as one chain, beside q's parameters; topic shares only where small."""
+    state = to_numpy(state)
+    if data:
+        state = own_rows(state, slice(data[0].shape[0]))  # without documents that fill up
     num_samples = affordable(num_samples, state.word_concentration.size, "the topics")
     if "topic_prior" in options.get("learn", ()):
         warn_of_prior(state.topic_prior, state.doc_concentration, "topic_prior", "documents")
@@ -179,23 +190,48 @@ def guide(stored: Mapping[str, Array], model: LDA, counts: Any) -> None:
         numpyro.sample("word_topics", CellTopics(dense_counts(counts), logits, model.num_tokens))
 
 
-def transform(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
+class SharesPrior(NamedTuple):
+    """What new documents are told of a model in a size that others share.
+
+    Attributes:
+        shares_concentration: lambda, next to nothing of topics that are not there, shape (num_slots,).
+        present: which topics there are, the first so many.
+    """
+
+    shares_concentration: Array
+    present: Array
+
+
+def for_new(stored: Mapping[str, Array], model: LDA) -> tuple[dict[str, Array], SharesPrior]:
+    """The topics, and what else there is to know of them, in a multiple of `SIZE`."""
+    words = np.asarray(stored["topic_word_concentration"])
+    more = (0, -model.num_topics % SIZE if shares_shapes() else 0)
+    prior = np.asarray(model.shares_concentration, float)
+    prior = np.pad(prior, more, constant_values=next_to_none(prior))
+    present = np.arange(prior.size) < model.num_topics
+    words = np.pad(words, (more, (0, 0)), constant_values=1.0)
+    return jax.tree.map(jnp.asarray, ({"topic_word_concentration": words}, SharesPrior(prior, present)))
+
+
+def transform(stored: Mapping[str, Array], model: SharesPrior, counts: Any) -> Array:
     """Expected topic shares of new documents under q, by mean field with q(beta) as fitted."""
     by_word = jnp.exp(expected_log(stored["topic_word_concentration"])).T
-    gamma = fold_in(counts, by_word, in_current_precision(model).shares_concentration)
+    gamma = fold_in(counts, by_word, model.shares_concentration, present=model.present)
     return gamma / jnp.sum(gamma, axis=-1, keepdims=True)
 
 
-def log_density(stored: Mapping[str, Array], model: LDA, counts: Any) -> Array:
+def log_density(stored: Mapping[str, Array], model: SharesPrior, counts: Any) -> Array:
     """Log of the expected density of new documents under q, in nats.
 
     At the topics' means the shares are integrated out by importance sampling, as
     `zoo.LDA.log_likelihood` does; `zoo.documents.shares.log_topic_spread` adds what q's spread about these
     means is worth.
     """
-    words, site = stored["topic_word_concentration"], model.roles.topic
-    at_means = model.log_likelihood({site: model.expected(stored)[site]}, counts)
-    return at_means + log_topic_spread(counts, words.T, in_current_precision(model).shares_concentration)
+    words, prior = stored["topic_word_concentration"].T, model.shares_concentration
+    by_word, key = words / jnp.sum(words, axis=0), jax.random.key(INTEGRATION_SEED)
+    gamma = fold_in(counts, by_word, prior, present=model.present)
+    found = log_integrals(key, counts, by_word, prior, gamma=gamma, present=model.present)
+    return found.value + log_coefficients(counts) + log_topic_spread(counts, words, prior, gamma)
 
 
 class LDAVBInfo(NamedTuple):
@@ -235,6 +271,7 @@ def local_step(
     topic_prior: Array,
     passes: Array | int,
     doc_concentration: Array | None = None,
+    present: Array | bool = True,
 ) -> LocalSums:
     """Make passes over every document with the topics fixed.
 
@@ -244,14 +281,16 @@ def local_step(
         topic_prior: lambda, shape (num_topics,).
         passes: how many, at least 1.
         doc_concentration: gamma to start from; None: restarted at lambda + N_d / K.
+        present: which topics there are, shape (num_topics,); True: all.
     """
-    num_topics = by_word.shape[1]
+    equal = jnp.where(present, jnp.ones_like(topic_prior), 0.0)
+    equal = equal / jnp.sum(equal)
 
     def add(total: LocalSums, block: DocumentBlock) -> LocalSums:
         own = by_word[block.word]
         if doc_concentration is None:
             tokens = jnp.zeros(block.owner.shape, own.dtype).at[block.place].add(jnp.sum(block.count, -1))
-            gamma = topic_prior + tokens[:, None] / num_topics
+            gamma = topic_prior + tokens[:, None] * equal
         else:
             gamma = block.rows_of(doc_concentration, missing=1.0)
 
@@ -267,8 +306,8 @@ def local_step(
         gamma = topic_prior + tokens
         held = block.owner < documents.shape[0]
         moved = jnp.where(held, jnp.sum(jnp.abs(gamma - before), axis=-1), 0.0)
-        normaliser = jnp.sum(gammaln(gamma), axis=-1) - gammaln(jnp.sum(gamma, axis=-1)) - prior_normaliser
-        gap = normaliser - jnp.sum(tokens * log_shares, axis=-1)
+        normaliser = jnp.sum(gammaln(gamma) - of_prior, axis=-1) - gammaln(jnp.sum(gamma, axis=-1))
+        gap = normaliser + of_total - jnp.sum(tokens * log_shares, axis=-1)
         return LocalSums(
             total.doc_concentration.at[block.owner].set(gamma, mode="drop"),
             add_by_word(total.by_word, block, ratio, shares),
@@ -276,8 +315,8 @@ def local_step(
             total.moved + jnp.sum(moved),
         )
 
-    prior_normaliser = jnp.sum(gammaln(topic_prior)) - gammaln(jnp.sum(topic_prior))
-    shapes = (documents.shape[0], num_topics), by_word.shape, (), ()
+    of_prior, of_total = gammaln(topic_prior), gammaln(jnp.sum(topic_prior))
+    shapes = (documents.shape[0], by_word.shape[1]), by_word.shape, (), ()
     sums = documents.fold(add, LocalSums(*(jnp.zeros(shape, by_word.dtype) for shape in shapes)))
     tokens = jnp.maximum(jnp.sum(documents.blocks.count), 1.0)
     return sums._replace(by_word=sums.by_word * by_word, moved=sums.moved / tokens)
@@ -377,7 +416,7 @@ def start(
 def step(
     key: Array,
     state: LDAVBState,
-    model: LDA,
+    model: "LDA | SizedLDA",
     documents: DocumentBlocks,
     *,
     inner_steps: int = VB.inner_steps,
@@ -389,26 +428,83 @@ def step(
     before = expected_log(state.word_concentration, axis=0)
     given = None if restarted else state.doc_concentration
     passes = passes_of(state, inner_steps, inner_tolerance)
-    local = local_step(documents, jnp.exp(before), state.topic_prior, passes, given)
+    sizes = model if isinstance(model, SizedLDA) else SizedLDA.whole(before.shape[1], documents.shape[0])
+    present, num_topics, num_words = sizes.present, jnp.sum(sizes.present), before.shape[0]
+    local = local_step(documents, jnp.exp(before), state.topic_prior, passes, given, present)
     prior, smoothing, score = state.topic_prior, state.word_smoothing, local.score
-    num_words, num_topics = before.shape
     if "topic_prior" in learn:
-        logs = total_expected_log(local.doc_concentration)
-        density = partial(symmetric_log_density, logs, documents.shape[0], num_topics)
-        learnt = symmetric_prior(logs, documents.shape[0], num_topics, prior[0])
+        number = jnp.sum(sizes.held)
+        logs = total_expected_log(local.doc_concentration, where=sizes.held[:, None] & present)
+        density = partial(symmetric_log_density, logs, number, num_topics)
+        learnt = symmetric_prior(logs, number, num_topics, prior[0])
         score += density(learnt) - density(prior[0])
-        prior = jnp.full_like(prior, learnt)
+        prior = jnp.where(present, learnt, prior)
     words = smoothing + local.by_word
     if "word_smoothing" in learn:
-        logs = total_expected_log(words, axis=0)
+        logs = total_expected_log(words, axis=0, where=present)
         smoothing = symmetric_prior(logs, num_topics, num_words, smoothing)
         words = smoothing + local.by_word
-    gap = log_normaliser(words, axis=0) - num_topics * symmetric_log_normaliser(smoothing, num_words)
+    gap = log_normaliser(words, axis=0, where=present)
+    gap -= num_topics * symmetric_log_normaliser(smoothing, num_words)
     gap -= jnp.sum(local.by_word * before)  # E[log beta] under the new factors cancels
     objective = score + gap + documents.log_coefficient
     passes = next_passes(passes, local.moved, inner_steps, inner_tolerance)
     new = LDAVBState(words, local.doc_concentration, prior, smoothing, passes, local.moved)
-    return new, LDAVBInfo(objective, smoothing, jnp.mean(prior))
+    return new, LDAVBInfo(objective, smoothing, jnp.sum(jnp.where(present, prior, 0.0)) / num_topics)
+
+
+# Sizes that many share
+
+
+class SizedLDA(NamedTuple):
+    """What steps take of a model: which topics and documents there are, the first so many.
+
+    Attributes:
+        present: of the topics, shape (num_slots,).
+        held: of the documents, shape (num_documents,).
+    """
+
+    present: Array
+    held: Array
+
+    @classmethod
+    def whole(cls, num_topics: int, num_documents: int) -> Self:
+        """All of so many."""
+        return cls(np.ones(num_topics, bool), np.ones(num_documents, bool))
+
+
+def in_shared_shapes(model: LDA, data: tuple) -> tuple[LDA | SizedLDA, tuple]:
+    """The documents in a bucket, and on few cells topics up to the next multiple of `SIZE`."""
+    documents = data[0].padded()
+    size = -(-model.num_topics // SIZE) * SIZE
+    size = size if documents.blocks.count.size * size <= MOST_NUMBERS else model.num_topics
+    if (documents.shape[0], size) == (data[0].shape[0], model.num_topics):
+        return model, (documents,)
+    held = np.arange(documents.shape[0]) < data[0].shape[0]
+    return SizedLDA(np.arange(size) < model.num_topics, held), (documents,)
+
+
+def resized(state: LDAVBState, model: LDA | SizedLDA) -> LDAVBState:
+    """The state with as many topics and documents as steps take, or with the topics that there are."""
+    num_documents, own = state.doc_concentration.shape
+    if isinstance(model, SizedLDA):
+        size, num_documents = model.present.shape[0], model.held.shape[0]
+    else:
+        size = model.num_topics
+    own = min(own, size)
+
+    def of_topics(values: Array, other: Array | float, length: int) -> Array:
+        values = values[..., :own]
+        more = [(0, 0)] * (values.ndim - 1) + [(0, size - own)]
+        more[0] = more[0] if values.ndim == 1 else (0, length - values.shape[0])
+        return jnp.pad(values, more, constant_values=other)
+
+    none = next_to_none(state.topic_prior)
+    return state._replace(
+        word_concentration=of_topics(state.word_concentration, 1.0, state.word_concentration.shape[0]),
+        doc_concentration=of_topics(state.doc_concentration, none, num_documents),
+        topic_prior=of_topics(state.topic_prior, none, 0),
+    )
 
 
 @cache
@@ -596,5 +692,8 @@ METHOD = Ascent(
     check=check,
     may_fall=True,
     own_rows=own_rows,
+    for_steps=in_shared_shapes,
+    resized=resized,
+    for_new=for_new,
     in_batches=in_batches,
 )

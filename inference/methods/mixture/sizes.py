@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from inference.numerics.weighted_rows import bucket, padded, unweighted
+from inference.numerics.weighted_rows import bucket, next_to_none, padded, unweighted
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.dirichlet_process import BetaDecay, DirichletAllocation, StickBreaking
 from zoo.mixture import Mixture
@@ -48,7 +48,7 @@ class SizedAllocation(NamedTuple):
     def posterior(self, counts: PerComponent, concentration: Scalar) -> dist.Dirichlet:
         """The weights given rows per component; what is not there has next to no share."""
         return dist.Dirichlet(
-            jnp.where(self.present, concentration / self.num_components + counts, _next_to_none(counts))
+            jnp.where(self.present, concentration / self.num_components + counts, next_to_none(counts))
         )
 
     def log_normaliser(self, q: dist.Dirichlet) -> Scalar:
@@ -89,7 +89,7 @@ class SizedSticks(NamedTuple):
         q = StickBreaking(counts.shape[-1]).posterior(counts, concentration)
         random = self.present[1:]
         return BetaDecay(
-            jnp.where(random, q.concentration1, _next_to_none(counts)),
+            jnp.where(random, q.concentration1, next_to_none(counts)),
             jnp.where(random, q.concentration0, 1.0),
         )
 
@@ -98,7 +98,7 @@ class SizedSticks(NamedTuple):
         total, random = digamma(q.concentration1 + q.concentration0), self.present[1:]
         left = digamma(q.concentration0) - total
         taken = jnp.append(jnp.where(random, digamma(q.concentration1) - total, 0.0), 0.0)
-        own = jnp.where(self.present, taken, -1 / _next_to_none(taken))
+        own = jnp.where(self.present, taken, -1 / next_to_none(taken))
         return own + jnp.append(0.0, jnp.cumsum(left))
 
     def log_normaliser(self, q: BetaDecay) -> Scalar:
@@ -152,8 +152,3 @@ def with_others(values: Array, model: Mixture | SizedMixture, other: Array | flo
     size = model.weights.present.shape[0] if isinstance(model, SizedMixture) else model.num_components
     more = jnp.broadcast_to(other, (max(size - values.shape[0], 0), *values.shape[1:]))
     return jnp.concatenate([values[:size], more.astype(values.dtype)])
-
-
-def _next_to_none(like: Array) -> Array:
-    """A number so small that nothing changes if it is added, and of which one over it is finite."""
-    return jnp.sqrt(jnp.finfo(like.dtype).tiny)

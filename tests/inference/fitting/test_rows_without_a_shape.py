@@ -9,11 +9,15 @@ import zoo
 from inference import fit
 from inference.driver import ascent
 from inference.methods import method_of
+from inference.methods.lda import vb as lda_vb
 from inference.methods.mixture import sizes
 from inference.methods.ppca import vb as ppca_vb
-from inference.numerics import weighted_rows
-from inference.numerics.weighted_rows import FEWEST_ROWS, MOST_ROWS, Rows, bucket, padded
+from inference.numerics.weighted_rows import FEWEST_ROWS, MOST_ROWS, Rows, bucket, in_own_shapes, padded
 from zoo.conjugate import NormalGamma
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*documents have no words", "ignore:documents had not", "ignore:the learnt"
+)
 
 SETTINGS = {"num_restarts": 2, "max_iterations": 12, "tolerance": 0.0, "num_samples": 3, "progress": False}
 
@@ -26,7 +30,22 @@ def rows(num_rows=40, *, columns=2, holes=False):
     return x
 
 
+def topics(num_documents=40, *, seed=0):
+    """Documents of which some are empty, and one is longer than a block of the others."""
+    counts = np.random.default_rng(seed).poisson(0.6, size=(num_documents, 9))
+    counts[3], counts[7] = 0, 30
+    return counts
+
+
 CASES = {
+    "lda": (lambda x: zoo.LDA(num_topics=3), "vb", {}),
+    "lda of one topic": (lambda x: zoo.LDA(num_topics=1), "vb", {}),
+    "lda of many topics": (lambda x: zoo.LDA(num_topics=9, topic_prior=np.arange(1.0, 10.0)), "vb", {}),
+    "lda learns": (
+        lambda x: zoo.LDA(num_topics=2),
+        "vb",
+        {"learn": ("word_smoothing", "topic_prior"), "documents": "continue"},
+    ),
     "vb": (lambda x: zoo.Mixture.from_data(x, num_components=3), "vb", {}),
     "vb holes": (
         lambda x: zoo.Mixture.from_data(x, num_components=2, components=NormalGamma()),
@@ -77,17 +96,17 @@ CASES = {
 
 def numbers(case, **settings):
     model, method, which = CASES[case]
-    x = rows(**which)
+    x = rows(**which) if not case.startswith("lda") else topics()
+    if case.startswith("lda"):
+        settings |= which
     return fit(model(x), x, method=method, seed=1, **SETTINGS, **settings)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_padding_changes_nothing_but_rounding(case, monkeypatch):
+def test_padding_changes_nothing_but_rounding(case):
     tree = numbers(case)
-    monkeypatch.setattr(weighted_rows, "bucket", lambda num_rows: num_rows)
-    monkeypatch.setattr(sizes, "MOST_PRODUCTS", 0)
-    monkeypatch.setattr(ppca_vb, "MOST_CELLS", 0)
-    alone = numbers(case)
+    with in_own_shapes():
+        alone = numbers(case)
     for group in ("trace", "variational", "posterior"):
         for name, value in alone[group].data_vars.items():
             np.testing.assert_allclose(tree[group][name], value, rtol=1e-7, atol=1e-9, err_msg=name)
@@ -120,6 +139,31 @@ def test_a_component_too_many_is_seen(case, monkeypatch):
     assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 1e-2
 
 
+def as_if_all_there(place):
+    """A fault: what fills up, topics or documents, counts in learnt priors and in the bound."""
+
+    def for_steps(model, data):
+        given, documents = lda_vb.in_shared_shapes(model, data)
+        masks = [np.ones_like(own) if place == number else own for number, own in enumerate(given)]
+        return type(given)(*masks), documents
+
+    return for_steps
+
+
+def test_a_topic_too_many_is_seen(monkeypatch):
+    tree = numbers("lda")
+    monkeypatch.setitem(vars(method_of(zoo.LDA(), "vb")), "for_steps", as_if_all_there(0))
+    other = numbers("lda")
+    assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 1e-2
+
+
+def test_a_document_too_many_is_seen(monkeypatch):
+    """Nothing is known of its shares, so that the expectation of their logarithms is not finite."""
+    monkeypatch.setitem(vars(method_of(zoo.LDA(), "vb")), "for_steps", as_if_all_there(1))
+    with pytest.raises(FloatingPointError, match="the objective is not finite"):
+        numbers("lda learns")
+
+
 def test_a_latent_with_loadings_too_many_is_seen(monkeypatch):
     tree = numbers("ppca")
 
@@ -144,13 +188,12 @@ def test_relevance_that_is_not_learnt_is_seen(monkeypatch):
     assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 0.1
 
 
-def test_weights_stay_those_of_their_rows(monkeypatch):
+def test_weights_stay_those_of_their_rows():
     weight = np.arange(40) % 3.0
     tree = numbers("vb", sample_weight=weight)
-    monkeypatch.setattr(weighted_rows, "bucket", lambda num_rows: num_rows)
-    np.testing.assert_allclose(
-        tree["trace"]["objective"], numbers("vb", sample_weight=weight)["trace"]["objective"], rtol=1e-10
-    )
+    with in_own_shapes():
+        alone = numbers("vb", sample_weight=weight)
+    np.testing.assert_allclose(tree["trace"]["objective"], alone["trace"]["objective"], rtol=1e-10)
 
 
 def test_tables_and_models_of_about_the_same_size_share_a_program(monkeypatch):
@@ -172,6 +215,10 @@ def test_tables_and_models_of_about_the_same_size_share_a_program(monkeypatch):
     for num_rows, size, prior in ((40, 1, "ard"), (52, 2, "gaussian")):
         model = zoo.PPCA(num_latents=size, loading_prior=prior)
         fit(model, rows(num_rows, columns=4), method="vb", **SETTINGS)
+    assert len(seen) == 1
+    seen.clear()
+    for num_rows, size in ((40, 3), (52, 2)):
+        fit(zoo.LDA(num_topics=size), topics(num_rows), method="vb", **SETTINGS)
     assert len(seen) == 1
 
 

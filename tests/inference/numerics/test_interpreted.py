@@ -276,6 +276,10 @@ CASES = (
             for seed in (jnp.array(2**40 + 3), jnp.array(-5), jnp.array(-5, jnp.int32))
         ],
         "folded keys": lambda x: jax.random.uniform(jax.random.fold_in(keys_of(x)[0], jnp.argmax(x)), (4,)),
+        "gamma variables": lambda x: (
+            jax.random.gamma(keys_of(x)[0], jnp.abs(x)),
+            jax.vmap(jax.random.loggamma)(keys_of(x), jnp.abs(x)),
+        ),
         "categories": lambda x: jax.random.categorical(keys_of(x)[0], x, shape=(9, 3)),
         "closed": lambda x: jax.lax.map(lambda line: jax.nn.logsumexp(line), x),
     }

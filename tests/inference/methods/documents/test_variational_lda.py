@@ -232,7 +232,7 @@ def test_the_density_of_a_document_is_its_expectation_under_q(num_topics, most):
     exact = np.array([enumerated(document, words, prior) for document in documents.astype(int)])
     model = zoo.LDA(num_topics=num_topics, num_words=4)
     stored = {"topic_word_concentration": jnp.asarray(words)}
-    found = vb.log_density(stored, model, sparse(documents))
+    found = vb.log_density(*vb.for_new(stored, model), sparse(documents))
     at_means = model.log_likelihood(model.expected(stored), sparse(documents))
     error = answer_of(model, "sampling_errors", model.expected(stored), sparse(documents))
     assert (np.abs(found - exact) < most + 4 * error).all()
