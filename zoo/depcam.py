@@ -181,7 +181,7 @@ class DEPCAM(ChoosesFamily, Model):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels", "sign")
-    methods = ("em", "vb", "map", "nuts", "hmc", "svi")
+    methods = ("em", "vb", "map", "nuts", "hmc", "svi", "tempered")
     roles = Roles(
         cluster="assignments",
         weight="weights",

@@ -19,6 +19,7 @@ from scipy import stats
 
 import zoo
 from inference import fit
+from inference.diagnostics.prior_width import evidence_at_width
 from inference.fitting import verdict
 from inference.methods.mixture import powers, tempered, urn_statistics
 from inference.methods.tempered import evidence, sampler
@@ -229,6 +230,29 @@ def evidence_of(name, kernel, seed=1, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return fit(case.model, x, **call).attrs, log_evidence(model, x, of_process)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_the_evidence_at_another_width_of_the_prior_is_that_of_the_other_prior(factor):
+    """Within four standard errors; under the prior that is narrower by as much it would not be."""
+    case = ALL["mixture"]()
+    (x,), call = case.data, LENGTH | {"method": "tempered", "kernel": "collapsed_gibbs", "progress": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tree = fit(case.model, x, seed=1, **call)
+
+    def at(width):
+        components = case.model.components
+        strength = components.mean_precision / width**2
+        model = case.model.replaced(components=components.replaced(mean_precision=strength))
+        return log_evidence(model, x)
+
+    found = evidence_at_width(tree, factor)
+    assert found.error < 0.05
+    assert abs(found.value - at(factor)) < 4 * found.error < abs(found.value - at(1 / factor))
+    tree.attrs["log_evidence"] = np.nan
+    assert np.isnan(evidence_at_width(tree, factor).value)
 
 
 def pairs(names, kernels=("collapsed_gibbs", "gibbs")):
