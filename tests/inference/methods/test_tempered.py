@@ -325,6 +325,21 @@ def test_planted_mistakes_are_noticed(monkeypatch, mistake):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
+def test_a_run_until_the_chains_agree_is_the_run_of_as_many_draws():
+    case = ALL["mixture"]()
+    call = {"method": "tempered", "num_temperatures": 4, "num_warmup": 60, "progress": False}
+    until = fit(case.model, *case.data, num_samples=100, until="converged", max_sweeps=460, **call)
+    number = until["posterior"].sizes["draw"]
+    assert number == 100 * until.attrs["look"] and until.attrs["look"] > 1
+    plain = fit(case.model, *case.data, num_samples=number, **call)
+    for name in ("log_evidence", "log_evidence_se", "round_trips", "barrier"):
+        assert until.attrs[name] == plain.attrs[name]
+    for name, value in plain["posterior"].data_vars.items():
+        np.testing.assert_array_equal(value, until["posterior"][name])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
 def test_interrupted_and_resumed_while_temperatures_and_slots_grow(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     x = np.concatenate([rng.normal(size=(8, 1)) * 0.1 + 10 * rng.normal() for _ in range(5)])

@@ -77,7 +77,7 @@ CASES = {
         ("gibbs",),
     ),
     "ppca of student rows": (_ppca(2, 1, degrees_of_freedom=3.0), (_rows(5, 2),), ("nuts",)),
-    "sppca": (_sppca(), (X, Y), ("gibbs", "nuts")),
+    "sppca": (_sppca(num_features=2, num_outputs=1), (X[:3, :2], Y[:3, :1]), ("gibbs", "nuts")),
     "sppca of outputs with a noise each, half of them": (
         _sppca(output_noise="per_output", noise_rate=np.array([2.0, 1.0, 3.0])),
         (_holes(X), np.where(np.eye(4, 2) > 0, np.nan, Y)),
