@@ -118,8 +118,6 @@ CASES = {
         f"mixture {m}": (_mixture(), (X,), m, PLAIN if m == "gibbs" else {})
         for m in ("vb", "gibbs", "collapsed_gibbs", "em", "nuts", "hmc", "svi")
     },
-    "ppca tempered": (_ppca_proper, (X,), "tempered", {"num_temperatures": 3}),
-    "lda tempered": (_lda(), (COUNTS,), "tempered", {"num_temperatures": 3}),
     "mixture tempered": (_mixture(), (X,), "tempered", {"num_temperatures": 3, "split_merge": 1}),
     **{f"ppca {m}": (_ppca(), (X,), m, {}) for m in ("closed_form", "em")},
     **{f"ppca {m}": (_ppca_proper, (X,), m, {}) for m in ("vb", "gibbs", "nuts", "hmc", "svi")},
