@@ -323,10 +323,12 @@ class Temperatures(Sampling):
     """What tempered sampling takes whatever the model; its chains are replicates.
 
     Attributes:
+        num_warmup: sweeps before draws are kept, in rounds of doubling length that set the temperatures.
         num_temperatures: temperatures from prior to posterior, 2 to 64; None: by the barrier between them.
     """
 
     name = "tempered"
+    num_warmup: FromZero = 300
     num_temperatures: int | None = None
 
     def validate(self) -> None:
