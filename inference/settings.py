@@ -24,6 +24,7 @@ from zoo.checks import (
 )
 from zoo.naming import did_you_mean
 
+FEWEST_TEMPERATURES, MOST_TEMPERATURES = 8, 64  # where the barrier says how many
 MOST_LOOKS = 20  # of a run until the chains agree where no limit is given
 
 
@@ -300,17 +301,45 @@ class Temperatures(Sampling):
     """What tempered sampling takes whatever the model; its chains are replicates.
 
     Attributes:
+        num_warmup: sweeps before draws are kept, in rounds of doubling length that set the temperatures.
         num_temperatures: temperatures from prior to posterior, 2 to 64; None: by the barrier between them.
     """
 
     name = "tempered"
+    num_warmup: FromZero = 300
     num_temperatures: int | None = None
 
     def validate(self) -> None:
         """Raise ValueError for a number of temperatures that there may not be."""
         super().validate()
-        if self.num_temperatures is not None and not 2 <= self.num_temperatures <= 64:
-            raise ValueError(f"num_temperatures must be from 2 to 64; got {self.num_temperatures}")
+        if self.num_temperatures is not None and not 2 <= self.num_temperatures <= MOST_TEMPERATURES:
+            raise ValueError(
+                f"num_temperatures must be from 2 to {MOST_TEMPERATURES}; got {self.num_temperatures}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tempered(Temperatures, NUTS):
+    """Tempered NUTS of any model with a proper prior, with the log evidence.
+
+    Attributes:
+        kernel: the sampler that is tempered.
+    """
+
+    name = "tempered"
+    kernel: Literal["nuts"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemperedGibbs(Temperatures):
+    """Tempered sampling of a model that has a Gibbs sampler, with the log evidence.
+
+    Attributes:
+        kernel: the sampler that is tempered; None: ``"gibbs"`` where it tempers the model exactly, else
+            ``"nuts"``.
+    """
+
+    kernel: Literal["gibbs", "nuts"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

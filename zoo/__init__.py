@@ -142,7 +142,7 @@ ALIASES: dict[str, str] = {
 
 _SHIPPED = frozenset(MODELS)
 _REGISTERED: dict[str, tuple[type[Any], Mapping[str, Any]]] = {}  # models of the user, and their methods
-_GENERIC_METHODS = ("nuts", "hmc", "svi", "map")  # every program has these
+_GENERIC_METHODS = ("nuts", "hmc", "svi", "map", "tempered")  # every program has these
 
 _PUBLIC = {entry["class"]: entry["module"] for entry in MODELS.values()} | {
     "Model": "zoo.model",

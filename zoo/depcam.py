@@ -178,7 +178,7 @@ class DEPCAM(LocalPCAFields):
         "x": ("observation", "feature"),
     }
     symmetries = ("labels", "sign")
-    methods = ("em", "vb", "map", "nuts", "hmc", "svi")
+    methods = ("em", "vb", "map", "nuts", "hmc", "svi", "tempered")
     roles = Roles(
         cluster="assignments",
         weight="weights",

@@ -169,7 +169,7 @@ class EPCA(OneTable):
         "x": ("observation", "feature"),
     }
     symmetries = ("rotation", "sign")
-    methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi")
+    methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "tempered")
     roles = Roles(latent="latents", loadings={"loadings": ""})
     proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
     answers = EPCAAnswers

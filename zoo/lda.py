@@ -89,6 +89,6 @@ class LDA(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
-    methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
+    methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi", "tempered")
     roles = TopicModel.roles._replace(document_topic="doc_topic_probs")
     answers = LDAAnswers

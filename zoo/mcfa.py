@@ -167,7 +167,7 @@ class MCFA(ProjectionUnits, Model):
     symmetries = ("labels", "rotation")
     roles = Roles(cluster="assignments", weight="weights", latent="latents", loadings={"loadings": ""})
     answers = ClusteredAnswers
-    methods = ("vb", "gibbs", "nuts", "hmc", "svi", "map")
+    methods = ("vb", "gibbs", "nuts", "hmc", "svi", "map", "tempered")
 
     @property
     def units(self) -> Mapping[str, Unit]:

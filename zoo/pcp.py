@@ -114,7 +114,7 @@ class PCP(TopicModel):
         "counts": ("document", "word"),
     }
     symmetries = ("labels",)
-    methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi")
+    methods = ("vb", "collapsed_gibbs", "gibbs", "nuts", "hmc", "svi", "tempered")
     roles = TopicModel.roles._replace(
         cluster="doc_clusters", weight="cluster_weights", cluster_topic="cluster_topic_probs"
     )

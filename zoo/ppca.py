@@ -143,7 +143,7 @@ class PPCA(ProjectionUnits, Model):
     roles = Roles(latent="latents", loadings={"loadings": ""})
     proper_with = "loading_prior='gaussian' or 'ard'"
     answers = LinearGaussianAnswers
-    methods = ("closed_form", "em", "vb", "gibbs", "nuts", "hmc", "svi")
+    methods = ("closed_form", "em", "vb", "gibbs", "nuts", "hmc", "svi", "tempered")
 
     # Sizes and checks
 

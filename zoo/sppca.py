@@ -203,7 +203,19 @@ class SPPCA(SupervisedIntake):
         "y": ("observation", "output"),
     }
     symmetries = ("rotation",)
-    methods = ("em", "closed_form", "vb", "nuts", "hmc", "svi", "morp", "kernel_cca", "gibbs", "ep")
+    methods = (
+        "em",
+        "closed_form",
+        "vb",
+        "nuts",
+        "hmc",
+        "svi",
+        "morp",
+        "kernel_cca",
+        "gibbs",
+        "ep",
+        "tempered",
+    )
     roles = Roles(latent="latents", loadings={"loadings_x": "_x", "loadings_y": "_y"})
     answers = RealAnswers
 

@@ -169,7 +169,7 @@ FIT_OPTIONS = {  # of `inference.fit`, None where they are not given
     for option in (
         _option("--seed", "seed of all randomness, an int in [0, 2**32) (default 0)", _SEED),
         _option("--num-chains", "chains of a sampler (default 4)", _FROM_1),
-        _option("--num-warmup", "warm-up sweeps of a sampler (default 1000)", _FROM_0),
+        _option("--num-warmup", "warm-up sweeps of a sampler (default 1000; tempered 300)", _FROM_0),
         _option("--num-samples", "draws kept, per chain of a sampler (default 1000, or as needed)", _FROM_1),
         _option("--thinning", "sweeps per draw kept (default 1, or as the method has it)", _FROM_1),
         _option("--until", "go on until the chains of a sampler agree", click.Choice(["converged"])),

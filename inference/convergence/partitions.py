@@ -18,6 +18,7 @@ until no move does.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -31,6 +32,8 @@ _LARGEST_MATRIX = 512 * 2**20  # bytes
 _BLOCK = 2**24  # entries of a block of indicators held at once
 _EVALUATIONS = 2**30  # pairs of rows looked at while draws are compared
 _MAX_SWEEPS = 100
+_NEAR = 0.1  # share of the pairs of rows on which draws of one mode may differ
+_FEW = 0.05  # share of the draws, below which they are no mode
 
 
 def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
@@ -145,6 +148,11 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
         return soft.argmax(1)
     chosen = np.unique(np.linspace(0, len(labels) - 1, min(len(labels), most)).astype(int))
     draws = np.stack([_compact(labels[draw]) for draw in chosen]).astype(np.int64)
+    return draws[np.argmin(_distances(draws).sum(1))]
+
+
+def _distances(draws: np.ndarray) -> np.ndarray:
+    """Twice the pairs of rows that one partition has together and the other apart, by two partitions."""
     sizes = draws.max() + 1
     # pairs together in both: with n_ij rows shared by clusters i and j, sum n_ij^2 counts each pair twice
     both = np.zeros((len(draws), len(draws)))
@@ -153,7 +161,54 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
             shared = np.bincount(draws[one] * sizes + draws[other]).astype(float)
             both[one, other] = both[other, one] = shared @ shared
     alone = np.diag(both)
-    return draws[np.argmin((alone[:, None] + alone - 2 * both).sum(1))]
+    return alone[:, None] + alone - 2 * both
+
+
+class Mode(NamedTuple):
+    """A partition about which many draws lie.
+
+    Attributes:
+        partition: the cluster of each row, shape (num_observations,).
+        shares: of each chain's draws, shape (num_chains,).
+    """
+
+    partition: np.ndarray
+    shares: np.ndarray
+
+
+def modes(tree: xr.DataTree, most: int = 50) -> list[Mode]:
+    """The partitions that the draws of a sampler lie about, those with most draws first.
+
+    The draw that has most others near it, of which at most one pair of rows in ten is together in one and
+    apart in the other, is a mode with them; the next is found among the draws that are left, and so on while
+    one draw in twenty is near. The groups are those of Daura et al. (1999), "Peptide folding: when simulation
+    meets experiment".
+
+    Args:
+        tree: a fit.
+        most: draws of each chain that are looked at, evenly spaced.
+
+    Returns:
+        None at all of a fit without drawn labels.
+    """
+    drawn = labels_of(tree) if "posterior" in tree.children else None
+    if drawn is None:
+        return []
+    labels = drawn.to_numpy()
+    chains, number, rows = labels.shape
+    chosen = np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
+    draws = np.stack([_compact(own) for own in labels[:, chosen].reshape(-1, rows)]).astype(np.int64)
+    near = _distances(draws) <= _NEAR * rows**2
+    left, found = np.full(len(draws), True), []
+    while left.any():
+        counts = (near & left).sum(1) * left
+        centre = int(counts.argmax())
+        if counts[centre] < _FEW * len(draws):
+            break
+        own = near[centre] & left
+        found.append(Mode(draws[centre], own.reshape(chains, -1).mean(1)))
+        left &= ~own
+    return found
 
 
 def seen_clusters(tree: xr.DataTree) -> np.ndarray | None:

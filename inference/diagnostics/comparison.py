@@ -20,7 +20,7 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,9 +29,11 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
 from inference.convergence.r_hat import is_constant
+from inference.diagnostics.prior_width import WIDTHS, evidence_at_width
 from inference.diagnostics.summaries import summary
 from inference.extension import extend
 from inference.fitting.front_door import fit
+from inference.methods import methods_to_compare
 from inference.prediction import log_density
 from inference.results.files import model_of
 from inference.results.groups import group_of, left_out_of
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from arviz_stats.utils import ELPDData
 
 
+EVIDENCE = ("log_evidence", "log_evidence_se")
 _CLEAR = 2  # standard errors of a difference
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 
@@ -124,8 +127,10 @@ def compare(
         ArviZ's table, best first and unrounded (``rank``, ``elpd_diff``, ``dse``, ``p``, ``elpd``, ``se``,
         ``weight``, ..., in nats), with ``pareto_k_bad``, the number of rows whose LOO is not to be trusted,
         ``pareto_k_max`` and ``converged``; where a fit was asked for its log evidence, ``log_evidence`` and
-        ``log_evidence_se`` too, NaN if none is told. The attribute ``note`` explains them in words,
-        ``evidence`` says what the errors of the evidence tell apart (empty if nothing), and ``ranked`` is
+        ``log_evidence_se`` too, NaN if none is told, and where two are told ``log_evidence_half_width`` and
+        ``log_evidence_twice_width``, under priors of means or loadings that are half and twice as wide. The
+        attribute ``note`` explains them in words, ``evidence`` says what the errors of the evidence tell
+        apart (empty if nothing), and whether another width would change it, and ``ranked`` is
         false where nothing may be read off the order: a fit has not converged, or all are of one posterior,
         which they approximate differently.
 
@@ -177,12 +182,45 @@ def _add_evidence(table: pd.DataFrame, trees: Mapping[str, xr.DataTree]) -> str:
     """Add the columns of the log evidence, if a fit was asked for it, and say what its errors allow."""
     if not any("why_no_evidence" in tree.attrs for tree in trees.values()):
         return ""
-    for column in ("log_evidence", "log_evidence_se"):
+    for column in EVIDENCE:
         table[column] = [float(trees[name].attrs.get(column, np.nan)) for name in table.index]
+
+    def same(one: str, other: str) -> bool:
+        return same_posterior(trees[one], trees[other])
+
+    words = [evidence_in_words(table, same)]
+    order = table["log_evidence"].dropna().sort_values().index
+    for word, factor in WIDTHS.items() if words[0] else ():
+        found = {name: evidence_at_width(trees[name], factor) for name in table.index}
+        own = pd.DataFrame({column: [at[i] for at in found.values()] for i, column in enumerate(EVIDENCE)})
+        own.index = table.index
+        table[f"log_evidence_{word}_width"] = own["log_evidence"]
+        if (told := own["log_evidence"].dropna().sort_values().index).size == order.size:
+            said = evidence_in_words(own, same)
+            if told[-1] != order[-1] or _apart(said) != _apart(words[0]):
+                words.append(f"The prior decides: at {word} its width {said}")
+    return ". ".join(words)
+
+
+def _apart(words: str) -> bool:
+    return "has more evidence" in words
+
+
+def evidence_in_words(table: pd.DataFrame, same: Callable = lambda one, other: False) -> str:
+    """Say which of several models the errors of their log evidence tell apart.
+
+    Args:
+        table: a row a model, with the columns ``log_evidence``, NaN where none is told, and
+            ``log_evidence_se``.
+        same: ``same(name, other)``, whether two rows are of one posterior.
+
+    Returns:
+        Sentences; empty where fewer than two have an evidence.
+    """
     told = table["log_evidence"].dropna().sort_values(ascending=False).index
     best, apart, alike = next(iter(told), ""), [], []
     for name in told[1:]:
-        if same_posterior(trees[best], trees[name]):
+        if same(best, name):
             continue
         gap = table.at[best, "log_evidence"] - table.at[name, "log_evidence"]
         error = float(np.hypot(*table.loc[[best, name], "log_evidence_se"]))
@@ -438,7 +476,7 @@ def score_methods(
         models: name to (filled) model.
         train: the data that the models are fitted to, parts in the models' order.
         test: the rows held out, in the same form.
-        methods: only these.
+        methods: only these; None: those of `inference.methods.methods_to_compare`.
         **settings: further arguments of `inference.fit`.
 
     Yields:
@@ -446,7 +484,7 @@ def score_methods(
     """
     for name, model in models.items():
         for method in model.methods:
-            if methods and method not in methods:
+            if method not in (methods or methods_to_compare(model)):
                 continue
             try:
                 yield _score(name, model, method, train, test, settings)
@@ -469,7 +507,7 @@ def _score(
     scores = float(held_out["mean"]), float(held_out["standard_error"])
     interrupted = tree.attrs["stop_reason"].startswith("interrupted")
     converged = bool(tree.attrs["converged"])
-    evidence = (float(tree.attrs.get(end, np.nan)) for end in ("log_evidence", "log_evidence_se"))
+    evidence = (float(tree.attrs.get(name, np.nan)) for name in EVIDENCE)
     return MethodScore(
         name, method, *scores, seconds, converged, psrf, max(more, 0.0), interrupted, *evidence
     )

@@ -48,6 +48,7 @@ import xarray as xr
 from jax import Array
 
 from inference.algorithm import Ascent
+from inference.diagnostics.comparison import EVIDENCE
 from inference.fitting.front_door import fit
 from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
 from inference.methods import method_of
@@ -106,7 +107,8 @@ def cross_validate(
         One row a model: ``bound`` of the fit to all rows (nats, of VB where q has no points,
         else absent), ``heldout`` and its ``standard_error`` over the rows (nats per row), ``difference``
         to the best and the standard error of that paired difference, ``bic`` (where the method computes one,
-        lower is better), ``fitted`` (log density per row of the rows that were fitted), ``not_converged`` (of
+        lower is better), ``log_evidence`` and ``log_evidence_se`` (of all rows, where the method tells them),
+        ``fitted`` (log density per row of the rows that were fitted), ``not_converged`` (of
         all fits) and ``seconds``. The attribute ``columns`` says what columns of tables were taken to hold.
 
     Raises:
@@ -148,6 +150,7 @@ def cross_validate(
             "standard_error": scores[name].std(ddof=1) / np.sqrt(num_rows),
             "bound": _last_objective(whole) if _has_bound(whole, model) else np.nan,
             "bic": whole.attrs.get("bic", np.nan),
+            **{name: float(whole.attrs[name]) for name in EVIDENCE if name in whole.attrs},
             "fitted": float(log_density(whole, *every).mean()),
             "not_converged": missed + (not whole.attrs["converged"]),
             "seconds": time.perf_counter() - begin,
@@ -159,6 +162,7 @@ def cross_validate(
     columns = ["heldout", "standard_error", "difference", "difference_error", "bic", "fitted"]
     if any(np.isfinite(row["bound"]) for row in table.values()):
         columns.insert(0, "bound")
+    columns += [name for name in EVIDENCE if any(name in row for row in table.values())]
     found = pd.DataFrame.from_dict(table, orient="index")[[*columns, "not_converged", "seconds"]]
     found.attrs["columns"] = rows.told
     return found

@@ -49,6 +49,7 @@ from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
 from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data
+from inference.settings import FEWEST_TEMPERATURES
 from zoo.answers import answer_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.resolution import recorded_step
@@ -142,7 +143,12 @@ def _moves_to_add(request: FitRequest, found: Agreement) -> str:
         return ""
     offered = request.method.options_for_modes(request.model)
     left_out = [f"{name}={value}" for name, value in offered.items() if not request.options[name]]
-    return f", or add moves between modes: {', '.join(left_out)}" if left_out else ""
+    advice = f", or add moves between modes: {', '.join(left_out)}" if left_out else ""
+    model = request.model
+    if request.name == "tempered" or "tempered" not in model.methods or model.prior != "proper":
+        return advice
+    cost = f"which costs as much as this run at each of {FEWEST_TEMPERATURES} temperatures or more"
+    return f"{advice}, or go from mode to mode by method='tempered', {cost}"
 
 
 def _why(stopped: str) -> str:

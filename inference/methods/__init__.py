@@ -11,10 +11,16 @@ from zoo.answers import answer_of
 from zoo.model import Model
 from zoo.naming import did_you_mean
 
-__all__ = ["method_of", "methods_with_weights"]
+__all__ = ["method_of", "methods_to_compare", "methods_with_weights"]
 
 #: Methods that fit every model with a program, by module of this package.
-FOR_EVERY_MODEL = {"nuts": ".nuts_hmc", "hmc": ".nuts_hmc", "svi": ".svi", "map": ".map"}
+FOR_EVERY_MODEL = {
+    "nuts": ".nuts_hmc",
+    "hmc": ".nuts_hmc",
+    "svi": ".svi",
+    "map": ".map",
+    "tempered": ".tempered.nuts",
+}
 #: Hand-written methods: model to method to the module with its ``METHOD`` or, of several, ``METHODS``.
 BY_MODEL: dict[str, dict[str, str]] = {
     "mixture": {
@@ -29,6 +35,7 @@ BY_MODEL: dict[str, dict[str, str]] = {
         "em": ".ppca.em",
         "vb": ".ppca.vb",
         "gibbs": ".ppca.gibbs",
+        "tempered": ".ppca.tempered",
     },
     "kernelpca": {"closed_form": ".kernel_pca.closed_form", "em": ".kernel_pca.em"},
     "sppca": {
@@ -39,14 +46,25 @@ BY_MODEL: dict[str, dict[str, str]] = {
         "kernel_cca": ".sppca.morp",
         "gibbs": ".sppca.gibbs",
         "ep": ".sppca.ep",
+        "tempered": ".sppca.tempered",
     },
     "epca": {"gibbs": ".epca.gibbs", "vb": ".epca.vb"},
     "paired": {"gibbs": ".paired.gibbs", "vb": ".paired.vb", "closed_form": ".paired.closed_form"},
-    "lda": {"vb": ".lda.vb", "collapsed_gibbs": ".lda.collapsed_gibbs", "gibbs": ".lda.gibbs"},
+    "lda": {
+        "vb": ".lda.vb",
+        "collapsed_gibbs": ".lda.collapsed_gibbs",
+        "gibbs": ".lda.gibbs",
+        "tempered": ".lda.tempered",
+    },
     "plsi": {"em": ".plsi.em"},
-    "pcp": {"vb": ".pcp.vb", "collapsed_gibbs": ".pcp.collapsed_gibbs", "gibbs": ".pcp.gibbs"},
+    "pcp": {
+        "vb": ".pcp.vb",
+        "collapsed_gibbs": ".pcp.collapsed_gibbs",
+        "gibbs": ".pcp.gibbs",
+        "tempered": ".pcp.tempered",
+    },
     "depcam": {"em": ".depcam.em", "vb": ".depcam.vb"},
-    "mcfa": {"vb": ".mcfa.vb", "gibbs": ".mcfa.gibbs"},
+    "mcfa": {"vb": ".mcfa.vb", "gibbs": ".mcfa.gibbs", "tempered": ".mcfa.tempered"},
 }
 
 
@@ -79,6 +97,12 @@ def methods_with_weights(model: Model | type[Model]) -> tuple[str, ...]:
     key = (model if isinstance(model, type) else type(model)).__name__.lower()
     methods = {name: _suited(_method_of(key, name), name, model) for name in model.methods}
     return tuple(name for name, method in methods.items() if "weights" in method.takes)
+
+
+def methods_to_compare(model: Model) -> tuple[str, ...]:
+    """The methods that a comparison of all of a model runs: those but tempered NUTS, for what it costs."""
+    own = BY_MODEL.get(model_name(model), {})
+    return tuple(name for name in model.methods if name != "tempered" or name in own)
 
 
 def _suited(method: Method, name: str, model: Model | type[Model]) -> Method:

@@ -237,7 +237,7 @@ def _scores(
     except ValueError as why_not:
         ranking = Judgement(None, "No ranking by leave-one-out", str(why_not), advice)
         return [ranking], ranking
-    evidence = [name for name in ("log_evidence", "log_evidence_se") if name in table]
+    evidence = [name for name in table if name.startswith("log_evidence")]
     shown = table[["elpd", "se", "p", "pareto_k_bad", "pareto_k_max", *evidence]].rename_axis("fit")
     caption = "Leave-one-out (PSIS-LOO), nats over all rows"
     best_of_each = [group[0] for group in _posteriors(trees)]

@@ -7,6 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.partitions import modes
 from inference.convergence.r_hat import mixing
 from inference.diagnostics.summaries import summary, summary_cells
 from inference.fitting.verdict import Judgement
@@ -19,6 +20,7 @@ _FEWEST_DRAWS = 40  # per chain, of a picture of chains
 _MOST_DRAWN = 3  # invariants whose trace and ranks are drawn
 _MOST_OF_A_VARIABLE = 6
 _DECISIVE = ("r_hat", "ess_bulk")
+_MOST_SIZES = 8  # clusters of a mode whose rows are counted
 _END = {"_lb": "5", "_ub": "95"}  # of an interval of 90 %
 
 
@@ -37,8 +39,41 @@ def convergence_section(tree: xr.DataTree, own: Sequence[Judgement]) -> Section:
         blocks += _of_chains(tree, table)
     elif "trace" in tree.children and tree["trace"].sizes["iteration"] > 1:
         blocks.append(_of_objective(tree))
+    blocks += _of_modes(tree)
     caption = "Invariants: no quantity in this table depends on labels or axes"
     return Section("Convergence", [*blocks, ShownTable(caption, cells, _DECISIVE), Paragraph(said)])
+
+
+def _of_modes(tree: xr.DataTree) -> list[ShownTable | Paragraph]:
+    """The partitions that the modes of the posterior are, where there are several."""
+    found = modes(tree)
+    if len(found) < 2:
+        return []
+    sizes = [np.sort(np.bincount(mode.partition))[::-1] for mode in found]
+    shares = np.stack([mode.shares for mode in found])
+    table = pd.DataFrame(
+        {
+            "share of the draws": shares.mean(1),
+            "by chain": [", ".join(f"{share:.2f}" for share in own) for own in shares],
+            "clusters": [len(own) for own in sizes],
+            "their rows": [", ".join(map(str, own[:_MOST_SIZES])) for own in sizes],
+        },
+        index=pd.Index(range(1, len(found) + 1), name="mode"),
+    )
+    travels = tree.attrs.get("why_no_evidence") == "" or bool(tree.attrs.get("converged", 0))
+    if travels:
+        error = shares.std(1, ddof=1) / np.sqrt(shares.shape[1]) if shares.shape[1] > 1 else np.nan
+        table.insert(1, "standard error", error)
+        table = table.rename(columns={"share of the draws": "weight"})
+    rest = 1 - shares.mean(1).sum()
+    said = f"{rest:.0%} of the draws are near none of them. " if rest >= 0.005 else ""
+    said += (
+        "The chains go from mode to mode, so that shares of the draws are weights of the modes."
+        if travels
+        else "The chains do not go from mode to mode: a share of the draws is no weight of a mode."
+    )
+    caption = "Modes: partitions about which draws lie, nine pairs of rows in ten being as in them"
+    return [ShownTable(caption, table, tuple(table)[:1]), Paragraph(said)]
 
 
 def _of_chains(tree: xr.DataTree, table: pd.DataFrame) -> list[Picture]:

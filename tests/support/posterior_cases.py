@@ -119,6 +119,10 @@ def _plane(num_rows, num_columns, seed):
     )
 
 
+# why tempering is left out
+_OF_EVIDENCE = "its evidence is known: tests/inference/methods/test_tempered_models.py"
+_UNNORMALISED = "an unnormalised prior has no evidence"
+
 _ROWS = np.array([[-1.3], [-0.9], [0.1], [0.4], [1.6], [2.2]])
 _TOKENS = np.array([[2.0, 1, 1], [0, 3, 0], [1, 0, 1]])
 _X, _Y = _plane(25, 3, 0), _plane(25, 2, 0)
@@ -147,7 +151,7 @@ CASES = {
         zoo.PPCA(num_latents=1, loading_variance=1.0, loc_mean=np.zeros(3), loc_variance=1.0, **_BALANCED),
         (_X,),
         ("nuts", {"num_warmup": 1000, "num_samples": 10_000}),
-        {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
+        {"gibbs": HMC, "tempered": HMC, "nuts": NUTS, "hmc": HMC},
         {
             "vb": {"num_samples": 4000},
             "em": {},
@@ -169,7 +173,7 @@ CASES = {
         ("gibbs", LONG),
         {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000}, "em": {}, "svi": SVI},
-        left_out={"closed_form": "for normal rows: the case ppca"},
+        left_out={"closed_form": "for normal rows: the case ppca", "tempered": _OF_EVIDENCE},
     ),
     "mcfa": lambda: Case(
         "Two clusters on one latent, 25 rows of three columns",
@@ -187,6 +191,7 @@ CASES = {
         ("gibbs", LONG),
         {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000}, "map": {}, "svi": SVI},
+        left_out={"tempered": _OF_EVIDENCE},
     ),
     "kernelpca": lambda: Case(
         "Probabilistic kernel PCA, linear kernel, one latent, six rows",
@@ -217,6 +222,7 @@ CASES = {
             "kernel_cca": "a projection of rows, no distribution of them",
             "gibbs": "for probit outputs: the case sppca_probit",
             "ep": "for probit outputs: the case sppca_probit",
+            "tempered": _OF_EVIDENCE,
         },
     ),
     "sppca_probit": lambda: Case(
@@ -229,7 +235,8 @@ CASES = {
         {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"ep": {}, "svi": SVI},
         left_out={name: "for Gaussian outputs: the case sppca" for name in ("vb", "em", "closed_form")}
-        | {name: "a projection of rows, no distribution of them" for name in ("morp", "kernel_cca")},
+        | {name: "a projection of rows, no distribution of them" for name in ("morp", "kernel_cca")}
+        | {"tempered": _OF_EVIDENCE},
     ),
     "epca": lambda: Case(
         "Exponential-family PCA with one latent, joint prior, 20 rows of four bits",
@@ -238,6 +245,7 @@ CASES = {
         ("gibbs", LONG),
         {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000}, "map": {}, "svi": SVI},
+        left_out={"tempered": _UNNORMALISED},
     ),
     "paired": lambda: Case(
         "Exponential-family CCA with one shared and two specific latents, joint prior, 20 rows of 4 + 3 bits",
@@ -246,14 +254,17 @@ CASES = {
         ("gibbs", LONG),
         {"gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000}, "map": {}, "svi": SVI},
-        left_out={"closed_form": "for Gaussian views with a flat prior, which has no posterior"},
+        left_out={
+            "closed_form": "for Gaussian views with a flat prior, which has no posterior",
+            "tempered": _UNNORMALISED,
+        },
     ),
     "lda": lambda: Case(
         "Two topics, three documents of ten tokens, three words",
         zoo.LDA(num_topics=2, num_words=3, topic_prior=[0.5, 0.9], word_smoothing=0.7),
         (_TOKENS,),
         ("collapsed_gibbs", LONG),
-        {"collapsed_gibbs": HMC, "gibbs": HMC, "nuts": NUTS, "hmc": HMC},
+        {"collapsed_gibbs": HMC, "gibbs": HMC, "tempered": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000, "learn": ()}, "svi": SVI},
         topics,
     ),
@@ -274,6 +285,7 @@ CASES = {
         {"collapsed_gibbs": HMC, "gibbs": HMC, "nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000, "learn": ()}, "svi": SVI},
         clustered_topics,
+        left_out={"tempered": _OF_EVIDENCE},
     ),
     "depcam": lambda: Case(
         "Two repulsive components with one latent each, 12 rows of three bits",
@@ -289,6 +301,7 @@ CASES = {
         ("nuts", {"num_warmup": 2000, "num_samples": 4000}),
         {"nuts": NUTS, "hmc": HMC},
         {"vb": {"num_samples": 4000}, "em": {}, "map": {}, "svi": SVI},
+        left_out={"tempered": _UNNORMALISED},
     ),
 }
 
@@ -345,6 +358,7 @@ def _topics(title, model, counts, enumerated):
         gibbs | {"nuts": NUTS, "hmc": HMC},
         {"em": {}, "svi": SVI} if flat else {"vb": {"num_samples": 4000, "learn": ()}, "svi": SVI},
         enumerated,
+        {} if flat else {"tempered": "a sampler of topics, tempered: the case lda"},
     )
 
 

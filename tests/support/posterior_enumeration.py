@@ -149,6 +149,32 @@ def every_topic(counts, num_topics, topic_prior, word_smoothing, num_clusters=No
     return found
 
 
+def log_evidence_of_topics(model, counts):
+    """Log evidence in nats of LDA, or PCP with Dirichlet weights, by all topics of all tokens."""
+    counts = counts.astype(int)
+    document, word = (np.repeat(axis.ravel(), counts.ravel()) for axis in np.indices(counts.shape))
+    topics = np.array(list(itertools.product(range(model.num_topics), repeat=len(word))))
+    clusterings = [np.arange(len(counts))]
+    if number := getattr(model, "num_clusters", 0):
+        clusterings = list(map(np.array, itertools.product(range(number), repeat=len(counts))))
+    of_topic = 1.0 * (topics[:, :, None] == np.arange(model.num_topics))  # (topics, tokens, topic)
+    logs = []
+    for clusters in clusterings:
+        prior = np.broadcast_to(model.topic_prior, (model.num_topics,))
+        by_row = np.einsum("ink,nm->imk", of_topic, clusters[document, None] == np.arange(max(clusters) + 1))
+        found = (log_normaliser_of_rows(prior + by_row) - log_normaliser_of_rows(prior)).sum(axis=1)
+        by_word = np.einsum("ink,nw->ikw", of_topic, word[:, None] == np.arange(counts.shape[1]))
+        smoothing = np.full(counts.shape[1], float(model.word_smoothing))
+        found += (log_normaliser_of_rows(smoothing + by_word) - log_normaliser_of_rows(smoothing)).sum(axis=1)
+        if number:
+            weights = np.full(number, float(model.concentration) / number)
+            sizes = np.bincount(clusters, minlength=number)
+            found += log_normaliser_of_rows(weights + sizes) - log_normaliser_of_rows(weights)
+        logs.append(found)
+    orders = gammaln(counts.sum(axis=1) + 1).sum() - gammaln(counts + 1).sum()
+    return float(np.logaddexp.reduce(np.concatenate(logs)) + orders)
+
+
 def log_normaliser(rows):
     """Sum of the log normalisers of Dirichlets, one a row."""
     return log_normaliser_of_rows(rows).sum()

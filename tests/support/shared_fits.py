@@ -135,7 +135,18 @@ SPREAD = {
     "pcp batches": _pcp_batches,
     "ppca batches": _ppca_batches,
 }
+
+
+def _tempered(fit, zoo, number, count, **call):
+    """Of which temperatures and slots become more in warm-up."""
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([rng.normal(size=(8, 1)) * 0.1 + 10 * rng.normal() for _ in range(5)])
+    model = zoo.Mixture(num_components=2, weight_prior="stick_breaking")
+    return fit(model, rows, method="tempered", **CHAINS | {"num_warmup": 130}, **call)
+
+
 OF_CHAINS = {"gibbs": _gibbs, "collapsed": _collapsed, "nuts": _nuts, "hmc": _hmc, "until": _until}
+OF_CHAINS |= {"tempered": _tempered}
 FITS = SPREAD | OF_CHAINS
 GLOBAL = {  # variables of q that are not of rows
     *("num_occupied", "topic_word_concentration", "cluster_topic_concentration"),
@@ -157,7 +168,7 @@ def found_in(name, number=0, count=1, **call):
     else:
         groups["variational"] = {n: v for n, v in tree["variational"].data_vars.items() if n in GLOBAL}
     found = {
-        f"{group} {key}": np.asarray(value).tolist()
+        f"{group} {key}": np.nan_to_num(np.asarray(value)).tolist()
         for group, variables in groups.items()
         for key, value in variables.items()
     }

@@ -16,7 +16,8 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro import deterministic, sample
 
-from zoo.coordinates.of_models import field_by_part
+from zoo.coordinates import by_part
+from zoo.coordinates.of_models import field_by_part, part_sizes
 from zoo.fields import require
 from zoo.kernels.gram import (
     FeatureRows,
@@ -83,7 +84,8 @@ def block_prior(model: Any, block: str) -> BlockPrior:
     require(model, *names)
     own, number = in_current_precision(model), model.data_names.index(block)
     found = {name: field_by_part(own, name)[number] for name in names}
-    return BlockPrior(**found, noise_concentration=own.noise_concentration)
+    shape = own.noise_concentration, own.units_of_fields["noise_rate"], part_sizes(own)
+    return BlockPrior(**found, noise_concentration=by_part(*shape)[number])
 
 
 class Block(NamedTuple):

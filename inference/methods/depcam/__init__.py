@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from inference.settings import Climb
+from inference.settings import Climb, Tempered
 from zoo.checks import check_size
 
-__all__ = ["EM", "VB"]
+__all__ = ["EM", "VB", "Tempered"]
 
 
 @dataclass(frozen=True, kw_only=True)

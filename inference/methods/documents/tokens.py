@@ -1,7 +1,7 @@
 """Parts that the samplers of topic models share: tokens, draws of their topics, given topics."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from zoo.sparse import SparseCounts
 __all__ = [
     "SMALL_DRAW",
     "Tokens",
+    "TopicSweep",
     "draw_topics",
     "given_topics",
     "log_dirichlet_multinomial",
@@ -27,6 +28,20 @@ __all__ = [
     "topic_posterior",
     "topic_sampler",
 ]
+
+
+class TopicSweep(NamedTuple):
+    """The draws of a blocked sweep.
+
+    Attributes:
+        values: of the parameters, drawn given the tokens.
+        drawn: of the tokens, and of clusters of documents, drawn given the parameters before; ``by_word``,
+            the tokens of each topic by word, has shape (num_words, num_topics).
+    """
+
+    values: dict[str, Array]
+    drawn: Any
+
 
 BLOCK_TOKENS = 4096
 SMALL_DRAW = 8_000  # numbers per row that a draw may keep: 4000 draws then take 256 MB

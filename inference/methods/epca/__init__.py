@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from inference.settings import Climb, Sampling
+from inference.settings import Climb, Sampling, Tempered
 
-__all__ = ["VB", "Gibbs"]
+__all__ = ["VB", "Gibbs", "Tempered"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from inference.methods.documents import TopicVB
-from inference.settings import Sampling
+from inference.settings import Sampling, TemperedGibbs
 from zoo.checks import check_number
 
-__all__ = ["VB", "CollapsedGibbs", "Gibbs"]
+__all__ = ["VB", "CollapsedGibbs", "Gibbs", "TemperedGibbs"]
 
 
 def _check_tolerance(name: str, value: Any) -> None:

@@ -23,7 +23,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Outcome
 from inference.methods.documents.tokens import (
     SMALL_DRAW,
-    Tokens,
+    TopicSweep,
     draw_topics,
     tokens_of,
     topic_posterior,
@@ -62,16 +62,14 @@ class TopicGibbsInfo(NamedTuple):
     objective: Array
 
 
-class Sweep(NamedTuple):
-    """The draws of a sweep.
+class LDATokens(NamedTuple):
+    """The tokens of each topic.
 
     Attributes:
-        values: the parameters, as in `LDAGibbsState`.
-        by_document: tokens of each topic, which the parameters were drawn given, (num_documents, num_topics).
-        by_word: the same by word, shape (num_words, num_topics).
+        by_document: shape (num_documents, num_topics).
+        by_word: shape (num_words, num_topics).
     """
 
-    values: dict[str, Array]
     by_document: Array
     by_word: Array
 
@@ -126,26 +124,54 @@ def start(
     return LDAGibbsState(given, jnp.zeros(()))
 
 
-def sweep(key: Array, values: Mapping[str, Array], model: LDA, tokens: Tokens) -> Sweep:
-    """Draw topics of all tokens given the parameters, then these given the topics."""
-    topic_key, word_key, share_key = jax.random.split(key, 3)
-    shares, by_word = values["doc_topic_probs"], values["topic_word_probs"].T
+def no_tokens(state: LDAGibbsState) -> LDATokens:
+    """What is drawn where there are no tokens."""
+    shares, topics = state.values["doc_topic_probs"], state.values["topic_word_probs"]
+    return LDATokens(jnp.zeros_like(shares), jnp.zeros_like(topics.T))
+
+
+def assigned(
+    keys: Array, values: Mapping[str, Array], model: LDA, counts: Any, power: Array | float = 1.0
+) -> LDATokens:
+    """Topics of all tokens given the parameters; their words' probabilities count to a power."""
+    tokens, by_word = tokens_of(counts, model), values["topic_word_probs"].T ** power
     rows = jnp.arange(tokens.shape[0])
-    by_document, by_word_counts = draw_topics(topic_key, tokens, shares, rows, by_word)
-    given = posteriors(by_document, by_word_counts, model)
-    keys = {"topic_word_probs": word_key, "doc_topic_probs": share_key}
-    tiny = jnp.finfo(by_word.dtype).tiny
-    drawn = {name: jnp.maximum(draw(site_key, given[name]), tiny) for name, site_key in keys.items()}
-    return Sweep(drawn, by_document, by_word_counts)
+    return LDATokens(*draw_topics(keys[0], tokens, values["doc_topic_probs"], rows, by_word))
+
+
+def parameters_given(
+    keys: Array, drawn: LDATokens, model: LDA, power: Array | float = 1.0
+) -> dict[str, Array]:
+    """Topics and shares given the topics of all tokens, whose words count to a power; a key for each."""
+    given = posteriors(drawn.by_document, power * drawn.by_word, model)
+    tiny = jnp.finfo(drawn.by_word.dtype).tiny
+    return {name: jnp.maximum(draw(key, given[name]), tiny) for name, key in zip(given, keys, strict=True)}
+
+
+def sweep(key: Array, values: Mapping[str, Array], model: LDA, counts: Any) -> TopicSweep:
+    """Draw topics of all tokens given the parameters, then these given the topics."""
+    keys = jax.random.split(key, 3)
+    drawn = assigned(keys, values, model, counts)
+    return TopicSweep(parameters_given(keys[1:], drawn, model), drawn)
+
+
+def state_of(swept: TopicSweep, model: LDA) -> LDAGibbsState:
+    """The state after a sweep."""
+    (values, (by_document, by_word)), prior = swept, in_current_precision(model)
+    log_joint = jnp.sum((by_document + prior.shares_concentration - 1) * jnp.log(values["doc_topic_probs"]))
+    log_joint += jnp.sum((by_word.T + prior.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
+    return LDAGibbsState(values, log_joint)
+
+
+def recorded(swept: TopicSweep, model: LDA, counts: Any) -> TopicGibbsInfo:
+    """The log joint after a sweep."""
+    return TopicGibbsInfo(state_of(swept, model).log_joint)
 
 
 def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDAGibbsState, TopicGibbsInfo]:
     """Run one sweep and evaluate the log joint."""
-    values, by_document, by_word = sweep(key, state.values, model, tokens_of(counts, model))
-    prior = in_current_precision(model)
-    log_joint = jnp.sum((by_document + prior.shares_concentration - 1) * jnp.log(values["doc_topic_probs"]))
-    log_joint += jnp.sum((by_word.T + prior.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
-    return LDAGibbsState(values, log_joint), TopicGibbsInfo(log_joint)
+    state = state_of(sweep(key, state.values, model, counts), model)
+    return state, TopicGibbsInfo(state.log_joint)
 
 
 def position(state: LDAGibbsState, model: LDA) -> dict[str, Array]:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from inference.settings import Climb, FromZero, Sampling
+from inference.settings import Climb, FromZero, Sampling, TemperedGibbs
 from zoo.checks import check_names
 
-__all__ = ["VB", "Gibbs"]
+__all__ = ["VB", "Gibbs", "TemperedGibbs"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -214,10 +214,15 @@ def _step(
     key: Array, state: MCFAGibbsState, model: MCFA, x: Array, *, blocks_of: Callable
 ) -> tuple[MCFAGibbsState, MCFAGibbsInfo]:
     """Run one sweep."""
-    values = sweep(key, state.values, blocks_of(model), model, x)
-    log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
-    num_occupied = jnp.sum(jnp.bincount(values["assignments"], length=model.num_components) > 0)
-    return MCFAGibbsState(values), MCFAGibbsInfo(log_joint, num_occupied)
+    state = MCFAGibbsState(sweep(key, state.values, blocks_of(model), model, x))
+    return state, recorded(state, model, x)
+
+
+def recorded(state: MCFAGibbsState, model: MCFA, x: Array) -> MCFAGibbsInfo:
+    """The log joint of a state, and its clusters."""
+    log_joint = jnp.sum(model.log_likelihood(state.values, x)) + log_prior(model, state.values, x)
+    num_occupied = jnp.sum(jnp.bincount(state.values["assignments"], length=model.num_components) > 0)
+    return MCFAGibbsInfo(log_joint, num_occupied)
 
 
 @cache

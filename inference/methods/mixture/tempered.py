@@ -24,13 +24,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro import handlers
 
 from inference.methods.gibbs_sweep import sweep
 from inference.methods.mixture import Tempered, collapsed_gibbs, gibbs
 from inference.methods.mixture.powers import OfEvidence, OfLikelihood
 from inference.methods.tempered import nuts
-from inference.methods.tempered.sampler import Kernel, check_proper_prior, tempered
+from inference.methods.tempered.sampler import Kernel, check_evidence, drawn_from_prior, tempered
 from inference.numerics.programs import log_prior
 from zoo.mixture import Mixture
 
@@ -134,9 +133,7 @@ def blocked_prior(
     key: Array, state: gibbs.MixtureGibbsState, model: Mixture, x: Any, **options: Any
 ) -> tuple[gibbs.MixtureGibbsState, Array]:
     """All sites drawn from the program."""
-    program = handlers.trace(handlers.seed(model.explicit, key))
-    sites = program.get_trace(num_observations=x.shape[0])
-    values = {name: sites[name]["value"].astype(own.dtype) for name, own in state.values.items()}
+    values = drawn_from_prior(key, model.explicit, state.values, x)
     return gibbs.MixtureGibbsState(values), jnp.zeros((), bool)
 
 
@@ -193,7 +190,7 @@ def default(model: Mixture) -> str:
 
 def check(model: Mixture, settings: Any) -> None:
     """Raise ValueError if the kernel does not temper the model exactly."""
-    check_proper_prior(model)
+    check_evidence(model)
     if settings.kernel == "collapsed_gibbs" and (why := _why_not_collapsed(model)):
         raise ValueError(f"kernel='collapsed_gibbs' does not temper this model: {why}; use kernel='gibbs'")
     if model.components.is_incomplete and settings.kernel != "nuts":

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from inference.methods.epca import VB, Gibbs
-from inference.settings import Once
+from inference.settings import Once, Tempered
 
-__all__ = ["VB", "ClosedForm", "Gibbs"]
+__all__ = ["VB", "ClosedForm", "Gibbs", "Tempered"]
 
 
 @dataclass(frozen=True, kw_only=True)

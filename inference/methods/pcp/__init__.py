@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from inference.methods.documents import TopicVB
-from inference.settings import Sampling
+from inference.settings import Sampling, TemperedGibbs
 
-__all__ = ["VB", "CollapsedGibbs", "Gibbs"]
+__all__ = ["VB", "CollapsedGibbs", "Gibbs", "TemperedGibbs"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from jax import Array
 from inference.algorithm import Algorithm, conclude_draws
 from inference.methods.documents.tokens import (
     Tokens,
+    TopicSweep,
     draw_topics,
     tokens_of,
     topic_posterior,
@@ -136,27 +137,84 @@ def start(
     return state._replace(values=values)
 
 
+class PCPTokens(NamedTuple):
+    """Clusters of documents, and the tokens of each topic.
+
+    Attributes:
+        doc_clusters: shape (num_documents,).
+        sizes: documents of each cluster, shape (num_clusters,).
+        by_cluster: shape (num_clusters, num_topics).
+        by_word: shape (num_words, num_topics).
+    """
+
+    doc_clusters: Array
+    sizes: Array
+    by_cluster: Array
+    by_word: Array
+
+
+def no_tokens(state: PCPGibbsState) -> PCPTokens:
+    """What is drawn where there are no tokens."""
+    shares, topics = state.values["cluster_topic_probs"], state.values["topic_word_probs"]
+    sizes = jnp.zeros(shares.shape[0], int)
+    return PCPTokens(state.doc_clusters, sizes, jnp.zeros_like(shares), jnp.zeros_like(topics.T))
+
+
+def _counts(documents: Any) -> Any:
+    return documents.counts if isinstance(documents, Documents) else documents
+
+
+def _assigned(
+    keys: Array, scores: Array, values: Mapping[str, Array], model: PCP, documents: Any
+) -> PCPTokens:
+    tokens = documents.tokens if isinstance(documents, Documents) else tokens_of(documents, model)
+    chosen = jax.random.categorical(keys[0], scores)
+    shares, by_word = values["cluster_topic_probs"], values["topic_word_probs"].T
+    sizes = jnp.bincount(chosen, length=model.num_clusters)
+    return PCPTokens(chosen, sizes, *draw_topics(keys[1], tokens, shares, chosen, by_word))
+
+
+def assigned(keys: Array, values: Mapping[str, Array], model: PCP, documents: Any, power: Array) -> PCPTokens:
+    """Clusters of documents and topics of tokens; their words' probabilities count to a power."""
+    raised = {**values, "topic_word_probs": values["topic_word_probs"] ** power}
+    scores = model.log_joint_documents(raised, _counts(documents))
+    return _assigned(keys, scores, raised, model, documents)
+
+
+def parameters_given(
+    keys: Array, drawn: PCPTokens, model: PCP, power: Array | float = 1.0
+) -> dict[str, Array]:
+    """All parameters given clusters and tokens, whose words count to a power."""
+    given = posteriors(drawn.sizes, drawn.by_cluster, power * drawn.by_word, model)
+    tiny = jnp.finfo(drawn.by_word.dtype).tiny
+    return {
+        name: jnp.maximum(draw(jax.random.fold_in(keys[0], i), given[name]), tiny)
+        for i, name in enumerate(given)
+    }
+
+
 def step(
     key: Array, state: PCPGibbsState, model: PCP, documents: Any
 ) -> tuple[PCPGibbsState, TopicGibbsInfo]:
     """Run one sweep."""
-    counts, tokens = documents if isinstance(documents, Documents) else (documents, None)
-    tokens = tokens_of(counts, model) if tokens is None else tokens
     keys = jax.random.split(key, 3)
-    scores = model.log_joint_documents(state.values, counts)
-    chosen = jax.random.categorical(keys[0], scores)
-    shares, by_word = state.values["cluster_topic_probs"], state.values["topic_word_probs"].T
-    by_cluster, by_word_counts = draw_topics(keys[1], tokens, shares, chosen, by_word)
-    sizes = jnp.bincount(chosen, length=model.num_clusters)
-    given = posteriors(sizes, by_cluster, by_word_counts, model)
-    tiny = jnp.finfo(by_word.dtype).tiny
-    values = {
-        name: jnp.maximum(draw(jax.random.fold_in(keys[2], i), given[name]), tiny)
-        for i, name in enumerate(given)
-    }
+    scores = model.log_joint_documents(state.values, _counts(documents))
+    drawn = _assigned(keys[:2], scores, state.values, model, documents)
+    values = parameters_given(keys[2:], drawn, model)
     # the parameters that the clusters were drawn by, with clusters and topics of words summed out
     log_joint = jnp.sum(jax.nn.logsumexp(scores, axis=-1)) + _log_prior(state.values, model)
-    return PCPGibbsState(values, chosen), TopicGibbsInfo(log_joint)
+    return PCPGibbsState(values, drawn.doc_clusters), TopicGibbsInfo(log_joint)
+
+
+def state_of(swept: TopicSweep, model: PCP) -> PCPGibbsState:
+    """The state after a sweep."""
+    return PCPGibbsState(swept.values, swept.drawn.doc_clusters)
+
+
+def recorded(swept: TopicSweep, model: PCP, documents: Any) -> TopicGibbsInfo:
+    """The log joint after a sweep, with clusters and topics of words summed out."""
+    scores = model.log_joint_documents(swept.values, _counts(documents))
+    return TopicGibbsInfo(jnp.sum(jax.nn.logsumexp(scores, axis=-1)) + _log_prior(swept.values, model))
 
 
 def _log_prior(values: Mapping[str, Array], model: PCP) -> Array:

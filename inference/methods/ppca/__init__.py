@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from inference.settings import Climb, Once, Sampling
+from inference.settings import Climb, Once, Sampling, TemperedGibbs
 from zoo.checks import check_number
 
-__all__ = ["EM", "VB", "ClosedForm", "Gibbs"]
+__all__ = ["EM", "VB", "ClosedForm", "Gibbs", "TemperedGibbs"]
 
 
 def _check_floor(name: str, value: Any) -> None:

@@ -184,8 +184,13 @@ def _step(
     key: Array, state: PPCAGibbsState, model: PPCA, x: Array, *, blocks_of: Callable
 ) -> tuple[PPCAGibbsState, GibbsInfo]:
     """Run one sweep."""
-    values = sweep(key, state.values, blocks_of(model), model, x)
-    return PPCAGibbsState(values), GibbsInfo(sum(log_densities(model, (x,), values).values()))
+    state = PPCAGibbsState(sweep(key, state.values, blocks_of(model), model, x))
+    return state, recorded(state, model, x)
+
+
+def recorded(state: PPCAGibbsState, model: PPCA, x: Array) -> GibbsInfo:
+    """The log joint of a state, latents and precisions of rows summed out."""
+    return GibbsInfo(sum(log_densities(model, (x,), state.values).values()))
 
 
 @cache

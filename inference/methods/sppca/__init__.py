@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
-from inference.settings import Climb, Once, Sampling
+from inference.settings import Climb, Once, Sampling, TemperedGibbs
 from zoo.checks import check_choice, shown
 
-__all__ = ["EM", "EP", "MORP", "VB", "ClosedForm", "Gibbs", "KernelCCA"]
+__all__ = ["EM", "EP", "MORP", "VB", "ClosedForm", "Gibbs", "KernelCCA", "TemperedGibbs"]
 
 OutputKernel = Literal["linear", "rbf", "polynomial"]
 

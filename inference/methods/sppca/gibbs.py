@@ -215,10 +215,13 @@ def _step(
     if model.noise_variance_x is not None:
         given = {"noise_variance_x": in_current_precision(model).noise_variance_x}
     drawn = sweep(key, state.values | given, blocks_of(model), model, x, y)
-    values = {name: drawn[name] for name in state.values}
-    sites = {name: value for name, value in values.items() if name != "utilities"}
-    objective = sum(log_densities(model, (x, y), sites).values())
-    return SPPCAGibbsState(values), GibbsInfo(objective)
+    state = SPPCAGibbsState({name: drawn[name] for name in state.values})
+    return state, recorded(state, model, x, y)
+
+
+def recorded(state: SPPCAGibbsState, model: SPPCA, x: Array, y: Array) -> GibbsInfo:
+    """The log joint of a state by the program."""
+    return GibbsInfo(sum(log_densities(model, (x, y), position(state, model)).values()))
 
 
 @cache

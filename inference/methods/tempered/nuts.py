@@ -5,35 +5,25 @@ beta; what the program's factors add belongs to the prior. Unconstrained coordin
 and mass matrix stay with their temperature, whose warm-up adapts them.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
-from numpyro import handlers, infer
+from numpyro import infer
 from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import potential_energy, unconstrain_fn
 from numpyro.primitives import Messenger
 
+from inference.algorithm import Sampler
 from inference.methods import nuts_hmc
-from inference.methods.tempered.sampler import Kernel, check_proper_prior, tempered
-from inference.settings import NUTS, Temperatures
+from inference.methods.tempered.sampler import Kernel, check_evidence, drawn_from_prior, tempered
+from inference.settings import Tempered, TemperedGibbs
 
-__all__ = ["KERNEL", "METHOD"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TemperedNUTS(Temperatures, NUTS):
-    """Tempered NUTS, with the log evidence.
-
-    Attributes:
-        kernel: the sampler that is tempered.
-    """
-
-    name = "tempered"
-    kernel: Literal["nuts"] | None = None
+__all__ = ["KERNEL", "METHOD", "beside_nuts"]
 
 
 class raising_likelihood(Messenger):
@@ -90,10 +80,9 @@ def prior(
     key: Array, state: TemperedNUTSState, model: Any, *data: Any, **options: Any
 ) -> tuple[TemperedNUTSState, Array]:
     """All sites drawn from the program."""
-    sites = handlers.trace(handlers.seed(model, key)).get_trace(num_observations=data[0].shape[0])
-    values = {name: sites[name]["value"] for name in state.z}
+    values = drawn_from_prior(key, model, state.z, *data)
     z = unconstrain_fn(nuts_hmc.program, (model, *data), {}, values)
-    return state._replace(z={n: z[n].astype(own.dtype) for n, own in state.z.items()}), jnp.zeros((), bool)
+    return state._replace(z=z), jnp.zeros((), bool)
 
 
 def log_likelihood(state: TemperedNUTSState, model: Any, *data: Any) -> Array:
@@ -114,7 +103,7 @@ def begun(state: HMCState) -> TemperedNUTSState:
     return TemperedNUTSState(state.z, state)
 
 
-def plain(state: TemperedNUTSState) -> HMCState:
+def plain(state: TemperedNUTSState, model: Any) -> HMCState:
     """The state as NUTS has it."""
     return state.hmc._replace(z=state.z)
 
@@ -142,14 +131,33 @@ KERNEL = Kernel(
 )
 
 
+def exactly(model: Any) -> str:
+    """Why a sampler does not temper a model exactly, where it does."""
+    return ""
+
+
+def beside_nuts(gibbs: Kernel, why_not: Callable = exactly) -> Sampler:
+    """The method that tempers a model's Gibbs sampler, or NUTS.
+
+    Args:
+        gibbs: the kernel, the default where it tempers the model exactly.
+        why_not: ``why_not(model)``, why it does not; empty where it does.
+    """
+
+    def default(model: Any) -> str:
+        return "nuts" if why_not(model) else "gibbs"
+
+    def check(model: Any, settings: Any) -> None:
+        check_evidence(model)
+        if settings.kernel == "gibbs" and (why := why_not(model)):
+            raise ValueError(f"kernel='gibbs' does not temper this model: {why}; use kernel='nuts'")
+
+    return replace(tempered({"gibbs": gibbs, "nuts": KERNEL}, TemperedGibbs, default), check=check)
+
+
 def check(model: Any, settings: Any) -> None:
-    """Raise ValueError unless the prior is proper."""
-    check_proper_prior(model)
+    """Raise ValueError unless the model has an evidence."""
+    check_evidence(model)
 
 
-def default(model: Any) -> str:
-    """The only kernel."""
-    return "nuts"
-
-
-METHOD = replace(tempered({"nuts": KERNEL}, TemperedNUTS, default), check=check)
+METHOD = replace(tempered({"nuts": KERNEL}, Tempered, lambda model: "nuts"), check=check)

@@ -24,24 +24,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpyro import handlers
 
 from inference.algorithm import Algorithm, Outcome, Sampler
 from inference.methods.tempered.evidence import told
+from inference.settings import FEWEST_TEMPERATURES as FEWEST
+from inference.settings import MOST_TEMPERATURES as MOST
 from inference.settings import Temperatures
 
-__all__ = ["Kernel", "check_proper_prior", "tempered"]
+__all__ = ["Kernel", "check_evidence", "drawn_from_prior", "tempered"]
 
-FEWEST, MOST = 8, 64  # temperatures
 PER_BARRIER = 3.0  # temperatures for each unit of the barrier
+FEWEST_ENDS = 8  # sweeps of the first round
 FEWEST_SWEEPS = 30  # of a round that decides how many temperatures there are
 GROWTH = 1.25  # what it takes to change their number, for which all is compiled anew
 FIRST_POWER = 4  # of the schedule to begin with, dense near the prior
 NOWHERE, HOT, COLD = 0, 1, 2  # the end of the ladder that a state has come from; COLD: by way of HOT
 
 
-def itself(state: Any) -> Any:
+def itself(state: Any, model: Any = None) -> Any:
     """What is exchanged of the state of a kernel that has nothing of its own temperature."""
     return state
+
+
+def nothing(model: Any, data: tuple) -> float:
+    """What the log likelihood of a kernel leaves out that leaves out nothing."""
+    return 0.0
 
 
 def newcomer(state: Any, moving: Any) -> Any:
@@ -61,9 +69,10 @@ class Kernel(NamedTuple):
         log_likelihood: ``log_likelihood(state, model, *data)``, what the power is of, a scalar in nats.
         info: ``info(state, model, *data)``, the values to record of the state at power 1.
         begun: ``begun(state)``, the kernel's state from the sampler's at its start.
-        plain: ``plain(state)``, the sampler's state from the kernel's.
+        plain: ``plain(state, model)``, the sampler's state from the kernel's.
         moving: ``moving(state)``, what of a state is exchanged.
         arrived: ``arrived(state, moving)``, the state of a temperature after an exchange.
+        constant: ``constant(model, data)``, what ``log_likelihood`` leaves out, on the host, in nats.
     """
 
     sampler: Sampler
@@ -75,6 +84,7 @@ class Kernel(NamedTuple):
     plain: Callable = itself
     moving: Callable = itself
     arrived: Callable = newcomer
+    constant: Callable = nothing
 
     def options(self, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         """The options of the sampler, those that are given among them, as a static argument."""
@@ -109,7 +119,7 @@ class TemperedState(NamedTuple):
 def rounds_of(num_warmup: int) -> tuple[int, ...]:
     """The sweeps after which the schedule is set: rounds of doubling length, the last the longest."""
     ends = [num_warmup >> halvings for halvings in range(num_warmup.bit_length())]
-    return tuple(sorted(end for end in ends if end >= FEWEST or end == num_warmup))
+    return tuple(sorted(end for end in ends if end >= FEWEST_ENDS or end == num_warmup))
 
 
 # A sweep
@@ -240,7 +250,7 @@ def _slots_of_all(replicas: Any, model: Any, full: bool, resize: Callable) -> An
 
 def _position(state: TemperedState, model: Any, *, kernel: Kernel, keep_rows: bool) -> dict[str, Any]:
     """The posterior's draw, and the powers and log likelihoods, with room for as many as there may be."""
-    cold = kernel.plain(jax.tree.map(lambda leaf: leaf[-1], state.replicas))
+    cold = kernel.plain(jax.tree.map(lambda leaf: leaf[-1], state.replicas), model)
     room = (0, MOST - state.powers.shape[0])
     return {
         "target": kernel.sampler.position(keep_rows)(cold, model),
@@ -258,6 +268,7 @@ def conclude(
     powers = np.asarray(draws["powers"], np.float64)[0, -1]
     size = int(np.isfinite(powers).sum())
     log_likelihoods = np.asarray(draws["log_likelihoods"], np.float64)[..., :size]
+    log_likelihoods = log_likelihoods + kernel.constant(model, data)
     attrs, by_temperature = told(log_likelihoods, powers[:size], np.asarray(draws["round_trips"]))
     evidence = dict.fromkeys(("log_evidence", "log_evidence_below", "log_evidence_above"), ())
     return outcome._replace(
@@ -332,8 +343,22 @@ def _algorithm(kernel: Kernel, strategy: str, num_warmup: int, number: int, opti
     )
 
 
-def check_proper_prior(model: Any) -> None:
-    """Raise ValueError unless the prior can be drawn from: the evidence is its integral."""
+def drawn_from_prior(
+    key: Array, program: Callable, values: Mapping[str, Array], *data: Any
+) -> dict[str, Array]:
+    """A draw of sites from the program, of the types of given values; of the data only sizes matter."""
+    sites = handlers.trace(handlers.seed(program, key)).get_trace(*data)
+    return {name: sites[name]["value"].astype(own.dtype) for name, own in values.items()}
+
+
+def check_evidence(model: Any) -> None:
+    """Raise ValueError unless the prior can be drawn from, and the likelihood is a density of the data."""
+    weights = {part: float(weight) for part, weight in model.part_weights.items()}
+    if weighed := [part for part, weight in weights.items() if weight != 1]:
+        raise ValueError(
+            f"the density of {weighed[0]} counts to the power {weights[weighed[0]]:g}, which is no density "
+            "of data and has no evidence: leave its weight out"
+        )
     if model.prior != "proper":
         choose = f"; choose {model.proper_with}" if model.proper_with else ""
         raise ValueError(

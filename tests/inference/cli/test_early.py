@@ -328,6 +328,26 @@ def test_sweep_recommends_the_size_that_made_the_rows(projection, monkeypatch, c
     assert list(pd.read_csv("sweep.csv", index_col=0).index) == [1, 2]
 
 
+def test_a_sweep_says_what_the_errors_of_the_evidence_tell_apart(tmp_path, monkeypatch, capsys):
+    def compared(models, *data, **settings):
+        table = pd.DataFrame({"heldout": [-3.0, -2.0, -2.1], "difference": [-1.0, 0.0, -0.1]}, list(models))
+        table = table.assign(difference_error=0.15, not_converged=0, log_evidence=[-50.0, -40.0, -40.3])
+        table["log_evidence_se"] = [0.1, 0.2, 0.2]
+        table.attrs["columns"] = ""
+        return table
+
+    monkeypatch.setattr(sweeping, "cross_validate", compared)
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(np.random.default_rng(0).normal(size=(12, 3)), columns=list("abc")).to_csv("t.csv")
+    assert main("sweep mixture t.csv --sizes 1:3 --method tempered".split()) == 0
+    out = capsys.readouterr().out
+    assert "log_evidence  log_evidence_se" in out
+    assert (
+        "evidence   2 has more evidence than 1 (10.00 nats lower, standard error 0.22). "
+        "2 cannot be told apart from 3 (0.30 nats lower, standard error 0.28)" in out
+    )
+
+
 def test_the_command_that_follows_a_sweep_has_the_recommended_size(tmp_path, monkeypatch, capsys):
     """Which is smaller than the best: 2 components of one latent score as 3 of two, within the error."""
 

@@ -30,15 +30,16 @@ MODELS = {
     "depcam": zoo.DEPCAM(family=UNKNOWN, num_components=2, num_latents=1),
 }
 REFUSED = {
-    "ppca": ("vb",),
+    "ppca": ("vb", "tempered"),
     "ppca, gaussian": ("closed_form",),
     "ppca, ard": ("closed_form",),
     "kernelpca": ("nuts", "svi"),
     "kernelpca, latents": ("closed_form", "em"),
-    "sppca": ("vb", "closed_form", "morp", "kernel_cca", "gibbs", "ep"),
+    "sppca": ("vb", "closed_form", "morp", "kernel_cca", "gibbs", "ep", "tempered"),
     "sppca, gaussian": ("closed_form", "morp", "kernel_cca", "ep"),
     "sppca, probit": ("closed_form", "morp", "kernel_cca", "em", "vb"),
-    "paired": ("closed_form",),
+    "paired": ("closed_form", "tempered"),  # whose views have weights
+    "depcam": ("tempered",),  # whose components repel each other
 }
 PAIRS = [("ppca, gaussian", "hmc")] + [
     (name, method)
@@ -52,6 +53,7 @@ CLIMB = {"max_iterations": 6, "tolerance": 0.0}
 SETTINGS = {
     "closed_form": {},
     "gibbs": CHAINS,
+    "tempered": CHAINS | {"num_temperatures": 2},
     "nuts": CHAINS | {"max_tree_depth": 3},
     "hmc": CHAINS | {"num_steps": 2},
     **dict.fromkeys(("vb", "svi"), CLIMB | {"num_samples": 4}),

@@ -15,12 +15,16 @@ from tests.support.relation_cases import CASES
 SHORT = {"num_warmup": 4, "num_samples": 6, "num_chains": 2, "max_iterations": 4, "progress": False}
 #: Methods that every program has, once each.
 GENERAL = {("ppca with priors", "nuts"), ("mixture", "hmc"), ("lda", "svi"), ("epca", "map")}
+GENERAL |= {("epca of numbers", "tempered")}
+#: A case of each model that tempers a sampler of its own.
+TEMPERED = {"ppca": "ppca with priors", "sppca": "sppca with priors"}
+TEMPERED |= {model: model for model in ("mixture", "mcfa", "lda", "pcp")}
 OWN = {
     (type(case.make(*case.data)).__name__.lower(), method): (name, method)
     for name, case in reversed(CASES.items())
     for method in case.methods
     if method not in FOR_EVERY_MODEL
-} | {("mixture", "tempered"): ("mixture", "tempered")}
+} | {(model, "tempered"): (case, "tempered") for model, case in TEMPERED.items()}
 
 
 def test_every_method_of_every_model_is_among_them():

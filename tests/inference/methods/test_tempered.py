@@ -19,6 +19,7 @@ from scipy import stats
 
 import zoo
 from inference import fit
+from inference.diagnostics.prior_width import evidence_at_width
 from inference.fitting import verdict
 from inference.methods.mixture import powers, tempered, urn_statistics
 from inference.methods.tempered import evidence, sampler
@@ -231,6 +232,29 @@ def evidence_of(name, kernel, seed=1, **options):
         return fit(case.model, x, **call).attrs, log_evidence(model, x, of_process)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_the_evidence_at_another_width_of_the_prior_is_that_of_the_other_prior(factor):
+    """Within four standard errors; under the prior that is narrower by as much it would not be."""
+    case = ALL["mixture"]()
+    (x,), call = case.data, LENGTH | {"method": "tempered", "kernel": "collapsed_gibbs", "progress": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tree = fit(case.model, x, seed=1, **call)
+
+    def at(width):
+        components = case.model.components
+        strength = components.mean_precision / width**2
+        model = case.model.replaced(components=components.replaced(mean_precision=strength))
+        return log_evidence(model, x)
+
+    found = evidence_at_width(tree, factor)
+    assert found.error < 0.05
+    assert abs(found.value - at(factor)) < 4 * found.error < abs(found.value - at(1 / factor))
+    tree.attrs["log_evidence"] = np.nan
+    assert np.isnan(evidence_at_width(tree, factor).value)
+
+
 def pairs(names, kernels=("collapsed_gibbs", "gibbs")):
     """Posterior and kernel; the process is the urn's alone."""
     return [
@@ -297,6 +321,21 @@ def test_planted_mistakes_are_noticed(monkeypatch, mistake):
     sampler._of_kernel.cache_clear()
     sampler._algorithm.cache_clear()
     assert of_errors(errors, standard_errors) < FALSE_ALARMS
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:mixture by .* has not converged")
+def test_a_run_until_the_chains_agree_is_the_run_of_as_many_draws():
+    case = ALL["mixture"]()
+    call = {"method": "tempered", "num_temperatures": 4, "num_warmup": 60, "progress": False}
+    until = fit(case.model, *case.data, num_samples=100, until="converged", max_sweeps=460, **call)
+    number = until["posterior"].sizes["draw"]
+    assert number == 100 * until.attrs["look"] and until.attrs["look"] > 1
+    plain = fit(case.model, *case.data, num_samples=number, **call)
+    for name in ("log_evidence", "log_evidence_se", "round_trips", "barrier"):
+        assert until.attrs[name] == plain.attrs[name]
+    for name, value in plain["posterior"].data_vars.items():
+        np.testing.assert_array_equal(value, until["posterior"][name])
 
 
 @pytest.mark.slow

@@ -1,0 +1,98 @@
+r"""The log evidence under a prior half and twice as wide, from the draws of a fit that knows its evidence.
+
+With p the prior and p' the other one the ratio of the evidences is the posterior mean of p'(theta) /
+p(theta); the chains' own means give its standard error. What is made wider is the prior of means or loadings,
+by the field that says its width: ``mean_precision`` of Gaussian components (the ratio is then that of the
+evidence of each draw's partition, parameters integrated out), and ``loading_variance``. Other models have no
+such field, and no numbers.
+
+An evidence always depends on the width of the prior: of parameters that the data know well a prior twice as
+wide costs log 2 each. It matters where it changes which of several models has more of it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jax import Array
+
+from inference.numerics.programs import latent_names, log_prior, over_draws
+from inference.precision import double_precision
+from inference.results.files import model_of
+from inference.results.groups import group_of, labels_of, restored_data
+from zoo.conjugate.component_prior import ComponentPrior
+from zoo.model import Model, in_current_precision
+
+__all__ = ["WIDTHS", "AtWidth", "evidence_at_width"]
+
+WIDTHS = {"half": 0.5, "twice": 2.0}
+FEWEST_EFFECTIVE = 50.0  # draws that the weights p' / p leave, below which nothing is told
+
+
+class AtWidth(NamedTuple):
+    """A log evidence and its standard error, in nats; NaN where nothing is known."""
+
+    value: float = np.nan
+    error: float = np.nan
+
+
+@double_precision
+def evidence_at_width(tree: xr.DataTree, factor: float) -> AtWidth:
+    """Estimate the log evidence of a fit under a prior with another width.
+
+    Args:
+        tree: a fit.
+        factor: how many times as wide the prior is.
+
+    Returns:
+        NaN where the fit tells no evidence, the prior has no field for its width, or the draws do not reach.
+    """
+    model, told = model_of(tree), tree.attrs
+    if not np.isfinite(told.get("log_evidence", np.nan)) or "observed_data" not in tree.children:
+        return AtWidth()
+    wider = _wider(model, factor)
+    data = restored_data(group_of(tree, "observed_data"), model)
+    of_labels = isinstance(_components(model), ComponentPrior)
+    labels = labels_of(tree) if of_labels else None
+    if wider is None or (of_labels and labels is None):
+        return AtWidth()
+    posterior, ratio = tree["posterior"], _of_partition if of_labels else _of_sites
+    names = () if of_labels else latent_names(model, *data)
+    draws = {"labels": labels.to_numpy()} if of_labels else {n: posterior[n].to_numpy() for n in names}
+    logs = np.asarray(over_draws(ratio, draws, (model, wider), in_current_precision(data)))
+    weights = np.exp(logs - logs.max())
+    if not weights.sum() ** 2 / (weights**2).sum() >= FEWEST_EFFECTIVE:
+        return AtWidth()
+    by_chain = logs.max() + np.log(weights.mean(axis=1))
+    error = by_chain.std(ddof=1) / np.sqrt(len(by_chain)) if len(by_chain) > 1 else np.nan
+    change = logs.max() + np.log(weights.mean())
+    return AtWidth(float(told["log_evidence"] + change), float(np.hypot(told["log_evidence_se"], error)))
+
+
+def _components(model: Model) -> Any:
+    return getattr(model, model.family_field or "", None)
+
+
+def _wider(model: Model, factor: float) -> Model | None:
+    """The model with another width of its prior; None where no field says how wide it is."""
+    components = _components(model)
+    strength = getattr(components, "mean_precision", None)
+    if isinstance(components, ComponentPrior) and isinstance(strength, np.ndarray):
+        return model.replaced(components=components.replaced(mean_precision=strength / factor**2))
+    if getattr(model, "loading_prior", "") == "gaussian":
+        return model.replaced(loading_variance=model.loading_variance * factor**2)
+    return None
+
+
+def _of_partition(models: tuple[Model, Model], values: Mapping[str, Array], x: Any) -> Array:
+    """Log ratio of the evidences of a partition."""
+    first, second = map(_components, models)
+    sums = first.statistics(x, values["labels"], models[0].num_components)
+    return second.log_evidence(sums).sum() - first.log_evidence(sums).sum()
+
+
+def _of_sites(models: tuple[Model, Model], values: Mapping[str, Array], *data: Any) -> Array:
+    """Log ratio of the densities of the parameters."""
+    first, second = (log_prior(model, values, *data) for model in models)
+    return second - first

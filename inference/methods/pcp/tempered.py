@@ -1,0 +1,9 @@
+"""Tempered sampling of PCP: the blocked Gibbs sampler, or NUTS."""
+
+from inference.methods.documents.tempered import of_topics
+from inference.methods.pcp import gibbs
+from inference.methods.tempered.nuts import beside_nuts
+
+__all__ = ["METHOD"]
+
+METHOD = beside_nuts(of_topics(gibbs))

@@ -1,0 +1,209 @@
+"""Tempered sampling of the models beside mixtures: evidence against draws of the prior and enumeration.
+
+A small model's evidence is the mean of its likelihood over draws of the prior by the program, with an error
+of hundredths; that of topics is a sum over all topics of all tokens. Runs have 16 replicates: an error over
+its standard error is Student's t with 15 degrees of freedom, and all of them make one test, which fails for
+right samplers once in a thousand seeds. Planted mistakes must fail it.
+"""
+
+import warnings
+from functools import cache, partial
+
+import jax
+import numpy as np
+import pytest
+from numpyro import handlers
+
+import zoo
+from inference import fit
+from inference.methods.lda import gibbs as lda_gibbs
+from inference.methods.linear_gaussian import tempered as of_cells
+from inference.methods.tempered import sampler
+from inference.numerics.programs import latent_names, log_densities
+from inference.precision import in_precision
+from tests.inference.methods.test_tempered import CLOSE, FALSE_ALARMS, of_errors
+from tests.support.posterior_cases import CASES as POSTERIORS
+from tests.support.posterior_enumeration import log_evidence_of_topics
+from zoo.exponential_family import Gaussian
+from zoo.in_blocks import map_in_blocks
+from zoo.intake.families import for_data
+from zoo.model import in_current_precision
+
+RUN = {"method": "tempered", "num_chains": 16, "num_warmup": 200, "num_samples": 400, "num_temperatures": 8}
+
+
+def _rows(num_rows, d, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(num_rows, 1)) * rng.normal(size=d) + 0.7 * rng.normal(size=(num_rows, d))
+
+
+def _holes(x):
+    return np.where(np.random.default_rng(5).uniform(size=x.shape) < 0.2, np.nan, x)
+
+
+PRIOR = {"loading_prior": "gaussian", "noise_concentration": 3.0, "noise_rate": 2.0, "loading_variance": 1.0}
+PRIOR |= {"loc_variance": 1.0}
+ARD = {"loading_prior": "ard", "ard_concentration": 2.0, "ard_rate": 2.0}
+X, Y = _rows(4, 3), _rows(4, 2, 1)
+BITS, LABELS = (X > 0).astype(float), (Y[:, :1] > 0).astype(float)
+
+
+def _ppca(d, k, **fields):
+    return zoo.PPCA(num_latents=k, num_features=d, loc_mean=np.zeros(d), **PRIOR | fields)
+
+
+def _sppca(**fields):
+    given = {"num_latents": 1, "loc_mean": 0.0, "num_features": 3, "num_outputs": 2}
+    return zoo.SPPCA(**given | PRIOR | fields)
+
+
+def _mcfa(**fields):
+    given = PRIOR | {"loc_mean": np.zeros(3), "concentration": 2.0, "mean_precision": 0.5} | fields
+    return zoo.MCFA(num_components=2, num_latents=1, **given)
+
+
+#: Model, data, and the kernels that temper it.
+CASES = {
+    "ppca": (_ppca(3, 2), (_rows(5, 3),), ("gibbs", "nuts")),
+    "factor analysis with missing cells": (
+        _ppca(3, 1, noise="diagonal", noise_rate=np.array([2.0, 1.0, 3.0])),
+        (_holes(_rows(6, 3)),),
+        ("gibbs",),
+    ),
+    "ppca with ard": (_ppca(3, 1, **ARD), (X,), ("gibbs", "nuts")),
+    "ppca of standardised columns": (
+        _ppca(3, 1, standardize=True, column_scale=np.array([0.5, 2.0, 30.0]), noise_rate=1.0),
+        (X * [0.5, 2.0, 30.0],),
+        ("gibbs",),
+    ),
+    "ppca of student rows": (_ppca(2, 1, degrees_of_freedom=3.0), (_rows(5, 2),), ("nuts",)),
+    "sppca": (_sppca(num_features=2, num_outputs=1), (X[:3, :2], Y[:3, :1]), ("gibbs", "nuts")),
+    "sppca of outputs with a noise each, half of them": (
+        _sppca(output_noise="per_output", noise_rate=np.array([2.0, 1.0, 3.0])),
+        (_holes(X), np.where(np.eye(4, 2) > 0, np.nan, Y)),
+        ("gibbs",),
+    ),
+    "sppca of given noise": (_sppca(noise_variance_x=0.6), (X, Y), ("gibbs",)),
+    "sppca of a probit output": (_sppca(output_likelihood="probit", num_outputs=1), (X, LABELS), ("nuts",)),
+    "mcfa": (_mcfa(), (X,), ("gibbs", "nuts")),
+    "mcfa with a noise each": (_mcfa(noise="diagonal", **ARD), (_holes(X),), ("gibbs",)),
+    "epca of bits": (zoo.EPCA(family="bernoulli", num_latents=1, loc_variance=1.0), (BITS,), ("nuts",)),
+    "epca of unknown noise": (
+        zoo.EPCA(
+            family=Gaussian(noise_variance=None), num_latents=1, loc_variance=1.0, unit=1.0, loc_mean=0.0
+        ),
+        (X[:3, :2],),
+        ("nuts",),
+    ),
+    "paired": (
+        zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), loc_variance=1.0),
+        (BITS[:, :2], BITS[:, 2:]),
+        ("nuts",),
+    ),
+    "depcam without repulsion": (
+        zoo.DEPCAM(num_components=2, num_latents=1, repulsion=0.0, sparsity=1.0, offset_variance=1.0),
+        (BITS,),
+        ("nuts",),
+    ),
+}
+TOPICS = {
+    name: (POSTERIORS[name]().model, POSTERIORS[name]().data, ("gibbs", "nuts")) for name in ("lda", "pcp")
+}
+ALL = CASES | TOPICS
+PAIRS = [(name, kernel) for name, (_, _, kernels) in ALL.items() for kernel in kernels]
+
+
+@cache
+def known(name, number=400_000):
+    """Log evidence of a case and its error: by draws of the prior, or a sum over all topics."""
+    model, data, _ = ALL[name]
+    if name in TOPICS:
+        return log_evidence_of_topics(model, *data), 0.0
+    model = for_data(model, *data).with_sizes_from(*data)
+    with in_precision():
+        own, parts = in_current_precision(model), in_current_precision(data)
+        names = latent_names(model, *data)
+
+        def log_likelihood(key):
+            sites = handlers.trace(handlers.seed(own, key)).get_trace(num_observations=len(data[0]))
+            found = log_densities(own, parts, {site: sites[site]["value"] for site in names})
+            return sum(found[part].sum() for part in model.data_names)
+
+        logs = np.asarray(map_in_blocks(log_likelihood, jax.random.split(jax.random.key(7), number), 20_000))
+    weights = np.exp(logs - logs.max())
+    assert weights.sum() ** 2 / (weights**2).sum() > 1000
+    return logs.max() + np.log(weights.mean()), weights.std() / weights.mean() / np.sqrt(number)
+
+
+def errors_of(pairs, **options):
+    """Errors, and standard errors with those of what is known, in nats."""
+    errors, standard_errors = [], []
+    for name, kernel in pairs:
+        model, data, _ = ALL[name]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            told = fit(model, *data, kernel=kernel, seed=1, progress=False, **RUN | options).attrs
+        assert told["why_no_evidence"] == "", (name, kernel, told["why_no_evidence"])
+        value, error = known(name)
+        errors.append(told["log_evidence"] - value)
+        standard_errors.append(np.hypot(told["log_evidence_se"], error))
+        print(f"{name:50} {kernel:6} {errors[-1]:+.4f} {standard_errors[-1]:.4f}", flush=True)
+    return np.array(errors), np.array(standard_errors)
+
+
+def test_the_gibbs_sampler_of_normal_cells_gives_the_evidence():
+    errors, standard_errors = errors_of([("ppca with ard", "gibbs")])
+    assert of_errors(errors, standard_errors) > FALSE_ALARMS and standard_errors[0] < 0.1
+
+
+@pytest.mark.slow
+def test_every_model_and_kernel_gives_the_evidence():
+    errors, standard_errors = errors_of(PAIRS)
+    assert of_errors(errors, standard_errors) > FALSE_ALARMS, (errors / standard_errors).round(1)
+    assert abs(errors.mean()) <= CLOSE
+
+
+def noise_without_power(whole, power, values, model, *data):
+    """Cells count to the power, and the shape of the noise's conditional is that of all of them."""
+    values, other = whole(power, values, model, *data)
+    return values, other.replaced(noise_concentration=model.noise_concentration)
+
+
+def cells_without_power(whole, power, values, model, *data):
+    """The noise counts to the power, latents and columns do not."""
+    return values, whole(power, values, model, *data)[1]
+
+
+def topics_without_power(whole, keys, drawn, model, power=1.0):
+    return whole(keys, drawn, model)
+
+
+def tokens_without_power(whole, keys, values, model, counts, power=1.0):
+    return whole(keys, values, model, counts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("home", "name", "planted", "case"),
+    [
+        (of_cells, "at_power", noise_without_power, "ppca"),
+        (of_cells, "at_power", cells_without_power, "ppca"),
+        (lda_gibbs, "parameters_given", topics_without_power, "lda"),
+        (lda_gibbs, "assigned", tokens_without_power, "lda"),
+    ],
+)
+def test_a_power_that_is_forgotten_is_noticed(monkeypatch, home, name, planted, case):
+    monkeypatch.setattr(home, name, partial(planted, getattr(home, name)))
+    _forget()
+    try:
+        errors, standard_errors = errors_of([(case, "gibbs")])
+    finally:
+        monkeypatch.undo()
+        _forget()
+    assert of_errors(errors, standard_errors) < FALSE_ALARMS
+
+
+def _forget():
+    jax.clear_caches()
+    sampler._of_kernel.cache_clear()
+    sampler._algorithm.cache_clear()
