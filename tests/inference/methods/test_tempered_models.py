@@ -197,10 +197,13 @@ def test_a_power_that_is_forgotten_is_noticed(monkeypatch, home, name, planted, 
     _forget()
     try:
         errors, standard_errors = errors_of([(case, "gibbs")])
+    except AssertionError as refused:  # by the verdict, which has noticed it first
+        assert "estimates from below and above" in str(refused)
+    else:
+        assert of_errors(errors, standard_errors) < FALSE_ALARMS
     finally:
         monkeypatch.undo()
         _forget()
-    assert of_errors(errors, standard_errors) < FALSE_ALARMS
 
 
 def _forget():
