@@ -668,14 +668,13 @@ def _replicated(tree: xr.DataTree, num_rows: int, rng: np.random.Generator) -> n
 @double_precision
 def _rows_at(tree: xr.DataTree, latents: np.ndarray, suffix: str) -> np.ndarray:
     """Expected rows at given latents, by the estimate or the mean over aligned draws."""
-    model = model_of(tree)
-    held = group_of(tree, "variational") if "variational" in tree.children else {}
     names = (f"loadings{suffix}", f"loc{suffix}")
-    if not all(name in held for name in names):
-        posterior = group_of(align_rotation(tree) if "rotation" in model.symmetries else tree, "posterior")
-        held = posterior.mean(("chain", "draw"))
-    if not all(name in held for name in names):
+    if names[0] not in group_of(tree, "posterior"):
         raise ValueError("with a kernel x is known in feature space alone: latents have no rows")
+    model, aligned = model_of(tree), align_rotation(tree)
+    held = group_of(aligned, "variational") if "variational" in aligned.children else {}
+    if not all(name in held for name in names):
+        held = group_of(aligned, "posterior").mean(("chain", "draw"))
     loadings, loc = (held[name].to_numpy() for name in names)
     if not model.cell_families:
         return latents @ loadings.T + loc

@@ -78,8 +78,6 @@ from zoo.answers import answer_of
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
 
-__all__ = ["log_evidence"]
-
 LARGEST_RHAT = 1.05  # of chains whose draws are one sample
 LARGEST_ERROR = 0.5  # nats, above which a relative error is no error of a logarithm
 APART = 4.0  # standard errors between the two halves

@@ -35,6 +35,7 @@ from inference.precision import check_count_sizes, check_scales, double_precisio
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data
 from inference.symmetry import align_rotation, relabel
+from inference.symmetry.rotation import orientation
 from zoo.answers import answer_of, completion_of, completions_of
 from zoo.checks import check_choice, check_flag, warn
 from zoo.intake.families import for_data
@@ -60,7 +61,8 @@ def transform(
     """Posterior mean scores of new rows: a mixture's shares in its components, a projection's latents.
 
     From VB they are those of q. From draws they are averaged over draws that were first brought to one
-    labelling or orientation (`inference.symmetry.relabel`, `inference.symmetry.align_rotation`).
+    labelling or orientation. Latents have the numbers, axes and signs of the tables, pictures and reports:
+    the orientation of `inference.symmetry.align_rotation`, whatever axes a method has ended with.
 
     Args:
         tree: a fit.
@@ -104,6 +106,8 @@ def transform(
         wanted = () if scores == "latent" else (("kind", scores),)
         values = _apply(method.transform or _scores, *_of_estimate(tree, model, method), arrays, wanted)
         values = np.asarray(values)[:, : len(_columns(tree, model.roles.scores[-1]))]
+        if scores == "latent" and (turn := orientation(tree)) is not None:
+            values = values @ turn
     else:
         draws = draws_without_rows(_aligned(tree, model))
         values = _mean_over_draws(_scores, draws, model, arrays, (("kind", scores),))
@@ -124,7 +128,8 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
     method = method_of(model, tree.attrs["method"])
     if has_estimate(method):
         function = method.covariance or _scores_covariance
-        return _apply(function, stored_variables(tree, model), model, arrays)
+        spread = _apply(function, stored_variables(tree, model), model, arrays)
+        return spread if (turn := orientation(tree)) is None else turn.T @ spread @ turn
     draws = draws_without_rows(_aligned(tree, model))
     mean = _mean_over_draws(_scores, draws, model, arrays)
     return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))

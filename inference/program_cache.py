@@ -28,8 +28,6 @@ import jax
 import numpyro
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-__all__ = ["compile_cache", "compile_cache_by_environment", "own_folder", "publish"]
-
 MOST_BYTES = 2**29
 ABANDONED_AFTER = 7 * 24 * 3600  # seconds without a change, of the folder of a process that never ended
 _VARIABLE = "ZOO_COMPILE_CACHE"

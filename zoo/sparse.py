@@ -22,9 +22,6 @@ from scipy.sparse import csr_array, csr_matrix
 
 from zoo.checks import as_matrix, as_numbers, as_plain, column_of, row_of
 
-__all__ = ["SparseCounts", "SparseMatrix", "as_rows", "is_sparse"]
-
-
 WHOLE_NUMBERS = 2.0**53  # every whole number up to here is a double
 CACHED_TERMS = 2**18  # numbers that are made for the cells of a sum at once
 _MISSING = (

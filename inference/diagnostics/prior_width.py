@@ -24,8 +24,6 @@ from inference.results.groups import group_of, labels_of, restored_data
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.model import Model, in_current_precision
 
-__all__ = ["WIDTHS", "AtWidth", "evidence_at_width"]
-
 WIDTHS = {"half": 0.5, "twice": 2.0}
 FEWEST_EFFECTIVE = 50.0  # draws that the weights p' / p leave, below which nothing is told
 

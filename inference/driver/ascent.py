@@ -41,9 +41,6 @@ from inference.driver.progress import (
 from inference.numerics.compiled import compiled
 from inference.processes import agreed, any_process
 
-__all__ = ["ascend"]
-
-
 EARLY = 40  # steps after which proposals are tried first, long before a restart settles
 FEW_CELLS = 2**16  # of the data of all restarts
 SHRINK_EVERY = 10  # steps: fixed, so that what comes of a run does not depend on where it was cut into chunks

@@ -33,8 +33,6 @@ from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
 from inference.processes import agreed, any_process, gathered_leaves, share_of
 
-__all__ = ["sample"]
-
 DRAW_BYTES = 2**26  # what a chunk's draws may take
 FEW_SLOTS = 64  # that a state may always have, temperatures among them
 PASSES = 2  # looks in a row that must pass

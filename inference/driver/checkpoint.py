@@ -33,8 +33,6 @@ from inference.numerics.devices import of_first_process
 from zoo.checks import warn
 from zoo.model import Assumptions
 
-__all__ = ["AtMost", "Checkpoint", "Kept", "Layout", "fingerprint", "slots_of"]
-
 SECONDS_BETWEEN_SAVES = 5.0
 NO_LIMIT = 2**31 - 1  # steps
 # 5 had one aspect for all settings and distributions in an order that changed from process to process, 4

@@ -16,8 +16,6 @@ import numpy as np
 
 from inference.driver.checkpoint import Checkpoint
 
-__all__ = ["Frames", "filmed", "frames_of_run"]
-
 EARLY = 40  # steps of which every state is kept: most happens there
 MOST = 240
 

@@ -18,9 +18,6 @@ from jax import Array
 from inference.driver.checkpoint import Checkpoint, Layout
 from inference.numerics.compiled import compiled
 
-__all__ = ["CHUNK_CAPACITY", "ChunkLength", "Interrupt", "resume", "start_each", "start_together"]
-
-
 CHUNK_SECONDS = 0.25
 CHUNK_CAPACITY = 512  # steps a chunk can hold
 

@@ -37,8 +37,6 @@ from inference.driver.progress import (
 from inference.numerics.compiled import compiled
 from inference.processes import any_process, first_only, over_processes
 
-__all__ = ["ascend_in_batches"]
-
 
 class _Restarts(NamedTuple):
     """All restarts; every leaf has a leading axis over restarts."""

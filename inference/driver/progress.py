@@ -17,27 +17,6 @@ from jax import Array, dtypes
 from inference.algorithm import AscentRun
 from inference.driver.checkpoint import AtMost, Kept, Layout
 
-__all__ = [
-    "CONVERGED",
-    "DROPPED",
-    "FELL",
-    "NOT_FINITE",
-    "RUNNING",
-    "SETTLED",
-    "History",
-    "Progress",
-    "advanced",
-    "beginning_with",
-    "best_run",
-    "layout_of_ascent",
-    "left_behind",
-    "new_progress",
-    "restored",
-    "smallest_gain",
-    "stored",
-    "tolerated_fall",
-]
-
 RUNNING, CONVERGED, SETTLED, NOT_FINITE, FELL = range(5)  # a restart of status NOT_FINITE or more has failed
 DROPPED = -1
 TRIAL_STEPS = 30  # before a restart may be left behind

@@ -38,8 +38,6 @@ from inference.numerics.compiled import compiled
 from inference.processes import any_process
 from zoo.model import in_current_precision
 
-__all__ = ["ascend_stochastically"]
-
 
 def ascend_stochastically(
     stochastic: NaturalGradient,

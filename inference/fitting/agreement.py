@@ -11,8 +11,6 @@ import numpy as np
 from inference.algorithm import FitRequest, model_name
 from inference.processes import gathered
 
-__all__ = ["check_agreement", "combined"]
-
 
 def check_agreement(request: FitRequest) -> None:
     """Raise before anything is compiled unless every process has made the same call.

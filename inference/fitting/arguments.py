@@ -71,8 +71,6 @@ from zoo.model import Model
 from zoo.naming import did_you_mean
 from zoo.sparse import SparseCounts, SparseMatrix
 
-__all__ = ["Call", "key_of", "read_call", "read_init", "unsaid"]
-
 READING = ("families", "levels", "id")  # how the columns of a table are read
 NAMED = ("method", "seed", "init", "sample_weight", "batch_size", "dtype", "checkpoint")  # beside settings
 SCALE_RATIO = 10.0  # of standard deviations of columns under one noise variance

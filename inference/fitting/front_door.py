@@ -30,8 +30,6 @@ from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.model import Model
 
-__all__ = ["fit"]
-
 
 @among_processes()
 def fit(

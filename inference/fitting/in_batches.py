@@ -46,8 +46,6 @@ from inference.results.groups import ROW_DIMS
 from inference.settings import Climb
 from zoo.model import Model, in_current_precision
 
-__all__ = ["BatchPlan", "SummedPlan", "warmed_up"]
-
 MANY_RESTARTS = 1000  # above which their memory is asked for
 WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
 

@@ -59,19 +59,6 @@ from inference.results.groups import ROW_DIMS
 from inference.settings import Climb, Once, Sampling
 from zoo.model import Model, in_current_precision
 
-__all__ = [
-    "AscentPlan",
-    "DirectPlan",
-    "SamplerPlan",
-    "aspects_of",
-    "keeps_assignments",
-    "loop_arguments",
-    "progress_line",
-    "start_of",
-    "with_arrays",
-]
-
-
 JAX_SETTINGS = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_default_matmul_precision")
 LIMITS = ("max_sweeps", "max_seconds")  # a run may be resumed with others
 FRAME_DRAWS = 100  # from q, by which a frame shows it

@@ -21,8 +21,6 @@ from inference.results.groups import ROW_DIMS
 from zoo.checks import machine_memory, memory_in_words
 from zoo.model import Model
 
-__all__ = ["affordable_matrices", "check_memory", "check_sizes", "one_memory_error"]
-
 SHARE = 0.1  # of the memory, for which generous sizes ask before any shapes are computed
 
 

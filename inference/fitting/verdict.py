@@ -55,21 +55,6 @@ from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.resolution import recorded_step
 from zoo.dirichlet_process import truncation_of
 
-__all__ = [
-    "REMARKS",
-    "SMALL_STEPS",
-    "WHY_NOT",
-    "Judgement",
-    "convergence_judgements",
-    "five_small_gains",
-    "gravest",
-    "has_converged",
-    "is_provisional",
-    "sentences",
-    "verdict",
-]
-
-
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 _FEWEST_NOISY = 100  # iterations, below which noise hides a rise
 _SHORTEST_STRETCH = 50  # iterations of a noisy objective that are averaged, where there are as many

@@ -11,8 +11,6 @@ from contextlib import suppress
 from queue import Empty, Queue
 from typing import Any
 
-__all__ = ["read_ahead"]
-
 DEPTH = 2  # chunks that wait
 _CHUNK, _ERROR, _END = range(3)
 _PATIENCE = 0.05  # seconds between two looks at whether the thread has ended

@@ -17,8 +17,6 @@ from inference.processes import gathered
 from zoo.model import in_current_precision
 from zoo.sparse import SparseCounts
 
-__all__ = ["SharedDocuments", "SharedRows"]
-
 
 class SharedRows:
     """The batches of this process's rows, as many of them as of the process that has most.

@@ -51,8 +51,6 @@ from zoo.intake import Columns
 from zoo.intake.files import ENDINGS, EXTRAS, require
 from zoo.intake.frames import as_frame
 
-__all__ = ["Source", "as_source", "is_source", "open_rows", "opened"]
-
 READ_CELLS = 2**20  # of a chunk, about
 TEXTS_AT_ONCE = 500
 PATTERN = re.compile(r"[*?\[]")

@@ -25,8 +25,6 @@ from zoo.intake.families import for_data
 from zoo.model import Model
 from zoo.sparse import SparseCounts
 
-__all__ = ["Batch", "CountStream", "RowStream", "check_complete_batch", "is_chunked"]
-
 
 class Batch(NamedTuple):
     """One batch, filled up to the common size.

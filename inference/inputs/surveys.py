@@ -21,8 +21,6 @@ from inference.inputs.tables import read_parts
 from zoo.intake import MOST_FEW, Columns
 from zoo.model import Model
 
-__all__ = ["read_all_columns", "survey", "weight_and_rest"]
-
 SURVEYED = 100_000
 MOST_WORDS = 50
 IN_STEP = "all different whole numbers, in steps of {:g}"

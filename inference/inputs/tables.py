@@ -20,19 +20,6 @@ from zoo.intake.families import as_taken
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
-__all__ = [
-    "as_arrays",
-    "check_parts",
-    "column_dims",
-    "encoded_parts",
-    "joined_rows",
-    "label_parts",
-    "matching_columns",
-    "paired_rows",
-    "read_parts",
-    "read_tables",
-]
-
 
 def as_arrays(model: Model, data: tuple) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     """Each part of the data as a float64 matrix, and coords by dim; documents as sparse counts.

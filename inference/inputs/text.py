@@ -20,8 +20,6 @@ from zoo.documents.bags import as_counts
 from zoo.intake import read_columns
 from zoo.sparse import SparseCounts
 
-__all__ = ["TextChunks", "WordCounts", "as_counted", "matching_words", "read_documents", "to_vocabulary"]
-
 
 class WordCounts(NamedTuple):
     """Counts whose columns have names.

@@ -26,8 +26,6 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["HDF5", "check_replaceable", "check_writable", "held_alone", "replacing"]
-
 HDF5 = b"\x89HDF\r\n\x1a\n"  # how such a file begins, and with it every saved fit
 
 _NUMBERS = count()  # of the files that this process writes

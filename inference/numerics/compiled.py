@@ -25,8 +25,6 @@ import numpy as np
 
 from inference.numerics.interpreted import evaluate, worth_compiling
 
-__all__ = ["compiled", "for_work", "is_work_told"]
-
 LEVELS = ((2**20, 0), (2**28, 1))  # up to so many cells passed over, XLA's level; above them its default
 MOST_ONCE = 2**23  # cells passed over, each a few times, by a program that runs once: level 0 up to there
 _work: ContextVar[tuple[float, float]] = ContextVar("work", default=(math.inf, math.inf))

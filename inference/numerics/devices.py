@@ -21,15 +21,6 @@ from inference.numerics.weighted_rows import RowShards
 from inference.processes import gathered
 from zoo.checks import shown
 
-__all__ = [
-    "deal_out",
-    "of_first_process",
-    "on_all_devices",
-    "on_one_device",
-    "resolved_num_devices",
-    "spread",
-]
-
 
 def resolved_num_devices(num_devices: int | None) -> int:
     """The number of devices that a fit uses; None means one, or all of them over several processes.

@@ -26,18 +26,6 @@ from inference.numerics.weighted_rows import MOST_ROWS, bucket, power_of_two
 from inference.processes import gathered
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "CACHED_NUMBERS",
-    "DocumentBlock",
-    "DocumentBlocks",
-    "BlockSizes",
-    "PassSums",
-    "add_by_word",
-    "block_sums",
-    "cut",
-    "topic_pass",
-]
-
 CACHED_NUMBERS = 2**17  # of a block's gathered rows: a megabyte in double precision
 WIDTHS = (2, 4, 8, 16)
 FEWEST_BLOCKS, FEWEST_SEGMENTS = 8, 512  # of buckets; fewer blocks stay as many, since one more is dear

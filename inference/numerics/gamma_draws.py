@@ -19,8 +19,6 @@ from jax import Array
 
 from zoo.dirichlet_process import BetaDecay
 
-__all__ = ["draw", "draw_dirichlet", "draw_log_gamma", "wishart_of"]
-
 BLOCK_NUMBERS = 2**16  # drawn at once, so that the temporary arrays stay small
 FEW = 2**12  # numbers that are all proposed again where one is refused
 REFUSED = 16  # at most one in twenty is refused: room for one in sixteen suffices in all but freak cases

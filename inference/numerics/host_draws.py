@@ -30,17 +30,6 @@ from inference.numerics.gamma_draws import wishart_of
 from zoo.checks import memory_in_words, warn
 from zoo.dirichlet_process import BetaDecay
 
-__all__ = [
-    "affordable",
-    "dirichlet_draws",
-    "dirichlet_of_each",
-    "generator",
-    "label_draws",
-    "log_gamma_draws",
-    "site_draws",
-    "weight_draws",
-]
-
 DRAWN_BYTES = 2e9  # draws of q that would take more are not all made
 BLOCK_NUMBERS = 2**23  # drawn at once, so that what is made of them on the way stays small
 GAMMAS = dist.Dirichlet, dist.Wishart, dist.Gamma, dist.InverseGamma, dist.Beta, BetaDecay

@@ -14,8 +14,6 @@ from jax import Array
 from inference.numerics.compiled import compiled
 from inference.numerics.threefry import enciphered
 
-__all__ = ["key_from_seed", "numbered_keys", "run_keys"]
-
 DEFAULT = "threefry2x32"
 
 

@@ -25,8 +25,6 @@ from scipy import linalg, special
 from inference.numerics.threefry import enciphered
 from inference.numerics.weighted_rows import bucket
 
-__all__ = ["evaluate", "worth_compiling"]
-
 GENERATOR, KEYS = "threefry2x32", "key<fry>"  # JAX's default generator, and the type of its keys
 COMPILED = 1.5e-3  # seconds that an operation may take here on average: half of its compilation, or less
 FEWEST_DRAWS = 4096  # of gamma variables: fewer are drawn as so many

@@ -40,8 +40,6 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-__all__ = ["LBFGSState", "lbfgs_init", "lbfgs_step"]
-
 DECREASE, CURVATURE = 1e-4, 0.9  # c_1 and c_2
 MAX_TRIALS = 25
 MAX_DOUBLING = 3  # trials without a fall of the step length's upper end; the next direction does better

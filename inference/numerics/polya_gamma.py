@@ -42,17 +42,6 @@ from jax import Array
 from jax.scipy.special import ndtri
 from scipy import special
 
-__all__ = [
-    "draw_fraction",
-    "draw_matched",
-    "draw_polya_gamma",
-    "draw_whole",
-    "log_cosh",
-    "log_remainder_error",
-    "mean",
-    "variance",
-]
-
 MEETING = 0.64  # where the two series of J* change over
 NUM_PIECES = 8  # of the Levy proposal
 EDGES = MEETING * np.arange(NUM_PIECES + 1) / NUM_PIECES

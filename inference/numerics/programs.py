@@ -28,31 +28,6 @@ from inference.numerics.host_keys import key_from_seed
 from zoo.answers import answer_of
 from zoo.in_blocks import map_in_blocks
 
-__all__ = [
-    "Site",
-    "call_compiled",
-    "check_arguments",
-    "check_latents",
-    "check_proper",
-    "data_sites",
-    "deterministics",
-    "deterministics_and_log_prior",
-    "draw_locals",
-    "explicit_form",
-    "joint_draws",
-    "latent_names",
-    "latent_sites",
-    "log_densities",
-    "log_prior",
-    "map_draws",
-    "over_draws",
-    "redraw_data",
-    "sample_locals",
-    "sites_of",
-    "weighing_rows",
-]
-
-
 ROWS = "observations"  # the plate of the rows
 BLOCK_CELLS = 2**17  # of data and draws, that `over_draws` passes over at once
 _DATA_NAMES = re.compile(r"x|y|y_\d+|counts")

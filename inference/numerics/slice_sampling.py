@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-__all__ = ["PositiveSlice", "PositiveSlices"]
-
 
 class PositiveSlice(dist.Distribution):
     """A density on the positive numbers, known up to a constant; ``sample`` is one slice-sampling move.

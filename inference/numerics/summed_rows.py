@@ -26,8 +26,6 @@ import scipy.linalg
 from inference.numerics.weighted_rows import Rows
 from inference.processes import check_same_columns, gathered
 
-__all__ = ["summed", "summed_of_all"]
-
 
 def summed(batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Rows:
     """A few rows with the weight, the mean and the scatter of all.

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["enciphered"]
-
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = np.uint32(0x1BD11BDA)
 

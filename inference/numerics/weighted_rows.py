@@ -18,26 +18,6 @@ from jax import Array
 from zoo.checks import as_numbers
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "FEWEST_ROWS",
-    "RowShards",
-    "Rows",
-    "beside_copies",
-    "bucket",
-    "checked_weight",
-    "map_rows",
-    "next_to_none",
-    "draws_of_rows_limit",
-    "in_own_shapes",
-    "padded",
-    "power_of_two",
-    "row_limit",
-    "shares_shapes",
-    "sum_over_rows",
-    "unweighted",
-    "weight_of",
-]
-
 
 class Rows(NamedTuple):
     """Rows and their weights: a row of weight w counts as w copies of it.

@@ -17,8 +17,6 @@ from zoo.intake import Columns
 from zoo.model import Model
 from zoo.roles import Roles
 
-__all__ = ["Fit"]
-
 
 @xr.register_datatree_accessor("fit")
 class Fit:

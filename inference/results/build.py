@@ -26,8 +26,6 @@ from inference.results.model_fields import describe, field_dims
 from zoo.answers import answer_of, has_answer
 from zoo.model import Model
 
-__all__ = ["build_tree", "for_new_rows", "is_for_new_rows", "joined_draws", "without_rows"]
-
 UNTIL = ("until", "max_sweeps", "max_seconds")  # settings of runs until the chains agree alone
 RESTART_ITERATION = "restart_iteration"  # restarts need not end together
 _GROUPS = ("posterior", "variational", "trace", "sample_stats", "log_likelihood")

@@ -32,18 +32,6 @@ from inference.results.model_fields import check_known
 from zoo.intake.bounds import check_layout, may_hold
 from zoo.model import Model
 
-__all__ = [
-    "Labels",
-    "check_place_of_fit",
-    "check_tree",
-    "dataset",
-    "first_number",
-    "load",
-    "model_of",
-    "save",
-    "versions",
-]
-
 PACKAGE = "probabilistic-model-zoo"
 _FIRST = (0, 2)  # version whose files are read
 SAMPLE_DIMS = ("chain", "draw")

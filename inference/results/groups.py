@@ -13,23 +13,6 @@ from zoo.intake import Columns
 from zoo.model import Model
 from zoo.sparse import SparseCounts, SparseMatrix
 
-__all__ = [
-    "ROW_DIMS",
-    "columns_group",
-    "columns_of",
-    "flat_draws",
-    "group_of",
-    "labels_of",
-    "left_out_of",
-    "loadings_of",
-    "observed_group",
-    "responsibilities_of",
-    "restored_data",
-    "thinned",
-    "with_groups",
-    "with_levels",
-]
-
 ROW_DIMS = {"observation", "document"}  # dims along which a fit's data grow
 
 _REMEDIES = {

@@ -17,15 +17,6 @@ import xarray as xr
 
 from zoo.model import Model
 
-__all__ = [
-    "CHECKSUM",
-    "INTEGRITY",
-    "checksum",
-    "contradiction",
-    "nodes_of",
-    "not_finite",
-]
-
 CHECKSUM = "zoo_checksum"  # attribute of a file: the SHA-256 and the groups that it is of
 INTEGRITY = "integrity"  # attribute of a fit that was read from a file without one
 

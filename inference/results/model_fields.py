@@ -21,8 +21,6 @@ from zoo.exponential_family import FAMILIES, ByColumn
 from zoo.kernels import KERNELS
 from zoo.model import Assumptions, Model
 
-__all__ = ["check_known", "describe", "field_dims", "restore"]
-
 DISTRIBUTIONS = {
     "Gamma": (dist.Gamma, ("concentration", "rate")),
     "MultivariateNormal": (dist.MultivariateNormal, ("loc", "scale_tril")),

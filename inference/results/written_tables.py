@@ -15,8 +15,6 @@ import pandas as pd
 from inference.numerics.atomic_files import check_replaceable, replacing
 from zoo.intake.files import EXTRAS, require
 
-__all__ = ["WRITTEN", "check_table_file", "table_file"]
-
 WRITTEN = (".parquet", ".csv", ".tsv", ".xlsx", ".npy")
 
 

@@ -23,6 +23,7 @@ zeros are turned into each other. A model without loadings (kernel PCA) has its 
 Both depend on the draws through W W' alone, up to rounding, so they can be repeated.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -37,7 +38,7 @@ from zoo.coordinates.of_models import noise_factors
 _MAX_ROUNDS = 500
 _TOLERANCE = 1e-12
 _LATENT_DIMS = ("latent", "latent_2")
-_DIAGONAL_WORDS = ("scale", "variance", "precision")
+_DIAGONAL = re.compile("scale|(?<!co)variance|precision")  # names of what is by latent and no vector
 
 
 def align_rotation(tree: xr.DataTree) -> xr.DataTree:
@@ -159,12 +160,34 @@ def _canonical(w: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
     return v * np.where(signs == 0, 1.0, signs)[..., None, :]
 
 
-def _turned(tree: xr.DataTree, rotation_of: Callable, how: str) -> xr.DataTree:
-    """The fit turned by ``rotation_of(loadings, noise scale)`` of each block of latents."""
+def orientation(tree: xr.DataTree) -> np.ndarray | None:
+    """The rotation R of latents, z' R, by which `align_rotation` turns an estimate or one q.
+
+    Args:
+        tree: a fit by another method than a sampler.
+
+    Returns:
+        Shape (num_latents, num_latents); None of rows that are not scored by latents, and where not all
+        views have loadings, which alone say how to turn (a kernel: those of outputs leave axes undecided).
+    """
+    model = model_of(tree)
+    is_turned = "rotation" in symmetries_of(tree) and model.roles.scores[-1] == "latent"
+    is_turned &= 0 < len(model.roles.loadings) == len(loadings_of(tree))
+    return _rotations(tree, _to_common_mean)[0, 0] if is_turned else None
+
+
+def _rotations(tree: xr.DataTree, rotation_of: Callable) -> np.ndarray:
+    """``rotation_of(loadings, noise scale)`` of each block of latents, (chain, draw, latent, latent)."""
     loadings, scale, blocks = _loadings(tree)
     rotations = np.zeros((*loadings.shape[:2], loadings.shape[3], loadings.shape[3]))
     for block in blocks:
         rotations[..., block[:, None], block] = rotation_of(loadings[..., block], scale)
+    return rotations
+
+
+def _turned(tree: xr.DataTree, rotation_of: Callable, how: str) -> xr.DataTree:
+    """The fit turned by ``rotation_of(loadings, noise scale)`` of each block of latents."""
+    rotations = _rotations(tree, rotation_of)
     posterior, groups = draws_of(tree), {}
     if kind_of(tree) != "sampling" and "variational" in tree.children:
         groups["variational"], _ = _rotated(tree["variational"].to_dataset(), rotations[0, 0])
@@ -185,7 +208,7 @@ def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list
     turned, dropped = {}, []
     for name, variable in group.data_vars.items():
         dims = [dim for dim in _LATENT_DIMS if dim in variable.dims]
-        if len(dims) == 1 and any(word in name for word in _DIAGONAL_WORDS):
+        if len(dims) == 1 and _DIAGONAL.search(str(name)):
             dropped.append(name)
             continue
         for dim in dims:

@@ -40,9 +40,6 @@ from inference.symmetry.topics import align_topics
 from inference.topics.topic_tables import documents_of, top_words
 from zoo.checks import check_seed, check_share, check_size
 
-__all__ = ["DocumentCheck", "check_documents", "with_dense_counts"]
-
-
 STATISTICS = (
     "different words per document",
     "their standard deviation between documents",

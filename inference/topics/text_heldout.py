@@ -43,8 +43,6 @@ from zoo.in_blocks import map_in_blocks
 from zoo.model import Model, in_current_precision
 from zoo.sparse import SparseCounts
 
-__all__ = ["PROTOCOLS", "heldout_text", "split_tokens"]
-
 PROTOCOLS = ("bound", "likelihood", "completion")
 MOST_DRAWS = 50  # of a sampler, over which word probabilities are averaged
 CELLS = 8192  # whose word probabilities are computed at once

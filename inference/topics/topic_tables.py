@@ -29,22 +29,6 @@ from zoo.documents.bags import as_counts
 from zoo.documents.topic_model import dirichlet_of
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "cluster_shares",
-    "cluster_topics",
-    "coherence",
-    "documents_of",
-    "nearest_documents",
-    "normalised_mutual_information",
-    "numbered_like",
-    "token_share_draws",
-    "token_shares",
-    "top_words",
-    "topic_shares",
-    "topic_words",
-]
-
-
 CELLS_AT_ONCE = 2**16  # of documents x words, times topics
 
 

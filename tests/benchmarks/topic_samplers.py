@@ -202,7 +202,7 @@ def _blocked_chain(key, model, number, tokens):
 
     def one(values, key):
         swept = blocked_lda.sweep(key, values, model, tokens)
-        return swept.values, collapsed_lda.log_joint(swept.by_document, swept.by_word, model)
+        return swept.values, collapsed_lda.log_joint(swept.drawn.by_document, swept.drawn.by_word, model)
 
     start = blocked_lda.init(key, model, tokens).values
     return jax.lax.scan(one, start, jax.random.split(key, number))[1]

@@ -17,8 +17,6 @@ from zoo.gamma_functions import expected_log
 from zoo.shapes import PerRow, Scores
 from zoo.sparse import SparseCounts
 
-__all__ = ["LDAAnswers", "PCPAnswers", "PLSIAnswers", "TopicAnswers"]
-
 INTEGRATION_SEED = 0  # of the importance sampling that integrates topic shares out
 
 

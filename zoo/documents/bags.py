@@ -22,21 +22,6 @@ from jax.scipy.special import gammaln, logsumexp
 from zoo.checks import as_plain, keep_labels, table_numbers, warn
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "BagsOfWords",
-    "CellTopics",
-    "ClusteredBags",
-    "TopicCounts",
-    "TopicTotals",
-    "as_counts",
-    "check_word_counts",
-    "dense_counts",
-    "log_coefficients",
-    "totals_of",
-    "warn_of_empty",
-    "word_log_probs",
-]
-
 MOST_DENSE_CELLS = 200_000_000  # a dense array of more cells (1.6 GB) is taken for a mistake
 
 

@@ -18,16 +18,6 @@ from jax.scipy.special import logsumexp
 from zoo.gamma_functions import exp_digamma, gammaln
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "CellSums",
-    "LogIntegrals",
-    "cell_sums",
-    "fold_in",
-    "likely_shares",
-    "log_integrals",
-    "log_topic_spread",
-]
-
 FOLD_IN_STEPS = 1000
 FOLD_IN_TOLERANCE = 1e-4  # share of a document's tokens that may still move in its last pass
 LIKELIHOOD_STEPS = 2000

@@ -14,8 +14,6 @@ from zoo.fields import Part
 from zoo.model import Model, Roles, Table
 from zoo.sparse import SparseCounts
 
-__all__ = ["LENGTHS", "SHARES", "TopicModel", "dirichlet_of"]
-
 
 def dirichlet_of(site: str) -> str:
     """Name of the parameters of the Dirichlet factor of a site in q.

@@ -17,8 +17,6 @@ from typing import IO, Any, BinaryIO
 import h5py
 import numpy as np
 
-__all__ = ["check_archive", "check_arrays", "check_layout", "check_parquet", "check_workbook", "may_hold"]
-
 MOST_GROUPS = 200
 MOST_ARRAYS = 4000
 MOST_ATTRIBUTES = 1000  # of one group or array

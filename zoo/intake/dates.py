@@ -16,8 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-__all__ = ["DAY_FIRST", "MONTH_FIRST", "Dates", "nearly_dates", "read_dates"]
-
 DAY_FIRST, MONTH_FIRST = "day_first", "month_first"
 _FIXED = (
     "ISO8601",

@@ -20,17 +20,6 @@ from zoo.exponential_family import Categorical, Family, Gaussian, Ordinal
 from zoo.intake.kinds import Column, Columns
 from zoo.model import Model
 
-__all__ = [
-    "AUTO",
-    "FAMILIES",
-    "ChoosesFamily",
-    "as_taken",
-    "components_of",
-    "dim_labels",
-    "families_for",
-    "for_data",
-]
-
 AUTO = "auto"  # the name of a family that the columns of a table decide
 ROWS_PER_COLUMN = 5  # of a covariance of real columns beside others
 _NORMAL = Gaussian(noise_variance=None)

@@ -34,8 +34,6 @@ import pandas as pd
 from zoo.checks import check_unique
 from zoo.intake.bounds import check_arrays, check_layout, check_parquet, check_workbook
 
-__all__ = ["ENDINGS", "as_table", "read_table", "read_tables", "require"]
-
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 ENDINGS = (*TEXT, ".xlsx", ".parquet", ".npz", ".nc")
 SEPARATORS = ("\t", ";", "|", ",")

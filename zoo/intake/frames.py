@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["as_frame"]
-
 FRAMES = ("polars", "pyarrow", "modin", "cudf", "duckdb", "ibis", "pyspark", "sqlframe")
 
 

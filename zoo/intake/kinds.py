@@ -44,8 +44,6 @@ import pandas as pd
 from zoo.checks import as_numbers, check_unique, shown
 from zoo.intake.dates import DAY_FIRST, MONTH_FIRST, nearly_dates, read_dates
 
-__all__ = ["KINDS", "MOST_FEW", "Column", "Columns", "date_in_words", "plain_numbers", "read_columns"]
-
 KINDS = {  # word of a family or of a kind -> kind
     "gaussian": "real",
     "real": "real",

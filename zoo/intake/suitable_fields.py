@@ -21,8 +21,6 @@ from zoo.intake.kinds import Columns
 from zoo.intake.tables import NUMBERS
 from zoo.model import Model
 
-__all__ = ["kind_of_cells", "suitable_fields", "suitable_tables"]
-
 
 def kind_of_cells(x: Any) -> str:
     """The kind of the cells of a table, judged by their values.

@@ -12,21 +12,6 @@ from zoo.fields import part_sizes, size_fields
 from zoo.intake.kinds import Columns, read_columns
 from zoo.sparse import as_rows, is_sparse
 
-__all__ = [
-    "ANY",
-    "NUMBERS",
-    "OfTables",
-    "Table",
-    "as_cells",
-    "check_fit",
-    "check_latents",
-    "check_rows_of",
-    "columns_of",
-    "num_needed",
-    "takes_missing",
-    "takes_sparse_counts",
-]
-
 NUMBERS = ("real", "positive", "date")  # kinds of columns, as of `zoo.intake.KINDS`
 ANY = (*NUMBERS, "count", "yes/no", "category", "ordered")
 

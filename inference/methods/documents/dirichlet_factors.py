@@ -16,19 +16,6 @@ from zoo.checks import warn
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 
-__all__ = [
-    "check_learnt_prior",
-    "dirichlet_kl",
-    "exp_expected_log",
-    "log_normaliser",
-    "symmetric_log_density",
-    "symmetric_log_normaliser",
-    "symmetric_prior",
-    "total_expected_log",
-    "warn_of_prior",
-    "warn_of_smoothing",
-]
-
 LEAST, MOST = 1e-6, 1e4  # a learnt parameter stays between
 HALVINGS = 60
 

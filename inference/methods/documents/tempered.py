@@ -17,8 +17,6 @@ from scipy.special import gammaln
 from inference.methods.documents.tokens import Tokens, TopicSweep
 from inference.methods.tempered.sampler import Kernel
 
-__all__ = ["log_coefficients", "of_topics"]
-
 
 def of_topics(home: Any) -> Kernel:
     """The kernel made of a model's blocked sampler.

@@ -16,19 +16,6 @@ from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.sparse import SparseCounts
 
-__all__ = [
-    "SMALL_DRAW",
-    "Tokens",
-    "TopicSweep",
-    "draw_topics",
-    "given_topics",
-    "log_dirichlet_multinomial",
-    "prepare",
-    "tokens_of",
-    "topic_posterior",
-    "topic_sampler",
-]
-
 
 class TopicSweep(NamedTuple):
     """The draws of a blocked sweep.

@@ -35,9 +35,6 @@ from inference.numerics.host_draws import dirichlet_of_each, generator
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = ["METHOD", "scan_tokens"]
-
-
 COUNT = jnp.int32  # of tokens, and of places: half the bytes of a double
 _made_once = jax.lax.optimization_barrier  # what is read at several places
 

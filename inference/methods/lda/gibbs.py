@@ -35,8 +35,6 @@ from zoo.documents.bags import CellTopics, dense_counts
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = ["METHOD", "TopicGibbsInfo", "posteriors"]
-
 
 class LDAGibbsState(NamedTuple):
     """The parameters and their log joint density.

@@ -4,6 +4,4 @@ from inference.methods.documents.tempered import of_topics
 from inference.methods.lda import gibbs
 from inference.methods.tempered.nuts import beside_nuts
 
-__all__ = ["METHOD"]
-
 METHOD = beside_nuts(of_topics(gibbs))

@@ -87,9 +87,6 @@ from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 from zoo.lda import LDA
 from zoo.model import in_current_precision
 
-__all__ = ["METHOD", "init", "step"]
-
-
 SIZE = 8  # topics, or a multiple of it, that steps on few cells take
 MOST_NUMBERS = 2**20  # of cells and topics
 FEWEST_PASSES = 4

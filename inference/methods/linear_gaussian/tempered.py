@@ -26,8 +26,6 @@ from jax import Array
 from inference.methods.tempered.sampler import Kernel, drawn_from_prior
 from inference.numerics.programs import log_densities
 
-__all__ = ["of_normal_cells"]
-
 NOISE = "noise_variance"  # its sites are called so, of several parts with the part's name behind it
 
 

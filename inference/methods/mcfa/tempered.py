@@ -4,6 +4,4 @@ from inference.methods.linear_gaussian.tempered import of_normal_cells
 from inference.methods.mcfa import gibbs
 from inference.methods.tempered.nuts import beside_nuts
 
-__all__ = ["METHOD"]
-
 METHOD = beside_nuts(of_normal_cells(gibbs))

@@ -5,8 +5,6 @@ from typing import Any, Self
 import jax
 from jax import Array
 
-__all__ = ["OfEvidence", "OfLikelihood"]
-
 
 class _Raised:
     """A family beside the power to which its rows count; what does not depend on it is the family's own.

@@ -33,8 +33,6 @@ from inference.methods.tempered.sampler import Kernel, check_evidence, drawn_fro
 from inference.numerics.programs import log_prior
 from zoo.mixture import Mixture
 
-__all__ = ["METHOD"]
-
 
 class TemperedMixtureInfo(NamedTuple):
     """Values recorded at every sweep.

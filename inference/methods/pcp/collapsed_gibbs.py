@@ -41,8 +41,6 @@ from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
-__all__ = ["METHOD"]
-
 
 class CollapsedPCPState(NamedTuple):
     """Clusters of documents and topics of tokens.

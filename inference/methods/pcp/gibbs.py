@@ -42,8 +42,6 @@ from zoo.documents.bags import CellTopics, dense_counts
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
-__all__ = ["METHOD", "posteriors"]
-
 
 class Documents(NamedTuple):
     """The corpus as counts and as tokens."""

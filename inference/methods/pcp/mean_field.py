@@ -36,8 +36,6 @@ from inference.numerics.documents import DocumentBlock, DocumentBlocks, PassSums
 from zoo.gamma_functions import expected_log
 from zoo.pcp import PCP
 
-__all__ = ["begin", "step"]
-
 CLUSTERING_STEPS = 3
 
 

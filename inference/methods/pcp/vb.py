@@ -67,8 +67,6 @@ from inference.numerics.documents import DocumentBlocks, cut
 from zoo.checks import warn
 from zoo.pcp import PCP
 
-__all__ = ["METHOD"]
-
 
 def step(
     key: Array,

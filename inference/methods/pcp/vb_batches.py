@@ -38,8 +38,6 @@ from inference.methods.pcp.vb_updates import assign, update_globals, word_log_ce
 from inference.numerics.documents import DocumentBlock, DocumentBlocks
 from zoo.pcp import PCP
 
-__all__ = ["in_batches"]
-
 
 class PCPBatchState(NamedTuple):
     """The global factors of q, and the sums over the corpus that they follow from.

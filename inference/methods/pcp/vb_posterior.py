@@ -35,29 +35,6 @@ from zoo.gamma_functions import digamma, expected_log, gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
 
-__all__ = [
-    "Annealing",
-    "PCPVBInfo",
-    "PCPVBState",
-    "centre_log_probs",
-    "cluster_scores",
-    "conclude",
-    "expected_log_topics",
-    "expected_log_weights",
-    "globals_bound",
-    "guide",
-    "info_of",
-    "learnt_concentration",
-    "learnt_factors",
-    "log_density",
-    "log_joint_documents",
-    "log_weight_terms",
-    "SLOT_AXES",
-    "shrink",
-    "topic_factors",
-    "transform",
-]
-
 NO_MASS = 1e-9  # expected documents: clusters below it are dropped
 FEWEST = 16  # clusters below which nothing is gained by dropping some
 OCCUPIED = 0.5  # a cluster counts as occupied when it is expected to hold more documents than this

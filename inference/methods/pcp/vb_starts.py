@@ -32,16 +32,6 @@ from zoo.lda import LDA
 from zoo.pcp import PCP
 from zoo.plsi import PLSI
 
-__all__ = [
-    "ANNEALING_STEPS",
-    "PROJECTIONS",
-    "init",
-    "numbered_init",
-    "restarts",
-    "settled_by_one",
-    "settling_steps",
-]
-
 PROJECTIONS = ("lda", "plsi")
 PROJECTION_STEPS = 30  # of the starts that project first
 ANNEALING_STEPS = 30

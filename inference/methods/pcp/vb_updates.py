@@ -16,8 +16,6 @@ from inference.methods.pcp.vb_posterior import (
 from inference.numerics.documents import CACHED_NUMBERS, DocumentBlock, DocumentBlocks, add_by_word
 from zoo.pcp import PCP
 
-__all__ = ["assign", "log_likelihood", "update_globals", "word_log_centres"]
-
 
 class ClusterSums(NamedTuple):
     """The sums over the clusters of all documents.

@@ -53,8 +53,6 @@ from inference.numerics.documents import DocumentBlocks, cut, topic_pass
 from zoo.plsi import PLSI
 from zoo.sparse import SparseCounts
 
-__all__ = ["METHOD", "init", "split_off", "step"]
-
 NEGLIGIBLE = 1e-4  # gain in nats per held-out token below which b is lowered
 
 

@@ -5,8 +5,6 @@ from inference.methods.ppca import gibbs
 from inference.methods.tempered.nuts import beside_nuts
 from zoo.ppca import PPCA
 
-__all__ = ["METHOD"]
-
 
 def why_not(model: PPCA) -> str:
     """Why the Gibbs sampler does not temper a model exactly; empty where it does."""

@@ -5,8 +5,6 @@ from inference.methods.sppca import gibbs
 from inference.methods.tempered.nuts import beside_nuts
 from zoo.sppca import SPPCA
 
-__all__ = ["METHOD"]
-
 
 def why_not(model: SPPCA) -> str:
     """Why the Gibbs sampler does not temper a model exactly; empty where it does."""

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["told"]
-
 FEWEST_TRIPS = 5  # of every replicate
 APART = 1.0  # nats between the estimates from below and above
 SPREAD = 1.0  # nats, standard deviation over replicates

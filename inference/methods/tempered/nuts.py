@@ -23,8 +23,6 @@ from inference.methods import nuts_hmc
 from inference.methods.tempered.sampler import Kernel, check_evidence, drawn_from_prior, tempered
 from inference.settings import Tempered, TemperedGibbs
 
-__all__ = ["KERNEL", "METHOD", "beside_nuts"]
-
 
 class raising_likelihood(Messenger):
     """Multiply the log density of the data by a power; a context around a call of a program."""

@@ -32,8 +32,6 @@ from inference.settings import FEWEST_TEMPERATURES as FEWEST
 from inference.settings import MOST_TEMPERATURES as MOST
 from inference.settings import Temperatures
 
-__all__ = ["Kernel", "check_evidence", "drawn_from_prior", "tempered"]
-
 PER_BARRIER = 3.0  # temperatures for each unit of the barrier
 FEWEST_ENDS = 8  # sweeps of the first round
 FEWEST_SWEEPS = 30  # of a round that decides how many temperatures there are

@@ -1,0 +1,109 @@
+"""One orientation: tables, `transform`, explanations, files and estimators mean the same axis by a latent.
+
+The weakest direction of the data is their first, so that no order is right by chance.
+"""
+
+import numpy as np
+import pytest
+
+import inference
+import zoo
+from inference.diagnostics import profiles
+from inference.estimators import EPCAEstimator, MCFAEstimator, PPCAEstimator, SPPCARegressor
+from inference.results.files import load, save
+from inference.symmetry import align_rotation
+from inference.symmetry.rotation import orientation
+
+ROWS = 60
+_rng = np.random.default_rng(3)
+X = _rng.normal(size=(ROWS, 2)) @ (_rng.normal(size=(2, 6)) * [[0.9], [2.0]]) + 0.4 * _rng.normal(
+    size=(ROWS, 6)
+)
+BITS = (X > X.mean(0)).astype(float)
+GAUSSIAN = ("gaussian", "gaussian")
+
+CASES = {
+    "ppca vb": (zoo.PPCA(num_latents=2, loading_prior="gaussian"), (X,), "vb"),
+    "ppca vb ard": (zoo.PPCA(num_latents=2, loading_prior="ard"), (X,), "vb"),
+    "ppca em": (zoo.PPCA(num_latents=2), (X,), "em"),
+    "student ppca vb": (
+        zoo.PPCA(num_latents=2, loading_prior="gaussian", degrees_of_freedom=4.0),
+        (X,),
+        "vb",
+    ),
+    "sppca vb": (zoo.SPPCA(num_latents=2, loading_prior="gaussian"), (X[:, :4], X[:, 4:]), "vb"),
+    "epca map": (zoo.EPCA(family="bernoulli", num_latents=2), (BITS,), "map"),
+    "epca vb": (zoo.EPCA(family="bernoulli", num_latents=2), (BITS,), "vb"),
+    "paired vb": (zoo.Paired.ecca(GAUSSIAN, 2, (0, 0)), (X[:, :3], X[:, 3:]), "vb"),
+    "mcfa vb": (zoo.MCFA(num_components=2, num_latents=2), (X,), "vb"),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def fitted(request):
+    """A fit, and its data."""
+    model, data, method = CASES[request.param]
+    return inference.fit(model, *data, method=method, progress=False), data
+
+
+def scores_of_table(tree):
+    """The scores of all rows by the table of extreme rows, shape (ROWS, num_latents)."""
+    table = profiles(tree, num_rows=ROWS)["extreme_rows"].reset_index()
+    return table.pivot_table(index="row", columns="latent", values="score").to_numpy()
+
+
+def check(tree, data):
+    """That each latent of the table is that of `transform`."""
+    told, asked = scores_of_table(tree), inference.transform(tree, *data).to_numpy()
+    for latent in range(told.shape[1]):
+        assert np.corrcoef(told[:, latent], asked[:, latent])[0, 1] > 0.98, latent
+
+
+def test_the_latents_of_a_table_are_those_of_transform(fitted):
+    tree, data = fitted
+    check(tree, data)
+    check(align_rotation(tree), data)
+
+
+def test_an_exchange_of_two_latents_is_noticed(fitted, monkeypatch):
+    tree, data = fitted
+    monkeypatch.setattr("inference.prediction.orientation", lambda tree: orientation(tree)[:, ::-1])
+    with pytest.raises(AssertionError):
+        check(tree, data)
+
+
+def test_a_file_and_an_explanation_have_the_same_axes(fitted, tmp_path):
+    tree, data = fitted
+    save(tree, tmp_path / "fit.nc")
+    loaded = load(tmp_path / "fit.nc")
+    scores = inference.transform(tree, *data).to_numpy()
+    np.testing.assert_allclose(inference.transform(loaded, *data), scores, atol=1e-9)
+    said = inference.explain(loaded, 5).attrs["said"]
+    if "scores" in said and len(data) == 1:  # of two parts a row is scored without its outputs
+        assert f"latent_0 {scores[5, 0]:.3g}, latent_1 {scores[5, 1]:.3g}" in said
+
+
+def test_covariances_turn_with_the_scores():
+    """A row alone with its covariance: the two axes of a fit turned by hand, and turned back."""
+    model, data, method = CASES["ppca vb"]
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, X)
+    tree = inference.fit(model, *data, method=method, progress=False)
+    found = inference.transform(tree, gaps, covariance=True)
+    aligned = inference.transform(align_rotation(tree), gaps, covariance=True)
+    np.testing.assert_allclose(found["covariance"], aligned["covariance"], atol=1e-8)
+    np.testing.assert_allclose(found["scores"], aligned["scores"], atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "data"),
+    [
+        (PPCAEstimator(num_latents=2, method="vb", loading_prior="gaussian"), (X,)),
+        (MCFAEstimator(num_components=2, num_latents=2), (X,)),
+        (SPPCARegressor(num_latents=2), (X[:, :4], X[:, 4:])),
+        (EPCAEstimator(num_latents=2, method="map"), (X,)),
+    ],
+)
+def test_an_estimator_leads_back_along_the_axes_it_has_given(estimator, data):
+    estimator.fit(*data)
+    back = estimator.inverse_transform(estimator.transform(data[0]))
+    assert np.mean((back - data[0]) ** 2) < 0.15 * np.mean((data[0] - data[0].mean(0)) ** 2)
