@@ -17,10 +17,32 @@ os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported
 warnings.filterwarnings("ignore", message="IProgress not found")  # bars need no widgets
 
 import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
 from IPython import get_ipython  # noqa: E402
 from IPython.display import HTML  # noqa: E402
 
-from zoo.datasets import catalogue  # noqa: E402
+import inference  # noqa: E402
+import zoo  # noqa: E402
+from inference import plots  # noqa: E402
+from inference.plots import COLOURS  # noqa: E402
+from zoo.datasets import catalogue, load  # noqa: E402
+
+__all__ = [
+    "COLOURS",
+    "SIZE",
+    "at_size",
+    "inference",
+    "is_held",
+    "load",
+    "np",
+    "pd",
+    "plots",
+    "plt",
+    "quiet",
+    "show_page",
+    "zoo",
+]
 
 #: ``"full"``, or ``"small"`` where notebooks are only to be checked.
 SIZE = os.environ.get("ZOO_NOTEBOOK_SIZE", "full")

@@ -31,12 +31,24 @@ from zoo.checks import shown
 from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
 from zoo.coordinates.of_models import coordinate_fields, turned
 from zoo.fields import Part, facts_of, flag, origin_of, read_off, require, scale_of, sizes_of
-from zoo.intake import Columns, OfTables, Table
+from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
 from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of, columns_of
 from zoo.naming import did_you_mean
 from zoo.programs import in_current_precision, run
 from zoo.roles import Roles
 from zoo.sparse import is_sparse
+
+__all__ = [
+    "ANY",
+    "NUMBERS",
+    "Assumptions",
+    "Model",
+    "Roles",
+    "Table",
+    "as_hyperparameter",
+    "attach_submodules",
+    "in_current_precision",
+]
 
 _OF_PROGRAM = {"static": True}
 

@@ -140,6 +140,8 @@ def beside_nuts(gibbs: Kernel, why_not: Callable = exactly) -> Sampler:
     Args:
         gibbs: the kernel, the default where it tempers the model exactly.
         why_not: ``why_not(model)``, why it does not; empty where it does.
+
+    The method raises ValueError where ``kernel="gibbs"`` is asked of a model that it does not temper.
     """
 
     def default(model: Any) -> str:
