@@ -524,7 +524,7 @@ def _shares_in_draw(values: dict[str, jax.Array], model: Model, *data: jax.Array
 _SCORES = ("latent", "orthonormal")
 
 
-FEWEST_NEW = 64  # rows of a bucket of new ones
+FEWEST_NEW = 64  # documents of a bucket of new ones; rows, up to which their number is a power of two
 FEWEST_CELLS, MOST_DOUBLED = 2**12, 2**17  # of documents, up to which their number is a power of two
 PASSES = 100  # over the cells of new documents, about as many
 
@@ -545,10 +545,12 @@ def _in_a_bucket(answer: Callable, place: int) -> Callable:
         if not shares_shapes():
             return answer(*args)
         data, num_rows = args[place], args[place][0].shape[0]
-        size = bucket(num_rows, FEWEST_NEW)
+        is_text = all(isinstance(part, SparseCounts) for part in data)
+        few = num_rows <= FEWEST_NEW and not is_text  # a row may take an ascent in each draw
+        size = power_of_two(num_rows, 1) if few else bucket(num_rows, FEWEST_NEW)
         before, after = args[:place], args[place + 1 :]
         work: AbstractContextManager = nullcontext()
-        if all(isinstance(part, SparseCounts) for part in data):
+        if is_text:
             padded = tuple(_beside_empty(part, size) for part in data)
             if hasattr(before[-1], "num_tokens"):  # of the documents that were fitted
                 before = (*before[:-1], before[-1].replaced(num_tokens=None))
