@@ -39,7 +39,7 @@ from jax import Array
 
 from inference.algorithm import Outcome, as_one_draw
 from zoo.kernels import Kernel, Linear, as_kernel
-from zoo.kernels.gram import CentredGram, centred_cross
+from zoo.kernels.gram import CentredGram, centred_cross, scored_dimension
 from zoo.kernels.gram import centred_gram as gram_about_mean
 from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
@@ -270,7 +270,8 @@ def stored(
             weights = np.sqrt(float(kernel.linear_scale)) * projection.weights
             more |= {"latents": gram.factor @ projection.weights}
             more |= {"projection": weights, "loc_x": x.mean(axis=0)}
-        model = model.replaced(kernel=kernel)
+        dimension = scored_dimension(kernel.feature_dimension(x.shape[1]), len(x))
+        model = model.replaced(kernel=kernel, feature_dimension=dimension)
     lead = as_one_draw(posterior)
     dims = {"eigenvalues": ("rank",), "projection": ("feature", "latent")}
     return Outcome(

@@ -44,9 +44,11 @@ def test_a_brief_run_has_a_report(name, method, tmp_path):
         written(tree, tmp_path)
 
 
-@pytest.mark.parametrize("method", ["morp", "kernel_cca"])
-def test_a_projection_has_a_report(method, tmp_path):
-    model = zoo.SPPCA(num_latents=2, center="plugin", kernel=None if method == "morp" else "linear")
+@pytest.mark.parametrize(
+    ("method", "kernel"), [("morp", None), ("kernel_cca", "linear"), ("kernel_cca", None)]
+)
+def test_a_projection_has_a_report(method, kernel, tmp_path):
+    model = zoo.SPPCA(num_latents=2, center="plugin", kernel=kernel)
     page = written(inference.fit(model, ROWS[:, :3], ROWS[:, 2:], method=method), tmp_path)
     assert any("is a projection, under which rows have no density" in verdict for verdict in page.verdicts)
 
