@@ -23,7 +23,7 @@ def written(tree, folder):
     """The page of a fit, read, after what every page must have."""
     page = Page(report(tree, folder / "fit.html").read_text(encoding="utf-8"))
     page.assert_needs_no_other()
-    assert page.headings == ["Results", "Convergence", "Predictive checks", "Run", "Model"]
+    assert page.headings == ["Answers", "Results", "Convergence", "Predictive checks", "Run", "Model"]
     assert all(count >= 1 for count in page.blocks.values()), page.blocks
     assert all("Why: " in verdict and "Next: " in verdict for verdict in page.verdicts)
     return page
