@@ -26,6 +26,7 @@ from inference.diagnostics import (
     summary_text,
 )
 from inference.diagnostics.cluster_profiles import _shares, number_table, starts_table
+from inference.diagnostics.prior_width import AtWidth
 from tests.support.planted import (
     planted_mixture,
     planted_projection,
@@ -631,17 +632,22 @@ def test_compare_refuses_other_data_and_point_estimates(straight):
         compare({"a": point, "b": point})
 
 
-def test_compare_tells_what_the_errors_of_the_evidence_allow(straight):
+EVIDENCE_OF_FITS = {"a": (-10.0, 0.3), "b": (-10.5, 0.4), "c": (-15.0, 0.4), "d": (np.nan, np.nan)}
+
+
+def with_evidence(straight):
+    """Fits of four models with a log evidence each, the last with none."""
     fits = {}
-    for name, value, error in (
-        ("a", -10.0, 0.3),
-        ("b", -10.5, 0.4),
-        ("c", -15.0, 0.4),
-        ("d", np.nan, np.nan),
-    ):
+    for name, (value, error) in EVIDENCE_OF_FITS.items():
         told = {"log_evidence": value, "log_evidence_se": error, "why_no_evidence": "" if value < 0 else "no"}
         fits[name] = straight.copy()
         fits[name].attrs |= told | {"model_fields": name}
+    return fits
+
+
+def test_compare_tells_what_the_errors_of_the_evidence_allow(straight, monkeypatch):
+    monkeypatch.setattr("inference.diagnostics.comparison.evidence_at_width", lambda tree, factor: AtWidth())
+    fits = with_evidence(straight)
     table = compare(fits)
     assert table.loc["b", ["log_evidence", "log_evidence_se"]].tolist() == [-10.5, 0.4]
     assert table.attrs["evidence"] == (
@@ -650,6 +656,26 @@ def test_compare_tells_what_the_errors_of_the_evidence_allow(straight):
     )
     assert "log_evidence" not in compare({"a": straight, "b": straight})
     assert not compare({name: fits[name] for name in "ad"}).attrs["evidence"]
+
+
+@pytest.mark.parametrize("gain", [0.0, 4.0])
+def test_compare_says_where_the_width_of_the_prior_decides(straight, monkeypatch, gain):
+    """At half its width the second model gains: it overtakes the first, or nothing changes."""
+
+    def at_width(tree, factor):
+        name = tree.attrs["model_fields"]
+        value, error = EVIDENCE_OF_FITS[name]
+        return AtWidth(value + gain * (name == "b" and factor < 1), error)
+
+    monkeypatch.setattr("inference.diagnostics.comparison.evidence_at_width", at_width)
+    fits = with_evidence(straight)
+    table = compare({name: fits[name] for name in "abc"})
+    said = "The prior decides: at half its width b has more evidence than a (3.50 nats lower, standard error 0.5)"
+    assert table.loc["b", ["log_evidence_half_width", "log_evidence_twice_width"]].tolist() == [
+        gain - 10.5,
+        -10.5,
+    ]
+    assert (said in table.attrs["evidence"]) == ("The prior decides" in table.attrs["evidence"]) == (gain > 0)
 
 
 def test_heldout_is_the_mean_with_its_standard_error(straight, monkeypatch):

@@ -112,9 +112,12 @@ def unfilled(name):
         "BinomialBeta": {"total_count": 4.0},
         "GammaKnownShape": {"known_shape": 1.5},
     }.get(name, {})
-    if name == "Product":
-        families = (conjugate.GaussianWishart(), conjugate.PoissonGamma(), conjugate.BernoulliBeta())
-        given = {"families": families, "columns": ((0, 3), (1,), (2,))}
+    families = (conjugate.GaussianWishart(), conjugate.PoissonGamma(), conjugate.BernoulliBeta())
+    product = {"families": families, "columns": ((0, 3), (1,), (2,))}
+    products = {"Product": product, "LogGaussian": product | {"logs": (3,)}}
+    products["LogNormal"] = {"families": (conjugate.NormalGamma(),), "columns": ((0, 1),), "logs": (0, 1)}
+    if name in products:
+        return zoo.Mixture(components=conjugate.Product(**products[name]), num_components=3)
     return zoo.Mixture(components=getattr(conjugate, name)(**given), num_components=3)
 
 
@@ -133,7 +136,7 @@ def test_default_priors_are_those_of_copies(name, holes):
     x, weight = rows(name, 40), np.random.default_rng(0).integers(0, 4, 40)
     if holes and name not in ("GaussianKnownMean", "SharedGaussianWishart", "MultinomialDirichlet"):
         x[np.random.default_rng(1).uniform(size=x.shape) < 0.1] = np.nan
-    if name not in ("BernoulliBeta", "BinomialBeta", "CategoricalDirichlet", "Product"):
+    if name not in ("BernoulliBeta", "BinomialBeta", "CategoricalDirichlet", "Product", "LogGaussian"):
         x[weight == 0] *= 50
     model = unfilled(name)
     weighted = read_off(model.with_sizes_from(x, sample_weight=weight))
