@@ -670,11 +670,9 @@ def test_compare_says_where_the_width_of_the_prior_decides(straight, monkeypatch
     monkeypatch.setattr("inference.diagnostics.comparison.evidence_at_width", at_width)
     fits = with_evidence(straight)
     table = compare({name: fits[name] for name in "abc"})
-    said = "The prior decides: at half its width b has more evidence than a (3.50 nats lower, standard error 0.5)"
-    assert table.loc["b", ["log_evidence_half_width", "log_evidence_twice_width"]].tolist() == [
-        gain - 10.5,
-        -10.5,
-    ]
+    said = "The prior decides: at half its width b has more evidence than a (3.50 nats lower"
+    columns = ["log_evidence_half_width", "log_evidence_twice_width"]
+    assert table.loc["b", columns].tolist() == [gain - 10.5, -10.5]
     assert (said in table.attrs["evidence"]) == ("The prior decides" in table.attrs["evidence"]) == (gain > 0)
 
 
