@@ -18,6 +18,7 @@ import zoo
 from inference.inputs.tables import as_arrays
 from inference.inputs.text import WordCounts, matching_words, read_documents, to_vocabulary
 from inference.methods.lda import vb
+from inference.numerics.weighted_rows import in_own_shapes
 from inference.precision import in_precision
 from tests.support.text_cases import COUNTS, WORDS, small_models, sparse
 from zoo.answers import answer_of
@@ -489,21 +490,22 @@ def test_probabilities_of_all_new_documents_of_a_length_sum_to_one(monkeypatch):
     where the density at the means is 1.16 off; a hundred times as sure, .99988 and .006.
     """
 
-    def exact(key, documents, by_word, prior):
+    def exact(key, documents, by_word, prior, **of_vb):
         found = _enumerated(documents.to_dense(), np.asarray(by_word).T, np.asarray(prior))
         return LogIntegrals(jnp.asarray(found), jnp.zeros(len(found)))
 
     monkeypatch.setattr("zoo.documents.answers.log_integrals", exact)
+    monkeypatch.setattr(vb, "log_integrals", exact)
     words = itertools.combinations_with_replacement(range(3), 3)
     counts = np.stack([np.bincount(own, minlength=3) for own in words]).astype(float)
     topics, prior = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]), np.array([0.4, 0.9])
     model, documents = tiny("lda", topic_prior=prior), sparse(counts)
     concentrations = {sure: sure * topics * [[7.0], [2.0]] for sure in (1.0, 100.0)}
-    with in_precision():
+    with in_precision(), in_own_shapes():
         at_values = np.asarray(model.log_likelihood({"topic_word_probs": jnp.asarray(topics)}, documents))
         under_q = {
             sure: np.asarray(
-                vb.log_density({"topic_word_concentration": jnp.asarray(words)}, model, documents)
+                vb.log_density(*vb.for_new({"topic_word_concentration": words}, model), documents)
             )
             for sure, words in concentrations.items()
         }
