@@ -82,9 +82,9 @@ def test_every_method_is_compared_or_said_to_be_left_out(name):
 
 
 def without_new(wanted, held):
-    """What is described, without parts that are None and younger than the file."""
+    """What is described, without parts that are None or empty and younger than the file."""
     if isinstance(wanted, dict) and isinstance(held, dict):
-        kept = {key: value for key, value in wanted.items() if value is not None or key in held}
+        kept = {key: value for key, value in wanted.items() if value not in (None, []) or key in held}
         return {key: without_new(value, held.get(key)) for key, value in kept.items()}
     if isinstance(wanted, list) and isinstance(held, list) and len(wanted) == len(held):
         return [without_new(*pair) for pair in zip(wanted, held, strict=True)]
