@@ -47,8 +47,8 @@ def test_the_report_is_whole(name, tmp_path, monkeypatch):
     assert shown >= PICTURES[name] | {"model-graph"}
     page = Page(text)
     page.assert_needs_no_other()
-    assert page.headings == ["Results", "Convergence", "Predictive checks", "Run", "Model"]
-    assert page.links[1:] == [f"#{section}" for section in page.blocks] and len(page.links) == 6
+    assert page.headings == ["Answers", "Results", "Convergence", "Predictive checks", "Run", "Model"]
+    assert page.links[1:] == [f"#{section}" for section in page.blocks] and len(page.links) == 7
     assert all(count >= 1 for count in page.blocks.values()), page.blocks
     assert len(page.alts) == len(shown) and page.alts[-1].startswith("Graph of the program")
     assert len(text) < 1e6
