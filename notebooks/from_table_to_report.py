@@ -75,7 +75,7 @@ table = pd.read_csv(folder / "customers.csv")
 read_columns(table).table()
 
 # %% [markdown]
-# From the file to the report in four lines. Kinds differ, so that the components are a product of families, independent given the cluster: a joint Gaussian of the real columns (log-normal where one is skewed), Poisson, Bernoulli and categorical ones. Missing cells are integrated out.
+# From the file to the report in four lines. Kinds differ, so that the components are a product of families, independent given the cluster: a joint Gaussian of the real columns (of the logarithms where one is skewed), Poisson, Bernoulli and categorical ones. Missing cells are integrated out.
 
 # %%
 from inference.report import report
