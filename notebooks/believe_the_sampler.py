@@ -356,9 +356,9 @@ plt.show()
 
 # %% [markdown]
 # Well scaled, HMC is not slow: after some hundred sweeps it is below 1.1, and so are NUTS and Polya-Gamma
-# Gibbs on the same program. The corrected Gibbs sampler of the full-covariance program is still above 2
+# Gibbs on the same program. The corrected Gibbs sampler of the full-covariance program is still near 1.5
 # after 6500; binary cells hardly say how large $\Psi$ is, and the chain wanders. The printed one has come
-# down to about 1.2 by then, with ten times the effective draws a sweep and some three hundred times those per
+# down to about 1.1 by then, with ten times the effective draws a sweep and some two hundred times those per
 # second, and no curve shows that anything is wrong with it. (A full covariance allows more than two latents of each view, so the first three
 # and the last two need not agree. The last two share one program: their mean squares in the table should
 # agree, if both were right.)
