@@ -28,7 +28,7 @@ def test_a_start_deals_out_every_row_with_its_weight(name):
 
 def test_columns_are_standardised_and_missing_cells_are_at_the_mean():
     x = np.array([[1.0, 40.0, 7.0], [3.0, np.nan, 7.0], [8.0, -20.0, 7.0]])
-    z = np.asarray(starts._standardised(jnp.asarray(x)))
+    z = np.asarray(starts._standardised(Mixture.from_data(x[:, :2], num_components=2), jnp.asarray(x)))
     wanted = np.nan_to_num((x - np.nanmean(x, 0)) / np.array([np.std(x[:, 0]), 30.0, 1.0]))
     np.testing.assert_allclose(z, wanted, atol=1e-6)
 
