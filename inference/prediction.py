@@ -106,10 +106,10 @@ def transform(
         wanted = () if scores == "latent" else (("kind", scores),)
         values = _apply(method.transform or _scores, *_of_estimate(tree, model, method), arrays, wanted)
         values = np.asarray(values)[:, : len(_columns(tree, model.roles.scores[-1]))]
-        if scores == "latent" and (turn := orientation(tree)) is not None:
+        if scores == "latent" and (turn := tree.fit.kept(orientation)) is not None:
             values = values @ turn
     else:
-        draws = draws_without_rows(_aligned(tree, model))
+        draws = tree.fit.kept(_aligned_draws)
         values = _mean_over_draws(_scores, draws, model, arrays, (("kind", scores),))
     dim = model.roles.scores[-1]
     values = in_shown_order(values, tree, model) if dim == cluster_dim(model) else values
@@ -129,8 +129,8 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
     if has_estimate(method):
         function = method.covariance or _scores_covariance
         spread = _apply(function, stored_variables(tree, model), model, arrays)
-        return spread if (turn := orientation(tree)) is None else turn.T @ spread @ turn
-    draws = draws_without_rows(_aligned(tree, model))
+        return spread if (turn := tree.fit.kept(orientation)) is None else turn.T @ spread @ turn
+    draws = tree.fit.kept(_aligned_draws)
     mean = _mean_over_draws(_scores, draws, model, arrays)
     return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))
 
@@ -510,11 +510,14 @@ def _log_joint(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> 
     return answer_of(model, "conditionals", values, *data)[model.roles.cluster].logits
 
 
-def _aligned(tree: xr.DataTree, model: Model) -> xr.DataTree:
-    """The fit with all draws in one labelling or orientation of what rows are scored by."""
+def _aligned_draws(tree: xr.DataTree) -> dict[str, jax.Array]:
+    """Draws of everything but rows, in one labelling or orientation of what rows are scored by."""
+    model = model_of(tree)
     if "rotation" in model.symmetries and model.roles.scores[-1] == "latent":
-        return align_rotation(tree)
-    return relabel(tree) if "labels" in model.symmetries else tree
+        tree = align_rotation(tree)
+    elif "labels" in model.symmetries:
+        tree = relabel(tree)
+    return draws_without_rows(tree)
 
 
 def _shares_in_draw(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> jax.Array:

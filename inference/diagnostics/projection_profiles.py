@@ -31,8 +31,8 @@ from inference.numerics.programs import over_draws
 from inference.prediction import transform
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, loadings_of, thinned
-from inference.symmetry import align_rotation
 from inference.symmetry.identified import canonical_correlations
+from inference.symmetry.rotation import aligned_draws
 from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
 from zoo.intake.tables import num_needed
@@ -65,10 +65,9 @@ class _View(NamedTuple):
 
 def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     """Build the tables on latents."""
-    few = thinned(tree, MOST_DRAWS)
     model, found = model_of(tree), {}
-    turns = bool(loadings_of(few)) or model.roles.latent in draws_of(few)
-    aligned = few if "rotation_aligned" in tree.attrs or not turns else align_rotation(few)
+    turns = bool(loadings_of(tree)) or model.roles.latent in draws_of(tree)
+    aligned = aligned_draws(tree, MOST_DRAWS) if turns else thinned(tree, MOST_DRAWS)
     views = _views(aligned)
     if views:
         found["latents"] = _latents(aligned, views, asked)
@@ -80,7 +79,7 @@ def projection_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame
     rows = _extreme_rows(aligned, asked)
     found |= {} if rows is None else {"extreme_rows": rows}
     if answer_of(model, "num_canonical") and len(views) == 2:
-        found["canonical_correlations"] = _correlations(few, asked)
+        found["canonical_correlations"] = _correlations(thinned(tree, MOST_DRAWS), asked)
     return found
 
 

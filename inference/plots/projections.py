@@ -18,8 +18,8 @@ from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import central_draw
 from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import labels_of, loadings_of, responsibilities_of, thinned
-from inference.symmetry.rotation import align_rotation
+from inference.results.groups import labels_of, loadings_of, responsibilities_of
+from inference.symmetry.rotation import aligned_draws
 
 _MOST_DRAWS = 400
 _MOST_FEATURES = 30
@@ -46,7 +46,7 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     """
     if not 0 < prob < 1:
         raise ValueError(f"prob must lie between 0 and 1; got {prob}")
-    draws, names, view = _stacked(_aligned(tree))
+    draws, names, view = _stacked(aligned_draws(tree, _MOST_DRAWS))
     size = np.sqrt((draws**2).mean(0)).max(1)
     kept = np.sort(np.argsort(-size, kind="stable")[:_MOST_FEATURES])
     count = min(draws.shape[2], _MOST_LATENTS)
@@ -102,7 +102,7 @@ def plot_biplot(
         ValueError: no such two latents, the fit holds no latents, no such column, or another number of values
             than of rows.
     """
-    aligned = _aligned(tree)
+    aligned = aligned_draws(tree, _MOST_DRAWS)
     mean, sd = _scores(aligned)
     first, second = _two_of(latents, mean.shape[1])
     draws, names, view = np.zeros((1, 0, mean.shape[1])), [], np.zeros(0, int)
@@ -242,11 +242,6 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
         axis.text(
             x, level, literal(name), fontsize=8, color=colour, ha=sideways, va="center", bbox=box, zorder=5
         )
-
-
-def _aligned(tree: xr.DataTree) -> xr.DataTree:
-    tree = thinned(tree, _MOST_DRAWS)
-    return tree if "rotation_aligned" in tree.attrs else align_rotation(tree)
 
 
 def _stacked(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:

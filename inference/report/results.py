@@ -34,11 +34,10 @@ from inference.results.groups import (
     loadings_of,
     responsibilities_of,
     restored_data,
-    thinned,
     with_groups,
 )
 from inference.symmetry import relabel
-from inference.symmetry.rotation import align_rotation
+from inference.symmetry.rotation import aligned_draws
 from inference.topics.topic_tables import top_words
 from zoo.coordinates.of_models import noise_factors
 
@@ -252,7 +251,7 @@ def projection_blocks(tree: xr.DataTree) -> list[Paragraph | Picture]:
     if not loadings:
         return _rows_alone(tree)
     num_latents = loadings[0].sizes["latent"]
-    aligned = align_rotation(thinned(tree, _MOST_DRAWS))
+    aligned = aligned_draws(tree, _MOST_DRAWS)
     blocks: list[Paragraph | Picture] = [Paragraph(_how_aligned(tree, aligned))]
     if num_latents > 2:  # cards show the shares of two
         caption = "Share of the variance that each latent explains, the strongest first."
@@ -279,7 +278,7 @@ def _rows_alone(tree: xr.DataTree) -> list[Paragraph | Picture]:
         return _projected_rows(tree)
     if latents is None or latents.sizes["latent"] < 2:
         return [Paragraph("This fit holds no plane to draw: the findings are the invariants above.")]
-    aligned = align_rotation(thinned(tree, _MOST_DRAWS))
+    aligned = aligned_draws(tree, _MOST_DRAWS)
     caption = "Rows on the plane of the first two aligned latents: neighbours are similar under the kernel."
     alt = f"Scatter plot of {latents.sizes['observation']} rows on two latents."
     return [

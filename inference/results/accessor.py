@@ -5,6 +5,8 @@ model is built once for each precision, and again when the fields in the attribu
 ``constant_data`` are replaced.
 """
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -30,9 +32,10 @@ class Fit:
         """
         self._tree = tree
         self._models: dict[bool, tuple[tuple, Model]] = {}
+        self._kept: dict[Callable, tuple[list, Any]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_tree": self._tree, "_models": {}}
+        return {"_tree": self._tree, "_models": {}, "_kept": {}}
 
     @property
     def model(self) -> Model:
@@ -61,6 +64,18 @@ class Fit:
         """Let another tree of the same fit have the models that were built for this one; returns it."""
         other.fit._models = dict(self._models)
         return other
+
+    def kept[Found](self, make: Callable[[xr.DataTree], Found]) -> Found:
+        """``make(tree)``, made once, and again when an array of the draws or of q is replaced."""
+        groups = [self._tree[name] for name in ("posterior", "variational") if name in self._tree.children]
+        made_of = [variable.data for group in groups for variable in group.data_vars.values()]
+        if make in self._kept:
+            held, found = self._kept[make]
+            if len(held) == len(made_of) and all(map(operator.is_, held, made_of)):
+                return found
+        found = make(self._tree)
+        self._kept[make] = made_of, found
+        return found
 
     @property
     def method(self) -> str:

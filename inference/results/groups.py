@@ -80,10 +80,15 @@ def loadings_of(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     }
 
 
+def thinning(tree: xr.DataTree, most: int) -> int:
+    """The distance of draws of each chain, of which at most so many are left in all."""
+    sizes = group_of(tree, "posterior").sizes
+    return -(-sizes["draw"] // max(most // sizes["chain"], 1))
+
+
 def thinned(tree: xr.DataTree, most: int) -> xr.DataTree:
     """The fit with at most so many draws, evenly spaced, in all groups that have them."""
-    sizes = group_of(tree, "posterior").sizes
-    step = -(-sizes["draw"] // max(most // sizes["chain"], 1))
+    step = thinning(tree, most)
     if step <= 1:
         return tree
     return with_groups(

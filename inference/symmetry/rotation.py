@@ -32,11 +32,12 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.convergence.r_hat import largest_psrf
 from inference.results.files import model_of
-from inference.results.groups import loadings_of, with_groups
+from inference.results.groups import loadings_of, thinned, thinning, with_groups
 from zoo.coordinates.of_models import noise_factors
 
 _MAX_ROUNDS = 500
 _TOLERANCE = 1e-12
+_PROCRUSTES = "orthogonal Procrustes to the mean loadings"
 _LATENT_DIMS = ("latent", "latent_2")
 _DIAGONAL = re.compile("scale|(?<!co)variance|precision")  # names of what is by latent and no vector
 
@@ -59,7 +60,14 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
         TypeError: ``tree`` is not a DataTree.
         ValueError: the model has no rotation symmetry, or the fit no loadings.
     """
-    return _turned(tree, _to_common_mean, "orthogonal Procrustes to the mean loadings")
+    return _turned(tree, _to_common_mean, _PROCRUSTES)
+
+
+def aligned_draws(tree: xr.DataTree, most: int) -> xr.DataTree:
+    """At most so many draws of the fit in the orientation of all its draws; those of an aligned fit stay."""
+    if "rotation_aligned" in tree.attrs:
+        return thinned(tree, most)
+    return _turned(tree, _to_common_mean, _PROCRUSTES, most)
 
 
 def identify(tree: xr.DataTree) -> xr.DataTree:
@@ -185,9 +193,11 @@ def _rotations(tree: xr.DataTree, rotation_of: Callable) -> np.ndarray:
     return rotations
 
 
-def _turned(tree: xr.DataTree, rotation_of: Callable, how: str) -> xr.DataTree:
-    """The fit turned by ``rotation_of(loadings, noise scale)`` of each block of latents."""
+def _turned(tree: xr.DataTree, rotation_of: Callable, how: str, most: int | None = None) -> xr.DataTree:
+    """The fit, or so many draws, turned by ``rotation_of(loadings, noise scale)`` of each block."""
     rotations = _rotations(tree, rotation_of)
+    if most is not None:
+        tree, rotations = thinned(tree, most), rotations[:, :: thinning(tree, most)]
     posterior, groups = draws_of(tree), {}
     if kind_of(tree) != "sampling" and "variational" in tree.children:
         groups["variational"], _ = _rotated(tree["variational"].to_dataset(), rotations[0, 0])

@@ -20,6 +20,8 @@ import re
 import resource
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -113,12 +115,13 @@ def unannounced_warnings(notebook):
 
 
 def main(arguments=None):
-    """Run the notebooks that are asked for, one after the other; the first that fails ends it."""
+    """Run the notebooks that are asked for; the first that fails ends it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("size", choices=sorted(LONGEST))
     parser.add_argument("names", nargs="*", help="notebooks without ending; all, when there are none")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="notebooks at a time; default 1")
     asked = parser.parse_args(arguments)
     known = notebooks_by_name()
     unknown = sorted(set(asked.names) - set(known))
@@ -128,24 +131,33 @@ def main(arguments=None):
         parser.error(
             "seconds are recorded without a cache of compiled programs: unset JAX_COMPILATION_CACHE_DIR"
         )
+    if asked.record and asked.at_once > 1:
+        parser.error("seconds are recorded of one notebook at a time: leave out --at-once")
     if asked.keep is not None:
         asked.keep.mkdir(parents=True, exist_ok=True)
-    for name in asked.names or known:
-        load = os.getloadavg()[0]
-        processor, clock, cells = run_notebook(known[name], asked.size, asked.keep)
-        print(f"{name}: {cells} cells, {processor:.0f} s of processor time, {clock:.0f} s", flush=True)
-        if asked.record:
-            with_data = asked.size == "full" and bool(os.environ.get("ZOO_DATA"))
-            entry = {
-                "processor seconds": round(processor, 1),
-                "seconds": round(clock, 1),
-                "load before": round(load, 1),
-                "ZOO_DATA": with_data,
-            }
-            key = f"{name}, {asked.size}" + (", ZOO_DATA" if with_data else "")
-            command = "python -m tests.benchmarks.notebooks SIZE [NAME ...] --record"
-            add_to_record("notebooks", command, "nbclient", **{key: entry})
+    names = asked.names or list(known)
+    run = partial(_with_load, size=asked.size, keep=asked.keep)
+    with ProcessPoolExecutor(asked.at_once) as pool:
+        ran = pool.map(run, map(known.get, names))  # ends what waits, when one fails
+        for name, (load, processor, clock, cells) in zip(names, ran, strict=True):
+            print(f"{name}: {cells} cells, {processor:.0f} s of processor time, {clock:.0f} s", flush=True)
+            if asked.record:
+                with_data = asked.size == "full" and bool(os.environ.get("ZOO_DATA"))
+                entry = {
+                    "processor seconds": round(processor, 1),
+                    "seconds": round(clock, 1),
+                    "load before": round(load, 1),
+                    "ZOO_DATA": with_data,
+                }
+                key = f"{name}, {asked.size}" + (", ZOO_DATA" if with_data else "")
+                command = "python -m tests.benchmarks.notebooks SIZE [NAME ...] --record"
+                add_to_record("notebooks", command, "nbclient", **{key: entry})
     return 0
+
+
+def _with_load(path, size, keep):
+    """The load of the machine before a notebook, and what `run_notebook` gave."""
+    return os.getloadavg()[0], *run_notebook(path, size, keep)
 
 
 def _children_seconds():

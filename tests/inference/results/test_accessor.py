@@ -79,3 +79,16 @@ def test_other_constants_make_another_model(builds):
 def test_a_fit_in_a_pickle_leaves_its_models_behind(tree, builds):
     again = pickle.loads(pickle.dumps(tree))
     assert again.fit.model.num_features == 3 and builds == ["ppca"]
+
+
+def test_what_was_made_of_the_draws_is_kept_until_they_change(tree):
+    own, made = tree.copy(), []
+
+    def total(of):
+        made.append(of)
+        return float(of["posterior"]["loadings"].sum())
+
+    first = own.fit.kept(total)
+    assert own.fit.kept(total) == first and len(made) == 1
+    own["posterior"]["loadings"] = own["posterior"]["loadings"] + 1.0
+    assert own.fit.kept(total) == pytest.approx(first + 3.0) and len(made) == 2

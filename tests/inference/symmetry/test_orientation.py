@@ -11,8 +11,9 @@ import zoo
 from inference.diagnostics import profiles
 from inference.estimators import EPCAEstimator, MCFAEstimator, PPCAEstimator, SPPCARegressor
 from inference.results.files import load, save
+from inference.results.groups import loadings_of, thinned
 from inference.symmetry import align_rotation
-from inference.symmetry.rotation import orientation
+from inference.symmetry.rotation import aligned_draws, orientation
 
 ROWS = 60
 _rng = np.random.default_rng(3)
@@ -70,6 +71,14 @@ def test_an_exchange_of_two_latents_is_noticed(fitted, monkeypatch):
     monkeypatch.setattr("inference.prediction.orientation", lambda tree: orientation(tree)[:, ::-1])
     with pytest.raises(AssertionError):
         check(tree, data)
+
+
+def test_fewer_draws_have_the_orientation_of_all(fitted):
+    tree, _ = fitted
+    few, all_of_them = aligned_draws(tree, 7), align_rotation(tree)
+    for view, loadings in loadings_of(few).items():
+        np.testing.assert_array_equal(loadings, loadings_of(thinned(all_of_them, 7))[view])
+    assert aligned_draws(all_of_them, 7)["posterior"].sizes == few["posterior"].sizes
 
 
 def test_a_file_and_an_explanation_have_the_same_axes(fitted, tmp_path):
