@@ -146,11 +146,13 @@ def predict(
     """Predict the cluster of new rows, or their missing part.
 
     A model with clusters of rows: the most probable one, by its number in the tables of the fit, dims
-    (observation,), or (document,) of texts. A projection: its rows with missing cells at their expectation
-    given the observed ones, dims (observation, feature), and as the coordinate ``standard_deviation`` how
-    uncertain that is (0 in a cell that was observed). A supervised projection: its outputs, dims
-    (observation, output), likewise; fitted to class labels, the probability of each class by its name, dims
-    (observation, class).
+    (observation,), or (document,) of texts. A row is taken as a new one: of a fitted row the tables have q's
+    ``responsibilities`` or the draws' labels, to which it has contributed itself.
+
+    A projection: its rows with missing cells at their expectation given the observed ones, dims
+    (observation, feature), and as the coordinate ``standard_deviation`` how uncertain that is (0 in a cell
+    that was observed). A supervised projection: its outputs, dims (observation, output), likewise; fitted to
+    class labels, the probability of each class by its name, dims (observation, class).
 
     Args:
         tree: a fit.

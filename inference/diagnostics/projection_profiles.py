@@ -270,20 +270,22 @@ def _data_dim(tree: xr.DataTree, part: str) -> str:
 
 def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
     """Scores of the fitted rows and their standard deviations (NaN where unknown), (rows, latents) each."""
-    model, posterior = model_of(aligned), draws_of(aligned)
+    model, posterior, data = model_of(aligned), draws_of(aligned), None
     site = model.roles.latent
-    if site in posterior:
+    if not model.roles.loadings:  # latents have the scale of a Gram matrix, those of `transform` none
+        data = fitted_data(aligned)
+    if data is None and site in posterior:
         values = flat_draws(posterior[site], "observation", "latent")
         return values.mean(0), values.std(0) if len(values) > 1 else np.full(values.shape[1:], np.nan)
     stored = aligned["variational"].to_dataset() if "variational" in aligned.children else xr.Dataset()
-    if site in stored:
+    if data is None and site in stored:
         mean = stored[site].transpose("observation", "latent").to_numpy()
         spread = stored.get(f"{site}_covariance")
         if spread is None:
             return mean, np.full(mean.shape, np.nan)
         variances = np.diagonal(spread.transpose(..., *spread.dims[-2:]).to_numpy(), axis1=-2, axis2=-1)
         return mean, np.broadcast_to(np.sqrt(variances), mean.shape)  # complete rows have one covariance
-    data = fitted_data(aligned)
+    data = fitted_data(aligned) if data is None else data
     if data is None:
         return None
     mean = transform(aligned, *data[: num_needed(model)]).to_numpy()

@@ -52,7 +52,8 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
     Returns:
         A new tree; the argument is not changed. Loadings, latents and covariances of ``posterior`` turn draw
         by draw; for draws from one q (or a point estimate) one rotation serves all draws and ``variational``
-        too. Diagonal scales by latent are dropped, because they do not survive a rotation. Root attributes:
+        too. Diagonal scales by latent do not survive a rotation that does more than order and sign: they are
+        dropped. Root attributes:
         ``rotation_aligned`` (how), and with several chains ``rotation_rhat_before`` and
         ``rotation_rhat_after``, the largest rank-normalised R-hat of the loadings.
 
@@ -214,19 +215,24 @@ def _turned(tree: xr.DataTree, rotation_of: Callable, how: str, most: int | None
 
 
 def _rotated(group: xr.Dataset, rotations: np.ndarray) -> tuple[xr.Dataset, list[str]]:
-    """Every variable with R on each of its latent dims; the names of diagonal scales, which are left out."""
+    """Every variable with R on each of its latent dims; the names of diagonal scales, which are left out.
+
+    They stay where R only orders and signs latents.
+    """
     turned, dropped = {}, []
+    order = np.abs(rotations).round()
+    is_order = np.allclose(np.abs(rotations), order, atol=1e-9)
     for name, variable in group.data_vars.items():
         dims = [dim for dim in _LATENT_DIMS if dim in variable.dims]
-        if len(dims) == 1 and _DIAGONAL.search(str(name)):
+        is_diagonal = len(dims) == 1 and _DIAGONAL.search(str(name))
+        if is_diagonal and not is_order:
             dropped.append(name)
             continue
+        by = order if is_diagonal else rotations
         for dim in dims:
             lead = ("chain", "draw") if "chain" in variable.dims else ()
             last = variable.transpose(*lead, ..., dim)
-            r = rotations.reshape(
-                *rotations.shape[: len(lead)], *(1,) * (last.ndim - len(lead) - 2), *rotations.shape[-2:]
-            )
+            r = by.reshape(*by.shape[: len(lead)], *(1,) * (last.ndim - len(lead) - 2), *by.shape[-2:])
             values = last.values[..., None, :] @ r if last.ndim == len(lead) + 1 else last.values @ r
             variable = last.copy(data=values.reshape(last.shape)).transpose(*variable.dims)
         turned[name] = variable

@@ -92,6 +92,12 @@ def test_a_file_and_an_explanation_have_the_same_axes(fitted, tmp_path):
         assert f"latent_0 {scores[5, 0]:.3g}, latent_1 {scores[5, 1]:.3g}" in said
 
 
+@pytest.mark.parametrize("method", ["closed_form", "em"])
+def test_scores_of_a_kernel_have_the_scale_of_transform(method):
+    tree = inference.fit(zoo.KernelPCA(num_latents=2), X, method=method, progress=False)
+    np.testing.assert_allclose(scores_of_table(tree), inference.transform(tree, X), rtol=1e-8, atol=1e-10)
+
+
 def test_covariances_turn_with_the_scores():
     """A row alone with its covariance: the two axes of a fit turned by hand, and turned back."""
     model, data, method = CASES["ppca vb"]
