@@ -53,7 +53,7 @@ from inference.numerics.weighted_rows import (
 )
 from inference.precision import to_numpy
 from inference.processes import exchanged, over_processes, place_of
-from inference.results.build import build_tree, joined_draws, without_rows
+from inference.results.build import asks_of_new_rows, build_tree, joined_draws, without_rows
 from inference.results.files import versions
 from inference.results.groups import ROW_DIMS
 from inference.settings import Climb, Once, Sampling
@@ -391,6 +391,8 @@ def _repeated(shapes: Any, count: int) -> Any:
 
 def keeps_assignments(request: FitRequest, model: Model, num_rows: int, run: AscentRun) -> bool:
     """Whether the labels of every row are drawn with every draw from q."""
+    if asks_of_new_rows():
+        return False
     num_samples, keep = request.settings.num_samples, request.keep
     sizes = num_samples, num_rows, row_width(model), run.num_iterations
     is_small = row_limit(num_samples * num_rows, "assignments", keep)

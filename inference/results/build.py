@@ -43,9 +43,14 @@ def for_new_rows() -> Iterator[None]:
         _for_new_rows.reset(token)
 
 
+def asks_of_new_rows() -> bool:
+    """Whether the fit is made in the context `for_new_rows`."""
+    return _for_new_rows.get()
+
+
 def is_for_new_rows(request: FitRequest, outcome: Outcome) -> bool:
     """Whether nothing is asked of a fit but densities of new rows, and these need no more of its draws."""
-    return _for_new_rows.get() and (outcome.is_point or request.method.log_density is not None)
+    return asks_of_new_rows() and (outcome.is_point or request.method.log_density is not None)
 
 
 def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
