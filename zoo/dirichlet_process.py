@@ -24,8 +24,7 @@ probability :math:`\alpha / (\alpha + i)`, else one of the i before it (Blackwel
 (3.5)).
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,8 +35,11 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln, xlogy
 
 from zoo.checks import shown
-from zoo.shapes import PerComponent, Scalar
+from zoo.shapes import PerComponent, Scalar, Values
 from zoo.supports.small_probabilities import Dirichlet
+
+if TYPE_CHECKING:
+    from zoo.model import Model
 
 
 class DirichletAllocation(NamedTuple):
@@ -113,7 +115,7 @@ class DirichletAllocation(NamedTuple):
         """
         return jnp.log(numpyro.sample(self.name, q))
 
-    def log_weights(self, values: Mapping[str, Array]) -> Array:
+    def log_weights(self, values: Values) -> Array:
         """Log weights computed from the value of this prior's site.
 
         Args:
@@ -178,7 +180,7 @@ class DirichletAllocation(NamedTuple):
         """
         return {f"{self.name}_concentration": q.concentration}
 
-    def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
+    def with_variables(self, values: Values) -> dist.Distribution:
         """The `posterior` with the parameters that `variables` returned.
 
         Returns:
@@ -334,7 +336,7 @@ class StickBreaking(NamedTuple):
         with numpyro.plate("sticks", self.num_sticks):
             return self.log_weights({"stick_decays": numpyro.sample("stick_decays", q)})
 
-    def log_weights(self, values: Mapping[str, Array]) -> Array:
+    def log_weights(self, values: Values) -> Array:
         """Log weights computed from the sticks, or from the weights if components were reordered.
 
         Args:
@@ -431,7 +433,7 @@ class StickBreaking(NamedTuple):
             "stick_fractions_concentration0": q.concentration0,
         }
 
-    def with_variables(self, values: Mapping[str, Array]) -> BetaDecay:
+    def with_variables(self, values: Values) -> BetaDecay:
         """The `posterior` with the parameters that `variables` returned.
 
         Returns:
@@ -444,7 +446,7 @@ class StickBreaking(NamedTuple):
 WeightPrior = DirichletAllocation | StickBreaking
 
 
-def truncation_of(model: Any) -> int | None:
+def truncation_of(model: "Model") -> int | None:
     """Number of clusters at which an infinite prior is cut.
 
     Args:
@@ -545,7 +547,7 @@ def equivalent_dirichlet(concentration1: Array, concentration0: Array, rtol: flo
     return jnp.append(concentration1, concentration0[-1])
 
 
-def with_stick_decays(values: Mapping[str, Array]) -> dict[str, Array]:
+def with_stick_decays(values: Values) -> dict[str, Array]:
     """Decays of the sticks of values that hold fractions only, such as a caller's start.
 
     Returns:

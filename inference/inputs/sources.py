@@ -50,6 +50,7 @@ from zoo.datasets import read_table
 from zoo.intake import Columns
 from zoo.intake.files import ENDINGS, EXTRAS, require
 from zoo.intake.frames import as_frame
+from zoo.model import Model
 
 READ_CELLS = 2**20  # of a chunk, about
 TEXTS_AT_ONCE = 500
@@ -329,7 +330,7 @@ class Source:
                 )
 
 
-def is_source(data: Any) -> bool:
+def is_source(data: object) -> bool:
     """Whether data are a `Source`."""
     return isinstance(data, Source)
 
@@ -370,7 +371,7 @@ def open_rows(source: Any, columns: Sequence[str] | None = None) -> Source:
     return found if columns is None else found.taking(columns)
 
 
-def opened(model: Any, data: Sequence[Any]) -> tuple[Any, ...]:
+def opened(model: Model, data: Sequence[Any]) -> tuple[Any, ...]:
     """The parts of the data of a call, those that lie elsewhere as a `Source`.
 
     Args:
@@ -392,13 +393,13 @@ def opened(model: Any, data: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-def as_passed(part: Any, model: Any) -> Any:
+def as_passed(part: Any, model: Model) -> Any:
     """A part of the data in the types that the rest knows: frames of pandas, and counts of bags of words."""
     part = as_frame(part)
     return as_counted(part) if model.takes_documents else part
 
 
-def is_arrow(part: Any) -> bool:
+def is_arrow(part: object) -> bool:
     """Whether a part of the data is of pyarrow, which can be read in batches where it lies."""
     return type(part).__module__.partition(".")[0] == "pyarrow"
 
@@ -439,7 +440,7 @@ def as_source(data: Any, *, texts: bool = False, name: str | None = None) -> Any
         raise FileNotFoundError(f"{name}: {error}{remedy}") from None
 
 
-def _names_a_file(part: Any) -> bool:
+def _names_a_file(part: object) -> bool:
     """Whether an entry of a list is a path or a pattern; a list of other words holds labels."""
     if isinstance(part, os.PathLike):
         return True

@@ -177,8 +177,8 @@ class _Refusal(ValueError):
 def _say(option: str) -> str:
     """How to tell the reader something: as an option of the command line, and as an argument."""
     name, _, value = option.partition("=")
-    value = {"yes": True, "no": False, "0": 0}.get(value, value)
-    return f"--read {option} (in Python {name}={value!r})"
+    in_python = {"yes": True, "no": False, "0": 0}.get(value, value)
+    return f"--read {option} (in Python {name}={in_python!r})"
 
 
 def require(ending: str) -> None:
@@ -667,7 +667,8 @@ def _read_decimal_commas(
 
     Where one column has decimal commas, a point between groups of three digits groups thousands.
     """
-    found, doubtful = [], []
+    found: list[Any] = []
+    doubtful: list[Any] = []
     for place in table.columns:
         cells = _texts(table[place])
         if cells is None or not cells.str.contains(",", regex=False).any():

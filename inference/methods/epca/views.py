@@ -3,7 +3,6 @@
 Both are views side by side, each of whose columns sees some of the latents; EPCA has one view that sees all.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from zoo.exponential_family import Family
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
+from zoo.shapes import Values
 
 
 class View(NamedTuple):
@@ -53,7 +53,7 @@ def prior_variance(model: EPCA | Paired) -> Array:
     return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
 
 
-def given_values(fresh: Mapping[str, Array], variables: Mapping[str, Array]) -> dict[str, Array]:
+def given_values(fresh: Values, variables: Values) -> dict[str, Array]:
     """Given values of sites, and those of a fresh start where none is given.
 
     Raises:

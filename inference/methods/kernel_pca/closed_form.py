@@ -24,7 +24,7 @@ A direction in feature space is a combination of centred rows, :math:`\hat\Phi^T
 New rows are projected on them by `zoo.KernelPCA.scores`.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -63,7 +63,7 @@ def leading_eigenpairs(gram: np.ndarray, count: int, solver: str = "auto") -> tu
     return np.maximum(values[order], 0.0), vectors[:, order]
 
 
-def solve(key: Any, model: KernelPCA, data: tuple, *, solver: str = "auto") -> tuple[Outcome, float]:
+def solve(key: Array, model: KernelPCA, data: tuple, *, solver: str = "auto") -> tuple[Outcome, float]:
     """The estimate and the objective there, the log posterior of the program in nats.
 
     Args:
@@ -89,7 +89,7 @@ def solve(key: Any, model: KernelPCA, data: tuple, *, solver: str = "auto") -> t
     return to_outcome(components, model, "closed_form"), score_at(components, model, freedom, dimension)
 
 
-def check(model: KernelPCA, settings: Any) -> None:
+def check(model: KernelPCA, settings: ClosedForm) -> None:
     """Raise ValueError if there is no closed form."""
     if model.noise_variance is None and model.latent_variance is not None:
         raise ValueError(

@@ -14,8 +14,7 @@ the run the parameters are drawn given every kept draw. Cost O(tokens x K + D M 
 topics of its words held, so that it moves less easily than in the blocked sampler, which sums them out.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +39,7 @@ from zoo.answers import answer_of
 from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
+from zoo.shapes import Values
 
 
 class CollapsedPCPState(NamedTuple):
@@ -125,7 +125,7 @@ def state_of(topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Coll
     return CollapsedPCPState(topics, clusters, log_joint(topics, clusters, tokens, model))
 
 
-def init(key: Array, model: PCP, counts: Any) -> CollapsedPCPState:
+def init(key: Array, model: PCP, counts: Tokens) -> CollapsedPCPState:
     """The state with topics of tokens and clusters of documents drawn uniformly."""
     tokens = tokens_of(counts, model)
     topic_key, cluster_key = jax.random.split(key)
@@ -134,9 +134,7 @@ def init(key: Array, model: PCP, counts: Any) -> CollapsedPCPState:
     return state_of(topics, clusters, tokens, model)
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: PCP, counts: Any, **options: Any
-) -> CollapsedPCPState:
+def start(key: Array, variables: Values, model: PCP, counts: Tokens, **options: object) -> CollapsedPCPState:
     """The state with given ``doc_clusters`` (or drawn from ``responsibilities``), topics of tokens drawn.
 
     Raises:
@@ -157,7 +155,7 @@ def start(
 
 
 def step(
-    key: Array, state: CollapsedPCPState, model: PCP, counts: Any
+    key: Array, state: CollapsedPCPState, model: PCP, counts: Tokens
 ) -> tuple[CollapsedPCPState, TopicGibbsInfo]:
     """Run one sweep: tokens, then documents."""
     tokens, prior = tokens_of(counts, model), in_current_precision(model)
