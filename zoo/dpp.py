@@ -126,11 +126,6 @@ class LEnsemble(dist.Distribution):
         """The variance of each item's indicator."""
         return self.mean * (1.0 - self.mean)
 
-    @property
-    def expected_size(self) -> Array:
-        """The mean number of items."""
-        return jnp.sum(self.mean)
-
 
 class KDPP(dist.Distribution):
     """Subsets of exactly k of M items as vectors of zeros and ones, with probability det L_S / e_k(lambda).

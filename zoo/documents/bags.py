@@ -119,18 +119,6 @@ def dense_counts(counts: SparseCounts) -> Array:
     return jnp.zeros(counts.shape, value.dtype).at[counts.document, counts.word].add(value)
 
 
-def totals_of(counts: SparseCounts) -> Array:
-    """Tokens of each document.
-
-    Args:
-        counts: shape (num_documents, num_words), dense or sparse.
-
-    Returns:
-        Shape (num_documents,).
-    """
-    return counts.totals if isinstance(counts, SparseCounts) else jnp.sum(counts, axis=-1)
-
-
 def log_coefficients(counts: SparseCounts) -> Array:
     """Log multinomial coefficient of each document.
 

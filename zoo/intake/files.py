@@ -62,7 +62,6 @@ GROUPED_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 BEFORE = re.compile(r"^(-?)(?:[$€£¥₹₽₩]|[A-Z]{3}(?=\s?-?\d))\s?(?=-?\d)")  # of money
 AFTER = re.compile(r"(?<=\d)\s?(?:[$€£¥₹₽₩%]|\s[A-Z]{3})$")  # of money and shares
 BETWEEN_DIGITS = re.compile(r"(?<=\d)['’\u00a0\u2009\u202f ](?=\d{3}(?!\d))")  # what groups thousands
-SEVERAL_GROUPS = re.compile(r".*,\d{3}[,.].*")
 
 
 def read_table(

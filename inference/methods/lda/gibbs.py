@@ -73,12 +73,6 @@ class LDATokens(NamedTuple):
     by_word: Array
 
 
-def topics_and_shares(values: Values, model: LDA, counts: SparseCounts) -> dict[str, dist.Distribution]:
-    """Topics and shares given the counts of words by document and topic, ``word_topics``."""
-    tokens = values["word_topics"]
-    return posteriors(jnp.sum(tokens, axis=2), jnp.sum(tokens, axis=0).T, model)
-
-
 def posteriors(by_document: Array, by_word: Array, model: LDA) -> dict[str, dist.Distribution]:
     """Topics and shares given the tokens of each topic by document and by word."""
     prior = in_current_precision(model).shares_concentration

