@@ -166,8 +166,8 @@ def _document_bounds(stored: Values, model: Model, documents: SparseCounts) -> A
 
 @jax.jit
 def _sampling_errors(draws: Values, model: Model, documents: SparseCounts) -> Array:
-    prior = in_current_precision(model)
-    errors = jax.lax.map(lambda values: answer_of(prior, "sampling_errors", values, documents), draws)
+    current = in_current_precision(model)
+    errors = jax.lax.map(lambda values: answer_of(current, "sampling_errors", values, documents), draws)
     return jnp.mean(errors, axis=0)
 
 

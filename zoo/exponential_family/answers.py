@@ -308,14 +308,14 @@ class EPCAAnswers(ProjectionAnswers):
 
         Natural parameters lie inside the family's domain, which the prior alone does not see to.
         """
-        prior = in_current_precision(model)
-        family, size = prior.family, prior.family.num_params(x.shape[1])
+        current = in_current_precision(model)
+        family, size = current.family, current.family.num_params(x.shape[1])
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
         shapes = (size, model.num_latents), (x.shape[0], model.num_latents)
         loadings, latents = (scale * own for own in standard_normals(key, *shapes))
         values = starting_view_parameters(family, x) | {"loadings": loadings, "latents": latents}
         if model.is_negative:
-            unit = prior.natural_unit
+            unit = current.natural_unit
             unit = None if unit is None else jnp.broadcast_to(unit, (size,))
             values["loadings"] *= starting_sizes(family, values["loc"], unit, x.shape[1])[:, None]
         if model.ard:
@@ -342,9 +342,10 @@ class EPCAAnswers(ProjectionAnswers):
 
     def _log_prior(self, model: "Projection", values: Values, local: Array) -> Array:
         """Log prior density of latents, up to a constant with kernels; shape (num_observations,)."""
-        prior = in_current_precision(model)
-        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(prior.entry_variance)).log_prob(local), axis=-1)
+        current = in_current_precision(model)
+        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(current.entry_variance)).log_prob(local), axis=-1)
         if model.has_kernel:
             theta = model.low_rank(self._with_local(model, values, local)).whole()
-            total += prior.beta * jnp.sum(joint_prior.log_kernel(prior.family, theta, prior.conjugate), -1)
+            kernel = joint_prior.log_kernel(current.family, theta, current.conjugate)
+            total += current.beta * jnp.sum(kernel, -1)
         return total

@@ -33,22 +33,22 @@ class PairedAnswers(ProjectionAnswers):
 
         Natural parameters lie inside the families' domains, which the prior alone does not see to.
         """
-        prior = in_current_precision(model)
-        sizes = [family.num_params(y.shape[1]) for family, y in zip(prior.families, views, strict=True)]
+        current = in_current_precision(model)
+        sizes = [family.num_params(y.shape[1]) for family, y in zip(current.families, views, strict=True)]
         shapes = [(size, model.num_latents) for size in (views[0].shape[0], *sizes)]
         latents, *loadings = standard_normals(key, *shapes)
         scale = START_SCALE * (0.1 if model.is_negative else 1.0)
         values = {"latents": scale * latents}
         is_full = model.specific == "full_covariance"
-        for v, (family, y) in enumerate(zip(prior.families, views, strict=True)):
+        for v, (family, y) in enumerate(zip(current.families, views, strict=True)):
             free = jnp.zeros(model.num_latents).at[jnp.asarray(model.latents_of(v))].set(1.0)
             values[f"loadings_{v}"] = scale * free * loadings[v]
             values |= starting_view_parameters(family, y, f"_{v}", not is_full)
             if model.is_negative and f"loc_{v}" in values:
-                started = starting_sizes(family, values[f"loc_{v}"], prior.param_sizes(v), y.shape[1])
+                started = starting_sizes(family, values[f"loc_{v}"], current.param_sizes(v), y.shape[1])
                 values[f"loadings_{v}"] *= started[:, None]
             if is_full:
-                values[f"specific_precision_{v}"] = jnp.eye(sizes[v]) / prior.covariance_scale
+                values[f"specific_precision_{v}"] = jnp.eye(sizes[v]) / current.covariance_scale
             if model.has_noisy_params(v):
                 values[f"natural_params_{v}"] = model.mean_theta(v, values).whole()
         if model.ard:
@@ -138,8 +138,8 @@ class PairedAnswers(ProjectionAnswers):
 
     def _log_cells(self, model: "Paired", values: Values, views: tuple[Array, ...]) -> Array:
         weights = jnp.broadcast_to(self._view_weights(model), (len(views),))
-        prior = in_current_precision(model)
-        rows = [weights[v] * prior.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
+        current = in_current_precision(model)
+        rows = [weights[v] * current.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
         return sum(rows[1:], rows[0])
 
     def _with_local(self, model: "Paired", values: Values, local: Array) -> dict[str, Array]:

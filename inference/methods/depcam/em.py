@@ -83,7 +83,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.depcam import EM
 from inference.methods.depcam.rows import (
-    LocalRows,
+    LocalDensities,
     Sums,
     best_scaling,
     inverse_of,
@@ -465,7 +465,7 @@ def objective_of(log_rows: Array, values: Values, model: DEPCAM, clamp: Array) -
     return total, jax.nn.softmax(log_joint, axis=-1)
 
 
-def rows_of(values: Values, model: DEPCAM, x: Array) -> LocalRows:
+def rows_of(values: Values, model: DEPCAM, x: Array) -> LocalDensities:
     """Log densities of rows: given the latents if they have values, else with the latents integrated out."""
     if "latents_loc" in values:
         return poisson_rows(values, model, x)
@@ -908,7 +908,7 @@ def update_latents(
 
 
 def _moved_latents(
-    values: dict[str, Array], model: DEPCAM, x: Array, rows: LocalRows, r: Array, clamp: Array
+    values: dict[str, Array], model: DEPCAM, x: Array, rows: LocalDensities, r: Array, clamp: Array
 ) -> tuple[Array, Array]:
     y, loadings = values["latents"], components_of(model, values).loadings
     inner = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings)

@@ -15,11 +15,11 @@ from jax import Array
 from scipy.special import gammaln
 
 from inference.methods.documents.tokens import Tokens, TopicSweep
-from inference.methods.tempered.sampler import Kernel
+from inference.methods.tempered.sampler import TemperedKernel
 from zoo.documents.topic_model import TopicModel
 
 
-def of_topics(home: Any) -> Kernel:
+def of_topics(home: Any) -> TemperedKernel:
     """The kernel made of a model's blocked sampler.
 
     Args:
@@ -48,7 +48,7 @@ def of_topics(home: Any) -> Kernel:
     def begun(state: Any) -> TopicSweep:
         return TopicSweep(state.values, home.no_tokens(state))
 
-    return Kernel(
+    return TemperedKernel(
         home.METHOD,
         step,
         prior,

@@ -178,9 +178,9 @@ def _draw_columns(key: Array, values: Values, model: EPCA | Paired, data: tuple)
 
 def relevance(values: Values, model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditional of the precision of each latent's loadings."""
-    prior = in_current_precision(model)
-    rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * prior_variance(model))
-    own = dist.Gamma(prior.ard_concentration + _num_columns(values, model) / 2, rate)
+    current = in_current_precision(model)
+    rate = current.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * prior_variance(model))
+    own = dist.Gamma(current.ard_concentration + _num_columns(values, model) / 2, rate)
     return {"loading_precision": own.to_event(1)}
 
 

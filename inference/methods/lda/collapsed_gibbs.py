@@ -172,9 +172,9 @@ def state_of(topics: Array, tokens: Tokens, model: LDA) -> CollapsedLDAState:
 
 def log_joint(by_document: Array, by_word: Array, model: LDA) -> Array:
     """Log density of the tokens in their order and their topics, parameters integrated out, in nats."""
-    prior = in_current_precision(model)
-    documents = log_dirichlet_multinomial(by_document, prior.shares_concentration)
-    return documents + log_dirichlet_multinomial(by_word.T, prior.word_smoothing)
+    current = in_current_precision(model)
+    documents = log_dirichlet_multinomial(by_document, current.shares_concentration)
+    return documents + log_dirichlet_multinomial(by_word.T, current.word_smoothing)
 
 
 def init(key: Array, model: LDA, counts: SparseCounts) -> CollapsedLDAState:
@@ -203,8 +203,11 @@ def step(
     key: Array, state: CollapsedLDAState, model: LDA, counts: SparseCounts
 ) -> tuple[CollapsedLDAState, TopicGibbsInfo]:
     """Run one sweep over all tokens."""
-    tokens, prior = tokens_of(counts, model), in_current_precision(model)
-    counted, priors = (state.by_document, state.by_word), (prior.shares_concentration, prior.word_smoothing)
+    tokens, current = tokens_of(counts, model), in_current_precision(model)
+    counted, priors = (
+        (state.by_document, state.by_word),
+        (current.shares_concentration, current.word_smoothing),
+    )
     topics, *by = scan_tokens(key, state.topics, tokens.document, tokens.word, *counted, *priors)
     value = log_joint(*by, model)
     return CollapsedLDAState(topics, *by, value), TopicGibbsInfo(value)

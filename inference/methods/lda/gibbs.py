@@ -150,9 +150,9 @@ def sweep(key: Array, values: Values, model: LDA, counts: SparseCounts) -> Topic
 
 def state_of(swept: TopicSweep, model: LDA) -> LDAGibbsState:
     """The state after a sweep."""
-    (values, (by_document, by_word)), prior = swept, in_current_precision(model)
-    log_joint = jnp.sum((by_document + prior.shares_concentration - 1) * jnp.log(values["doc_topic_probs"]))
-    log_joint += jnp.sum((by_word.T + prior.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
+    (values, (by_document, by_word)), current = swept, in_current_precision(model)
+    log_joint = jnp.sum((by_document + current.shares_concentration - 1) * jnp.log(values["doc_topic_probs"]))
+    log_joint += jnp.sum((by_word.T + current.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
     return LDAGibbsState(values, log_joint)
 
 

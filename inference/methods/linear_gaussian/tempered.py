@@ -23,7 +23,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from inference.methods.tempered.sampler import Kernel, drawn_from_prior
+from inference.methods.tempered.sampler import TemperedKernel, drawn_from_prior
 from inference.numerics.programs import log_densities
 from zoo.model import Model
 
@@ -51,7 +51,7 @@ def at_power(
     return values, model.replaced(**fields)
 
 
-def of_normal_cells(home: Any) -> Kernel:
+def of_normal_cells(home: Any) -> TemperedKernel:
     """The kernel made of a model's Gibbs sampler.
 
     Args:
@@ -75,4 +75,4 @@ def of_normal_cells(home: Any) -> Kernel:
         by_site = log_densities(model.explicit, data, state.values)
         return sum(by_site[name] for name in model.data_names)
 
-    return Kernel(sampler, step, prior, log_likelihood, home.recorded)
+    return TemperedKernel(sampler, step, prior, log_likelihood, home.recorded)

@@ -123,7 +123,7 @@ class MCFAInfo(NamedTuple):
     num_relevant: Array
 
 
-class Columns(NamedTuple):
+class ColumnMoments(NamedTuple):
     """Expectations of the columns under q.
 
     Attributes:
@@ -139,7 +139,7 @@ class Columns(NamedTuple):
     precision: Array
 
 
-class LocalRows(NamedTuple):
+class RowFactors(NamedTuple):
     """The factor of labels and latents.
 
     Attributes:
@@ -169,7 +169,9 @@ class LocalRows(NamedTuple):
 # The local step
 
 
-def update_rows(columns: Columns, state: MixtureVBState, model: MCFA, x: Array, holes: Holes) -> LocalRows:
+def update_rows(
+    columns: ColumnMoments, state: MixtureVBState, model: MCFA, x: Array, holes: Holes
+) -> RowFactors:
     """The optimal q of labels and latents of all rows, given the other factors."""
     k, mixture = model.num_latents, model.mixture
     coefficients = mixture.components.expected_coefficients(state.components)
@@ -186,7 +188,7 @@ def update_rows(columns: Columns, state: MixtureVBState, model: MCFA, x: Array, 
     target = pull[:, None] + linear
     mean = jnp.einsum("nmij,nmj->nmi", covariance[holes.place], target)
     scores = constant + half_log_det[holes.place] + 0.5 * jnp.sum(target * mean, axis=-1)
-    return LocalRows(scores, mean, covariance, holes.place)
+    return RowFactors(scores, mean, covariance, holes.place)
 
 
 def _matrices(quadratic: Array, size: int) -> Array:
@@ -196,7 +198,7 @@ def _matrices(quadratic: Array, size: int) -> Array:
     return upper + jnp.swapaxes(upper, -1, -2)
 
 
-def statistics_of(local: LocalRows, weight: Array) -> tuple[Array, Array]:
+def statistics_of(local: RowFactors, weight: Array) -> tuple[Array, Array]:
     """Expected statistics of the latents by cluster, and the entropy of labels and latents in nats."""
     k, number = local.mean.shape[-1], len(local.covariance)
     shares = weight[:, None] * local.shares
@@ -215,7 +217,7 @@ def statistics_of(local: LocalRows, weight: Array) -> tuple[Array, Array]:
 
 
 def moments_of(
-    local: LocalRows, weight: Array, x: Array, holes: Holes, rows: CompressedRows
+    local: RowFactors, weight: Array, x: Array, holes: Holes, rows: CompressedRows
 ) -> LatentMoments:
     """Moments of the latents as the columns see them."""
     first, second = local.marginal()
@@ -271,11 +273,11 @@ def transformed_sums(sums: mixture_vb.RowSums, by: Transformation) -> mixture_vb
     return mixture_vb.RowSums(moved, sums.entropy - jnp.sum(count) * by.log_det)
 
 
-def columns_of(state: LinearGaussianPosterior, rows: CompressedRows) -> Columns:
+def columns_of(state: LinearGaussianPosterior, rows: CompressedRows) -> ColumnMoments:
     """The expectations that the local step reads, of the data's own columns."""
     precision = (state.noise_concentration / state.noise_rate)[rows.group]
     covariance = state.covariance[rows.column_class]
-    return Columns(state.mean[:, :-1], state.mean[:, -1] + rows.centre, covariance, precision)
+    return ColumnMoments(state.mean[:, :-1], state.mean[:, -1] + rows.centre, covariance, precision)
 
 
 # The algorithm
@@ -322,7 +324,7 @@ def _at_shares(
     """The state whose mixture is optimal for shares of the clusters and moments of the latents."""
     shape = (*shares.shape, mean.shape[1])
     each = jnp.broadcast_to(mean[:, None], shape), jnp.broadcast_to(covariance[:, None], (*shape, shape[-1]))
-    statistics, _ = statistics_of(LocalRows(jnp.log(shares), *each, jnp.arange(len(shares))), weight)
+    statistics, _ = statistics_of(RowFactors(jnp.log(shares), *each, jnp.arange(len(shares))), weight)
     mixture = model.mixture
     return MCFAPosterior(
         columns, of_mixture.from_statistics(statistics, initial_concentration(mixture), mixture)
@@ -442,13 +444,13 @@ def _stored(state: MCFAPosterior, model: MCFA, rows: CompressedRows) -> dict[str
     return stored | dict(zip(OF_NOISE, noise, strict=True))
 
 
-def _stored_columns(stored: Values) -> Columns:
+def _stored_columns(stored: Values) -> ColumnMoments:
     """The expectations of the columns under a stored q."""
     names = ("raw_loadings_covariance", "raw_loadings_loc_covariance", "raw_loc_variance")
     loc = stored["raw_loc_mean"]
     precision = jnp.broadcast_to(stored[OF_NOISE[0]] / stored[OF_NOISE[1]], loc.shape)
     covariance = linear_gaussian_em.bordered(*(jnp.asarray(stored[name]) for name in names))
-    return Columns(stored["raw_loadings_mean"], loc, covariance, precision)
+    return ColumnMoments(stored["raw_loadings_mean"], loc, covariance, precision)
 
 
 def _columns_from(stored: Values, model: MCFA, rows: CompressedRows) -> LinearGaussianPosterior:
@@ -463,7 +465,7 @@ def _columns_from(stored: Values, model: MCFA, rows: CompressedRows) -> LinearGa
     )
 
 
-def local_rows(stored: Values, model: MCFA, x: Array) -> LocalRows:
+def local_rows(stored: Values, model: MCFA, x: Array) -> RowFactors:
     """Labels and latents of rows under a stored q, every row by itself."""
     state = of_mixture.q_from_variables(stored, model.mixture)
     holes = Holes(jnp.where(jnp.isnan(x), 0.0, 1.0), jnp.arange(len(x)))

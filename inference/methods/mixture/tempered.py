@@ -29,7 +29,7 @@ from inference.methods.gibbs_sweep import sweep
 from inference.methods.mixture import Tempered, collapsed_gibbs, gibbs
 from inference.methods.mixture.powers import OfEvidence, OfLikelihood
 from inference.methods.tempered import nuts
-from inference.methods.tempered.sampler import Kernel, check_evidence, drawn_from_prior, tempered
+from inference.methods.tempered.sampler import TemperedKernel, check_evidence, drawn_from_prior, tempered
 from inference.numerics.programs import log_prior
 from inference.numerics.weighted_rows import Rows
 from zoo.mixture import Mixture
@@ -151,15 +151,15 @@ def blocked_info(state: gibbs.MixtureGibbsState, model: Mixture, x: Array | Rows
     return TemperedMixtureInfo(objective, occupied, jnp.zeros((), bool))
 
 
-KERNELS: Mapping[str, Kernel] = {
-    "collapsed_gibbs": Kernel(
+KERNELS: Mapping[str, TemperedKernel] = {
+    "collapsed_gibbs": TemperedKernel(
         sampler=collapsed_gibbs.METHOD,
         step=urn_step,
         prior=urn_prior,
         log_likelihood=urn_log_likelihood,
         info=urn_info,
     ),
-    "gibbs": Kernel(
+    "gibbs": TemperedKernel(
         sampler=gibbs.METHOD,
         step=blocked_step,
         prior=blocked_prior,

@@ -63,14 +63,14 @@ def counts_by(index: Array, topics: Array, size: int, num_topics: int) -> Array:
 
 def log_partition(clusters: Array, model: PCP) -> Array:
     """Log prior probability of the documents' clusters, weights integrated out, in nats."""
-    prior = in_current_precision(model)
+    current = in_current_precision(model)
     sizes = jnp.bincount(clusters, length=model.num_clusters).astype(jnp.result_type(float))
     if not model.weights.has_sticks:
-        share = prior.concentration / model.num_clusters
+        share = current.concentration / model.num_clusters
         return log_dirichlet_multinomial(sizes[None], share)
     tail = jnp.cumsum(sizes[::-1])[::-1][1:]
-    a, b = 1.0 + sizes[:-1], prior.concentration + tail
-    return jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b) + jnp.log(prior.concentration))
+    a, b = 1.0 + sizes[:-1], current.concentration + tail
+    return jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b) + jnp.log(current.concentration))
 
 
 def log_joint(topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Array:
@@ -158,12 +158,12 @@ def step(
     key: Array, state: CollapsedPCPState, model: PCP, counts: Tokens
 ) -> tuple[CollapsedPCPState, TopicGibbsInfo]:
     """Run one sweep: tokens, then documents."""
-    tokens, prior = tokens_of(counts, model), in_current_precision(model)
+    tokens, current = tokens_of(counts, model), in_current_precision(model)
     token_key, document_key = jax.random.split(key)
     rows, k = state.clusters[tokens.document], model.num_topics
     by_cluster = counts_by(rows, state.topics, model.num_clusters, k)
     by_word = counts_by(tokens.word, state.topics, tokens.shape[1], k)
-    priors = prior.shares_concentration, prior.word_smoothing
+    priors = current.shares_concentration, current.word_smoothing
     topics, _, _ = scan_tokens(token_key, state.topics, rows, tokens.word, by_cluster, by_word, *priors)
     new = state_of(topics, scan_documents(document_key, topics, state.clusters, tokens, model), tokens, model)
     return new, TopicGibbsInfo(new.log_joint)

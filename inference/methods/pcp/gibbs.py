@@ -78,10 +78,10 @@ def parameters(values: Values, model: PCP, counts: Tokens) -> dict[str, dist.Dis
 
 def posteriors(sizes: Array, by_cluster: Array, by_word: Array, model: PCP) -> dict[str, dist.Distribution]:
     """All parameters given documents and tokens of clusters, and tokens of words, by topic."""
-    prior = in_current_precision(model)
+    current = in_current_precision(model)
     return {
-        model.weights.site: model.weights.posterior(sizes, prior.concentration),
-        "cluster_topic_probs": dist.Dirichlet(prior.shares_concentration + by_cluster),
+        model.weights.site: model.weights.posterior(sizes, current.concentration),
+        "cluster_topic_probs": dist.Dirichlet(current.shares_concentration + by_cluster),
         "topic_word_probs": topic_posterior(by_word, model),
     }
 
@@ -215,11 +215,13 @@ def recorded(swept: TopicSweep, model: PCP, documents: Tokens) -> TopicGibbsInfo
 def _log_prior(values: Values, model: PCP) -> Array:
     nothing = jnp.zeros(model.num_clusters), jnp.zeros((1, model.num_topics)), jnp.zeros((1, 1))
     empty = posteriors(*nothing, model)
-    prior = in_current_precision(model)
+    current = in_current_precision(model)
     site, weights = next(iter(empty.items()))
-    words = dist.Dirichlet(jnp.full(values["topic_word_probs"].shape[1], prior.word_smoothing))
+    words = dist.Dirichlet(jnp.full(values["topic_word_probs"].shape[1], current.word_smoothing))
     total = jnp.sum(weights.log_prob(values[site])) + jnp.sum(words.log_prob(values["topic_word_probs"]))
-    return total + jnp.sum(dist.Dirichlet(prior.shares_concentration).log_prob(values["cluster_topic_probs"]))
+    return total + jnp.sum(
+        dist.Dirichlet(current.shares_concentration).log_prob(values["cluster_topic_probs"])
+    )
 
 
 def prepare(model: PCP, data: tuple, init: Init, **options: object) -> tuple[Documents]:

@@ -20,7 +20,7 @@ from numpyro.primitives import Messenger
 
 from inference.algorithm import Sampler
 from inference.methods import nuts_hmc
-from inference.methods.tempered.sampler import Kernel, check_evidence, drawn_from_prior, tempered
+from inference.methods.tempered.sampler import TemperedKernel, check_evidence, drawn_from_prior, tempered
 from inference.settings import Tempered, TemperedGibbs
 from zoo.model import Model
 from zoo.sparse import Observed
@@ -118,7 +118,7 @@ def arrived(state: TemperedNUTSState, z: dict[str, Array]) -> TemperedNUTSState:
     return state._replace(z=z)
 
 
-KERNEL = Kernel(
+KERNEL = TemperedKernel(
     sampler=nuts_hmc.METHODS["nuts"],
     step=step,
     prior=prior,
@@ -136,7 +136,7 @@ def exactly(model: Model) -> str:
     return ""
 
 
-def beside_nuts(gibbs: Kernel, why_not: Callable = exactly) -> Sampler:
+def beside_nuts(gibbs: TemperedKernel, why_not: Callable = exactly) -> Sampler:
     """The method that tempers a model's Gibbs sampler, or NUTS.
 
     Args:

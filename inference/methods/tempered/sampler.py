@@ -58,7 +58,7 @@ def newcomer(state: Any, moving: Any) -> Any:
     return moving
 
 
-class Kernel(NamedTuple):
+class TemperedKernel(NamedTuple):
     """A sampler as it runs at any temperature.
 
     Attributes:
@@ -135,14 +135,20 @@ def _begun(replicas: Any, num_warmup: int) -> TemperedState:
 
 
 def _init(
-    key: Array, model: Model, *data: Observed, init: Callable, kernel: Kernel, number: int, num_warmup: int
+    key: Array,
+    model: Model,
+    *data: Observed,
+    init: Callable,
+    kernel: TemperedKernel,
+    number: int,
+    num_warmup: int,
 ) -> TemperedState:
     keys = jax.random.split(key, number)
     return _begun(jax.vmap(lambda key: kernel.begun(init(key, model, *data)))(keys), num_warmup)
 
 
 def step(
-    key: Array, state: TemperedState, model: Model, *data: Observed, kernel: Kernel, options: tuple
+    key: Array, state: TemperedState, model: Model, *data: Observed, kernel: TemperedKernel, options: tuple
 ) -> tuple[TemperedState, Any]:
     """Move all temperatures, then exchange neighbours."""
     number, own = state.powers.shape[0], dict(options)
@@ -192,7 +198,7 @@ def _tracked(came_from: Array) -> tuple[Array, Array]:
 
 
 def resize(
-    states: TemperedState, model: Model, full: bool, *, kernel: Kernel, number: int | None
+    states: TemperedState, model: Model, full: bool, *, kernel: TemperedKernel, number: int | None
 ) -> TemperedState:
     """The states of all chains after a round: a new schedule; of full slots more of them.
 
@@ -249,7 +255,9 @@ def _slots_of_all(replicas: Any, model: Model, full: bool, resize: Callable) -> 
 # Draws
 
 
-def _position(state: TemperedState, model: Model, *, kernel: Kernel, keep_rows: bool) -> dict[str, Any]:
+def _position(
+    state: TemperedState, model: Model, *, kernel: TemperedKernel, keep_rows: bool
+) -> dict[str, Any]:
     """The posterior's draw, and the powers and log likelihoods, with room for as many as there may be."""
     cold = kernel.plain(jax.tree.map(lambda leaf: leaf[-1], state.replicas), model)
     room = (0, MOST - state.powers.shape[0])
@@ -262,7 +270,7 @@ def _position(state: TemperedState, model: Model, *, kernel: Kernel, keep_rows: 
 
 
 def conclude(
-    key: Array, draws: dict[str, Any], model: Model, data: tuple, keep_rows: bool, *, kernel: Kernel
+    key: Array, draws: dict[str, Any], model: Model, data: tuple, keep_rows: bool, *, kernel: TemperedKernel
 ) -> Outcome:
     """What the kernel's sampler concludes from the draws at power 1, and the evidence."""
     outcome = kernel.sampler.conclude(key, draws["target"], model, data, keep_rows)
@@ -282,7 +290,9 @@ def conclude(
 # The method
 
 
-def tempered(kernels: Mapping[str, Kernel], settings: type[Temperatures], default: Callable) -> Sampler:
+def tempered(
+    kernels: Mapping[str, TemperedKernel], settings: type[Temperatures], default: Callable
+) -> Sampler:
     """The method that tempers one of several kernels.
 
     Args:
@@ -301,7 +311,7 @@ def tempered(kernels: Mapping[str, Kernel], settings: type[Temperatures], defaul
 
 
 @cache
-def _of_kernel(kernel: Kernel, settings: type[Temperatures], number: int | None) -> Sampler:
+def _of_kernel(kernel: TemperedKernel, settings: type[Temperatures], number: int | None) -> Sampler:
     """The sampler that tempers a kernel at so many temperatures; None: by the barrier."""
     own = kernel.sampler
 
@@ -338,7 +348,9 @@ def _slot_axes(of_kernel: tuple) -> tuple[tuple[str, int, str], ...]:
 
 
 @cache
-def _algorithm(kernel: Kernel, strategy: str, num_warmup: int, number: int, options: tuple) -> Algorithm:
+def _algorithm(
+    kernel: TemperedKernel, strategy: str, num_warmup: int, number: int, options: tuple
+) -> Algorithm:
     init = kernel.sampler.build(strategy, num_warmup=num_warmup, **dict(options)).init
     return Algorithm(
         partial(_init, init=init, kernel=kernel, number=number, num_warmup=num_warmup),
