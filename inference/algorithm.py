@@ -18,10 +18,16 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import xarray as xr
+from jax import Array
 
 from inference.settings import Climb, Once, Sampling, Settings
 from zoo.coordinates import Unit
 from zoo.intake import Columns
+from zoo.model import Model
+
+#: What ``init`` of `fit` may be: a strategy, variables to start from, or a former fit
+Init = str | Mapping[str, Any] | xr.DataTree | None
 
 CHEAP_ENTRIES = 2e7  # numbers that a step of all starts may compute where a call does not say how many
 
@@ -147,16 +153,16 @@ class Outcome(NamedTuple):
     of_occupied: bool = False
 
 
-def accept(model: Any, settings: Any) -> None:
+def accept(model: Model, settings: Settings) -> None:
     """The ``check`` of a method whose settings suit every model."""
 
 
-def as_passed(model: Any, data: tuple, init: Any, **options: Any) -> tuple:
+def as_passed(model: Model, data: tuple, init: Init, **options: object) -> tuple:
     """The ``prepare`` of a method that takes the data as they are passed."""
     return data
 
 
-def no_units(model: Any) -> Mapping[str, Unit]:
+def no_units(model: Model) -> Mapping[str, Unit]:
     """The ``units`` of a method whose q has no variables with a unit but the sites of the program."""
     return {}
 
@@ -171,7 +177,7 @@ def whole_state(state: Any, rows: slice) -> Any:
     return state
 
 
-def one_start(model: Any, data: tuple, **options: Any) -> int:
+def one_start(model: Model, data: tuple, **options: object) -> int:
     """The ``restarts`` of a method that needs no more than its default start."""
     return 1
 
@@ -383,7 +389,7 @@ class Direct(Method):
     is_double: bool = False
 
 
-def conclude_draws(key: Any, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
+def conclude_draws(key: Array, draws: dict[str, Any], model: Model, data: tuple, keep_rows: bool) -> Outcome:
     """The ``conclude`` of a sampler of all sites, whose draws are the posterior as they are."""
     return Outcome(posterior=draws, densities={"objective": tuple(draws)})
 
@@ -412,7 +418,7 @@ def as_one_draw(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.asarray(value)[None, None] for name, value in values.items()}
 
 
-def model_name(model: Any) -> str:
+def model_name(model: Model) -> str:
     """The key of the model in ``zoo.MODELS``."""
     return type(model).__name__.lower()
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 from numpyro import handlers
 from numpyro.infer import init_to_uniform
 
@@ -168,7 +169,7 @@ class Return:
         model = in_current_precision(inner)  # numbers that stay known where the program is traced
         found: list[tuple[str, Any, tuple[int, ...]]] = []
 
-        def note(key: Any) -> None:  # a flat prior has no draws but a starting point
+        def note(key: Array) -> None:  # a flat prior has no draws but a starting point
             program = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_uniform)
             for name, site in handlers.trace(program).get_trace(*self.request.data).items():
                 is_counted = name in sites and name in units and site["type"] == "sample"

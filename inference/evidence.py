@@ -77,6 +77,7 @@ from inference.results.groups import group_of, restored_data, with_groups
 from zoo.answers import answer_of
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
+from zoo.shapes import Values
 
 LARGEST_RHAT = 1.05  # of chains whose draws are one sample
 LARGEST_ERROR = 0.5  # nats, above which a relative error is no error of a logarithm
@@ -357,9 +358,9 @@ class _Coordinates(NamedTuple):
         return constant + points[..., : self.num_latents] @ powers
 
 
-def _unconstrained(model: Model, values: Mapping[str, Array], *data: Array) -> dict[str, Array]:
+def _unconstrained(model: Model, values: Values, *data: Array) -> dict[str, Array]:
     return unconstrain_fn(model, data, {}, values)
 
 
-def _log_joint(model: Model, values: Mapping[str, Array], *data: Array) -> Array:
+def _log_joint(model: Model, values: Values, *data: Array) -> Array:
     return -potential_energy(model, data, {}, values)

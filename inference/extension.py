@@ -44,6 +44,7 @@ from zoo.checks import check_whole, shown, warn
 from zoo.in_blocks import map_in_blocks
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
+from zoo.shapes import Values
 
 
 @double_precision
@@ -312,9 +313,7 @@ LARGEST_RHAT = 1.05  # a thousand draws and less: their R-hat is noisy
 
 
 @partial(compiled, once=True, static_argnums=(3, 4))
-def simulate(
-    keys: Array, given: Mapping[str, Array], model: Model, num_rows: int, at_once: int = 1
-) -> dict[str, Array]:
+def simulate(keys: Array, given: Values, model: Model, num_rows: int, at_once: int = 1) -> dict[str, Array]:
     """Forward runs of the program, one per key, with given values substituted; so many at once."""
 
     def one(args: tuple) -> dict[str, Array]:
@@ -327,7 +326,7 @@ def simulate(
 
 
 @partial(compiled, once=True)
-def replicate(keys: Array, given: Mapping[str, Array], model: Model, data: tuple) -> dict[str, Array]:
+def replicate(keys: Array, given: Values, model: Model, data: tuple) -> dict[str, Array]:
     """Data drawn from the program at given values of its latent sites, one set per key."""
 
     def one(args: tuple) -> dict[str, Array]:

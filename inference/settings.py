@@ -28,13 +28,13 @@ FEWEST_TEMPERATURES, MOST_TEMPERATURES = 8, 64  # where the barrier says how man
 MOST_LOOKS = 20  # of a run until the chains agree where no limit is given
 
 
-def _check_tolerance(name: str, value: Any) -> None:
+def _check_tolerance(name: str, value: object) -> None:
     kinds = int | float | np.integer | np.floating
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < np.inf:
         raise ValueError(f"{name} must be a number of at least 0 (nats per row); got {shown(value)}")
 
 
-def _check_devices(name: str, value: Any) -> None:
+def _check_devices(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int):  # `fit` knows how many there are
         raise TypeError(f"{name} must be a whole number; got {shown(value)}")
 
@@ -100,7 +100,7 @@ class Settings:
         return {field.name: field.default for field in fields(cls) if field.name not in COMMON}
 
 
-def _check_kind(name: str, value: Any, kind: Any) -> None:
+def _check_kind(name: str, value: object, kind: Any) -> None:
     """Raise TypeError or ValueError unless a value is of the type of its field."""
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if NoneType in kinds and value is None:
@@ -431,7 +431,7 @@ class More(TypedDict, total=False):
     weight: float | tuple[float, ...]
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The value of a setting as a stored fit has it: lists as tuples, numbers of NumPy as those of Python."""
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))

@@ -5,7 +5,7 @@ the only place where values, rows and results of an answer change coordinates.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, overload
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,14 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from zoo.coordinates import Unit
+from zoo.coordinates import Coordinates, Unit
 from zoo.coordinates.of_models import inside
 from zoo.programs import in_current_precision, log_rows
+from zoo.shapes import Values
+from zoo.sparse import Observed
+
+if TYPE_CHECKING:
+    from zoo.model import Model
 
 
 class TypicalCells(NamedTuple):
@@ -68,7 +73,7 @@ class Answers:
     weighs_rows: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, model: Any) -> Self:
+    def of(cls, model: "Model") -> Self:
         """The closed forms of a model whose class names these.
 
         Args:
@@ -79,15 +84,15 @@ class Answers:
         """
         return cls()
 
-    def sums_out_locals(self, model: Any) -> bool:
+    def sums_out_locals(self, model: "Model") -> bool:
         """Whether `log_rows` has the latents of a row integrated out."""
         return True
 
-    def scores_are_linear(self, model: Any) -> bool:
+    def scores_are_linear(self, model: "Model") -> bool:
         """Whether scores are affine in the observed cells of the first part of the data, others unknown."""
         return False
 
-    def kept_locals(self, model: Any) -> tuple[str, ...]:
+    def kept_locals(self, model: "Model") -> tuple[str, ...]:
         """Latents of rows that the program draws though `log_rows` has them integrated out.
 
         Args:
@@ -98,19 +103,19 @@ class Answers:
         """
         return ()
 
-    def has_moments(self, model: Any) -> bool:
+    def has_moments(self, model: "Model") -> bool:
         """Whether methods that sum rows up to their number, mean and scatter may do so."""
         return True
 
-    def needs_fitted_rows(self, model: Any) -> bool:
+    def needs_fitted_rows(self, model: "Model") -> bool:
         """Whether new rows are judged by the fitted ones, beside the parameters."""
         return False
 
-    def has_several_modes(self, model: Any) -> bool:
+    def has_several_modes(self, model: "Model") -> bool:
         """Whether the joint density is known to have several modes of different height at these priors."""
         return False
 
-    def resolving(self, model: Any, variables: Mapping[str, Any]) -> Any:
+    def resolving(self, model: "Model", variables: Mapping[str, Any]) -> Any:
         """The model, which integrates over latents finely enough for cells that change steeply.
 
         Args:
@@ -122,7 +127,7 @@ class Answers:
         """
         return model
 
-    def log_rows(self, model: Any, values: Mapping[str, Array], *data: Any) -> Array:
+    def log_rows(self, model: "Model", values: Values, *data: Observed) -> Array:
         """Log density of each row over its observed cells, latents integrated out.
 
         Args:
@@ -138,7 +143,7 @@ class Answers:
         """
         return log_rows(model, values, data)
 
-    def conditionals(self, model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Distribution]:
+    def conditionals(self, model: "Model", values: Values, *data: Observed) -> dict[str, Distribution]:
         """Conditional distributions of the latents of the rows that the program sums out.
 
         Args:
@@ -151,7 +156,7 @@ class Answers:
         """
         return {}
 
-    def start(self, model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
+    def start(self, model: "Model", key: Array, *data: Observed) -> dict[str, Array] | None:
         """Starting values of all sites for MAP, NUTS and HMC.
 
         Args:
@@ -164,7 +169,7 @@ class Answers:
         """
         return None
 
-    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+    def derived(self, model: "Model", values: Values) -> dict[str, Array]:
         """The latents of the rows of a draw as they are stored, and what follows from them.
 
         Args:
@@ -176,7 +181,7 @@ class Answers:
         """
         return {}
 
-    def scores(self, model: Any, values: Mapping[str, Array], *data: Any, kind: str = "latent") -> Array:
+    def scores(self, model: "Model", values: Values, *data: Observed, kind: str = "latent") -> Array:
         """Posterior mean scores of rows; those of kind ``"latent"`` have no unit.
 
         Args:
@@ -193,7 +198,7 @@ class Answers:
         """
         raise ValueError(f"{type(model).__name__} has no scores")
 
-    def scores_covariance(self, model: Any, values: Mapping[str, Array], *data: Any) -> Array:
+    def scores_covariance(self, model: "Model", values: Values, *data: Observed) -> Array:
         """Posterior covariance of the ``"latent"`` scores of each row.
 
         Args:
@@ -209,7 +214,7 @@ class Answers:
         """
         raise ValueError(f"the scores of {type(model).__name__} have no covariance")
 
-    def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, model: "Model", values: Values) -> tuple[TypicalCells, ...]:
         """Typical cells of each cluster at one draw: means, rates, probabilities of levels.
 
         Args:
@@ -221,7 +226,7 @@ class Answers:
         """
         return ()
 
-    def cells_given(self, model: Any, values: Mapping[str, Array], *data: Any) -> tuple[TypicalCells, ...]:
+    def cells_given(self, model: "Model", values: Values, *data: Observed) -> tuple[TypicalCells, ...]:
         """Typical cells of each row in each cluster at one draw, given the cells of it that were observed.
 
         Args:
@@ -237,7 +242,7 @@ class Answers:
             for part in self.typical_cells(model, values)
         )
 
-    def log_density_by_cluster(self, model: Any, values: Mapping[str, Array], *data: Any) -> Array:
+    def log_density_by_cluster(self, model: "Model", values: Values, *data: Observed) -> Array:
         """Log density of each row were it in each of the clusters, at one draw.
 
         Args:
@@ -258,7 +263,7 @@ class Answers:
         rows = self.log_rows(model, values, *data)[:, None]
         return rows + jax.nn.log_softmax(labels.logits, axis=-1) - jnp.log(values[weight])
 
-    def view_variances(self, model: Any, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    def view_variances(self, model: "Model", values: Values) -> dict[str, tuple[Array, Array]]:
         """Variance of each column that the latents explain at one draw, and what they leave.
 
         Args:
@@ -277,7 +282,7 @@ class Answers:
                 found[suffix] = explained, jnp.broadcast_to(left, explained.shape)
         return found
 
-    def view_covariances(self, model: Any, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    def view_covariances(self, model: "Model", values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Covariances of two views that share ``num_shared`` latents, for their canonical correlations.
 
         Args:
@@ -295,7 +300,7 @@ class Answers:
             f"canonical correlations are of zoo.Paired with two views; got {type(model).__name__.lower()!r}"
         )
 
-    def num_canonical(self, model: Any) -> int:
+    def num_canonical(self, model: "Model") -> int:
         """Number of canonical correlations between two views; 0: the model is not of two views.
 
         Args:
@@ -307,7 +312,7 @@ class Answers:
         return 0
 
     def prior_of_occupied(
-        self, model: Any, values: Mapping[str, Array], *data: Any
+        self, model: "Model", values: Values, *data: Observed
     ) -> Callable[[str, Array], Array] | None:
         """The log prior density of a site where components without rows are integrated out.
 
@@ -323,7 +328,7 @@ class Answers:
         return None
 
     def check_resolved(
-        self, model: Any, values: Mapping[str, np.ndarray], num_rows: float, dtype: str, x: Any = None
+        self, model: "Model", values: Mapping[str, np.ndarray], num_rows: float, dtype: str, x: Any = None
     ) -> None:
         """Raise FloatingPointError if rounding has spoilt a fit, warn if it has blurred it.
 
@@ -335,7 +340,7 @@ class Answers:
             x: the rows themselves, whose columns have names in messages.
         """
 
-    def leaves_some_empty(self, model: Any, num_rows: float) -> bool:
+    def leaves_some_empty(self, model: "Model", num_rows: float) -> bool:
         """Whether rows in all components would surprise, which says that there may be more clusters.
 
         Args:
@@ -347,7 +352,7 @@ class Answers:
         """
         return False
 
-    def completions(self, model: Any) -> dict[str, Completion]:
+    def completions(self, model: "Model") -> dict[str, Completion]:
         """The quantities of `cells`, chosen by ``what`` of `inference.predict`.
 
         Args:
@@ -361,7 +366,7 @@ class Answers:
         part = model.data_names[0]
         return {"cells": Completion(model.variable_dims[part], part)}
 
-    def default_completion(self, model: Any, *data: Any) -> str | None:
+    def default_completion(self, model: "Model", *data: Observed) -> str | None:
         """The quantity that is returned where none is chosen.
 
         Args:
@@ -373,9 +378,7 @@ class Answers:
         """
         return next(iter(completions_of(model)), None)
 
-    def cells(
-        self, model: Any, values: Mapping[str, Array], *data: Any, **options: str
-    ) -> tuple[Array, Array]:
+    def cells(self, model: "Model", values: Values, *data: Observed, **options: str) -> tuple[Array, Array]:
         """Rows with missing cells at their conditional mean, and the conditional variance of each cell.
 
         Args:
@@ -393,13 +396,7 @@ class Answers:
         raise ValueError(f"{type(model).__name__} predicts nothing but its scores")
 
     def rests_on_tail(
-        self,
-        model: Any,
-        values: Mapping[str, Array],
-        mean: Array,
-        variance: Array,
-        *data: Any,
-        **options: str,
+        self, model: "Model", values: Values, mean: Array, variance: Array, *data: Observed, **options: str
     ) -> Array | None:
         """Which of the `cells` have an expectation that the tail of their latents dominates.
 
@@ -435,42 +432,44 @@ _Typical = Literal["typical_cells", "cells_given"]
 
 
 @overload
-def answer_of(model: Any, name: _Is, *given: Any) -> bool: ...
+def answer_of(model: "Model", name: _Is, *given: Any) -> bool: ...
 @overload
-def answer_of(model: Any, name: _Row, *given: Any, kind: str = ...) -> Array: ...
+def answer_of(model: "Model", name: _Row, *given: Any, kind: str = ...) -> Array: ...
 @overload
-def answer_of(model: Any, name: _Tail, *given: Any, what: str | None = ...) -> Array | None: ...
+def answer_of(model: "Model", name: _Tail, *given: Any, what: str | None = ...) -> Array | None: ...
 @overload
-def answer_of(model: Any, name: _Typical, *given: Any) -> tuple[TypicalCells, ...]: ...
+def answer_of(model: "Model", name: _Typical, *given: Any) -> tuple[TypicalCells, ...]: ...
 @overload
-def answer_of(model: Any, name: Literal["cells"], *given: Any, **options: Any) -> tuple[Array, Array]: ...
+def answer_of(model: "Model", name: Literal["cells"], *given: Any, **options: Any) -> tuple[Array, Array]: ...
 @overload
-def answer_of(model: Any, name: Literal["conditionals"], *given: Any) -> dict[str, Distribution]: ...
+def answer_of(model: "Model", name: Literal["conditionals"], *given: Any) -> dict[str, Distribution]: ...
 @overload
-def answer_of(model: Any, name: Literal["derived"], *given: Any) -> dict[str, Array]: ...
+def answer_of(model: "Model", name: Literal["derived"], *given: Any) -> dict[str, Array]: ...
 @overload
-def answer_of(model: Any, name: Literal["kept_locals"]) -> tuple[str, ...]: ...
+def answer_of(model: "Model", name: Literal["kept_locals"]) -> tuple[str, ...]: ...
 @overload
-def answer_of(model: Any, name: Literal["resolving"], *given: Any) -> Any: ...
+def answer_of(model: "Model", name: Literal["resolving"], *given: Any) -> Any: ...
 @overload
-def answer_of(model: Any, name: Literal["completions"]) -> dict[str, Completion]: ...
+def answer_of(model: "Model", name: Literal["completions"]) -> dict[str, Completion]: ...
 @overload
-def answer_of(model: Any, name: Literal["default_completion"], *given: Any) -> str | None: ...
-@overload
-def answer_of(model: Any, name: Literal["view_variances"], *given: Any) -> dict[str, tuple[Array, Array]]: ...
-@overload
-def answer_of(model: Any, name: Literal["view_covariances"], *given: Any) -> tuple[np.ndarray, ...]: ...
-@overload
-def answer_of(model: Any, name: Literal["num_canonical"]) -> int: ...
+def answer_of(model: "Model", name: Literal["default_completion"], *given: Any) -> str | None: ...
 @overload
 def answer_of(
-    model: Any, name: Literal["prior_of_occupied"], *given: Any
+    model: "Model", name: Literal["view_variances"], *given: Any
+) -> dict[str, tuple[Array, Array]]: ...
+@overload
+def answer_of(model: "Model", name: Literal["view_covariances"], *given: Any) -> tuple[np.ndarray, ...]: ...
+@overload
+def answer_of(model: "Model", name: Literal["num_canonical"]) -> int: ...
+@overload
+def answer_of(
+    model: "Model", name: Literal["prior_of_occupied"], *given: Any
 ) -> Callable[[str, Array], Array] | None: ...
 @overload
-def answer_of(model: Any, name: Literal["check_resolved"], *given: Any) -> None: ...
+def answer_of(model: "Model", name: Literal["check_resolved"], *given: Any) -> None: ...
 
 
-def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
+def answer_of(model: "Model", name: str, *given: Any, **options: Any) -> Any:
     """An answer of a model, in the coordinates of the data.
 
     Args:
@@ -502,18 +501,19 @@ def answer_of(model: Any, name: str, *given: Any, **options: Any) -> Any:
     if name == "scores":
         return scores_outward(model, found, **options)
     if name in ("typical_cells", "cells_given"):
-        return _typical_outward(model, found)
+        return _typical_outward(model, own, found)
     if name == "view_variances":
         part_of = dict(zip(model.roles.loadings.values(), model.data_names, strict=False))
         return {
-            own: tuple(_variance_outward(model, part_of[own], part) for part in pair)
-            for own, pair in found.items()
+            suffix: tuple(_variance_outward(model, own, part_of[suffix], part) for part in pair)
+            for suffix, pair in found.items()
         }
-    part = completion_of(model, options.get("what")).part if name == "cells" else None
-    return _cells_outward(model, found, data, options.get("what")) if part in units else found
+    if name == "cells" and (filled := completion_of(model, options.get("what"))).part in units:
+        return _cells_outward(model, own, found, data, filled)
+    return found
 
 
-def completions_of(model: Any) -> dict[str, Completion]:
+def completions_of(model: "Model") -> dict[str, Completion]:
     """The quantities that `inference.predict` can return, chosen by ``what``.
 
     Args:
@@ -533,7 +533,7 @@ def completions_of(model: Any) -> dict[str, Completion]:
     return found | answer_of(model, "completions")
 
 
-def completion_of(model: Any, what: str | None) -> Completion:
+def completion_of(model: "Model", what: str | None) -> Completion:
     """What `Answers.cells` returns.
 
     Args:
@@ -547,7 +547,7 @@ def completion_of(model: Any, what: str | None) -> Completion:
     return known[next(iter(known)) if what is None else what]
 
 
-def has_answer(model: Any, name: str) -> bool:
+def has_answer(model: "Model", name: str) -> bool:
     """Whether a model gives an answer that not every model has.
 
     Args:
@@ -560,7 +560,7 @@ def has_answer(model: Any, name: str) -> bool:
     return getattr(model.answers, name) is not getattr(Answers, name)
 
 
-def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
+def scores_outward(model: "Model", scores: Array, kind: str = "latent") -> Array:
     """Scores in the coordinates of the data: those in an orthonormal basis are in a common unit of loadings.
 
     There is none where each column has a scale of its own, or each of several parts.
@@ -573,15 +573,13 @@ def scores_outward(model: Any, scores: Array, kind: str = "latent") -> Array:
     Returns:
         A score a row, dims ``roles.scores``.
     """
-    own, site = model.own_coordinates, next(iter(model.roles.loadings), None)
-    has_common = own is not None and len(own.scales) == 1 and site in model.units
-    if not has_common or kind == "latent":
+    own, unit = model.own_coordinates, model.units.get(next(iter(model.roles.loadings), ""))
+    if own is None or unit is None or len(own.scales) > 1 or kind == "latent":
         return scores
-    unit = model.units[site]
     return own.outward(scores, Unit(unit.power, part=unit.part))
 
 
-def start_of(model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
+def start_of(model: "Model", key: Array, *data: Observed) -> dict[str, Array] | None:
     """The starting point of a model, in the coordinates of the data.
 
     Args:
@@ -601,26 +599,27 @@ def start_of(model: Any, key: Array, *data: Any) -> dict[str, Array] | None:
     return found and {n: own.outward(value, units[n]) if n in units else value for n, value in found.items()}
 
 
-def _cells_outward(model: Any, found: tuple, data: Sequence, what: str | None) -> tuple[Array, Array]:
+def _cells_outward(
+    model: "Model", own: Coordinates, found: tuple, data: Sequence, filled: Completion
+) -> tuple[Array, Array]:
     """Means and variances of cells; where they complete rows, observed cells stay exactly as they are."""
-    mean, variance = found
-    own, (_, part, fills) = model.own_coordinates, completion_of(model, what)
+    (mean, variance), part = found, str(filled.part)
     place = model.data_names.index(part)
     mean = own.outward(mean, model.units[part])
-    if fills and place < len(data):
+    if filled.fills and place < len(data):
         mean = jnp.where(jnp.isnan(data[place]), mean, data[place])
-    return mean, _variance_outward(model, part, variance)
+    return mean, _variance_outward(model, own, part, variance)
 
 
-def _variance_outward(model: Any, part: str | None, variance: Array) -> Array:
+def _variance_outward(model: "Model", own: Coordinates, part: str, variance: Array) -> Array:
     """Variances of cells of a part of the data; they are as they are where it has no unit."""
     unit = model.units.get(part, Unit(0))
-    return model.own_coordinates.outward(variance, unit._replace(power=2 * unit.power, is_location=False))
+    return own.outward(variance, unit._replace(power=2 * unit.power, is_location=False))
 
 
-def _typical_outward(model: Any, found: tuple) -> tuple:
+def _typical_outward(model: Any, own: Coordinates, found: tuple) -> tuple:
     """Typical cells of columns of the first part of the data."""
-    own, unit = model.own_coordinates, model.units[model.data_names[0]]
+    unit = model.units[model.data_names[0]]
     pair = own.factor(unit), own.shift(unit)
     factor, shift = (jnp.broadcast_to(part, model.num_features) for part in pair)
     return tuple(

@@ -114,28 +114,28 @@ def take_columns(x: Any, places: Sequence[int]) -> Any:
     return part
 
 
-def _labels_of(array: Any) -> _Labels | None:
+def _labels_of(array: object) -> _Labels | None:
     found = _LABELS.get(id(array))
     return found if found is not None and found.array() is array else None
 
 
-def column_of(array: Any, place: int) -> str:
+def column_of(array: object, place: int) -> str:
     """A column in a message: ``column 'income'``, or ``column 3`` of an array without names."""
     return f"column {_column_label(array, int(place))!r}"
 
 
-def _is_table(array: Any) -> bool:
+def _is_table(array: object) -> bool:
     """Whether an array was made from a table of pandas, whose rows and columns have labels."""
     labels = _labels_of(array)
     return labels is not None and labels.columns is not None
 
 
-def column_labels(array: Any, places: Sequence[int]) -> tuple[Any, ...]:
+def column_labels(array: object, places: Sequence[int]) -> tuple[Any, ...]:
     """Names of columns in a message, or their places in the whole array where they have none."""
     return tuple(_column_label(array, int(place)) for place in places)
 
 
-def _column_label(array: Any, place: int) -> Any:
+def _column_label(array: object, place: int) -> Any:
     """The name of a column, or its place in the whole table where it has none."""
     labels = _labels_of(array)
     if labels is None:
@@ -145,7 +145,7 @@ def _column_label(array: Any, place: int) -> Any:
     return _plain_label(labels.columns[place])
 
 
-def row_of(array: Any, place: int) -> str:
+def row_of(array: object, place: int) -> str:
     """A row in a message: ``row 'anna'``, or ``row 14`` counted from 0 where rows have no labels."""
     labels = _labels_of(array)
     if labels is None or labels.index is None:
@@ -155,11 +155,11 @@ def row_of(array: Any, place: int) -> str:
     return f"row {_plain_label(labels.index[int(place)])!r}"
 
 
-def _plain_label(label: Any) -> Any:
+def _plain_label(label: object) -> Any:
     return label.item() if isinstance(label, np.generic) else label
 
 
-def without_columns(array: Any, places: Collection[int], name: str = "x") -> str:
+def without_columns(array: object, places: Collection[int], name: str = "x") -> str:
     """The expression that leaves columns out, for the end of a message."""
     labels = _labels_of(array)
     found = _one_or_all([_column_label(array, int(place)) for place in places])
@@ -168,7 +168,7 @@ def without_columns(array: Any, places: Collection[int], name: str = "x") -> str
     return f"{name}.drop(columns={found})"
 
 
-def without_rows(array: Any, places: Collection[int], name: str = "x") -> str:
+def without_rows(array: object, places: Collection[int], name: str = "x") -> str:
     """The expression that leaves rows out, for the end of a message."""
     labels = _labels_of(array)
     if labels is None or labels.index is None:
@@ -297,7 +297,7 @@ def _without_masks(x: Any) -> Any:
     return as_plain(x) if isinstance(x, np.ma.MaskedArray) else x
 
 
-def _not_numeric(name: str, place: tuple[int, ...], value: Any) -> str:
+def _not_numeric(name: str, place: tuple[int, ...], value: object) -> str:
     where = ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column", "layer"), place, strict=False))
     return f"{name} must be numeric; {where or 'it'} is {shown(value)}"
 
@@ -323,7 +323,7 @@ def _holds(question: Callable, array: np.ndarray) -> np.ndarray:
     return np.asarray(np.frompyfunc(question, 1, 1)(array)).astype(bool)
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: object) -> bool:
     """Whether an object is a number that float64 has."""
     if not isinstance(value, Real | Decimal | np.bool_):
         return False
@@ -526,7 +526,7 @@ def column_moments(x: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.
     return means.astype(kind), _without_rounding(x, means, deviations).astype(kind)
 
 
-def rows_with_weight(x: np.ndarray, weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+def rows_with_weight(x: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
     """The rows of weight above zero, and their weights.
 
     Raises:
@@ -637,7 +637,11 @@ def check_not_constant(x: np.ndarray, name: str = "x", measured: np.ndarray | No
 
 
 def column_scale(
-    x: Any, given: Any = None, name: str = "x", measured: np.ndarray | None = None, weight: Any = None
+    x: Any,
+    given: Any = None,
+    name: str = "x",
+    measured: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """The standard deviation of each column over its observed cells, or the scales that are given.
 
@@ -784,7 +788,7 @@ def check_some_columns(x: np.ndarray, name: str = "x") -> None:
         )
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as messages show it: on one line, arrays of more than a few numbers by their shape."""
     shape = getattr(value, "shape", ())
     shape = shape if isinstance(shape, tuple) else ()
@@ -796,13 +800,13 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise ValueError unless ``value`` is one of the names in ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {shown(value)}")
 
 
-def check_flag(name: str, value: Any) -> None:
+def check_flag(name: str, value: object) -> None:
     """Raise TypeError unless ``value`` is a boolean."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False; got {shown(value)}")
@@ -817,7 +821,7 @@ def check_num_parts(name: str, given: int, needed: int) -> None:
         )
 
 
-def check_size(name: str, value: Any, least: int = 1) -> None:
+def check_size(name: str, value: object, least: int = 1) -> None:
     """Raise TypeError unless ``value`` is a whole number, ValueError if it is below ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number; got {shown(value)}")
@@ -826,12 +830,12 @@ def check_size(name: str, value: Any, least: int = 1) -> None:
     _check_most(name, value)
 
 
-def _check_most(name: str, value: int) -> None:
+def _check_most(name: str, value: int | np.integer) -> None:
     if value > MOST:
         raise ValueError(f"{name} must be at most {MOST}; got {shown(value)}")
 
 
-def check_lengths(name: str, value: Any) -> None:
+def check_lengths(name: str, value: object) -> None:
     """Raise ValueError unless ``value`` is a whole number of at least 0, or a vector of such."""
     lengths = np.asarray(value) if not np.ma.is_masked(value) else np.array(np.nan)
     found = shown(value)
@@ -843,14 +847,14 @@ def check_lengths(name: str, value: Any) -> None:
     raise ValueError(f"{name} must be whole numbers of at least 0; got {found}")
 
 
-def check_whole(name: str, value: Any, least: int = 1) -> None:
+def check_whole(name: str, value: object, least: int = 1) -> None:
     """Raise ValueError unless ``value`` is a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; got {shown(value)}")
     _check_most(name, value)
 
 
-def check_number(name: str, value: Any) -> None:
+def check_number(name: str, value: object) -> None:
     """Raise TypeError unless ``value`` is a real number, not a boolean."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a number; got {shown(value)}")
@@ -860,7 +864,7 @@ LEAST_CONCENTRATION, LARGEST_CONCENTRATION = 1e-300, 1e10
 LARGEST_SINGLE_CONCENTRATION = 1e4
 
 
-def check_concentration(name: str, value: Any) -> None:
+def check_concentration(name: str, value: object) -> None:
     """Raise ValueError unless the parameters of a Dirichlet prior are in the range in which they can be told.
 
     Above 1e10 differences of log-gamma functions, of which bounds and moves consist, are rounding errors: the
@@ -885,7 +889,7 @@ def check_concentration(name: str, value: Any) -> None:
         )
 
 
-def check_single_concentration(name: str, value: Any, dtype: str) -> None:
+def check_single_concentration(name: str, value: object, dtype: str) -> None:
     """Raise ValueError if a concentration is too large for single precision.
 
     Of ``a + n``, the prior's parameter and the rows, and of the difference of their log-gamma functions,
@@ -919,7 +923,7 @@ def check_share(name: str, value: Any, of: str, *, closed: bool = False) -> None
         raise ValueError(f"{name} must be {of}, {bounds}; got {shown(value)}")
 
 
-def check_names(name: str, value: Any, allowed: Collection[str]) -> None:
+def check_names(name: str, value: object, allowed: Collection[str]) -> None:
     """Raise TypeError unless ``value`` is a tuple of names, ValueError if one of them is not allowed."""
     if not isinstance(value, tuple) or not all(isinstance(part, str) for part in value):
         raise TypeError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {shown(value)}")
@@ -928,7 +932,7 @@ def check_names(name: str, value: Any, allowed: Collection[str]) -> None:
             raise ValueError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {shown(part)}")
 
 
-def check_seed(name: str, value: Any) -> None:
+def check_seed(name: str, value: object) -> None:
     """Raise ValueError unless ``value`` is a whole number in [0, 2**32)."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
         raise ValueError(f"{name} must be a whole number in [0, 2**32); got {shown(value)}")

@@ -59,7 +59,6 @@ Zero sparsity has no optimum over point values of the latents: phi -> c phi, y -
 ever. It is allowed with a warning; samplers refuse it, because the posterior is improper.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -78,7 +77,7 @@ from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, sca
 from zoo.linear_gaussian.rows import standard_normal
 from zoo.model import NUMBERS, Roles, Table
 from zoo.programs import local
-from zoo.shapes import Rows
+from zoo.shapes import Rows, Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +204,7 @@ class DEPCAM(LocalPCAFields):
         """The shape of the latents of a row: (num_components, num_latents), or (num_latents,) if shared."""
         return (self.num_components,) * (self.latents == "component") + (self.num_latents,)
 
-    def similarity(self, values: Mapping[str, Array]) -> Array:
+    def similarity(self, values: Values) -> Array:
         """The similarities S of the components.
 
         Args:
@@ -256,8 +255,8 @@ class DEPCAM(LocalPCAFields):
         Raises:
             ValueError: as for a model whose fields are outside their domain.
         """
-        own = {"num_components": 1, "scale_prior": "ard", "repulsion": 0.0}
+        own: dict[str, Any] = {"num_components": 1, "scale_prior": "ard", "repulsion": 0.0}
         model = cls.from_data(x, num_latents=num_latents, **own | fields)
         rate = LEAST_ARD_RATE * model.ard_rate
-        prior = {"ard_concentration": (model.num_features + 1) / 2, "ard_rate": rate}
+        prior: dict[str, Any] = {"ard_concentration": (model.num_features + 1) / 2, "ard_rate": rate}
         return replace(model, **prior | {name: fields[name] for name in prior.keys() & fields.keys()})

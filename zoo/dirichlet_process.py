@@ -24,8 +24,7 @@ probability :math:`\alpha / (\alpha + i)`, else one of the i before it (Blackwel
 (3.5)).
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,8 +35,11 @@ from jax import Array
 from jax.scipy.special import digamma, gammaln, xlogy
 
 from zoo.checks import shown
-from zoo.shapes import PerComponent, Scalar
+from zoo.shapes import PerComponent, Scalar, Values
 from zoo.supports.small_probabilities import Dirichlet
+
+if TYPE_CHECKING:
+    from zoo.model import Model
 
 
 class DirichletAllocation(NamedTuple):
@@ -113,7 +115,7 @@ class DirichletAllocation(NamedTuple):
         """
         return jnp.log(numpyro.sample(self.name, q))
 
-    def log_weights(self, values: Mapping[str, Array]) -> Array:
+    def log_weights(self, values: Values) -> Array:
         """Log weights computed from the value of this prior's site.
 
         Args:
@@ -159,17 +161,6 @@ class DirichletAllocation(NamedTuple):
         """
         return jnp.sum(gammaln(q.concentration)) - gammaln(jnp.sum(q.concentration))
 
-    def prior_log_normaliser(self, concentration: Scalar) -> Scalar:
-        """Log of the integral of the prior's kernel at a given concentration.
-
-        Args:
-            concentration: total, shape ().
-
-        Returns:
-            A scalar, in nats.
-        """
-        return self.num_components * gammaln(concentration / self.num_components) - gammaln(concentration)
-
     def variables(self, q: dist.Distribution) -> dict[str, Array]:
         """The parameters of a `posterior` under the names they have in a fit.
 
@@ -178,7 +169,7 @@ class DirichletAllocation(NamedTuple):
         """
         return {f"{self.name}_concentration": q.concentration}
 
-    def with_variables(self, values: Mapping[str, Array]) -> dist.Distribution:
+    def with_variables(self, values: Values) -> dist.Distribution:
         """The `posterior` with the parameters that `variables` returned.
 
         Returns:
@@ -334,7 +325,7 @@ class StickBreaking(NamedTuple):
         with numpyro.plate("sticks", self.num_sticks):
             return self.log_weights({"stick_decays": numpyro.sample("stick_decays", q)})
 
-    def log_weights(self, values: Mapping[str, Array]) -> Array:
+    def log_weights(self, values: Values) -> Array:
         """Log weights computed from the sticks, or from the weights if components were reordered.
 
         Args:
@@ -431,7 +422,7 @@ class StickBreaking(NamedTuple):
             "stick_fractions_concentration0": q.concentration0,
         }
 
-    def with_variables(self, values: Mapping[str, Array]) -> BetaDecay:
+    def with_variables(self, values: Values) -> BetaDecay:
         """The `posterior` with the parameters that `variables` returned.
 
         Returns:
@@ -444,7 +435,7 @@ class StickBreaking(NamedTuple):
 WeightPrior = DirichletAllocation | StickBreaking
 
 
-def truncation_of(model: Any) -> int | None:
+def truncation_of(model: "Model") -> int | None:
     """Number of clusters at which an infinite prior is cut.
 
     Args:
@@ -493,59 +484,7 @@ def generalised_dirichlet_mean(
     return jnp.exp(_cumulate(jnp.log(concentration1) - total, jnp.log(concentration0) - total, count))
 
 
-def generalised_dirichlet_log_density(weights: Array, concentration1: Array, concentration0: Array) -> Array:
-    r"""Log density of stick-breaking weights, in nats, with respect to the first M - 1 of them.
-
-    The generalised Dirichlet of Connor and Mosimann (1969),
-
-    .. math::
-        \prod_{j<M} \frac{\pi_j^{a_j - 1}}{B(a_j, b_j)} \;
-        \prod_{j<M-1} (1 - \pi_1 - \dots - \pi_j)^{b_j - a_{j+1} - b_{j+1}} \; \pi_M^{b_{M-1} - 1}.
-
-    Correction: the printed density (Yu 2006, 3.3.4) lets the middle product run to M - 1, where its exponent
-    would need a_M and b_M, which do not exist.
-
-    Args:
-        weights: on the simplex, shape (..., M).
-        concentration1: a, shape (M - 1,).
-        concentration0: b, same shape.
-
-    Returns:
-        The shape of ``weights`` without its last axis.
-    """
-    a, b = concentration1, concentration0
-    left = 1.0 - jnp.cumsum(weights[..., :-2], axis=-1)
-    betas = jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b), axis=-1)
-    return (
-        jnp.sum((a - 1.0) * jnp.log(weights[..., :-1]), axis=-1)
-        + jnp.sum((b[:-1] - a[1:] - b[1:]) * jnp.log(left), axis=-1)
-        + (b[-1] - 1.0) * jnp.log(weights[..., -1])
-        - betas
-    )
-
-
-def equivalent_dirichlet(concentration1: Array, concentration0: Array, rtol: float = 1e-9) -> Array | None:
-    r"""The Dirichlet distribution of stick-breaking weights, where they follow one.
-
-    They do exactly if :math:`b_{j-1} = a_j + b_j` for all sticks but the first (Connor and Mosimann 1969);
-    the Dirichlet is then that of :math:`(a_1, \dots, a_{M-1}, b_{M-1})`. The posterior of a truncated
-    Dirichlet process with three components or more never does: there the right side is the left plus one.
-
-    Args:
-        concentration1: a, shape (M - 1,).
-        concentration0: b, same shape.
-        rtol: relative difference that counts as equality.
-
-    Returns:
-        The concentration, shape (M,), or None.
-    """
-    a, b = np.asarray(concentration1), np.asarray(concentration0)
-    if not np.allclose(b[:-1], a[1:] + b[1:], rtol=rtol, atol=0.0):
-        return None
-    return jnp.append(concentration1, concentration0[-1])
-
-
-def with_stick_decays(values: Mapping[str, Array]) -> dict[str, Array]:
+def with_stick_decays(values: Values) -> dict[str, Array]:
     """Decays of the sticks of values that hold fractions only, such as a caller's start.
 
     Returns:

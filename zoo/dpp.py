@@ -126,11 +126,6 @@ class LEnsemble(dist.Distribution):
         """The variance of each item's indicator."""
         return self.mean * (1.0 - self.mean)
 
-    @property
-    def expected_size(self) -> Array:
-        """The mean number of items."""
-        return jnp.sum(self.mean)
-
 
 class KDPP(dist.Distribution):
     """Subsets of exactly k of M items as vectors of zeros and ones, with probability det L_S / e_k(lambda).
@@ -208,7 +203,7 @@ def greedy_subset(likelihood_kernel: Any, size: int | None = None) -> list[int]:
     num_items = len(matrix)
     if size is not None and not 0 <= size <= num_items:
         raise ValueError(f"size must be between 0 and {num_items}, the number of items; got {size}")
-    gains, factor, chosen = np.diag(matrix).copy(), np.zeros((0, num_items)), []
+    gains, factor, chosen = np.diag(matrix).copy(), np.zeros((0, num_items)), list[int]()
     rounding = num_items * np.finfo(float).eps * max(gains.max(), 0.0)
     while len(chosen) < (num_items if size is None else size):
         free = gains.copy()
@@ -317,7 +312,7 @@ def _draw_eigenvectors(key: Array, log_values: Array, table: Array) -> Array:
     return jax.lax.scan(decide, jnp.asarray(size), backwards)[1][::-1].astype(log_values.dtype)
 
 
-def _in_shape(draw: Any, key: Array, sample_shape: tuple[int, ...]) -> Array:
+def _in_shape(draw: Array, key: Array, sample_shape: tuple[int, ...]) -> Array:
     drawn = map_in_blocks(draw, jax.random.split(key, int(np.prod(sample_shape))), 1024)
     return drawn.reshape(*sample_shape, -1)
 

@@ -61,7 +61,6 @@ sees the whole Theta, mean included.
 References: Virtanen (2010), chapters 3 and 5; Mohamed et al. (2008); Collins, Dasgupta and Schapire (2001).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -81,7 +80,7 @@ from zoo.exponential_family.projections import FACTS
 from zoo.fields import flag, numbers, part, positive, size, size_of
 from zoo.model import ANY, Roles, Table
 from zoo.programs import local
-from zoo.shapes import Rows
+from zoo.shapes import Rows, Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +193,7 @@ class EPCA(OneTable):
             None if sizes is None else jnp.broadcast_to(sizes, (self.family.num_params(self.num_features),))
         )
 
-    def cells(self, values: Mapping[str, Array]) -> FamilyCells:
+    def cells(self, values: Values) -> FamilyCells:
         """The distribution of the rows at given values of the sites, in the program's coordinates.
 
         Args:
@@ -205,7 +204,7 @@ class EPCA(OneTable):
         """
         return cells_of(self.family, self.low_rank(values), values)
 
-    def low_rank(self, values: Mapping[str, Array]) -> LowRank:
+    def low_rank(self, values: Values) -> LowRank:
         """The natural parameters by their factors.
 
         Args:

@@ -20,7 +20,7 @@ fact                  meaning
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -28,6 +28,9 @@ from numpyro.distributions import Distribution, Gamma
 
 from zoo import checks
 from zoo.coordinates import Unit
+
+if TYPE_CHECKING:
+    from zoo.model import Assumptions, Model
 
 SIZE = Unit(1, (-1,))  # of a deviation for each column
 
@@ -175,7 +178,7 @@ def pseudo_counts(default: Any = None, dims: tuple[str, ...] | Callable = (), **
     return positive(default, dims, also=_within_range, is_concentration=True, **facts)
 
 
-def _within_range(name: str, value: Any, _: Any) -> None:
+def _within_range(name: str, value: object, _: object) -> None:
     checks.check_concentration(name, value)
 
 
@@ -212,12 +215,12 @@ def origin_of(number: int = 0, dim: str = "feature") -> Any:
         A dataclass field.
     """
 
-    def read(model: Any, *parts: Part) -> np.ndarray:  # of parts in their deviations
+    def read(model: "Model", *parts: Part) -> np.ndarray:  # of parts in their deviations
         scale = next(getattr(model, name) for name, own in facts_of(model, "scales").items() if own == number)
         return scale * checks.observed_moments(parts[number].rows, parts[number].weight)[0]
 
-    def is_used(model: Any) -> bool:
-        return model.standardize and model.units[model.data_names[number]].is_location
+    def is_used(model: "Model") -> bool:
+        return getattr(model, "standardize", False) and model.units[model.data_names[number]].is_location
 
     return numbers(
         None,
@@ -249,7 +252,7 @@ def part(default: Any = None, kind: type = object, called: str = "", **facts: An
 # What they declare
 
 
-def facts_of(owner: Any, fact: str) -> dict[str, Any]:
+def facts_of(owner: "Assumptions", fact: str) -> dict[str, Any]:
     """A fact of the fields that state it.
 
     Args:
@@ -272,11 +275,11 @@ def facts_of(owner: Any, fact: str) -> dict[str, Any]:
     return found
 
 
-def _is_used(field: dataclasses.Field, owner: Any) -> bool:
+def _is_used(field: dataclasses.Field, owner: "Assumptions") -> bool:
     return "is_used" not in field.metadata or field.metadata["is_used"](owner)
 
 
-def _check_kind(name: str, value: Any, _: Any, *, kind: type, called: str) -> None:
+def _check_kind(name: str, value: object, _: object, *, kind: type, called: str) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {called}; got {type(value).__name__}")
 
@@ -292,7 +295,7 @@ class _Domain:
     prior: tuple[type, ...]
     also: Callable | None
 
-    def __call__(self, name: str, value: Any, owner: Any) -> None:
+    def __call__(self, name: str, value: Any, owner: "Assumptions") -> None:
         is_prior = isinstance(value, Distribution)
         if is_prior:
             self._check_prior(name, value, owner)
@@ -306,7 +309,7 @@ class _Domain:
         if self.also is not None and not is_prior:
             self.also(name, value, owner)
 
-    def _check_prior(self, name: str, prior: Distribution, owner: Any) -> None:
+    def _check_prior(self, name: str, prior: Distribution, owner: "Assumptions") -> None:
         if not isinstance(prior, self.prior):
             may = f"may have a {_or(self.prior)} as its prior"
             may = may if self.prior else "must be numbers: it can have no prior"
@@ -321,7 +324,7 @@ class _Domain:
         is_above = self.above is None or low > self.above
         return bool(np.isfinite(value).all() and is_above and (self.least is None or low >= self.least))
 
-    def _shapes(self, owner: Any) -> dict[str, tuple[Any, ...]]:
+    def _shapes(self, owner: "Assumptions") -> dict[str, tuple[Any, ...]]:
         """The shapes that an array may have, as far as they are known, by what its numbers are for."""
         if callable(self.dims):
             return {label: (size,) for label, size in self.dims(owner).items()}
@@ -338,7 +341,7 @@ class _Domain:
             words = f"a number {bound}" if is_one else f"numbers {bound}"
         return words + (f" or a {_or(self.prior)} distribution" if self.prior and is_one else "")
 
-    def _shape_in_words(self, shapes: dict[str, tuple[Any, ...]], owner: Any) -> str:
+    def _shape_in_words(self, shapes: dict[str, tuple[Any, ...]], owner: "Assumptions") -> str:
         if ("any",) in shapes.values():
             return f"{'one number or ' * self.or_one}one for {' or for '.join(shapes)}"
         texts = [f"({', '.join(map(str, own))}{',' * (len(own) == 1)})" for own in shapes.values()]
@@ -377,7 +380,7 @@ class Part:
         weight: of each row, positive, shape (num_observations,); None: one.
     """
 
-    def __init__(self, rows: Any, name: str, weight: Any = None) -> None:
+    def __init__(self, rows: Any, name: str, weight: np.ndarray | None = None) -> None:
         if isinstance(rows, np.ndarray):
             rows, weight = checks.rows_with_weight(rows, weight)
         self.rows, self.name, self.weight = rows, name, weight
@@ -397,7 +400,7 @@ class Part:
         return self._found[function]
 
 
-def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
+def read_off(model: "Model", parts: Sequence[Part]) -> dict[str, Any]:
     """The fields that are not given, read off the data; the numbers are those of the stated program.
 
     Args:
@@ -434,7 +437,7 @@ def read_off(model: Any, parts: Sequence[Part]) -> dict[str, Any]:
     return found
 
 
-def continuing(model: Any, former: Any) -> Any:
+def continuing(model: "Model", former: "Model") -> Any:
     """The model with what a former fit read off its rows, where that is not given.
 
     Choices, switches and families decide how fields are read: where they differ nothing is kept.
@@ -455,7 +458,7 @@ def continuing(model: Any, former: Any) -> Any:
 _READ = {"read", "fill", "scales"}  # facts of fields that data decide
 
 
-def _choices(model: Any) -> list[Any]:
+def _choices(model: "Model") -> list[Any]:
     """What decides how the fields of a model are read."""
     fixed = (
         getattr(model, name)
@@ -465,7 +468,7 @@ def _choices(model: Any) -> list[Any]:
     return [value for value in fixed if isinstance(value, str | bool)] + list(map(type, model.part_families))
 
 
-def _kept(own: Any, former: Any, names: Sequence[str]) -> Any:
+def _kept(own: "Model", former: "Model", names: Sequence[str]) -> Any:
     """A model or a part of it with the former's value of these fields where it has none, nested ones too."""
     found = {}
     for name in names:
@@ -480,7 +483,7 @@ def _kept(own: Any, former: Any, names: Sequence[str]) -> Any:
 # Sizes
 
 
-def require(model: Any, *names: str) -> None:
+def require(model: "Model", *names: str) -> None:
     """Raise ValueError if a field that ``from_data`` reads off the data is not set.
 
     Args:
@@ -498,7 +501,7 @@ def require(model: Any, *names: str) -> None:
             )
 
 
-def size_fields(model: Any) -> tuple[str, ...]:
+def size_fields(model: "Model") -> tuple[str, ...]:
     """The fields with the numbers of columns of the parts of the data: one for each, or for all views.
 
     Args:
@@ -510,7 +513,7 @@ def size_fields(model: Any) -> tuple[str, ...]:
     return tuple(f"num_{model.dims[table.name][-1].removesuffix('_*')}s" for table in model.data)
 
 
-def part_sizes(model: Any) -> tuple[int | None, ...]:
+def part_sizes(model: "Model") -> tuple[int | None, ...]:
     """The number of columns of each part of the data.
 
     Args:
@@ -524,7 +527,7 @@ def part_sizes(model: Any) -> tuple[int | None, ...]:
     return sizes if model.tables is model.data else sizes[0] or (None,) * len(model.tables)
 
 
-def sizes_of(model: Any, parts: Sequence[Any]) -> dict[str, Any]:
+def sizes_of(model: "Model", parts: Sequence[Any]) -> dict[str, Any]:
     """The fields with sizes that parts of the data tell.
 
     Args:

@@ -17,6 +17,7 @@ rounding alone in double precision, n = 4 with four terms in single. Up to x = 1
 from fractions import Fraction
 from functools import cache
 from math import comb, log, pi
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -113,13 +114,13 @@ def _products(shift: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 @cache
 def _coefficients(terms: int) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
     """Coefficients in powers of 1/y^2 of digamma - log y, of log-gamma over y and of exp(digamma) / y."""
-    bernoulli = [Fraction(1)]
+    bernoulli: list[Any] = [Fraction(1)]
     for m in range(1, 2 * terms + 1):
         bernoulli.append(-sum(comb(m + 1, k) * bernoulli[k] for k in range(m)) / (m + 1))
     at_half = [(Fraction(2) ** (1 - 2 * j) - 1) * bernoulli[2 * j] for j in range(1, terms + 1)]
     logs = [-b / (2 * j) for j, b in enumerate(at_half, 1)]
     integrals = [b / (2 * j * (2 * j - 1)) for j, b in enumerate(at_half, 1)]
-    power = [Fraction(1)]  # of the exponential: m e_m = sum_j j l_j e_{m-j}
+    power: list[Any] = [Fraction(1)]  # of the exponential: m e_m = sum_j j l_j e_{m-j}
     for m in range(1, terms + 1):
         power.append(sum(j * logs[j - 1] * power[m - j] for j in range(1, m + 1)) / m)
     return tuple(map(float, logs)), tuple(map(float, integrals)), tuple(map(float, power[1:]))

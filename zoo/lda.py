@@ -29,7 +29,6 @@ Dirichlet prior, of which that smoothing (plus one) is the maximum a posteriori.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpyro
@@ -41,6 +40,7 @@ from zoo.documents.bags import BagsOfWords
 from zoo.documents.topic_model import LENGTHS, SHARES, TopicModel
 from zoo.fields import pseudo_counts, size, size_of, static
 from zoo.programs import local
+from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
 
@@ -69,7 +69,7 @@ class LDA(TopicModel):
     num_words: int | None = size_of("counts", 2)
     num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)
 
-    def program(self, counts: Any, rows: numpyro.plate) -> Array:
+    def program(self, counts: SparseCounts, rows: numpyro.plate) -> Array:
         """Topics; then the topic shares and the words of each document."""
         with numpyro.plate("topics", self.num_topics):
             smoothing = jnp.full(self.num_words, self.word_smoothing)

@@ -35,6 +35,7 @@ E[x]      ``loc``                 (D,)         deterministic, W E[z] + mu
 ========  ======================  ===========  ==============================================================
 
 It is `zoo.PPCA` with `zoo.Mixture` as the prior of its latents: with label and latents summed out a row is
+from typing import Any
 from a mixture of Normal(W m_m + mu, W Lambda_m^-1 W' + diag(psi)). One cluster is PPCA; W = I is the mixture.
 
 Symmetries. The density of the rows is the same for z -> A z + b with any invertible A, if W, mu, m and Lambda

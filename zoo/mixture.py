@@ -67,7 +67,7 @@ from zoo.dirichlet_process import WeightPrior, weight_prior
 from zoo.fields import Part, choice, flag, part, pseudo_counts, require, whole
 from zoo.intake import Columns
 from zoo.intake.families import components_of
-from zoo.model import ANY, Assumptions, Model, Roles, Table
+from zoo.model import ANY, Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 from zoo.sparse import is_sparse
@@ -111,7 +111,7 @@ class Mixture(Model):
         (2,)
     """
 
-    components: Assumptions | None = part(**COMPONENTS, read=_filled, fill=_filled)
+    components: ComponentPrior | None = part(**COMPONENTS, read=_filled, fill=_filled)
     num_components: int = whole(20)
     concentration: Array | dist.Distribution = pseudo_counts(1.0, prior=(dist.Gamma,))
     weight_prior: str = choice("dirichlet", "stick_breaking")

@@ -36,7 +36,7 @@ from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of,
 from zoo.naming import did_you_mean
 from zoo.programs import in_current_precision, run
 from zoo.roles import Roles
-from zoo.sparse import is_sparse
+from zoo.sparse import Observed, is_sparse
 
 __all__ = [
     "ANY",
@@ -115,7 +115,7 @@ class Assumptions:
             if any(isinstance(leaf, np.ndarray) and np.isnan(leaf).any() for leaf in leaves):
                 raise ValueError(f"{name} must not be NaN, nor hold one")
 
-    def _set(self, name: str, value: Any) -> None:
+    def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     def _check_field(self, field: dataclasses.Field) -> None:
@@ -301,7 +301,7 @@ class Model(Assumptions):
         require(self, *self.units_of_fields)
         return run(in_current_precision(self), data, num_observations)
 
-    def program(self, *parts: Any, rows: numpyro.plate) -> Any:
+    def program(self, *parts: Observed | None, rows: numpyro.plate) -> Any:
         """The NumPyro program, which `zoo.programs.run` runs, in the coordinates in which it is stated.
 
         Args:
@@ -488,7 +488,7 @@ class Model(Assumptions):
         model, data = model.with_families(columns_of(model, data)).encoded(*data)
         return model.with_sizes_from(*data, sample_weight=weight)
 
-    def with_sizes_from(self, *data: Any, sample_weight: Any = None) -> Self:
+    def with_sizes_from(self, *data: Observed, sample_weight: np.ndarray | None = None) -> Self:
         """The model with the fields that are None read off the data by `from_data`; itself where none is.
 
         Args:
@@ -511,7 +511,7 @@ class Model(Assumptions):
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
         return type(self)(**given | read) if read else self
 
-    def log_likelihood(self, values: Mapping[str, Any], *data: Any) -> jax.Array:
+    def log_likelihood(self, values: Mapping[str, Any], *data: Observed) -> jax.Array:
         """Log density of each row over its observed cells, latents integrated out.
 
         Args:
@@ -526,7 +526,7 @@ class Model(Assumptions):
         """
         return answer_of(self, "log_rows", values, *data)
 
-    def scores(self, values: Mapping[str, Any], *data: Any, kind: str = "latent") -> Any:
+    def scores(self, values: Mapping[str, Any], *data: Observed, kind: str = "latent") -> Any:
         """Posterior mean scores of rows given values of everything else, dims ``roles.scores``.
 
         Args:
@@ -542,7 +542,7 @@ class Model(Assumptions):
         """
         return answer_of(self, "scores", values, *data, kind=kind)
 
-    def predicted(self, values: Mapping[str, Any], *data: Any, **options: Any) -> tuple[Any, Any]:
+    def predicted(self, values: Mapping[str, Any], *data: Observed, **options: Any) -> tuple[Any, Any]:
         """Mean and variance of the missing cells of rows at given parameters.
 
         Args:
@@ -558,7 +558,7 @@ class Model(Assumptions):
         """
         return answer_of(self, "cells", values, *data, **options)
 
-    def check_new(self, *data: Any) -> None:
+    def check_new(self, *data: Observed) -> None:
         """Raise ValueError if new rows do not suit the (fitted) model; a single one does, and one of NaN.
 
         Args:
@@ -566,7 +566,7 @@ class Model(Assumptions):
         """
         check_rows_of(self, data)
 
-    def check(self, *data: Any) -> None:
+    def check(self, *data: Observed) -> None:
         """Raise ValueError if the (numeric) data do not suit the model, before anything is compiled.
 
         Args:
@@ -576,7 +576,7 @@ class Model(Assumptions):
         check_fit(self, data)
         check_latents(self, data)
 
-    def auto_method(self, *data: Any) -> str:
+    def auto_method(self, *data: Observed) -> str:
         """The method for ``method="auto"``: the first of `methods` that suits the model and the data.
 
         Args:
@@ -595,7 +595,7 @@ class Model(Assumptions):
         """
 
 
-def _short_html(value: Any) -> str:
+def _short_html(value: object) -> str:
     """A field in a few words: numbers as they are, larger arrays by their shape and range."""
     if value is None:
         return "read off the data"
@@ -608,7 +608,7 @@ def _short_html(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _check_kind(field: dataclasses.Field, value: Any) -> None:
+def _check_kind(field: dataclasses.Field, value: object) -> None:
     """Raise TypeError for None in a field that may not be None, and for a class.
 
     A field may be None if that is its default or its type says so.
@@ -625,7 +625,7 @@ def _check_kind(field: dataclasses.Field, value: Any) -> None:
             raise TypeError(f"{field.name} must not be None: {remedy}")
 
 
-def as_hyperparameter(name: str, value: Any) -> Any:
+def as_hyperparameter(name: str, value: object) -> Any:
     """Convert a hyperparameter for storage: numbers, and those in distributions, to float64.
 
     Args:

@@ -86,7 +86,7 @@ from zoo.fields import choice, flag, numbers, part, positive, size, static
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import ANY, Roles, Table
 from zoo.programs import local
-from zoo.shapes import ParamCovariance, View
+from zoo.shapes import ParamCovariance, Values, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +206,7 @@ class Paired(SeveralTables):
         weights = numbers.broadcast_to(self.view_weights, (len(self.families),))
         return {f"y_{v}": weights[v] for v in range(len(self.families))}
 
-    def mean_theta(self, v: int, values: Mapping[str, Array]) -> LowRank:
+    def mean_theta(self, v: int, values: Values) -> LowRank:
         """The mean V_v u + mu_v of natural parameters, by its factors.
 
         Args:
@@ -218,7 +218,7 @@ class Paired(SeveralTables):
         """
         return LowRank(values["latents"], values[f"loadings_{v}"], values.get(f"loc_{v}", 0.0))
 
-    def specific_covariance(self, v: int, values: Mapping[str, Array]) -> ParamCovariance:
+    def specific_covariance(self, v: int, values: Values) -> ParamCovariance:
         """The covariance Psi_v of a view.
 
         Args:
@@ -259,7 +259,7 @@ class Paired(SeveralTables):
         rate = self.covariance_scale * jnp.eye(size)
         return dist.Wishart(size + self.covariance_degrees, rate_matrix=rate, validate_args=False)
 
-    def rows_of(self, v: int, values: Mapping[str, Array]) -> dist.Distribution:
+    def rows_of(self, v: int, values: Values) -> dist.Distribution:
         """The distribution of the rows of a view at given values of the sites.
 
         Args:

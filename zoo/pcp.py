@@ -32,9 +32,7 @@ Departures from the source. Topics are parameters there, smoothed by an additive
 here they have a Dirichlet prior, of which that constant plus one gives the same estimate.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpyro
@@ -48,6 +46,8 @@ from zoo.documents.bags import ClusteredBags
 from zoo.documents.topic_model import LENGTHS, SHARES, TopicModel
 from zoo.fields import choice, pseudo_counts, size, size_of, static
 from zoo.programs import local
+from zoo.shapes import Values
+from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
 
 
@@ -83,7 +83,7 @@ class PCP(TopicModel):
     num_words: int | None = size_of("counts", 2)
     num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)
 
-    def program(self, counts: Any, rows: numpyro.plate) -> Array:
+    def program(self, counts: SparseCounts, rows: numpyro.plate) -> Array:
         """Clusters with their topic shares, and topics; then the cluster and the words of each document."""
         log_weights = self.weights.sample(self.concentration)
         with numpyro.plate("topics", self.num_topics):
@@ -125,7 +125,7 @@ class PCP(TopicModel):
         """The prior of the weights (one cluster has no sticks: its weight is 1 under either prior)."""
         return weight_prior(self.weight_prior, self.num_clusters, name="cluster_weights")
 
-    def log_weights(self, values: Mapping[str, Array]) -> Array:
+    def log_weights(self, values: Values) -> Array:
         """The clusters' log weights at given values of the sites.
 
         Args:
@@ -139,7 +139,7 @@ class PCP(TopicModel):
         tiny = jnp.finfo(values["cluster_weights"].dtype).tiny
         return jnp.log(jnp.maximum(values["cluster_weights"], tiny))
 
-    def log_joint_documents(self, values: Mapping[str, Array], counts: Any) -> Array:
+    def log_joint_documents(self, values: Values, counts: SparseCounts) -> Array:
         """Log weight plus log density of each document under each cluster.
 
         Args:
@@ -152,7 +152,7 @@ class PCP(TopicModel):
         parts = values["cluster_topic_probs"], values["topic_word_probs"]
         return ClusteredBags(self.log_weights(values), *parts, counts.shape[0]).by_cluster(counts)
 
-    def expected(self, stored: Mapping[str, Array]) -> dict[str, Array]:
+    def expected(self, stored: Values) -> dict[str, Array]:
         """Sites at their mean under q, or at the stored estimate; weights by their stick fractions.
 
         Args:

@@ -23,7 +23,6 @@ the I-divergence (Gaussier and Goutte 2005). Symmetries: topics may be permuted.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpyro
 import numpyro.distributions as dist
@@ -35,6 +34,7 @@ from zoo.documents.bags import BagsOfWords
 from zoo.documents.topic_model import LENGTHS, TopicModel
 from zoo.fields import size, size_of, static
 from zoo.programs import local
+from zoo.sparse import SparseCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class PLSI(TopicModel):
     num_words: int | None = size_of("counts", 2)
     num_tokens: int | tuple[int, ...] | None = static(None, **LENGTHS)
 
-    def program(self, counts: Any, rows: numpyro.plate) -> Array:
+    def program(self, counts: SparseCounts, rows: numpyro.plate) -> Array:
         """Topics; then the topic shares and the words of each document."""
         simplex = dist.constraints.simplex
         with numpyro.plate("topics", self.num_topics):

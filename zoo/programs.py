@@ -9,7 +9,7 @@ in which the model is stated (`zoo.coordinates`).
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,10 @@ from numpyro.primitives import Messenger
 from zoo.coordinates import free_log_scales, is_improper
 from zoo.coordinates.of_models import inside
 from zoo.fields import require, size_fields, sizes_of
+from zoo.shapes import Values
+
+if TYPE_CHECKING:
+    from zoo.model import Model
 
 _FORM = ContextVar("form", default="drawn")  # or "given", "explicit"
 
@@ -77,7 +81,7 @@ def local(
     return numpyro.sample(name, own, infer=infer or None)
 
 
-def run(model: Any, data: tuple, num_observations: int | None) -> Any:
+def run(model: "Model", data: tuple, num_observations: int | None) -> Any:
     """Run the program of a model.
 
     Args:
@@ -136,7 +140,7 @@ def run(model: Any, data: tuple, num_observations: int | None) -> Any:
         _FORM.reset(token)
 
 
-def log_rows(model: Any, values: Mapping[str, Array], data: tuple) -> Array:
+def log_rows(model: "Model", values: Values, data: tuple) -> Array:
     """Log density of each row by the program, which has all latents of rows summed out or given.
 
     Args:

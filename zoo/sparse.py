@@ -65,6 +65,7 @@ def _no_count(where: str, value: float, how_many: int) -> str:
 class _Cells:
     """A matrix by its cells: a pytree of the arrays that ``_arrays`` names, whose shape is static."""
 
+    shape: tuple[int, int]
     _arrays: tuple[str, ...]
     ndim = 2  # which NumPyro asks of every observed value
 
@@ -280,7 +281,7 @@ class SparseCounts(_Cells):
 BLOCK_CELLS = 2**17
 
 
-def is_sparse(x: Any) -> bool:
+def is_sparse(x: object) -> bool:
     """Whether an object is a sparse matrix of this library or of scipy.
 
     Args:
@@ -292,7 +293,7 @@ def is_sparse(x: Any) -> bool:
     return isinstance(x, SparseMatrix | SparseCounts) or hasattr(x, "tocoo")
 
 
-def as_rows(x: Any, name: str = "x") -> "np.ndarray | SparseMatrix":
+def as_rows(x: object, name: str = "x") -> "np.ndarray | SparseMatrix":
     """The data as a float64 array, or as a sparse matrix where they are sparse.
 
     Args:
@@ -467,3 +468,7 @@ class SparseMatrix(_Cells):
 
     def _cells(self, value: Array) -> SparseCounts:
         return SparseCounts.tree_unflatten(self.shape, (self.row, self.column, value))
+
+
+#: A part of the data as programs, answers and methods take it
+Observed = Array | np.ndarray | SparseCounts | SparseMatrix

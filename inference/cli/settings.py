@@ -36,7 +36,7 @@ _READ = {
 _MOST_SIZES = 100
 
 
-class Call(NamedTuple):
+class NamedCall(NamedTuple):
     """A call as it was written, made when its module is imported.
 
     Attributes:
@@ -66,7 +66,7 @@ def _pairs(
 
 
 def parse_settings(texts: Iterable[str], known: Sequence[str] | None, what: str) -> dict[str, Any]:
-    """``["a=1", "b=Gamma(2, 1)"]`` as key to value, calls as `Call`; ValueError for a key not ``known``."""
+    """``["a=1", "b=Gamma(2, 1)"]`` as key to value, calls as `NamedCall`; ValueError for an unknown key."""
     settings: dict[str, Any] = {}
     for key, value in _pairs(texts, "a setting", "key=value"):
         if known is not None and key not in known:
@@ -77,12 +77,12 @@ def parse_settings(texts: Iterable[str], known: Sequence[str] | None, what: str)
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with each `Call` replaced by its result; priors of components are filled by the fit."""
+    """The settings with each `NamedCall` replaced by its result; a fit fills priors of components."""
     return {key: _resolved(value) for key, value in settings.items()}
 
 
 def _resolved(value: Any) -> Any:
-    if isinstance(value, Call):
+    if isinstance(value, NamedCall):
         function = getattr(importlib.import_module(_CALLS[value.name]), value.name)
         return function(*map(_resolved, value.args), **resolve(value.kwargs))
     return tuple(map(_resolved, value)) if isinstance(value, tuple) else value
@@ -105,7 +105,7 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _parse_call(name: str, call: ast.Call) -> Call:
+def _parse_call(name: str, call: ast.Call) -> NamedCall:
     if name not in _CALLS:
         raise ValueError(f"no prior or kernel is called {name!r}; there are: {', '.join(_CALLS)}")
     try:
@@ -125,7 +125,7 @@ def _parse_call(name: str, call: ast.Call) -> Call:
             if value <= 0 and key not in _SIGNED.get(name, ()):
                 what = "scale" if name == "Normal" else "arguments"
                 raise ValueError(f"the {what} of {name} must be positive; got {value} in {ast.unparse(call)}")
-    return Call(name, args, kwargs)
+    return NamedCall(name, args, kwargs)
 
 
 class _NoLiteral(ValueError):

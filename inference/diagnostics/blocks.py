@@ -8,7 +8,7 @@ import pandas as pd
 _MOST_CELLS = 4  # on a card
 
 
-class Card(NamedTuple):
+class AnswerCard(NamedTuple):
     """What there is to know about a cluster, a topic or a latent.
 
     Attributes:
@@ -50,7 +50,7 @@ class Cards(NamedTuple):
     """
 
     title: str
-    cards: Sequence[Card]
+    cards: Sequence[AnswerCard]
     of: str
     note: str = ""
 

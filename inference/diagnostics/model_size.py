@@ -66,6 +66,7 @@ from zoo.linear_gaussian.class_labels import are_labels, code_labels
 from zoo.model import Model
 from zoo.paired import Paired
 from zoo.ppca import PPCA
+from zoo.shapes import Values
 from zoo.sppca import SPPCA
 
 BARE = 1e-3  # concentration and rate of the precisions that relevance determination learns
@@ -464,11 +465,11 @@ def _dealt(label: np.ndarray, num_classes: int, folds: int, seed: int) -> np.nda
     return part
 
 
-def _last_objective(tree: Any) -> float:
+def _last_objective(tree: xr.DataTree) -> float:
     return float(tree["trace"]["objective"].dropna("iteration")[-1])
 
 
-def _has_bound(tree: Any, model: Model) -> bool:
+def _has_bound(tree: xr.DataTree, model: Model) -> bool:
     """Whether the objective of a fit is a bound on the log evidence."""
     if "method" not in tree.attrs:
         return False
@@ -681,7 +682,7 @@ def _bound(tree: xr.DataTree) -> float:
 
 
 @jax.jit
-def _log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
+def _log_prior(values: Values, model: DEPCAM) -> Array:
     """That of the parameters, in the coordinates of the data."""
     own, units = model.own_coordinates, model.units
     if own is None:

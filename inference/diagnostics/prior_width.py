@@ -10,7 +10,6 @@ An evidence always depends on the width of the prior: of parameters that the dat
 wide costs log 2 each. It matters where it changes which of several models has more of it.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, restored_data
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.model import Model, in_current_precision
+from zoo.shapes import Values
 
 WIDTHS = {"half": 0.5, "twice": 2.0}
 FEWEST_EFFECTIVE = 50.0  # draws that the weights p' / p leave, below which nothing is told
@@ -83,14 +83,14 @@ def _wider(model: Model, factor: float) -> Model | None:
     return None
 
 
-def _of_partition(models: tuple[Model, Model], values: Mapping[str, Array], x: Any) -> Array:
+def _of_partition(models: tuple[Model, Model], values: Values, x: Any) -> Array:
     """Log ratio of the evidences of a partition."""
     first, second = map(_components, models)
     sums = first.statistics(x, values["labels"], models[0].num_components)
     return second.log_evidence(sums).sum() - first.log_evidence(sums).sum()
 
 
-def _of_sites(models: tuple[Model, Model], values: Mapping[str, Array], *data: Any) -> Array:
+def _of_sites(models: tuple[Model, Model], values: Values, *data: Any) -> Array:
     """Log ratio of the densities of the parameters."""
     first, second = (log_prior(model, values, *data) for model in models)
     return second - first

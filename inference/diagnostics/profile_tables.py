@@ -14,7 +14,7 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import memberships
-from inference.diagnostics.blocks import Card, Cards, ShownTable
+from inference.diagnostics.blocks import AnswerCard, Cards, ShownTable
 from inference.diagnostics.cluster_profiles import (
     SURE,
     aligned_clusters,
@@ -362,7 +362,7 @@ def _cluster_cards(clusters: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> l
     if len(clusters) > _MOST_CLUSTERS:
         notes.append(f"the largest {_MOST_CLUSTERS} of {len(clusters)} clusters")
     cards = [
-        Card(
+        AnswerCard(
             f"cluster {k}",
             clusters["name"][k],
             float(clusters["share"][k]),
@@ -446,7 +446,7 @@ def _topic_cards(topics: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[
         label = _named("nearest", "documents", near)
         told = [held | {label: own} for held, own in zip(told, listed.fillna("-"), strict=True)]
     cards = [
-        Card(f"topic {k}", kept["name"][k], float(kept["share"][k]), shares[k], told=held)
+        AnswerCard(f"topic {k}", kept["name"][k], float(kept["share"][k]), shares[k], told=held)
         for k, held in zip(kept.index, told, strict=True)
     ]
     more = f"the largest {_MOST_TOPICS} of {len(topics)}" if len(topics) > _MOST_TOPICS else ""
@@ -461,7 +461,7 @@ def _latent_cards(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[
         for (latent, end), names in _first(rows)["row"].groupby(level=["latent", "end"], sort=False):
             told[latent][_named(f"{end} end,", "rows", rows)] = ", ".join(map(str, names))
     cards = [
-        Card(
+        AnswerCard(
             f"latent {k}{f' ({kinds[k]})' if kinds[k] else ''}",
             table["name"][k] if "name" in table else "",
             float(table["share"][k]),

@@ -11,7 +11,7 @@ run one after another, step by step, with the same keys and the same rule for ev
 copied. How chunks work is described in `inference.driver.chains`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from inference.driver.progress import (
 )
 from inference.numerics.compiled import compiled
 from inference.processes import agreed, any_process
+from zoo.model import Model
 
 EARLY = 40  # steps after which proposals are tried first, long before a restart settles
 FEW_CELLS = 2**16  # of the data of all restarts
@@ -58,11 +59,11 @@ class _Restarts(NamedTuple):
 def ascend(
     step: Callable,
     start: Callable,
-    model: Any,
+    model: Model,
     data: tuple,
     *,
     keys: Array,
-    variables: Any,
+    variables: Mapping[str, np.ndarray] | None,
     num_rows: float,
     num_restarts: int,
     max_iterations: int,
@@ -78,7 +79,7 @@ def ascend(
     slot_axes: tuple[tuple[str, int], ...] = (),
     settling_steps: Callable | None = None,
     start_data: tuple | None = None,
-    start_model: Any = None,
+    start_model: Model | None = None,
     place: Callable = lambda tree: tree,
     on_host: bool = False,
 ) -> AscentRun:
@@ -217,7 +218,7 @@ def _have_settled(restarts: _Restarts) -> bool:
 
 
 def _try_proposals(
-    propose: Callable, restarts: _Restarts, asked: np.ndarray, take_a_step: Callable, model: Any
+    propose: Callable, restarts: _Restarts, asked: np.ndarray, take_a_step: Callable, model: Model
 ) -> _Restarts:
     """Restarts moved to where their proposals lead if that is higher, to run on from there.
 
@@ -269,7 +270,7 @@ def _ended(restarts: _Restarts) -> _Restarts:
 
 
 def _improve_settled(
-    improve: Callable | None, restarts: _Restarts, keys: Array, model: Any, data: tuple
+    improve: Callable | None, restarts: _Restarts, keys: Array, model: Model, data: tuple
 ) -> _Restarts:
     """Every settled restart moved to a better state, to run on from there, or else converged.
 
@@ -284,7 +285,7 @@ def _improve_settled(
 
 @partial(compiled, static_argnums=0)
 def _improve_restart(
-    improve: Callable, restarts: _Restarts, keys: Array, number: Array, model: Any, data: tuple
+    improve: Callable, restarts: _Restarts, keys: Array, number: Array, model: Model, data: tuple
 ) -> _Restarts:
     own = jax.tree.map(lambda leaf: leaf[number], restarts)
     at = own.progress
@@ -304,7 +305,7 @@ def _improve_restart(
 
 @partial(compiled, repeats=True, static_argnums=0)
 def _ascend_chunk(
-    functions: tuple, restarts: _Restarts, keys: Array, bounds: tuple, model: Any, data: tuple
+    functions: tuple, restarts: _Restarts, keys: Array, bounds: tuple, model: Model, data: tuple
 ) -> tuple[_Restarts, Any]:
     """Up to ``limit`` steps of every running restart; a restart that has stopped keeps its state.
 
@@ -384,14 +385,16 @@ def _where(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(partial(jnp.where, condition), yes, no)
 
 
-def _start_on_host(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
+def _start_on_host(
+    start: Callable, keys: Array, variables: Mapping[str, np.ndarray] | None, model: Model, data: tuple
+) -> Any:
     """The states of all restarts, leaves with a leading axis over them."""
     given = (jax.tree.map(lambda leaf, n=n: leaf[n], variables) for n in range(len(keys)))
     return _stacked([start(key, own, model, *data) for key, own in zip(keys, given, strict=True)])
 
 
 def _ascend_chunk_on_host(
-    functions: tuple, restarts: _Restarts, keys: Array, bounds: tuple, model: Any, data: tuple
+    functions: tuple, restarts: _Restarts, keys: Array, bounds: tuple, model: Model, data: tuple
 ) -> tuple[Any, Any]:
     """`_ascend_chunk` with the same arguments and results, not compiled."""
     step, rule, _ = functions

@@ -32,6 +32,7 @@ from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume
 from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
 from inference.processes import agreed, any_process, gathered_leaves, share_of
+from zoo.model import Model
 
 DRAW_BYTES = 2**26  # what a chunk's draws may take
 FEW_SLOTS = 64  # that a state may always have, temperatures among them
@@ -42,11 +43,11 @@ def sample(
     step: Callable,
     start: Callable,
     position: Callable,
-    model: Any,
+    model: Model,
     data: tuple,
     *,
     keys: Array,
-    variables: Any,
+    variables: Mapping[str, np.ndarray] | None,
     num_chains: int,
     num_warmup: int,
     num_samples: int,
@@ -308,7 +309,7 @@ def _chunk(
     limit: Array,
     num_warmup: Array,
     thinning: Array,
-    model: Any,
+    model: Model,
     data: tuple,
 ) -> tuple[Any, Any, Any]:
     """Run ``limit`` sweeps of every chain, or where chains run in turn of those from own[0] to own[1].
@@ -346,7 +347,7 @@ def _chunk(
     return states, infos, draws
 
 
-def _over_chains(position: Callable, model: Any) -> Callable:
+def _over_chains(position: Callable, model: Model) -> Callable:
     return jax.vmap(lambda state: position(state, model))
 
 

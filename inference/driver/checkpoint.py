@@ -31,7 +31,7 @@ from numpyro.distributions import Distribution
 from inference.numerics.atomic_files import replacing
 from inference.numerics.devices import of_first_process
 from zoo.checks import warn
-from zoo.model import Assumptions
+from zoo.model import Assumptions, Model
 
 SECONDS_BETWEEN_SAVES = 5.0
 NO_LIMIT = 2**31 - 1  # steps
@@ -86,7 +86,7 @@ class Layout(NamedTuple):
     most_slots: int = 0
 
 
-def fingerprint(model: Any, **arguments: Any) -> dict[str, str]:
+def fingerprint(model: Model, **arguments: Any) -> dict[str, str]:
     """The identity of a run as short strings by aspect; two runs are the same if all aspects agree.
 
     Args:

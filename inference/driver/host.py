@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import FrameType, TracebackType
@@ -17,6 +17,7 @@ from jax import Array
 
 from inference.driver.checkpoint import Checkpoint, Layout
 from inference.numerics.compiled import compiled
+from zoo.model import Model
 
 CHUNK_SECONDS = 0.25
 CHUNK_CAPACITY = 512  # steps a chunk can hold
@@ -77,11 +78,7 @@ class Interrupt:
 
 
 def resume(
-    checkpoint: Checkpoint,
-    init: Callable,
-    *args: Any,
-    layout: Callable[[Any], Layout],
-    traced: bool = True,
+    checkpoint: Checkpoint, init: Callable, *args: Any, layout: Callable[[Any], Layout], traced: bool = True
 ) -> tuple[Any, dict | None]:
     """The saved state, or a fresh one; only its shapes are computed when there is something to resume.
 
@@ -102,7 +99,9 @@ def resume(
 
 
 @partial(compiled, once=True, static_argnums=0)
-def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
+def start_each(
+    start: Callable, keys: Array, variables: Mapping[str, np.ndarray] | None, model: Model, data: tuple
+) -> Any:
     """The states of all restarts or chains, started in turn: a start may need as much memory as a step.
 
     Their types are strong, as those that a step leaves: the second chunk is compiled as the first.
@@ -112,7 +111,9 @@ def start_each(start: Callable, keys: Array, variables: Any, model: Any, data: t
 
 
 @partial(compiled, once=True, static_argnums=0)
-def start_together(start: Callable, keys: Array, variables: Any, model: Any, data: tuple) -> Any:
+def start_together(
+    start: Callable, keys: Array, variables: Mapping[str, np.ndarray] | None, model: Model, data: tuple
+) -> Any:
     """`start_each` with each operation done for all at once, which takes half the time on few cells."""
     states = jax.vmap(lambda *own: start(*own, model, *data))(keys, variables)
     return jax.tree.map(_strongly_typed, states)

@@ -36,6 +36,7 @@ from inference.driver.progress import (
 )
 from inference.numerics.compiled import compiled
 from inference.processes import any_process, first_only, over_processes
+from zoo.model import Model
 
 
 class _Restarts(NamedTuple):
@@ -50,7 +51,7 @@ class _Restarts(NamedTuple):
 def ascend_in_batches(
     memoised: Memoised,
     start: Callable,
-    model: Any,
+    model: Model,
     stream: Any,
     *,
     put: Callable,
@@ -58,7 +59,7 @@ def ascend_in_batches(
     start_rows: Any,
     warm_up: Callable,
     keys: Array,
-    variables: Any,
+    variables: Mapping[str, np.ndarray] | None,
     num_restarts: int,
     max_iterations: int,
     tolerance: float,
@@ -156,7 +157,12 @@ def ascend_in_batches(
 
 
 def _start(
-    start: Callable, memoised: Memoised, keys: Array, variables: Any, model: Any, start_rows: Any
+    start: Callable,
+    memoised: Memoised,
+    keys: Array,
+    variables: Mapping[str, np.ndarray] | None,
+    model: Model,
+    start_rows: Any,
 ) -> _Restarts:
     """The states after their starts, and empty sums."""
     state = start_each(start, keys, variables, model, (start_rows,))
@@ -167,7 +173,13 @@ def _start(
 
 @partial(compiled, static_argnums=0)
 def _visit(
-    memoised: Memoised, restarts: _Restarts, before: Any, running: Array, moves: Array, model: Any, rows: Any
+    memoised: Memoised,
+    restarts: _Restarts,
+    before: Any,
+    running: Array,
+    moves: Array,
+    model: Model,
+    rows: Any,
 ) -> tuple[_Restarts, Any]:
     """Visit one batch; restarts that have stopped stay unchanged, and so do states that are not to move."""
 
@@ -182,7 +194,7 @@ def _visit(
 
 
 def _end_of_pass(
-    memoised: Memoised, restarts: _Restarts, memo: list, running: Array, model: Any
+    memoised: Memoised, restarts: _Restarts, memo: list, running: Array, model: Model
 ) -> tuple[_Restarts, Any, list]:
     """The state at the exact sums, its objective, and everything in the order of components that is best."""
     restarts, info, order = _settle(memoised, restarts, running, model)
@@ -193,7 +205,7 @@ def _end_of_pass(
 
 @partial(compiled, static_argnums=0)
 def _settle(
-    memoised: Memoised, restarts: _Restarts, running: Array, model: Any
+    memoised: Memoised, restarts: _Restarts, running: Array, model: Model
 ) -> tuple[_Restarts, Any, Array | None]:
     def one(restart: _Restarts, runs: Array) -> tuple[_Restarts, Any, Array | None]:
         order = memoised.best_order(restart.state, restart.fresh, model)

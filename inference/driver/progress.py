@@ -7,6 +7,7 @@ each step (`advanced`).
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,9 @@ from jax import Array, dtypes
 
 from inference.algorithm import AscentRun
 from inference.driver.checkpoint import AtMost, Kept, Layout
+
+#: What is judged of every restart: arrays of NumPy or of JAX, or one number
+type Numbers = np.ndarray | Array | float
 
 RUNNING, CONVERGED, SETTLED, NOT_FINITE, FELL = range(5)  # a restart of status NOT_FINITE or more has failed
 DROPPED = -1
@@ -64,12 +68,12 @@ def tolerated_fall(dtype: Any, must_rise: bool = True) -> float:
 
 def advanced(
     rule: Callable,
-    numbers: Any,
+    numbers: ModuleType,
     progress: Progress,
-    objective: Any,
-    small_gain: Any,
-    slack: Any,
-    settled: Any = CONVERGED,
+    objective: Numbers,
+    small_gain: Numbers,
+    slack: Numbers,
+    settled: Numbers = CONVERGED,
 ) -> Progress:
     """Progress after a step, elementwise over restarts; ``settled`` is the status of one that converged."""
     small_steps, status = rule(numbers, progress, objective, small_gain, slack, settled)
@@ -84,7 +88,7 @@ def advanced(
     )
 
 
-def left_behind(before: Progress, after: Progress, max_iterations: Any) -> Progress:
+def left_behind(before: Progress, after: Progress, max_iterations: np.ndarray | Array) -> Progress:
     """Progress in which restarts that fall behind for good have stopped.
 
     One falls behind where, at the gain of its last step, ``max_iterations`` would not bring it to the best

@@ -11,7 +11,7 @@ bound there.
 Between two batches, and only there, the host looks at Ctrl-C and the checkpoint.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -36,17 +36,17 @@ from inference.driver.progress import (
 )
 from inference.numerics.compiled import compiled
 from inference.processes import any_process
-from zoo.model import in_current_precision
+from zoo.model import Model, in_current_precision
 
 
 def ascend_stochastically(
     stochastic: NaturalGradient,
     start: Callable,
-    model: Any,
+    model: Model,
     stream: Any,
     *,
     key: Array,
-    variables: Any,
+    variables: Mapping[str, np.ndarray] | None,
     max_iterations: int,
     tolerance: float,
     rule: Callable,
@@ -140,7 +140,7 @@ def ascend_stochastically(
     return AscentRun(state, trace, 0, converged, reason, passes, 0), rows
 
 
-def _objective_of(stochastic: NaturalGradient, state: Any, model: Any, of_rows: float) -> dict[str, float]:
+def _objective_of(stochastic: NaturalGradient, state: Any, model: Model, of_rows: float) -> dict[str, float]:
     """The recorded values at a state; ``of_rows`` is the rows' part of the objective."""
     total = _compiled(stochastic.total, state, model)
     info = {name: float(value) for name, value in total._asdict().items()}
@@ -148,7 +148,7 @@ def _objective_of(stochastic: NaturalGradient, state: Any, model: Any, of_rows: 
 
 
 def _evaluated(
-    stochastic: NaturalGradient, state: Any, model: Any, stream: Any, put: Callable, keep_rows: bool
+    stochastic: NaturalGradient, state: Any, model: Model, stream: Any, put: Callable, keep_rows: bool
 ) -> tuple[dict[str, float], np.ndarray | None]:
     """The bound of all documents at a state, and their own parameters."""
     score, rows = 0.0, []
@@ -169,7 +169,12 @@ def _order(key: Array, number: int, num_rows: int) -> np.ndarray:
 
 @partial(compiled, static_argnums=(0, 1))
 def _start(
-    stochastic: NaturalGradient, start: Callable, key: Array, variables: Any, model: Any, documents: Any
+    stochastic: NaturalGradient,
+    start: Callable,
+    key: Array,
+    variables: Mapping[str, np.ndarray] | None,
+    model: Model,
+    documents: Any,
 ) -> Any:
     return stochastic.without_rows(start(key, variables, model, documents))
 

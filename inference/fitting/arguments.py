@@ -18,6 +18,7 @@ from inference.algorithm import (
     Ascent,
     Direct,
     FitRequest,
+    Init,
     Iterative,
     Memoised,
     Method,
@@ -334,7 +335,7 @@ def _check_not_traced(value: Any, found: str) -> None:
         )
 
 
-def _no_model(model: Any) -> str:
+def _no_model(model: object) -> str:
     """The message for something that is no model: a class, a name, or anything else."""
     found = None
     if isinstance(model, type) and issubclass(model, Model):
@@ -429,7 +430,7 @@ def _misfit_of_unit_noise(model: Any, x: np.ndarray) -> str:
     return ""
 
 
-def _suitable(model: Model, data: tuple, init: Any) -> tuple[str, Method]:
+def _suitable(model: Model, data: tuple, init: Init) -> tuple[str, Method]:
     """The method that ``"auto"`` selects: with ``init``, the first that takes a start."""
     name = model.auto_method(*data)
     if init is not None and isinstance(method_of(model, name), Direct):
@@ -653,7 +654,7 @@ def _complete(stream: RowStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield rows, batch.weight[: batch.count]
 
 
-def _with_lengths(model: Any, lengths: np.ndarray) -> Model:
+def _with_lengths(model: Any, lengths: np.ndarray) -> Any:
     """The model with the documents' lengths, unless it was given others."""
     if model.num_tokens is not None:
         return model
@@ -742,7 +743,7 @@ def _refuse(asked: _Asked) -> None:
             raise ValueError(message)
 
 
-def read_init(init: Any, method: Method, settings: Any) -> tuple[str, dict[str, np.ndarray] | None]:
+def read_init(init: Init, method: Method, settings: Any) -> tuple[str, dict[str, np.ndarray] | None]:
     """The start strategy, and given variables: for a sampler with a leading axis over chains.
 
     Raises:
@@ -800,7 +801,7 @@ def _former_model(tree: xr.DataTree, model: Model) -> Model:
     return former
 
 
-def _check_start(init: Any, model: Model, data: tuple) -> None:
+def _check_start(init: Init, model: Model, data: tuple) -> None:
     """Raise ValueError or TypeError for a former fit of other columns, or for variables of another shape."""
     dims = column_dims(model)
     if isinstance(init, xr.DataTree):

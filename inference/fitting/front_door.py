@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import jax
 import xarray as xr
 
-from inference.algorithm import Direct, FitRequest, Sampler, model_name
+from inference.algorithm import Direct, FitRequest, Init, Sampler, model_name
 from inference.convergence.numbering import numbered
 from inference.coordinates import inward
 from inference.fitting.arguments import Call, read_call, unsaid
@@ -45,7 +45,7 @@ def fit(
     max_iterations: int = unsaid(1000),
     tolerance: float = unsaid(1e-6),
     num_restarts: int | None = None,
-    init: Any = None,
+    init: Init = None,
     sample_weight: Any = None,
     batch_size: int | None = None,
     dtype: str = "float64",

@@ -502,7 +502,7 @@ def _begun_smaller(start: Callable, resized: Callable) -> Callable:
 
 
 @partial(compiled, once=True, static_argnums=0)
-def _resized(resized: Callable, state: Any, model: Any) -> Any:
+def _resized(resized: Callable, state: Any, model: Model) -> Any:
     return resized(state, model)
 
 

@@ -34,6 +34,7 @@ the one on the run itself comes last.
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ from inference.convergence.numbering import cluster_dim
 from inference.convergence.partitions import memberships
 from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixing
 from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
-from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Progress
+from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progress
 from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data
@@ -78,7 +79,12 @@ _OF_ROWS = ("observed_data", "variational", "log_likelihood")  # groups that tel
 
 
 def five_small_gains(
-    numbers: Any, progress: Progress, objective: Any, small_gain: Any, slack: Any, settled: Any
+    numbers: ModuleType,
+    progress: Progress,
+    objective: Numbers,
+    small_gain: Numbers,
+    slack: Numbers,
+    settled: Numbers,
 ) -> tuple[Any, Any]:
     """The stopping rule of every ascent: small steps in a row so far, and the status after a step.
 

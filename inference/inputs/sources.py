@@ -50,6 +50,7 @@ from zoo.datasets import read_table
 from zoo.intake import Columns
 from zoo.intake.files import ENDINGS, EXTRAS, require
 from zoo.intake.frames import as_frame
+from zoo.model import Model
 
 READ_CELLS = 2**20  # of a chunk, about
 TEXTS_AT_ONCE = 500
@@ -59,7 +60,7 @@ KNOWN = (*ENDINGS, ".npy", ".zarr")
 
 
 @dataclass(frozen=True)
-class Part:
+class SourcePart:
     """A file, a partition, or an array.
 
     Attributes:
@@ -94,7 +95,7 @@ class Source:
         ValueError: parts with different columns.
     """
 
-    def __init__(self, parts: Sequence[Part], kind: str) -> None:
+    def __init__(self, parts: Sequence[SourcePart], kind: str) -> None:
         """Look at the files; nothing is read but the beginning of a table whose columns are not known."""
         self.parts, self.kind = tuple(parts), kind
         self.columns: Columns | None = None
@@ -284,7 +285,7 @@ class Source:
             raise ValueError(f"{self} gave {self._num_rows} rows at first and {begin} later")
         self._num_rows = begin
 
-    def _chunks_of(self, part: Part) -> Iterator[Any]:
+    def _chunks_of(self, part: SourcePart) -> Iterator[Any]:
         """The chunks of a part; what its library says of a damaged one, with the part's name."""
         try:
             yield from part.read(self.names, self._rows)
@@ -320,7 +321,7 @@ class Source:
                 "command line --x)"
             )
 
-    def _check_unchanged(self, part: Part) -> None:
+    def _check_unchanged(self, part: SourcePart) -> None:
         for file in part.files:
             if _stamp(file) != self._stamps[file]:
                 raise ValueError(
@@ -329,7 +330,7 @@ class Source:
                 )
 
 
-def is_source(data: Any) -> bool:
+def is_source(data: object) -> bool:
     """Whether data are a `Source`."""
     return isinstance(data, Source)
 
@@ -370,7 +371,7 @@ def open_rows(source: Any, columns: Sequence[str] | None = None) -> Source:
     return found if columns is None else found.taking(columns)
 
 
-def opened(model: Any, data: Sequence[Any]) -> tuple[Any, ...]:
+def opened(model: Model, data: Sequence[Any]) -> tuple[Any, ...]:
     """The parts of the data of a call, those that lie elsewhere as a `Source`.
 
     Args:
@@ -392,13 +393,13 @@ def opened(model: Any, data: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-def as_passed(part: Any, model: Any) -> Any:
+def as_passed(part: Any, model: Model) -> Any:
     """A part of the data in the types that the rest knows: frames of pandas, and counts of bags of words."""
     part = as_frame(part)
     return as_counted(part) if model.takes_documents else part
 
 
-def is_arrow(part: Any) -> bool:
+def is_arrow(part: object) -> bool:
     """Whether a part of the data is of pyarrow, which can be read in batches where it lies."""
     return type(part).__module__.partition(".")[0] == "pyarrow"
 
@@ -439,7 +440,7 @@ def as_source(data: Any, *, texts: bool = False, name: str | None = None) -> Any
         raise FileNotFoundError(f"{name}: {error}{remedy}") from None
 
 
-def _names_a_file(part: Any) -> bool:
+def _names_a_file(part: object) -> bool:
     """Whether an entry of a list is a path or a pattern; a list of other words holds labels."""
     if isinstance(part, os.PathLike):
         return True
@@ -554,7 +555,7 @@ def _open_parquet(files: Sequence[Path]) -> Source:
         except (OSError, ValueError) as error:  # what pyarrow raises of a damaged file
             raise ValueError(f"{file} cannot be read as a .parquet file: {error}") from None
         names = _columns_of(held.schema)
-        parts.append(Part(str(file), partial(_read_dataset, held), names, num_rows, (file,)))
+        parts.append(SourcePart(str(file), partial(_read_dataset, held), names, num_rows, (file,)))
     return Source(parts, "table")
 
 
@@ -600,14 +601,14 @@ def _open_arrow(data: Any) -> Any:
             held = data if columns is None else data.select(list(columns))
             return map(_frame_of, held.to_batches(max_chunksize=_rows_at_once(len(names), rows)))
 
-        return Source([Part("the table of Arrow", read, names, data.num_rows)], "table")
+        return Source([SourcePart("the table of Arrow", read, names, data.num_rows)], "table")
     if isinstance(data, dataset.Dataset):
         names = _columns_of(data.schema)
         files = tuple(map(Path, getattr(data, "files", ())))
         local = files if all(file.is_file() for file in files) else ()
         label = str(local[0]) if len(local) == 1 else "the dataset of Arrow"
         reading = partial(_read_dataset, data)
-        return Source([Part(label, reading, names, data.count_rows(), local)], "table")
+        return Source([SourcePart(label, reading, names, data.count_rows(), local)], "table")
     raise TypeError(
         "of pyarrow a dataset (pyarrow.dataset.dataset(...)) or a Table is read in batches; got "
         f"{shown(data)}"
@@ -624,8 +625,10 @@ def _open_tables(files: Sequence[Path]) -> Source:
     first = _read_file(files[0])
     kind = "table" if hasattr(first, "columns") and not isinstance(first.columns, pd.RangeIndex) else "array"
     names = tuple(map(str, first.columns)) if kind == "table" else None
-    parts = [Part(str(file), partial(read, file), None, None, (file,)) for file in files[1:]]
-    parts.insert(0, Part(str(files[0]), partial(read, files[0]), names, _num_rows_of(first), (files[0],)))
+    parts = [SourcePart(str(file), partial(read, file), None, None, (file,)) for file in files[1:]]
+    parts.insert(
+        0, SourcePart(str(files[0]), partial(read, files[0]), names, _num_rows_of(first), (files[0],))
+    )
     return Source(parts, kind)
 
 
@@ -654,7 +657,7 @@ def _open_npy(files: Sequence[Path]) -> Source:
             raise ValueError(f"{file} must hold an array of rows and columns; its shape is {held.shape}")
         if not np.issubdtype(held.dtype, np.number) and held.dtype != bool:
             raise TypeError(f"{file} must hold numbers; it holds {held.dtype}")
-        parts.append(Part(str(file), partial(_read_npy, file), None, held.shape[0], (file,)))
+        parts.append(SourcePart(str(file), partial(_read_npy, file), None, held.shape[0], (file,)))
     return Source(parts, "array")
 
 
@@ -708,7 +711,7 @@ def _open_zarr(data: Any) -> Source:
     return Source([_zarr_part(data, "the Zarr array")], "array")
 
 
-def _zarr_part(held: Any, label: str) -> Part:
+def _zarr_part(held: Any, label: str) -> SourcePart:
     if not hasattr(held, "chunks"):
         names = ", ".join(sorted(held.array_keys())) if hasattr(held, "array_keys") else ""
         raise TypeError(
@@ -722,7 +725,7 @@ def _zarr_part(held: Any, label: str) -> Part:
         for begin in range(0, held.shape[0], step):
             yield np.asarray(held[begin : begin + step])
 
-    return Part(label, read, None, int(held.shape[0]))
+    return SourcePart(label, read, None, int(held.shape[0]))
 
 
 def _open_dask(data: Any) -> Any:
@@ -740,7 +743,7 @@ def _open_dask(data: Any) -> Any:
             yield held.partitions[number].compute()
 
         parts = [
-            Part(f"partition {number} of the DataFrame of Dask", partial(read_frame, number), names)
+            SourcePart(f"partition {number} of the DataFrame of Dask", partial(read_frame, number), names)
             for number in range(data.npartitions)
         ]
         return Source(parts, "table")
@@ -753,7 +756,7 @@ def _open_dask(data: Any) -> Any:
 
         sizes = [None if np.isnan(size) else int(size) for size in data.chunks[0]]  # NaN: not known yet
         parts = [
-            Part(f"block {number} of the Dask array", partial(read_blocks, number), None, size)
+            SourcePart(f"block {number} of the Dask array", partial(read_blocks, number), None, size)
             for number, size in enumerate(sizes)
         ]
         return Source(parts, "array")
@@ -768,7 +771,7 @@ def _open_texts(files: Sequence[Path]) -> Source:
     for begin in begins:
         own = tuple(files[begin : begin + TEXTS_AT_ONCE])
 
-        parts.append(Part(str(own[0]), partial(_read_texts, own), None, len(own), own))
+        parts.append(SourcePart(str(own[0]), partial(_read_texts, own), None, len(own), own))
     return Source(parts, "texts")
 
 

@@ -47,7 +47,7 @@ class Batch(NamedTuple):
         return self.x[: self.count]
 
 
-def is_chunked(data: Any) -> bool:
+def is_chunked(data: object) -> bool:
     """Whether data come as chunks rather than as an array, a table or nested lists of numbers.
 
     Chunks are an object with ``__iter__``, or a callable that makes a fresh iterator.

@@ -265,7 +265,7 @@ def _columns_of_counts(table: pd.DataFrame, arguments: Mapping[str, Any], name: 
     return replace(columns, columns=tuple(map(as_counts, range(table.shape[1]), columns.columns)))
 
 
-def _is_count_type(kind: Any) -> bool:
+def _is_count_type(kind: object) -> bool:
     return pd.api.types.is_numeric_dtype(kind) or isinstance(kind, pd.SparseDtype)
 
 

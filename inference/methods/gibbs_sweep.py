@@ -7,15 +7,17 @@ kernel (Metropolis-Hastings, say) that leaves their joint distribution given the
 `inference.calibration.geweke` is its proof.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from inference.numerics.gamma_draws import draw
+from zoo.model import Model
+from zoo.shapes import Values
 
 SITES = 4  # of a block whose keys are made at once
 
@@ -31,7 +33,7 @@ class Move(NamedTuple):
 
 
 def sweep(
-    key: Array, values: Mapping[str, Array], blocks: tuple[Callable | Move, ...], model: Any, *data: Array
+    key: Array, values: Values, blocks: tuple[Callable | Move, ...], model: Model, *data: Array
 ) -> dict[str, Array]:
     """Draw every block in turn; within a block, site after site, so that later sites see earlier ones.
 

@@ -9,9 +9,8 @@ A point is not a posterior: where many latents have few data each, the maximum l
 good start for NUTS (``init=tree``), and by held-out density often as good a predictor.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +26,9 @@ from inference.numerics.lbfgs import LBFGSState, lbfgs_init, lbfgs_step
 from inference.numerics.programs import latent_names
 from inference.settings import MAP
 from zoo.answers import answer_of, start_of
+from zoo.model import Model
+from zoo.shapes import Values
+from zoo.sparse import Observed
 
 NEEDED = 5  # starts where priors are weak
 PER_CELL = 10  # numbers that an iteration computes a cell, about
@@ -42,22 +44,22 @@ class MAPInfo(NamedTuple):
     objective: Array
 
 
-def log_joint(unconstrained: Mapping[str, Array], model: Any, *data: Any) -> Array:
+def log_joint(unconstrained: Values, model: Model, *data: Observed) -> Array:
     """Log joint density of all sites, in nats, at unconstrained coordinates."""
     values = constrain_fn(program, (model, *data), {}, dict(unconstrained))
     return log_density(program, (model, *data), {}, values)[0]
 
 
-def _loss(unconstrained: dict[str, Array], model: Any, data: tuple) -> Array:
+def _loss(unconstrained: dict[str, Array], model: Model, data: tuple) -> Array:
     return -log_joint(unconstrained, model, *data)
 
 
-def _state(values: Mapping[str, Array], model: Any, data: tuple, memory_size: int) -> LBFGSState:
+def _state(values: Values, model: Model, data: tuple, memory_size: int) -> LBFGSState:
     point = unconstrain_fn(program, (model, *data), {}, dict(values))
     return lbfgs_init(point, memory_size)
 
 
-def _init(key: Array, model: Any, *data: Any, memory_size: int) -> LBFGSState:
+def _init(key: Array, model: Model, *data: Observed, memory_size: int) -> LBFGSState:
     values = start_of(model, key, *data)
     if values is None:
         drawn = numpyro.handlers.trace(numpyro.handlers.seed(program, key)).get_trace(model, *data)
@@ -66,7 +68,7 @@ def _init(key: Array, model: Any, *data: Any, memory_size: int) -> LBFGSState:
 
 
 def _step(
-    key: Array, state: LBFGSState, model: Any, *data: Any, memory_size: int
+    key: Array, state: LBFGSState, model: Model, *data: Observed, memory_size: int
 ) -> tuple[LBFGSState, MAPInfo]:
     """One iteration; the key is ignored."""
     state = lbfgs_step(state, partial(_loss, model=model, data=data))
@@ -85,7 +87,7 @@ def build(strategy: str, memory_size: int) -> Algorithm:
     return Algorithm(begin, once, settling_steps=settling_steps)
 
 
-def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, memory_size: int) -> LBFGSState:
+def start(key: Array, variables: Values, model: Model, *data: Observed, memory_size: int) -> LBFGSState:
     """A fresh state at given values of the program's sites."""
     return _state(given_sites(variables, model, *data), model, data, memory_size)
 
@@ -93,11 +95,11 @@ def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, me
 def conclude(
     key: Array,
     state: LBFGSState,
-    model: Any,
+    model: Model,
     data: tuple,
     num_samples: int,
     keep_rows: bool,
-    **options: Any,
+    **options: object,
 ) -> Outcome:
     """The point as one draw of one chain, with the most probable labels where the program sums them out."""
     values, shares, labels = _concluded(state.point, model, data)
@@ -113,7 +115,7 @@ def conclude(
 
 @partial(compiled, once=True)
 def _concluded(
-    unconstrained: dict[str, Array], model: Any, data: tuple
+    unconstrained: dict[str, Array], model: Model, data: tuple
 ) -> tuple[dict[str, Array], Array | None, dict[str, Array]]:
     """The point in the support, probabilities of the summed-out labels (or None), the most probable ones."""
     values = constrain_fn(program, (model, *data), {}, unconstrained)
@@ -124,7 +126,7 @@ def _concluded(
     return values, shares, answer_of(model, "derived", {"assignments": jnp.argmax(shares, axis=-1)})
 
 
-def restarts(model: Any, data: tuple, **options: Any) -> int:
+def restarts(model: Model, data: tuple, **options: object) -> int:
     """Several starts where the model says that single ones end at different optima, if they are cheap."""
     cells = sum(part.nbytes for part in data) / 8
     return starts_by_size(NEEDED if answer_of(model, "has_several_modes") else 1, PER_CELL * cells)

@@ -21,7 +21,6 @@ for any :math:`w_i \ge 0`: a row of weight 2 is two rows, one of weight 0 none. 
 :math:`[p(x_i \mid z_i) p(z_i)]^{w_i}` has that power as its integral over the latent.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -40,6 +39,9 @@ from inference.numerics.weighted_rows import Rows, unweighted
 from inference.settings import HMC, NUTS
 from zoo.answers import start_of
 from zoo.dirichlet_process import with_stick_decays
+from zoo.model import Model
+from zoo.shapes import Values
+from zoo.sparse import Observed
 
 
 class HamiltonianInfo(NamedTuple):
@@ -53,7 +55,7 @@ class HamiltonianInfo(NamedTuple):
     objective: Array
 
 
-def program(model: Any, *data: Any) -> Any:
+def program(model: Model, *data: Observed) -> Any:
     """Call the model, so that its hyperparameters are arguments of compiled code instead of constants.
 
     The log density of weighted rows is multiplied by their weights.
@@ -68,7 +70,7 @@ def _unweighted(data: tuple) -> tuple:
     return tuple(map(unweighted, data))
 
 
-def log_joint_of(state: HMCState, model: Any, data: tuple) -> Array:
+def log_joint_of(state: HMCState, model: Model, data: tuple) -> Array:
     """Log joint density of the sites at their own scale, in nats."""
     jacobians = []
 
@@ -85,7 +87,7 @@ def log_joint_of(state: HMCState, model: Any, data: tuple) -> Array:
     return -state.potential_energy - sum(jacobians)
 
 
-def given_sites(variables: Mapping[str, Array], model: Any, *data: Any) -> dict[str, Array]:
+def given_sites(variables: Values, model: Model, *data: Observed) -> dict[str, Array]:
     """Values of all sites of the program, taken from given variables.
 
     Raises:
@@ -103,7 +105,7 @@ def _kernel(kind: str, options: tuple[tuple[str, Any], ...]) -> infer.HMC:
     return {"nuts": infer.NUTS, "hmc": infer.HMC}[kind](program, **own)
 
 
-def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int) -> HMCState:
+def _init(key: Array, model: Model, *data: Observed, kind: str, options: tuple, num_warmup: int) -> HMCState:
     key, start_key = jax.random.split(key)
     unconstrained = None
     if (values := start_of(model, start_key, *_unweighted(data))) is not None:
@@ -112,7 +114,7 @@ def _init(key: Array, model: Any, *data: Any, kind: str, options: tuple, num_war
 
 
 def _step(
-    key: Array, state: HMCState, model: Any, *data: Any, kind: str, options: tuple, num_warmup: int
+    key: Array, state: HMCState, model: Model, *data: Observed, kind: str, options: tuple, num_warmup: int
 ) -> tuple:
     kernel = _kernel(kind, options)
     # The kernel learns its adaptation schedule in init; its result is not used, so that the compiled step
@@ -133,22 +135,22 @@ def _step(
 
 @cache
 def _algorithm(kind: str, options: tuple, num_warmup: int) -> Algorithm:
-    keywords = {"kind": kind, "options": options, "num_warmup": num_warmup}
+    keywords: dict[str, Any] = {"kind": kind, "options": options, "num_warmup": num_warmup}
     return Algorithm(partial(_init, **keywords), partial(_step, **keywords))
 
 
-def _build(kind: str, strategy: str, num_warmup: int, **options: Any) -> Algorithm:
+def _build(kind: str, strategy: str, num_warmup: int, **options: object) -> Algorithm:
     return _algorithm(kind, tuple(sorted(options.items())), num_warmup)
 
 
 def start(
     key: Array,
-    variables: Mapping[str, Array],
-    model: Any,
-    *data: Any,
+    variables: Values,
+    model: Model,
+    *data: Observed,
     kind: str,
     num_warmup: int,
-    **options: Any,
+    **options: object,
 ) -> HMCState:
     """A fresh kernel state at given values of the program's sites."""
     unconstrained = unconstrain_fn(program, (model, *data), {}, given_sites(variables, model, *data))
@@ -157,7 +159,7 @@ def start(
     )
 
 
-def position(state: HMCState, model: Any) -> dict[str, Any]:
+def position(state: HMCState, model: Model) -> dict[str, Any]:
     """Values kept at every draw: the unconstrained values and the trajectory's statistics."""
     stats = {
         "diverging": state.diverging,
@@ -169,7 +171,7 @@ def position(state: HMCState, model: Any) -> dict[str, Any]:
     return {"unconstrained": state.z, "stats": stats}
 
 
-def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool) -> Outcome:
+def conclude(key: Array, draws: dict[str, Any], model: Model, data: tuple, keep_rows: bool) -> Outcome:
     """The draws in constrained space, with local latents drawn given them."""
     data = _unweighted(data)
     values = _constrain(draws["unconstrained"], model, data)
@@ -181,7 +183,7 @@ def conclude(key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_ro
 
 
 @partial(compiled, once=True)
-def _constrain(draws: dict[str, Array], model: Any, data: tuple) -> dict[str, Array]:
+def _constrain(draws: dict[str, Array], model: Model, data: tuple) -> dict[str, Array]:
     return jax.vmap(jax.vmap(lambda z: constrain_fn(program, (model, *data), {}, z)))(draws)
 
 

@@ -6,7 +6,7 @@ latents that the program sums out stay summed out, so the bound is that of the m
 a mean-field bound over labels.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -33,7 +33,9 @@ from inference.numerics.compiled import compiled
 from inference.numerics.programs import draw_locals, latent_names, sample_locals
 from inference.settings import SVI
 from zoo.in_blocks import map_in_blocks
-from zoo.model import in_current_precision
+from zoo.model import Model, in_current_precision
+from zoo.shapes import Values
+from zoo.sparse import Observed
 
 GUIDES = {
     "normal": AutoNormal,
@@ -76,11 +78,13 @@ def _svi(
     return infer.SVI(program, guide, ClippedAdam(step_size), _OrderedELBO(num_particles))
 
 
-def _init(key: Array, model: Any, *data: Any, options: tuple) -> SVIState:
+def _init(key: Array, model: Model, *data: Observed, options: tuple) -> SVIState:
     return _svi(*options).init(key, model, *data)
 
 
-def _step(key: Array, state: SVIState, model: Any, *data: Any, options: tuple) -> tuple[SVIState, SVIInfo]:
+def _step(
+    key: Array, state: SVIState, model: Model, *data: Observed, options: tuple
+) -> tuple[SVIState, SVIInfo]:
     svi = _svi(*options)
     svi.init(key, model, *data)  # lets the guide learn the sites; its result is not used
     state, loss = svi.update(state._replace(rng_key=key), model, *data)
@@ -101,14 +105,20 @@ def _in_order(guide: str, step_size: float, num_particles: int) -> tuple[str, fl
     return guide, float(step_size), num_particles
 
 
-def start(key: Array, variables: Mapping[str, Array], model: Any, *data: Any, **options: Any) -> SVIState:
+def start(key: Array, variables: Values, model: Model, *data: Observed, **options: Any) -> SVIState:
     """A guide centred at given values of the program's sites."""
     values = given_sites(variables, model, *data)
     return _svi(*_in_order(**options), init_to_value(values=values)).init(key, model, *data)
 
 
 def conclude(
-    key: Array, state: SVIState, model: Any, data: tuple, num_samples: int, keep_rows: bool, **options: Any
+    key: Array,
+    state: SVIState,
+    model: Model,
+    data: tuple,
+    num_samples: int,
+    keep_rows: bool,
+    **options: Any,
 ) -> Outcome:
     """Draws from the guide as one chain, its parameters, and the bound re-estimated with many particles."""
     params, draws, mean, error = _conclude(_in_order(**options), key, state, model, data, num_samples)
@@ -120,7 +130,7 @@ def conclude(
 
 @partial(compiled, static_argnums=(0, 5))
 def _conclude(
-    options: tuple, key: Array, state: SVIState, model: Any, data: tuple, num_samples: int
+    options: tuple, key: Array, state: SVIState, model: Model, data: tuple, num_samples: int
 ) -> tuple:
     svi = _svi(*options)
     svi.init(key, model, *data)
@@ -137,7 +147,7 @@ def _conclude(
     return params, draws, jnp.mean(values), jnp.std(values) / jnp.sqrt(FINAL_PARTICLES)
 
 
-def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> None:
+def guide(params: Values, model: Model, *data: Observed, family: str) -> None:
     """The fitted guide as a program with the sites of ``model.explicit``.
 
     The local latents are drawn given the others.
@@ -149,7 +159,7 @@ def guide(params: Mapping[str, Array], model: Any, *data: Any, family: str) -> N
 
 
 def turned(
-    params: Mapping[str, Array], inner: tuple, outer: tuple, turn: Callable, *, guide: str, **options: Any
+    params: Values, inner: tuple, outer: tuple, turn: Callable, *, guide: str, **options: object
 ) -> dict[str, Array]:
     """The parameters of a fitted guide as one of the same program in other coordinates.
 
@@ -184,7 +194,7 @@ def _unconstrained(call: tuple) -> dict[str, Array]:
     return {name: jnp.zeros(own.shape, own.dtype) for name, own in found.items()}
 
 
-def _image(point: Mapping[str, Array], inner: tuple, outer: tuple, turn: Callable) -> dict[str, Array]:
+def _image(point: Values, inner: tuple, outer: tuple, turn: Callable) -> dict[str, Array]:
     values = turn(constrain_fn(program, inner, {}, dict(point)))
     return unconstrain_fn(program, outer, {}, {name: jnp.asarray(value) for name, value in values.items()})
 

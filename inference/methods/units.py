@@ -109,7 +109,7 @@ def _log_density(method: Method, stored: Mapping[str, Any], model: Model, *data:
     return _asked(method, "log_density", stored, model, *data) - lost
 
 
-def _guide(method: Method, stored: Mapping[str, Any], model: Model, *data: Array, **options: Any) -> Any:
+def _guide(method: Method, stored: Mapping[str, Any], model: Model, *data: Array, **options: object) -> Any:
     """Q as a program whose sites are in the units of the data; its parameters are in standard units."""
     units = _units(method, model)
     own = partial(method.guide, _standard(units, stored), inside(model, model.own_coordinates))

@@ -65,7 +65,7 @@ def affordable(
     return min(num_samples, fits)
 
 
-def log_gamma_draws(rng: np.random.Generator, concentration: Any, num_draws: int) -> np.ndarray:
+def log_gamma_draws(rng: np.random.Generator, concentration: np.ndarray, num_draws: int) -> np.ndarray:
     r"""Logs of draws of Gamma(concentration, 1), which do not underflow where the draws do.
 
     For a < 1 a draw of Gamma(a + 1) is multiplied by :math:`u^{1/a}`.
@@ -87,7 +87,7 @@ def log_gamma_draws(rng: np.random.Generator, concentration: Any, num_draws: int
     return logs
 
 
-def dirichlet_draws(rng: np.random.Generator, concentration: Any, num_draws: int) -> np.ndarray:
+def dirichlet_draws(rng: np.random.Generator, concentration: np.ndarray, num_draws: int) -> np.ndarray:
     """Draws of each row's Dirichlet; no entry is zero, since zeros have no finite density.
 
     Args:
@@ -149,7 +149,7 @@ def weight_draws(rng: np.random.Generator, law: dist.Distribution, num_draws: in
     return np.maximum(np.logaddexp(0, taken - left).astype(dtype), np.finfo(dtype).tiny)
 
 
-def label_draws(rng: np.random.Generator, probs: Any, num_draws: int) -> np.ndarray:
+def label_draws(rng: np.random.Generator, probs: np.ndarray, num_draws: int) -> np.ndarray:
     """Draws of each row's label, by inverting its cumulative probabilities.
 
     Args:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 from jax.lax import GatherScatterMode
@@ -208,7 +209,7 @@ def _seconds(equation: JaxprEqn) -> float:
     )
 
 
-def _integer_pow(params: dict, x: Any) -> Any:
+def _integer_pow(params: dict, x: np.ndarray) -> Any:
     """By products, as XLA does."""
     exponent, found, power = abs(params["y"]), None, x
     while exponent:
@@ -220,19 +221,19 @@ def _integer_pow(params: dict, x: Any) -> Any:
     return 1 / found if params["y"] < 0 else found
 
 
-def _divided(params: dict, x: Any, y: Any) -> Any:
+def _divided(params: dict, x: np.ndarray, y: np.ndarray) -> Any:
     if np.issubdtype(x.dtype, np.inexact):
         return x / y
     return np.abs(x) // np.abs(y) * np.sign(x) * np.sign(y)  # towards zero
 
 
-def _select(params: dict, which: Any, *cases: Any) -> Any:
+def _select(params: dict, which: np.ndarray, *cases: np.ndarray) -> Any:
     if len(cases) == 2:
         return np.where(which, cases[1], cases[0])
     return np.select([which == number for number in range(len(cases))], cases)
 
 
-def _broadcast(params: dict, x: Any) -> Any:
+def _broadcast(params: dict, x: np.ndarray) -> Any:
     shape = params["shape"]
     if x.ndim:
         aligned = [1] * len(shape)
@@ -250,7 +251,7 @@ def _iota(params: dict) -> Any:
     return np.broadcast_to(line.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape)
 
 
-def _pad(params: dict, x: Any, value: Any) -> Any:
+def _pad(params: dict, x: np.ndarray, value: Any) -> Any:
     config = params["padding_config"]
     spread = [max(size + inner * (size - 1), 0) for size, (_, _, inner) in zip(x.shape, config, strict=True)]
     found = np.full(spread, value, x.dtype)
@@ -262,7 +263,7 @@ def _pad(params: dict, x: Any, value: Any) -> Any:
     return found[tuple(slice(low, end) for low, end in cut)]
 
 
-def _slice(params: dict, x: Any) -> Any:
+def _slice(params: dict, x: np.ndarray) -> Any:
     steps = params["strides"] or (1,) * x.ndim
     return x[tuple(map(slice, params["start_indices"], params["limit_indices"], steps))]
 
@@ -273,13 +274,13 @@ def _window(shape: tuple, sizes: Sequence[int], starts: Sequence[Any]) -> tuple[
     return tuple(slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=True))
 
 
-def _updated(params: dict, x: Any, update: Any, *starts: Any) -> Any:
+def _updated(params: dict, x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> Any:
     found = np.array(x)
     found[_window(x.shape, update.shape, starts)] = update
     return found
 
 
-def _product(params: dict, x: Any, y: Any) -> Any:
+def _product(params: dict, x: np.ndarray, y: np.ndarray) -> Any:
     """By `numpy.einsum`, in one thread: threads of BLAS take ten times as long for products this small."""
     summed, batch = params["dimension_numbers"]
     of_x, of_y = list(range(x.ndim)), list(range(x.ndim, x.ndim + y.ndim))
@@ -292,31 +293,31 @@ def _product(params: dict, x: Any, y: Any) -> Any:
     return np.einsum(x, of_x, y, of_y, [*batch[0], *free[0], *free[1]])
 
 
-def _sort(params: dict, *operands: Any) -> list[Any]:
+def _sort(params: dict, *operands: np.ndarray) -> list[Any]:
     dim, keys = params["dimension"], operands[: params["num_keys"]]
     order = np.lexsort(keys[::-1], axis=dim) if len(keys) > 1 else keys[0].argsort(axis=dim, kind="stable")
     return [np.take_along_axis(operand, order, dim) for operand in operands]
 
 
-def _cumulative(ufunc: np.ufunc, params: dict, x: Any) -> Any:
+def _cumulative(ufunc: np.ufunc, params: dict, x: np.ndarray) -> Any:
     axis = params["axis"]
     x = np.flip(x, axis) if params["reverse"] else x
     found = ufunc.accumulate(x, axis=axis, dtype=x.dtype)
     return np.flip(found, axis) if params["reverse"] else found
 
 
-def _reduced(ufunc: np.ufunc, start: Any, params: dict, x: Any) -> Any:
+def _reduced(ufunc: np.ufunc, start: np.ndarray, params: dict, x: np.ndarray) -> Any:
     at_least = start if ufunc.identity is None and x.size == 0 else None
     initial = {} if at_least is None else {"initial": at_least}
     return ufunc.reduce(x, axis=tuple(params["axes"]), dtype=x.dtype, **initial)
 
 
-def _arg(find: Callable, params: dict, x: Any) -> Any:
+def _arg(find: Callable, params: dict, x: np.ndarray) -> Any:
     return find(x, axis=params["axes"][0])
 
 
 def _places(
-    shape: tuple, indices: Any, sizes: Sequence[int], window: Sequence[int], rank: int, dims: Any
+    shape: tuple, indices: np.ndarray, sizes: Sequence[int], window: Sequence[int], rank: int, dims: Any
 ) -> tuple[list[Any], Any]:
     """Index arrays along every dim of an array that is gathered from or scattered to, and which are inside.
 
@@ -333,7 +334,7 @@ def _places(
     batch = [dim for dim in range(rank) if dim not in window]
     kept = [dim for dim in range(len(shape)) if dim not in (*dropped, *along)]
 
-    def stretched(values: Any, at: Sequence[int]) -> Any:
+    def stretched(values: np.ndarray, at: Sequence[int]) -> Any:
         line = np.ones(rank, int)
         line[list(at)] = values.shape
         return values.reshape(line)
@@ -353,7 +354,7 @@ def _places(
     return found, inside
 
 
-def _gather(params: dict, x: Any, indices: Any) -> Any:
+def _gather(params: dict, x: np.ndarray, indices: np.ndarray) -> Any:
     numbers, rank = (
         params["dimension_numbers"],
         indices.ndim - 1 + len(params["dimension_numbers"].offset_dims),
@@ -378,7 +379,9 @@ def _gather(params: dict, x: Any, indices: Any) -> Any:
     return np.where(inside, found, np.asarray(fill, x.dtype))
 
 
-def _scattered(ufunc: np.ufunc | None, params: dict, x: Any, indices: Any, updates: Any) -> Any:
+def _scattered(
+    ufunc: np.ufunc | None, params: dict, x: np.ndarray, indices: np.ndarray, updates: np.ndarray
+) -> Any:
     numbers = params["dimension_numbers"]
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     widths = iter(updates.shape[dim] for dim in numbers.update_window_dims)
@@ -402,7 +405,7 @@ def _scattered(ufunc: np.ufunc | None, params: dict, x: Any, indices: Any, updat
     return found
 
 
-def _matrices(function: Callable, *operands: Any) -> Any:
+def _matrices(function: Callable, *operands: np.ndarray) -> Any:
     """``function`` of matrices, NaN for those of which it has no answer."""
     try:
         return function(*operands)
@@ -412,7 +415,7 @@ def _matrices(function: Callable, *operands: Any) -> Any:
         return np.stack([_matrices(function, *of_one) for of_one in zip(*operands, strict=True)])
 
 
-def _solved(params: dict, a: Any, b: Any) -> Any:
+def _solved(params: dict, a: np.ndarray, b: np.ndarray) -> Any:
     lower = params["lower"]
     a = np.tril(a) if lower else np.triu(a)
     if params["unit_diagonal"]:
@@ -423,7 +426,7 @@ def _solved(params: dict, a: Any, b: Any) -> Any:
     return np.swapaxes(_matrices(np.linalg.solve, a, np.swapaxes(b, -1, -2)), -1, -2)
 
 
-def _factors(function: Callable, x: Any) -> list[Any]:
+def _factors(function: Callable, x: np.ndarray) -> list[Any]:
     """The factors of matrices, NaN for those that have none."""
     try:
         return list(function(x))
@@ -433,12 +436,12 @@ def _factors(function: Callable, x: Any) -> list[Any]:
         return list(map(np.stack, zip(*(_factors(function, one) for one in x), strict=True)))
 
 
-def _eigh(params: dict, x: Any) -> list[Any]:
+def _eigh(params: dict, x: np.ndarray) -> list[Any]:
     return _factors(lambda x: np.linalg.eigh(x, "L" if params["lower"] else "U")[::-1], x)
 
 
-def _svd(params: dict, x: Any) -> list[Any]:
-    def factors(x: Any) -> tuple:
+def _svd(params: dict, x: np.ndarray) -> list[Any]:
+    def factors(x: np.ndarray) -> tuple:
         if not params["compute_uv"]:
             return (np.linalg.svd(x, compute_uv=False),)
         left, lengths, right = np.linalg.svd(x, params["full_matrices"])
@@ -447,11 +450,11 @@ def _svd(params: dict, x: Any) -> list[Any]:
     return _factors(factors, x)
 
 
-def _qr(params: dict, x: Any) -> list[Any]:
+def _qr(params: dict, x: np.ndarray) -> list[Any]:
     return list(np.linalg.qr(x, "complete" if params["full_matrices"] else "reduced"))
 
 
-def _lu(params: dict, x: Any) -> list[Any]:
+def _lu(params: dict, x: np.ndarray) -> list[Any]:
     if x.ndim > 2:
         return list(map(np.stack, zip(*(_lu(params, one) for one in x), strict=True)))
     factors, pivots = linalg.lu_factor(x, check_finite=False)
@@ -461,7 +464,7 @@ def _lu(params: dict, x: Any) -> list[Any]:
     return [factors, pivots, order]
 
 
-def _linear_solve(params: dict, *operands: Any) -> list[Any]:
+def _linear_solve(params: dict, *operands: np.ndarray) -> list[Any]:
     lengths = params["const_lengths"]
     begin, known = lengths.matvec + lengths.vecmat, sum(lengths)
     return _run(params["jaxprs"].solve, [*operands[begin : begin + lengths.solve], *operands[known:]])
@@ -471,7 +474,7 @@ def _platform(params: dict) -> Any:
     return next(n for n, names in enumerate(params["platforms"]) if names is None or "cpu" in names)
 
 
-def _while(params: dict, *operands: Any) -> list[Any]:
+def _while(params: dict, *operands: np.ndarray) -> list[Any]:
     of_test, of_body = params["cond_nconsts"], params["body_nconsts"]
     for_test, for_body = operands[:of_test], operands[of_test : of_test + of_body]
     state = list(operands[of_test + of_body :])
@@ -484,12 +487,12 @@ def _while(params: dict, *operands: Any) -> list[Any]:
     return state
 
 
-def _cond(params: dict, which: Any, *operands: Any) -> list[Any]:
+def _cond(params: dict, which: np.ndarray, *operands: np.ndarray) -> list[Any]:
     branches = params["branches"]
     return _run(branches[int(np.clip(which, 0, len(branches) - 1))], operands)
 
 
-def _scan(params: dict, *operands: Any) -> list[Any]:
+def _scan(params: dict, *operands: np.ndarray) -> list[Any]:
     fixed, carried = _kinds_of_operands(params)
     given, state, lines = (
         operands[:fixed],
@@ -517,18 +520,18 @@ def _kinds_of_operands(params: dict) -> tuple[int, int]:
     return fixed, carried
 
 
-def _rounded(params: dict, x: Any) -> Any:
+def _rounded(params: dict, x: np.ndarray) -> Any:
     if int(params["rounding_method"]) == 1:  # to the nearest even
         return np.rint(x)
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
-def _unsigned_shift(params: dict, x: Any, by: Any) -> Any:
+def _unsigned_shift(params: dict, x: np.ndarray, by: np.ndarray) -> Any:
     kind = f"u{x.dtype.itemsize}"
     return (x.view(kind) >> by.view(kind)).view(x.dtype)
 
 
-def _drawn(keys: Any, shape: tuple) -> tuple[Any, Any]:
+def _drawn(keys: np.ndarray, shape: tuple) -> tuple[Any, Any]:
     """Two words for each key and each place of a shape: the numbers of the places, enciphered."""
     words = _words_of(keys).reshape(*keys.shape, *(1,) * len(shape), 2)
     count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
@@ -536,33 +539,33 @@ def _drawn(keys: Any, shape: tuple) -> tuple[Any, Any]:
     return enciphered((words[..., 0], words[..., 1]), high, low)
 
 
-def _bits(params: dict, keys: Any) -> Any:
+def _bits(params: dict, keys: np.ndarray) -> Any:
     first, second = _drawn(keys, tuple(params["shape"]))
     if params["bit_width"] == 64:
         return first.astype(np.uint64) << np.uint64(32) | second
     return (first ^ second).astype(f"u{params['bit_width'] // 8}")
 
 
-def _split(params: dict, keys: Any) -> Any:
+def _split(params: dict, keys: np.ndarray) -> Any:
     return _key_of(np.stack(_drawn(keys, tuple(params["shape"])), axis=-1))
 
 
-def _seeded(params: dict, seed: Any) -> Any:
+def _seeded(params: dict, seed: np.ndarray) -> Any:
     wide = seed.astype(f"u{seed.dtype.itemsize}").astype(np.uint64)
     return _key_of(np.stack([wide >> np.uint64(32), wide], axis=-1).astype(np.uint32))
 
 
-def _folded_in(params: dict, keys: Any, number: Any) -> Any:
+def _folded_in(params: dict, keys: np.ndarray, number: np.ndarray) -> Any:
     words, low = _words_of(keys), number.astype(np.uint32)
     return _key_of(np.stack(enciphered((words[..., 0], words[..., 1]), np.zeros_like(low), low), axis=-1))
 
 
 @partial(jax.jit, static_argnums=2, compiler_options={"xla_backend_optimization_level": 0})
-def _gammas(key: Any, concentration: Any, in_logs: bool) -> Any:
+def _gammas(key: Array, concentration: np.ndarray, in_logs: bool) -> Any:
     return (jax.random.loggamma if in_logs else jax.random.gamma)(key, concentration)
 
 
-def _gamma_draws(params: dict, keys: Any, concentration: Any) -> Any:
+def _gamma_draws(params: dict, keys: np.ndarray, concentration: np.ndarray) -> Any:
     """By a program that many shapes share: a draw hangs on its key and place, not on how many there are."""
     of_keys = concentration.reshape(keys.size, -1)
     number = of_keys.shape[1]

@@ -20,9 +20,8 @@ them is comparing it with the whole.
 **Fractional b**: a gamma variable with the mean and variance of PG(b, 0), shape 3b/2 and rate 6, tilted
 exactly by c. Its Laplace transform is a power in closed form, and `log_remainder_error` is the logarithm of
 what it lacks (per unit of b 0.002 nats at psi = 2, 0.02 at 3, 0.2 at 6): a sampler that corrects for it by a
-Metropolis-Hastings step is exact for every b. `draw_polya_gamma`, which has no such step, takes for the
-fraction the gamma variable with the mean and variance of PG(b, c) at the tilt itself (`draw_matched`): the
-mean of the tilted one is 18 % low at PG(0.5, 5).
+Metropolis-Hastings step is exact for every b. Without that
+step the mean is 18 % low at PG(0.5, 5).
 
 Rejected elements alone are proposed again, in a buffer of a quarter of the size. Where there are few all are
 proposed again until the last is accepted, by a program of half the size. Nothing here knows of models.
@@ -69,37 +68,12 @@ def mean(count: Array, tilt: Array) -> Array:
     return count / 4 * jnp.where(small, series, jnp.tanh(safe) / safe)
 
 
-def variance(count: Array, tilt: Array) -> Array:
-    """Var[omega] of PG(count, tilt), elementwise: b (sinh c - c) / (4 c^3 cosh^2(c/2)), at c = 0 b / 24."""
-    size = jnp.abs(tilt)
-    small = size < 0.1
-    safe = jnp.where(small, 1.0, size)
-    closed = (2 * jnp.tanh(safe / 2) - safe / jnp.cosh(jnp.minimum(safe, 80.0) / 2) ** 2) / (4 * safe**3)
-    return count * jnp.where(small, 1 / 24 - size**2 / 120 + 17 * size**4 / 13440, closed)
-
-
 def log_remainder_error(psi: Array) -> Array:
     """The excess of log cosh(psi/2) over the exponent of `draw_fraction`, per unit of b, at least 0."""
     return log_cosh(psi / 2) - REMAINDER_SHAPE * jnp.log1p(psi**2 / (2 * REMAINDER_RATE))
 
 
 # Draws
-
-
-def draw_polya_gamma(key: Array, count: Array, tilt: Array) -> Array:
-    """Draws of PG(count, tilt), elementwise; mean and variance are exact for every count and tilt.
-
-    The law is exact where the count is whole. The fraction that a count has beyond its whole part is a gamma
-    variable of the right mean and variance, whose higher moments are not those of the Polya-Gamma.
-
-    Args:
-        key: a JAX key.
-        count: b >= 0, broadcast against ``tilt``.
-        tilt: c, real.
-    """
-    first, second = jax.random.split(key)
-    whole = jnp.floor(count)
-    return draw_whole(first, whole, tilt) + draw_matched(second, count - whole, tilt)
 
 
 def draw_whole(key: Array, count: Array, tilt: Array, largest: int | None = None) -> Array:
@@ -132,13 +106,6 @@ def draw_fraction(key: Array, count: Array, tilt: Array) -> Array:
     """
     count, tilt = jnp.broadcast_arrays(count, tilt)
     return _draw_gamma(key, REMAINDER_SHAPE * count.astype(tilt.dtype)) / (REMAINDER_RATE + tilt**2 / 2)
-
-
-def draw_matched(key: Array, count: Array, tilt: Array) -> Array:
-    """Draws of the gamma variable with mean and variance of PG(count, tilt), elementwise; 0 at count 0."""
-    count, tilt = jnp.broadcast_arrays(count, tilt)
-    rate = mean(1.0, tilt) / variance(1.0, tilt)
-    return _draw_gamma(key, count.astype(tilt.dtype) * mean(1.0, tilt) * rate) / rate
 
 
 def _draw_gamma(key: Array, shape: Array) -> Array:

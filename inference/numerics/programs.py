@@ -27,6 +27,9 @@ from inference.numerics.compiled import compiled, for_work, is_work_told
 from inference.numerics.host_keys import key_from_seed
 from zoo.answers import answer_of
 from zoo.in_blocks import map_in_blocks
+from zoo.model import Model
+from zoo.shapes import Values
+from zoo.sparse import Observed
 
 ROWS = "observations"  # the plate of the rows
 BLOCK_CELLS = 2**17  # of data and draws, that `over_draws` passes over at once
@@ -65,7 +68,7 @@ def explicit_form(model: Callable) -> Callable:
     return getattr(model, "explicit", model)
 
 
-def sites_of(program: Callable, *data: Any, **sizes: int) -> dict[str, Site]:
+def sites_of(program: Callable, *data: Observed, **sizes: int) -> dict[str, Site]:
     """The random variables of ``program(*data, **sizes)``, in order, found by tracing shapes only."""
     found: dict[str, Site] = {}
 
@@ -86,7 +89,7 @@ def sites_of(program: Callable, *data: Any, **sizes: int) -> dict[str, Site]:
     return found
 
 
-def latent_sites(program: Callable, *data: Any) -> dict[str, Site]:
+def latent_sites(program: Callable, *data: Observed) -> dict[str, Site]:
     """The sites of ``program(*data)`` that the data leave unknown."""
     return {name: site for name, site in sites_of(program, *data).items() if not site.observed}
 
@@ -223,7 +226,7 @@ def _kind(distribution: Any) -> str:
     return next(kinds, "other")
 
 
-def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
+def log_prior(model: Model, values: Values, *data: Observed) -> Array:
     """Log density of the latent sites (and factors) in constrained space, in nats.
 
     The likelihood is left out, and with it the local latents that the program keeps because they cannot be
@@ -240,7 +243,7 @@ def log_prior(model: Any, values: Mapping[str, Array], *data: Any) -> Array:
     return _log_prior(model, values, data, _sites(model, values, *data))
 
 
-def _log_prior(model: Any, values: Mapping[str, Array], data: tuple, sites: Mapping[str, Any]) -> Array:
+def _log_prior(model: Model, values: Values, data: tuple, sites: Mapping[str, Any]) -> Array:
     total, of_site = jnp.zeros(()), answer_of(model, "prior_of_occupied", values, *data)
     for name, site in sites.items():
         if name in answer_of(model, "kept_locals"):
@@ -253,13 +256,13 @@ def _log_prior(model: Any, values: Mapping[str, Array], data: tuple, sites: Mapp
     return total
 
 
-def deterministics(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
+def deterministics(model: Model, values: Values, *data: Observed) -> dict[str, Array]:
     """The deterministic sites of the program at given values of its latent sites."""
     return _deterministics(_sites(model, values, *data))
 
 
 def deterministics_and_log_prior(
-    model: Any, values: Mapping[str, Array], *data: Any
+    model: Model, values: Values, *data: Observed
 ) -> tuple[dict[str, Array], Array]:
     """`deterministics` and `log_prior` from one run of the program, which is most of either's tracing."""
     sites = _sites(model, values, *data)
@@ -271,7 +274,7 @@ def _deterministics(sites: Mapping[str, Any]) -> dict[str, Array]:
     return {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
 
 
-def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
+def latent_names(model: Model, *data: Observed) -> tuple[str, ...]:
     """Names of the latent sites of the program, in its order."""
     names: list[str] = []
 
@@ -284,7 +287,7 @@ def latent_names(model: Any, *data: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _sites(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Any]:
+def _sites(model: Model, values: Values, *data: Observed) -> dict[str, Any]:
     """The program's sites; local latents that it keeps are zero where no values of them are given."""
 
     def absent(site: Mapping[str, Any]) -> Array | None:
@@ -304,7 +307,7 @@ def _base(distribution: dist.Distribution) -> dist.Distribution:
     return distribution
 
 
-def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
+def over_draws(function: Callable, draws: Mapping[str, Any], model: Model, data: tuple) -> Any:
     """``function(model, values, *data)`` of every draw; outside `fit` optimised for what it passes over.
 
     Args:
@@ -325,7 +328,7 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: t
 
 
 @partial(compiled, once=True, static_argnums=0)
-def _over_draws(function: Callable, draws: Mapping[str, Any], model: Any, data: tuple) -> Any:
+def _over_draws(function: Callable, draws: Mapping[str, Any], model: Model, data: tuple) -> Any:
     def one(values: Any) -> Any:
         return function(model, values, *data)
 
@@ -356,7 +359,7 @@ def map_draws(function: Callable, key: jax.Array, draws: Mapping[str, Any]) -> A
     return _by_draw(lambda flat: jax.lax.map(function, (jax.random.split(key, number), flat)), draws)
 
 
-def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[str, Array]:
+def sample_locals(model: Model, values: Values, *data: Observed) -> dict[str, Array]:
     """The local latents given everything else, as NumPyro statements."""
     with numpyro.plate("observations", data[0].shape[0]):
         local, known = {}, dict(values)
@@ -373,7 +376,7 @@ def sample_locals(model: Any, values: Mapping[str, Array], *data: Any) -> dict[s
 
 @partial(compiled, once=True, static_argnames="keep_rows")
 def draw_locals(
-    key: Array, draws: dict[str, Array], model: Any, data: tuple, keep_rows: bool
+    key: Array, draws: dict[str, Array], model: Model, data: tuple, keep_rows: bool
 ) -> dict[str, Array]:
     """One draw of the local latents, and what follows from them, for every draw of the other sites.
 

@@ -12,7 +12,7 @@ ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = np.uint32(0x1BD11BDA)
 
 
-def enciphered(key: tuple[Any, Any], first: Any, second: Any) -> tuple[np.ndarray, np.ndarray]:
+def enciphered(key: tuple[Any, Any], first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Two words enciphered with two words of a key, all arrays of 32 bits that broadcast.
 
     Args:

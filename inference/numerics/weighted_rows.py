@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from zoo.checks import as_numbers
+from zoo.model import Model
 from zoo.sparse import SparseCounts
 
 
@@ -53,12 +54,12 @@ class RowShards(NamedTuple):
         return (self.x.shape[0] * self.x.shape[1], *self.x.shape[2:])
 
 
-def unweighted(x: Any) -> Any:
+def unweighted(x: Array | Rows) -> Any:
     """The rows without their weights."""
     return x.x if isinstance(x, Rows) else x
 
 
-def weight_of(x: Any) -> Array:
+def weight_of(x: Array | Rows) -> Array:
     """The weight of each row, one where none is given."""
     return x.weight if isinstance(x, Rows) else jnp.ones(x.shape[0], jnp.result_type(float))
 
@@ -99,7 +100,7 @@ ROW_BYTES = 64e6  # anything per row that would take more is left out of a fit
 ROW_OPERATIONS = 2**27  # of what is made of every row and draw after a fit of fewer iterations than draws
 
 
-def row_width(model: Any) -> int:
+def row_width(model: Model) -> int:
     """The components, topics or latents that the density of a row is summed over.
 
     Args:

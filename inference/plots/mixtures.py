@@ -61,7 +61,7 @@ class Plane(NamedTuple):
     note: str
 
 
-class Components(NamedTuple):
+class ShownComponents(NamedTuple):
     """Occupied components of a relabelled fit, the largest first.
 
     Attributes:
@@ -81,7 +81,7 @@ class Components(NamedTuple):
     owner: np.ndarray
 
 
-def occupied_components(tree: xr.DataTree) -> Components | None:
+def occupied_components(tree: xr.DataTree) -> ShownComponents | None:
     """Select components that hold at least one per cent of the rows and are occupied in half of the draws.
 
     Returns:
@@ -107,7 +107,7 @@ def occupied_components(tree: xr.DataTree) -> Components | None:
     index = np.flatnonzero((share >= 0.01) & (present.mean(0) >= 0.5))
     _, *sites = model_of(tree).roles.gaussian
     locs, covariances = (_flat(posterior[site], inner) for site, inner in zip(sites, (2, 3), strict=True))
-    return Components(
+    return ShownComponents(
         index,
         share[index],
         np.stack([locs[present[:, k], k].mean(0) for k in index]),
@@ -277,7 +277,7 @@ def _add_ellipses(axis: Axes, locs: np.ndarray, covariances: np.ndarray, radius:
 
 
 def _draw_components(
-    axis: Axes, points: np.ndarray, components: Components | None, plane: Plane, radius: float
+    axis: Axes, points: np.ndarray, components: ShownComponents | None, plane: Plane, radius: float
 ) -> list:
     size = float(np.clip(4000 / len(points), 3, 22))
     if components is None:

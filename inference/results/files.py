@@ -414,7 +414,7 @@ def _check_version(path: Path, written: str) -> None:
             )
 
 
-def check_tree(tree: Any) -> None:
+def check_tree(tree: object) -> None:
     """Raise TypeError unless ``tree`` is a DataTree."""
     if not isinstance(tree, xr.DataTree):
         raise TypeError(

@@ -19,8 +19,6 @@ models", equation 1),
 
 a realised discrepancy: topics of the observed tokens are drawn given their words, replicated words given
 these topics. A topic far above its replications mixes several.
-
-`with_dense_counts` arranges the documents as ArviZ's pictures of predictions expect them.
 """
 
 from collections.abc import Iterator
@@ -35,7 +33,7 @@ from scipy.special import xlogy
 
 from inference.convergence.identifiable import draws_of
 from inference.results.files import model_of
-from inference.results.groups import group_of, thinned, with_groups
+from inference.results.groups import thinned
 from inference.symmetry.topics import align_topics
 from inference.topics.topic_tables import documents_of, top_words
 from zoo.checks import check_seed, check_share, check_size
@@ -263,33 +261,3 @@ def _compared(
     values = observed if observed.ndim == 1 else observed.mean(0)
     table = {"observed": values, "replicated_lb": low, "replicated_ub": high, "p": p}
     return pd.DataFrame(table, index=names)
-
-
-def with_dense_counts(tree: xr.DataTree) -> xr.DataTree:
-    """Store the documents of a fit as one dense table ``counts`` instead of their nonzero cells.
-
-    ``arviz.plot_ppc_dist`` (of counts with ``kind="ecdf"``) and its like compare variables of one name and
-    one shape in ``observed_data`` and ``posterior_predictive``. A fit stores the cells, which are few;
-    replicated documents are a table.
-
-    Returns:
-        A new tree, ``counts`` in ``observed_data`` with dims (document, word); functions of this package
-        take the old one.
-
-    Raises:
-        ValueError: the fit holds no documents.
-    """
-    cells = group_of(tree, "observed_data")
-    if not {"document", "word", "count"} <= set(cells.data_vars):
-        raise ValueError(f"with_dense_counts is for documents; this fit's data are {sorted(cells.data_vars)}")
-    shape = {"document": int(cells.attrs["num_documents"]), "word": int(cells.attrs["num_words"])}
-    counts = np.zeros(tuple(shape.values()))
-    np.add.at(counts, (cells["document"].values, cells["word"].values), cells["count"].values)
-    coords = {
-        dim: group.coords[dim].values
-        for group in tree.children.values()
-        for dim, size in shape.items()
-        if dim in group.coords and group.sizes.get(dim) == size
-    }
-    observed = xr.Dataset({"counts": (tuple(shape), counts)}, coords)
-    return with_groups(tree, {"observed_data": observed})

@@ -15,7 +15,6 @@ r"""Held-out scores of topic models, by three protocols that differ in meaning.
 Scores are of the tokens in their order: the multinomial coefficients are left out.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -41,6 +40,7 @@ from zoo.documents.bags import ClusteredBags, log_coefficients
 from zoo.documents.topic_model import dirichlet_of
 from zoo.in_blocks import map_in_blocks
 from zoo.model import Model, in_current_precision
+from zoo.shapes import Values
 from zoo.sparse import SparseCounts
 
 PROTOCOLS = ("bound", "likelihood", "completion")
@@ -160,14 +160,14 @@ def _bounds(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Array:
 
 
 @jax.jit
-def _document_bounds(stored: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
+def _document_bounds(stored: Values, model: Model, documents: SparseCounts) -> Array:
     return answer_of(model, "document_bounds", stored, documents)
 
 
 @jax.jit
-def _sampling_errors(draws: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
-    prior = in_current_precision(model)
-    errors = jax.lax.map(lambda values: answer_of(prior, "sampling_errors", values, documents), draws)
+def _sampling_errors(draws: Values, model: Model, documents: SparseCounts) -> Array:
+    current = in_current_precision(model)
+    errors = jax.lax.map(lambda values: answer_of(current, "sampling_errors", values, documents), draws)
     return jnp.mean(errors, axis=0)
 
 
@@ -190,7 +190,7 @@ def _likelihoods(tree: xr.DataTree, model: Model, documents: SparseCounts) -> Ar
 
 
 @jax.jit
-def _at_means(means: Mapping[str, Array], model: Model, documents: SparseCounts) -> Array:
+def _at_means(means: Values, model: Model, documents: SparseCounts) -> Array:
     return model.log_likelihood(means, documents) - log_coefficients(documents)
 
 
@@ -216,7 +216,7 @@ def _values(tree: xr.DataTree, model: Model) -> dict[str, Array]:
 
 
 @jax.jit
-def _completed(draws: Mapping[str, Array], model: Model, given: SparseCounts, scored: SparseCounts) -> Array:
+def _completed(draws: Values, model: Model, given: SparseCounts, scored: SparseCounts) -> Array:
     """Log of the word probabilities of the scored tokens, averaged over draws, summed by document."""
 
     def add(total: Array, values: dict[str, Array]) -> tuple[Array, None]:

@@ -1,5 +1,6 @@
 """Data of the SPPCA tests: the toy of known parameters, labelled in full or in part."""
 
+import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
@@ -38,3 +39,13 @@ def sweeps_to(objective, target, within=1e-5):
     """How many sweeps it took to come within so many nats of the target; infinite if it did not."""
     reached = np.flatnonzero(np.asarray(objective) >= target - within)
     return reached[0] + 1 if reached.size else np.inf
+
+
+def dual_scores(gram, y, cross, noise, num_latents):
+    """Scores of new rows from inner products alone (theorem 7.3.2 ii, corrected), everything centred."""
+    num_rows = gram.shape[0]
+    values, vectors = jnp.linalg.eigh(gram / noise[0] + y @ y.T / noise[1])
+    v = vectors[:, ::-1][:, :num_latents]
+    d = 1.0 - num_rows / values[::-1][:num_latents]
+    inner = v.T @ gram @ v + num_rows * noise[0] * jnp.diag(1.0 / d)
+    return jnp.sqrt(num_rows) * jnp.linalg.solve(inner, v.T @ cross.T).T / jnp.sqrt(d)

@@ -28,7 +28,7 @@ from zoo.conjugate.component_prior import (
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.fields import positive, static
 from zoo.model import as_hyperparameter
-from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
+from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics, Values
 from zoo.supports.small_probabilities import Dirichlet
 
 
@@ -106,7 +106,7 @@ class CategoricalDirichlet(ComponentPrior):
         cls,
         x: Any,
         *,
-        sample_weight: Any = None,
+        sample_weight: np.ndarray | None = None,
         num_levels: int | None = None,
         levels: Any = None,
         concentration: Any = 1.0,
@@ -157,11 +157,11 @@ class CategoricalDirichlet(ComponentPrior):
         inside = (x >= 0) & (x == np.round(x)) & (x < self.num_levels)
         check_cells(x, inside, f"numbers of levels, 0 to {self.num_levels - 1} (or NaN where missing)")
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The probabilities."""
         return {"probs": Dirichlet(jnp.asarray(self.concentration)).to_event(1)}
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def likelihood(self, parameters: Values) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         return _CategoricalCells(parameters["probs"])
 
@@ -180,7 +180,7 @@ class CategoricalDirichlet(ComponentPrior):
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
         return _on_features(expected_log_probs(jnp.asarray(posterior.concentration)))
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return _on_features(_log(parameters["probs"]))
 

@@ -50,7 +50,7 @@ from zoo.conjugate.component_prior import (
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.coordinates import Unit
 from zoo.fields import facts_of, positive
-from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics
+from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics, Values
 from zoo.supports.small_probabilities import Beta
 
 
@@ -168,17 +168,17 @@ class Cellwise(ComponentPrior):
         """Expectations of the c_s under this posterior, shape (num_components, num_features) each."""
         raise NotImplementedError
 
-    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
+    def _natural(self, parameters: Values) -> tuple[Array, ...]:
         """The c_s at given parameters."""
         raise NotImplementedError
 
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _cell(self, parameters: Values) -> dist.Distribution:
         """The distribution of a cell."""
         raise NotImplementedError
 
     # What follows
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def likelihood(self, parameters: Values) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         return ObservedCells(self._cell(parameters))
 
@@ -202,11 +202,11 @@ class Cellwise(ComponentPrior):
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
         return self._on_features(posterior._expected_natural())
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return self._on_features(self._natural(parameters))
 
-    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, parameters: Values) -> tuple[TypicalCells, ...]:
         """Mean and deviation of the cells; see `ComponentPrior.typical_cells`."""
         cell, columns = self._cell(parameters), np.arange(self.num_features)
         return (TypicalCells(self.mean_is, columns, cell.mean, jnp.sqrt(cell.variance)),)
@@ -246,7 +246,7 @@ class _GammaRates(Cellwise):
     parameter_dims = {"rates": ("component", "feature")}
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """A prior of shape one, unless one is given, whose rate gives the cells the mean of their column.
 
         Args:
@@ -274,7 +274,7 @@ class _GammaRates(Cellwise):
         """The rate with which a prior of this shape gives cells these means of columns."""
         raise NotImplementedError
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The rates."""
         return {"rates": dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate)).to_event(1)}
 
@@ -289,7 +289,9 @@ class _GammaRates(Cellwise):
         return jnp.sum(gammaln(a) - a * jnp.log(b), axis=-1)
 
 
-def column_means(x: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+def column_means(
+    x: Any, weight: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     """The rows with weight as a matrix, their weights, and the mean of the observed cells of each column.
 
     Args:
@@ -331,7 +333,7 @@ class BernoulliBeta(Cellwise):
     parameter_dims = {"probs": ("component", "feature")}
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """Uniform on every probability, unless fields are given.
 
         Args:
@@ -343,10 +345,10 @@ class BernoulliBeta(Cellwise):
             The prior.
         """
         x, _, means = column_means(x, sample_weight)
-        fields = {"concentration1": 1.0, "concentration0": 1.0} | overrides
+        fields: dict[str, Any] = {"concentration1": 1.0, "concentration0": 1.0} | overrides
         return cls(**cls.spread(fields, len(means)))
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The probabilities."""
         beta = Beta(jnp.asarray(self.concentration1), jnp.asarray(self.concentration0))
         return {"probs": beta.to_event(1)}
@@ -378,7 +380,7 @@ class BernoulliBeta(Cellwise):
         """The number of trials in ``count`` cells, or any number of a cell times its trials."""
         return count
 
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _cell(self, parameters: Values) -> dist.Distribution:
         return dist.Bernoulli(probs=parameters["probs"])
 
     def _updated(self, count: Array, ones: Array) -> dict[str, Array]:
@@ -395,14 +397,14 @@ class BernoulliBeta(Cellwise):
         a, b = self.concentration1, self.concentration0
         return self._trials(digamma(b) - digamma(a + b)), digamma(a) - digamma(b)
 
-    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
+    def _natural(self, parameters: Values) -> tuple[Array, ...]:
         probs, tiny = parameters["probs"], jnp.finfo(parameters["probs"].dtype).tiny
         log_success = jnp.log(jnp.maximum(probs, tiny))  # one that rounds to 0 or 1 must not give NaN
         log_failure = jnp.log(jnp.maximum(1.0 - probs, tiny))
         return self._trials(log_failure), log_success - log_failure
 
 
-def _check_whole(name: str, value: np.ndarray, _: Any) -> None:
+def _check_whole(name: str, value: np.ndarray, _: object) -> None:
     if np.any(value != np.round(value)):
         raise ValueError(f"{name} must be whole numbers; got {shown(value)}")
 
@@ -426,7 +428,7 @@ class BinomialBeta(BernoulliBeta):
     has_counts = True
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """Uniform on every probability; ``total_count`` must be given.
 
         Raises:
@@ -444,7 +446,7 @@ class BinomialBeta(BernoulliBeta):
         """The numbers of trials."""
         return np.asarray(self.total_count)
 
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _cell(self, parameters: Values) -> dist.Distribution:
         return dist.Binomial(jnp.asarray(self.total_count).astype(int), probs=parameters["probs"])
 
     def _log_base_measure(self, x: Array) -> Array:
@@ -482,7 +484,7 @@ class PoissonGamma(_GammaRates):
         own = jnp.where(count > 0, events / at_least_one(count), overall)
         return bounded_estimate("rates", own, PROBABILITY_FLOOR * overall, jnp.inf)
 
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _cell(self, parameters: Values) -> dist.Distribution:
         return dist.Poisson(parameters["rates"])
 
     def _log_base_measure(self, x: Array) -> Array:
@@ -494,7 +496,7 @@ class PoissonGamma(_GammaRates):
     def _expected_natural(self) -> tuple[Array, ...]:
         return -self.shape / self.rate, digamma(self.shape) - jnp.log(self.rate)
 
-    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
+    def _natural(self, parameters: Values) -> tuple[Array, ...]:
         rates = parameters["rates"]
         return -rates, jnp.log(jnp.maximum(rates, jnp.finfo(rates.dtype).tiny))
 
@@ -531,7 +533,7 @@ class ExponentialGamma(_GammaRates):
     def _rate_for(self, means: np.ndarray) -> np.ndarray:
         return self.shape * means
 
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _cell(self, parameters: Values) -> dist.Distribution:
         return dist.Exponential(parameters["rates"])
 
     def _updated(self, count: Array, total: Array) -> dict[str, Array]:
@@ -540,7 +542,7 @@ class ExponentialGamma(_GammaRates):
     def _expected_natural(self) -> tuple[Array, ...]:
         return self._events(digamma(self.shape) - jnp.log(self.rate)), -self.shape / self.rate
 
-    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
+    def _natural(self, parameters: Values) -> tuple[Array, ...]:
         rates = parameters["rates"]
         return self._events(jnp.log(jnp.maximum(rates, jnp.finfo(rates.dtype).tiny))), -rates
 
@@ -560,7 +562,7 @@ class GammaKnownShape(ExponentialGamma):
     has_base_measure = True
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """The rate is such that a cell has the mean of its column; ``known_shape`` must be given.
 
         Raises:
@@ -576,7 +578,7 @@ class GammaKnownShape(ExponentialGamma):
     def _check_domain(self, x: np.ndarray) -> None:
         check_cells(x, x > 0, "positive numbers (or NaN where a cell is missing)")
 
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _cell(self, parameters: Values) -> dist.Distribution:
         return dist.Gamma(jnp.asarray(self.known_shape), parameters["rates"])
 
     def _log_base_measure(self, x: Array) -> Array:

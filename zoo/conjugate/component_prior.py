@@ -23,6 +23,7 @@ from jax.scipy.special import digamma
 
 from zoo.answers import TypicalCells
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
+from zoo.conjugate.missing_cells import IncompleteFeatures
 from zoo.coordinates import Unit
 from zoo.model import Assumptions, as_hyperparameter
 from zoo.shapes import (
@@ -35,6 +36,7 @@ from zoo.shapes import (
     RowsByComponent,
     Scalar,
     Statistics,
+    Values,
 )
 from zoo.supports.in_units import InUnits
 
@@ -121,7 +123,7 @@ class ComponentPrior(Assumptions):
         names = (field.name for field in dataclasses.fields(self) if field.name not in self.optional_fields)
         return all(getattr(self, name) is not None for name in names)
 
-    def filled(self, x: Any, sample_weight: Any = None) -> Self:
+    def filled(self, x: Any, sample_weight: np.ndarray | None = None) -> Self:
         """The prior with the fields that are None read off the data by `from_data`; itself where none is.
 
         Args:
@@ -163,7 +165,7 @@ class ComponentPrior(Assumptions):
         """
         return self
 
-    def completed(self, key: Array, parameters: Mapping[str, Array], assignments: Array, x: Array) -> Array:
+    def completed(self, key: Array, parameters: Values, assignments: Array, x: Array) -> Array:
         """Rows with the cells drawn that the family of complete rows cannot miss.
 
         Args:
@@ -190,9 +192,7 @@ class ComponentPrior(Assumptions):
         """
         return self.replaced(rounding=None) if self.is_rounded else self
 
-    def cell_given_others(
-        self, parameters: Mapping[str, Array], assignments: Array, x: Array, column: int
-    ) -> dist.Normal:
+    def cell_given_others(self, parameters: Values, assignments: Array, x: Array, column: int) -> dist.Normal:
         """A cell of each row given the others and the component, in a family that takes steps of cells.
 
         Args:
@@ -206,7 +206,9 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def expected_sums(self, by_row: Array, features: Any, coefficients: Array) -> Array:
+    def expected_sums(
+        self, by_row: Array, features: Features | IncompleteFeatures, coefficients: Array
+    ) -> Array:
         """Weighted sums of features, those of missing cells at their expectation.
 
         Args:
@@ -279,7 +281,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The distributions of a component's parameters, in order.
 
         One that depends on parameters before it is left out as long as ``values`` lacks them.
@@ -292,7 +294,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def likelihood(self, parameters: Values) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,).
 
         Args:
@@ -337,7 +339,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
 
         Args:
@@ -348,7 +350,7 @@ class ComponentPrior(Assumptions):
         """
         raise NotImplementedError
 
-    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, parameters: Values) -> tuple[TypicalCells, ...]:
         """Typical cells of each component: means with deviations, or probabilities of levels.
 
         Args:
@@ -370,7 +372,7 @@ class ComponentPrior(Assumptions):
         row = self.likelihood(parameters)
         return (TypicalCells("mean", columns, row.mean, jnp.sqrt(row.variance)),)
 
-    def cells_given(self, parameters: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
+    def cells_given(self, parameters: Values, x: Array) -> tuple[TypicalCells, ...]:
         """Typical cells of rows under each component, given the cells of them that were observed.
 
         Args:
@@ -589,7 +591,7 @@ class ComponentPrior(Assumptions):
             numpyro.deterministic(name, value)
         return parameters
 
-    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    def deterministics(self, parameters: Values) -> dict[str, Array]:
         """Quantities derived from the parameters, for the reader; the sampler does not need them.
 
         Args:
@@ -600,7 +602,7 @@ class ComponentPrior(Assumptions):
         """
         return {}
 
-    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+    def likelihood_of(self, parameters: Values, assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``.
 
         Args:
@@ -629,7 +631,7 @@ class ComponentPrior(Assumptions):
         """
         return {name: getattr(self, name) for name in self.posterior_dims}
 
-    def with_variables(self, values: Mapping[str, Array]) -> Self:
+    def with_variables(self, values: Values) -> Self:
         """The posterior from its `variables`; call it on the prior.
 
         Args:
@@ -730,7 +732,7 @@ class ComponentPrior(Assumptions):
         owner, field = self.owner_of(name)
         return getattr(owner, field), field in owner.units_of_fields
 
-    def with_hyperparameters(self, values: Mapping[str, Array]) -> Self:
+    def with_hyperparameters(self, values: Values) -> Self:
         """The family with numbers in place of its hyperpriors, for whatever hyperprior sites it has.
 
         Args:

@@ -79,6 +79,7 @@ from zoo.shapes import (
     RowsByComponent,
     Scalar,
     Statistics,
+    Values,
 )
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -109,7 +110,7 @@ def _matrix(power: int, **facts: Any) -> Any:
     return numbers(None, MATRIX, unit=Unit(power, (-2, -1)), also=_check_positive_definite, **facts)
 
 
-def _check_positive_definite(name: str, matrix: np.ndarray, _: Any) -> None:
+def _check_positive_definite(name: str, matrix: np.ndarray, _: object) -> None:
     if not np.allclose(matrix, matrix.T, rtol=1e-8) or np.linalg.eigvalsh(matrix)[0] <= 0:
         raise ValueError(f"{name} must be symmetric and positive definite")
 
@@ -128,9 +129,15 @@ def _fields_by_component(*names: str) -> dict[str, tuple[str, ...]]:
     return {name: ("component", *FIELDS[name]) for name in names}
 
 
-@dataclass(frozen=True, eq=False)
 class _FullGaussian(ComponentPrior):
     """Gaussian components with full matrices: their sufficient statistics, checks and matrix algebra."""
+
+    loc: Array
+    center: Array
+    mean_precision: Any
+    degrees_of_freedom: Any
+    scale_matrix: Any
+    patterns: Any
 
     unit_of_cells = PLACE
     units_of_parameters = dict.fromkeys(("precisions", "shared_precision"), Unit(-1, (-2, -1))) | {
@@ -186,14 +193,16 @@ class _FullGaussian(ComponentPrior):
         """The family of complete rows."""
         return self.replaced(patterns=None)
 
-    def completed(self, key: Array, parameters: Mapping[str, Array], assignments: Array, x: Array) -> Array:
+    def completed(self, key: Array, parameters: Values, assignments: Array, x: Array) -> Array:
         """Rows with their missing cells drawn given the observed ones and the component."""
         if self.patterns is None:
             return x
         drawn = self.features(x).drawn(key, self.coefficients(parameters), assignments)
         return jnp.where(jnp.isnan(x), drawn + self.center, x)
 
-    def expected_sums(self, by_row: Array, features: Any, coefficients: Array) -> Array:
+    def expected_sums(
+        self, by_row: Array, features: Features | IncompleteFeatures, coefficients: Array
+    ) -> Array:
         """Weighted sums of features, those of missing cells at their expectation."""
         if isinstance(features, IncompleteFeatures):
             return features.expected_sums(by_row, coefficients)
@@ -238,26 +247,26 @@ class _FullGaussian(ComponentPrior):
         row, column = np.triu_indices(self.num_features)
         return jnp.concatenate([jnp.ones_like(y[..., :1]), y, y[..., row] * y[..., column]], axis=-1)
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def likelihood(self, parameters: Values) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         return self._observed(self._rows(parameters), parameters)
 
-    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+    def likelihood_of(self, parameters: Values, assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         return self._observed(self._rows_of(parameters, assignments), parameters, assignments)
 
-    def _rows(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _rows(self, parameters: Values) -> dist.Distribution:
         """Complete rows under each component."""
         return dist.MultivariateNormal(
             parameters["locs"], precision_matrix=parameters["precisions"], validate_args=False
         )
 
-    def _rows_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+    def _rows_of(self, parameters: Values, assignments: Array) -> dist.Distribution:
         """Complete rows under the components that they are assigned to."""
         return self._rows({name: value[assignments] for name, value in parameters.items()})
 
     def _observed(
-        self, rows: dist.Distribution, parameters: Mapping[str, Array], assignments: Array | None = None
+        self, rows: dist.Distribution, parameters: Values, assignments: Array | None = None
     ) -> dist.Distribution:
         """The distribution of rows, of their observed cells where some are missing."""
         if self.is_rounded:
@@ -267,9 +276,7 @@ class _FullGaussian(ComponentPrior):
         patterns, center = jnp.asarray(self.patterns), jnp.asarray(self.center)
         return IncompleteRows(rows, self.coefficients(parameters), patterns, center, assignments)
 
-    def cell_given_others(
-        self, parameters: Mapping[str, Array], assignments: Array, x: Rows, column: int
-    ) -> dist.Normal:
+    def cell_given_others(self, parameters: Values, assignments: Array, x: Rows, column: int) -> dist.Normal:
         """A cell of each row given the others and the component, see `ComponentPrior.cell_given_others`."""
         rows = self._rows(parameters)
         shape = (*rows.loc.shape, self.num_features)
@@ -277,13 +284,13 @@ class _FullGaussian(ComponentPrior):
         strength, pull = precision[:, column], jnp.sum(precision * (x - rows.loc[assignments]), axis=-1)
         return dist.Normal(x[:, column] - pull / strength, 1 / jnp.sqrt(strength))
 
-    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, parameters: Values) -> tuple[TypicalCells, ...]:
         """Means and deviations of the columns; see `ComponentPrior.typical_cells`."""
         variances = jnp.diagonal(jnp.asarray(parameters["covariances"]), axis1=-2, axis2=-1)
         columns = np.arange(self.num_features)
         return (TypicalCells("mean", columns, jnp.asarray(parameters["locs"]), jnp.sqrt(variances)),)
 
-    def cells_given(self, parameters: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
+    def cells_given(self, parameters: Values, x: Array) -> tuple[TypicalCells, ...]:
         """Means and deviations of missing cells given the others; see `ComponentPrior.cells_given`."""
         if self.patterns is None:
             return super().cells_given(parameters, x)
@@ -294,7 +301,7 @@ class _FullGaussian(ComponentPrior):
         variances = jnp.diagonal(found.covariance, axis1=-2, axis2=-1)[place]
         return (TypicalCells("mean", columns, mean, jnp.sqrt(variances)),)
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values.
 
         Shape (num_components, num_statistics).
@@ -436,7 +443,7 @@ def log_wishart_normaliser(q: _FullGaussian) -> Array:
     return 0.5 * nu * (d * np.log(2.0) + log_det(jnp.asarray(q.scale_matrix))) + constant + log_gammas
 
 
-def _checked_columns(x: Any, weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+def _checked_columns(x: Any, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
     """The rows with weight as a matrix in which every column has cells, and varies, and their weights."""
     x, weight = rows_with_weight(as_matrix(x), weight)
     check_rows(x, 2, "a mixture of one row has nothing to cluster")
@@ -515,7 +522,7 @@ class GaussianWishart(_FullGaussian):
     parameter_dims = PARAMETERS
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """The default prior for these data.
 
         Centred at the mean, a hundredth of a row strong, scaled so that E[beta0 * precision] = S^-1.
@@ -542,7 +549,7 @@ class GaussianWishart(_FullGaussian):
         """
         x, weight = _checked_columns(x, sample_weight)
         mean = _means(x, weight)
-        fields = {
+        fields: dict[str, Any] = {
             "loc": mean,
             "mean_precision": 0.01,
             "degrees_of_freedom": float(x.shape[1]),
@@ -558,21 +565,21 @@ class GaussianWishart(_FullGaussian):
 
     # The program
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The precisions, then the means given ``values["precisions"]``."""
         drawn = {"precisions": _wishart(self.degrees_of_freedom, self.scale_matrix)}
         if "precisions" in values:
             drawn["locs"] = _normal_locs(self.loc, self.mean_precision, values["precisions"])
         return drawn
 
-    def _rows_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+    def _rows_of(self, parameters: Values, assignments: Array) -> dist.Distribution:
         """Complete rows under the components that they are assigned to."""
         components = self._rows(parameters)  # factorised once per component, not once per row
         return dist.MultivariateNormal(
             components.loc[assignments], scale_tril=components.scale_tril[assignments], validate_args=False
         )
 
-    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    def deterministics(self, parameters: Values) -> dict[str, Array]:
         """The covariances, which the sampler does not need."""
         return {"covariances": symmetric_inverse(parameters["precisions"])}
 
@@ -737,26 +744,26 @@ class SharedGaussianWishart(GaussianWishart):
         with numpyro.plate("components", num_components):
             return self.named(shared | {"locs": numpyro.sample("locs", self.conditionals(shared)["locs"])})
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The shared precision, then the means given ``values["shared_precision"]``."""
         drawn = {"shared_precision": self._precision()}
         if "shared_precision" in values:
             drawn["locs"] = _normal_locs(self.loc, self.mean_precision, values["shared_precision"])
         return drawn
 
-    def _rows(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _rows(self, parameters: Values) -> dist.Distribution:
         """Complete rows under each component."""
         return dist.MultivariateNormal(
             parameters["locs"], precision_matrix=parameters["shared_precision"], validate_args=False
         )
 
-    def _rows_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+    def _rows_of(self, parameters: Values, assignments: Array) -> dist.Distribution:
         """Complete rows under the components that they are assigned to."""
         return self._rows(
             {"locs": parameters["locs"][assignments], "shared_precision": parameters["shared_precision"]}
         )
 
-    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    def deterministics(self, parameters: Values) -> dict[str, Array]:
         """The covariance, once per component, as the other Gaussian families have it."""
         covariance = symmetric_inverse(parameters["shared_precision"])
         count = parameters["locs"].shape[-2]
@@ -773,7 +780,7 @@ class SharedGaussianWishart(GaussianWishart):
             degrees_of_freedom=self.degrees_of_freedom + jnp.sum(count, axis=-1),
         )
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return super().coefficients(parameters | {"precisions": parameters["shared_precision"]})
 
@@ -848,7 +855,7 @@ class GaussianKnownCovariance(_FullGaussian):
     parameter_dims = {name: PARAMETERS[name] for name in ("locs", "covariances")}
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """Centred at the mean, a hundredth of a row strong.
 
         Args:
@@ -870,19 +877,20 @@ class GaussianKnownCovariance(_FullGaussian):
         check_infinite(x)
         check_some_columns(x)
         mean = _means(x, weight)
-        return cls(**({"loc": mean, "mean_precision": 0.01, "center": mean} | overrides))
+        fields: dict[str, Any] = {"loc": mean, "mean_precision": 0.01, "center": mean}
+        return cls(**fields | overrides)
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The means."""
         return {"locs": _normal_locs(self.loc, self.mean_precision, self._precision())}
 
-    def _rows(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _rows(self, parameters: Values) -> dist.Distribution:
         """Complete rows under each component."""
         return dist.MultivariateNormal(
             parameters["locs"], covariance_matrix=jnp.asarray(self.covariance), validate_args=False
         )
 
-    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    def deterministics(self, parameters: Values) -> dict[str, Array]:
         """The covariance, once per component, as the other Gaussian families have it."""
         shape = (*parameters["locs"].shape, self.num_features)
         return {"covariances": jnp.broadcast_to(jnp.asarray(self.covariance), shape)}
@@ -898,7 +906,7 @@ class GaussianKnownCovariance(_FullGaussian):
         constant = self._constant() - 0.5 * self.num_features / posterior.mean_precision
         return self._coefficients(constant, posterior.loc - self.center, self._precision())
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return self._coefficients(self._constant(), parameters["locs"] - self.center, self._precision())
 
@@ -967,7 +975,7 @@ class GaussianKnownMean(_FullGaussian):
     parameter_dims = PARAMETERS
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """The known mean is that of the columns unless ``loc`` is given; E[precision] = S^-1.
 
         ``S`` is the sample covariance, ``degrees_of_freedom`` is num_features.
@@ -985,27 +993,31 @@ class GaussianKnownMean(_FullGaussian):
         """
         x, weight = _checked_columns(x, sample_weight)
         mean = _means(x, weight)
-        fields = {"loc": mean, "degrees_of_freedom": float(x.shape[1]), "center": mean} | overrides
+        fields: dict[str, Any] = {
+            "loc": mean,
+            "degrees_of_freedom": float(x.shape[1]),
+            "center": mean,
+        } | overrides
         if "scale_matrix" not in fields:
             fields["scale_matrix"] = _default_scale_matrix(
                 x, weight, np.asarray(fields["degrees_of_freedom"])
             )
         return cls(**fields)
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The precisions."""
         return {"precisions": _wishart(self.degrees_of_freedom, self.scale_matrix)}
 
-    def _rows(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _rows(self, parameters: Values) -> dist.Distribution:
         """Complete rows under each component."""
         return super()._rows({**parameters, "locs": self._locs(parameters)})
 
-    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    def deterministics(self, parameters: Values) -> dict[str, Array]:
         """Covariances, and the known mean once per component, as the other Gaussian families have it."""
         covariances = symmetric_inverse(parameters["precisions"])
         return {"covariances": covariances, "locs": self._locs(parameters)}
 
-    def _locs(self, parameters: Mapping[str, Array]) -> Array:
+    def _locs(self, parameters: Values) -> Array:
         return jnp.broadcast_to(jnp.asarray(self.loc), parameters["precisions"].shape[:-1])
 
     def posterior(self, statistics: OneOrMoreStatistics) -> Self:
@@ -1023,7 +1035,7 @@ class GaussianKnownMean(_FullGaussian):
         shift = jnp.broadcast_to(self.loc - self.center, precision.shape[:-1])
         return self._coefficients(constant, shift, precision)
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return super().coefficients({**parameters, "locs": self._locs(parameters)})
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, override
+from typing import TYPE_CHECKING, Any, override
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,11 @@ from zoo.answers import Answers, TypicalCells
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.resolution import check_resolved
 from zoo.dirichlet_process import compact_labels
-from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
-from zoo.sparse import SparseCounts
+from zoo.shapes import PerRow, Rows, RowsByComponent, Scores, Values
+from zoo.sparse import Observed, SparseCounts
+
+if TYPE_CHECKING:
+    from zoo.mixture import Mixture
 
 ERRORS = "rounding_errors"  # site of cells recorded in steps
 RARE = 0.05  # chance below which the prior does not expect all components to hold rows
@@ -39,7 +42,7 @@ class MixtureRows(dist.Distribution):
     def __init__(
         self,
         family: ComponentPrior,
-        theta: Mapping[str, Array],
+        theta: Values,
         log_weights: Array,
         labels: Array | None,
         num_rows: int,
@@ -75,7 +78,7 @@ class MixtureRows(dist.Distribution):
         return rows if self.moves is None else rows + self.moves
 
 
-def exact_rows(model: Any, values: Mapping[str, Array], x: Any) -> tuple[Any, Any]:
+def exact_rows(model: "Mixture", values: Values, x: Any) -> tuple[Any, Any]:
     """The mixture of exact rows, and the rows before they were recorded in steps, where errors are drawn.
 
     Args:
@@ -92,14 +95,14 @@ def exact_rows(model: Any, values: Mapping[str, Array], x: Any) -> tuple[Any, An
     return exact, x - values[ERRORS] * model.components.rounding
 
 
-def _scores(family: ComponentPrior, values: Mapping[str, Array], x: Rows | SparseCounts) -> RowsByComponent:
+def _scores(family: ComponentPrior, values: Values, x: Any) -> RowsByComponent:
     """Log density of each row under each component."""
     if family.is_rounded:
         return family.likelihood(values).log_prob(x[:, None])
     return family.features(x) @ family.coefficients(values).T
 
 
-def log_joint_rows(model: Any, values: Mapping[str, Array], x: Rows | SparseCounts) -> RowsByComponent:
+def log_joint_rows(model: "Mixture", values: Values, x: Rows | SparseCounts) -> RowsByComponent:
     """Log joint density of each row and label, ``log pi_k + log p(x_i | theta_k)``.
 
     Args:
@@ -122,42 +125,42 @@ class MixtureAnswers(Answers):
     weighs_rows = True
 
     @override
-    def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows | SparseCounts) -> PerRow:
+    def log_rows(self, model: "Mixture", values: Values, x: Rows | SparseCounts) -> PerRow:
         return logsumexp(log_joint_rows(model, values, x), axis=-1)
 
     @override
     def conditionals(
-        self, model: Any, values: Mapping[str, Array], x: Rows | SparseCounts
+        self, model: "Mixture", values: Values, x: Rows | SparseCounts
     ) -> dict[str, dist.Distribution]:
         return {"assignments": dist.Categorical(logits=log_joint_rows(model, values, x))}
 
     @override
-    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+    def derived(self, model: "Mixture", values: Values) -> dict[str, Array]:
         labels, num_occupied = compact_labels(values["assignments"], model.num_components)
         return {"assignments": labels, "num_occupied": num_occupied}
 
     @override
     def scores(
-        self, model: Any, values: Mapping[str, Array], x: Rows | SparseCounts, *, kind: str = "latent"
+        self, model: "Mixture", values: Values, x: Rows | SparseCounts, *, kind: str = "latent"
     ) -> Scores:
         if kind != "latent":
             raise ValueError(f"a mixture has one kind of scores, the responsibilities; got {kind!r}")
         return jax.nn.softmax(log_joint_rows(model, values, x), axis=-1)
 
     @override
-    def log_density_by_cluster(self, model: Any, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
+    def log_density_by_cluster(self, model: "Mixture", values: Values, x: Rows) -> RowsByComponent:
         return _scores(model.components, values, x)
 
     @override
-    def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, model: "Mixture", values: Values) -> tuple[TypicalCells, ...]:
         return model.components.typical_cells(values)
 
     @override
-    def cells_given(self, model: Any, values: Mapping[str, Array], x: Rows) -> tuple[TypicalCells, ...]:
+    def cells_given(self, model: "Mixture", values: Values, x: Rows) -> tuple[TypicalCells, ...]:
         return model.components.cells_given(values, x)
 
     @override
-    def leaves_some_empty(self, model: Any, num_rows: float) -> bool:
+    def leaves_some_empty(self, model: "Mixture", num_rows: float) -> bool:
         r"""Whether the prior gives rows in all components less than one chance in twenty.
 
         A component has no row with probability :math:`E[(1 - \pi_k)^n]`; under Dirichlet weights this is a
@@ -174,14 +177,14 @@ class MixtureAnswers(Answers):
 
     @override
     def check_resolved(
-        self, model: Any, values: Mapping[str, Any], num_rows: float, dtype: str, x: Any = None
+        self, model: "Mixture", values: Mapping[str, Any], num_rows: float, dtype: str, x: Any = None
     ) -> None:
         of_rows = (values.get(model.roles.weight), values.get(model.roles.cluster))
         check_resolved(model.components, values, *of_rows, num_rows, dtype, x)
 
     @override
     def prior_of_occupied(
-        self, model: Any, values: Mapping[str, Array], *data: Any
+        self, model: "Mixture", values: Values, *data: Observed
     ) -> Callable[[str, Array], Array] | None:
         """The log prior density of a site with components without rows integrated out.
 

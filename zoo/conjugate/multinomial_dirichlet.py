@@ -8,7 +8,6 @@ Rows may be sparse (`zoo.SparseCounts`): then neither the rows nor anything of t
 Reference: Yu (2006), Table 2.1; the sum over words in the printed update runs over a shadowed index.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -41,6 +40,7 @@ from zoo.shapes import (
     RowsByComponent,
     Scalar,
     Statistics,
+    Values,
 )
 from zoo.sparse import SparseCounts
 from zoo.supports.small_probabilities import Dirichlet
@@ -130,7 +130,7 @@ class MultinomialDirichlet(ComponentPrior):
         return num_columns(self.concentration)
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """Uniform on the simplex unless ``concentration`` is given.
 
         Args:
@@ -153,19 +153,19 @@ class MultinomialDirichlet(ComponentPrior):
         check_finite(x)
         check_cells(x, (x >= 0) & (x == np.round(x)), "counts: whole numbers of at least 0")
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The probabilities."""
         return {"probs": Dirichlet(jnp.asarray(self.concentration))}
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def likelihood(self, parameters: Values) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         return CountRow(parameters["probs"], self.num_tokens)
 
-    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, parameters: Values) -> tuple[TypicalCells, ...]:
         """Shares of the columns in a row's counts; see `ComponentPrior.typical_cells`."""
         return (TypicalCells("share of counts", np.arange(self.num_features), parameters["probs"], None),)
 
-    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+    def likelihood_of(self, parameters: Values, assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         return CountRow(parameters["probs"][assignments], self.num_tokens)
 
@@ -209,7 +209,7 @@ class MultinomialDirichlet(ComponentPrior):
         total = jnp.sum(concentration, axis=-1, keepdims=True)
         return _with_ends(digamma(concentration) - digamma(total))
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return _with_ends(_safe_log(parameters["probs"]))
 

@@ -28,7 +28,7 @@ from zoo.conjugate.component_prior import (
 from zoo.conjugate.rounded import RoundedCells, recorded_steps
 from zoo.coordinates import Unit
 from zoo.fields import numbers, positive
-from zoo.shapes import Rows, Scalar, Statistics
+from zoo.shapes import Rows, Scalar, Statistics, Values
 
 LOG_2PI = float(np.log(2 * np.pi))
 PLACE = Unit(1, (-1,), is_location=True)
@@ -78,7 +78,7 @@ class NormalGamma(Cellwise):
         return super().field_supports | {"loc": dist.constraints.real}
 
     @classmethod
-    def from_data(cls, x: Any, *, sample_weight: Any = None, **overrides: Any) -> Self:
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
         """The default of `GaussianWishart`, column by column.
 
         Centred at the column means, a hundredth of a cell strong, and such that
@@ -99,7 +99,12 @@ class NormalGamma(Cellwise):
         x, weight, means = column_means(x, sample_weight)
         check_rows(x, 2, "a mixture of one row has nothing to cluster")
         check_not_constant(x)
-        fields = {"loc": means, "mean_precision": 0.01, "shape": 0.5, "center": means} | overrides
+        fields: dict[str, Any] = {
+            "loc": means,
+            "mean_precision": 0.01,
+            "shape": 0.5,
+            "center": means,
+        } | overrides
         if "rate" not in fields:
             worth = fields["mean_precision"]
             worth = worth.mean if isinstance(worth, dist.Distribution) else worth
@@ -111,7 +116,7 @@ class NormalGamma(Cellwise):
     def _check_domain(self, x: np.ndarray) -> None:
         """Any number is in the domain."""
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The precisions, then the means given ``values["precisions"]``."""
         precisions = dist.Gamma(jnp.asarray(self.shape), jnp.asarray(self.rate))
         drawn = {"precisions": precisions if self.is_spherical else precisions.to_event(1)}
@@ -128,17 +133,15 @@ class NormalGamma(Cellwise):
         """The sums of a number of each column over the columns that share a precision."""
         return jnp.sum(columns, axis=-1) if self.is_spherical else columns
 
-    def _cell(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def _cell(self, parameters: Values) -> dist.Distribution:
         return dist.Normal(parameters["locs"], self._by_column(1.0 / jnp.sqrt(parameters["precisions"])))
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def likelihood(self, parameters: Values) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         cells = self._cell(parameters)
         return ObservedCells(RoundedCells(cells, self.rounding) if self.is_rounded else cells)
 
-    def cell_given_others(
-        self, parameters: Mapping[str, Array], assignments: Array, x: Rows, column: int
-    ) -> dist.Normal:
+    def cell_given_others(self, parameters: Values, assignments: Array, x: Rows, column: int) -> dist.Normal:
         """A cell of each row given the component, see `ComponentPrior.cell_given_others`."""
         cell = self._cell(parameters)
         return dist.Normal(cell.loc[assignments, column], cell.scale[assignments, column])
@@ -221,7 +224,7 @@ class NormalGamma(Cellwise):
         precision = self._by_column(self.shape / self.rate)
         return self._expanded(log_precision - 1 / self.mean_precision, precision, self.loc)
 
-    def _natural(self, parameters: Mapping[str, Array]) -> tuple[Array, ...]:
+    def _natural(self, parameters: Values) -> tuple[Array, ...]:
         precisions = self._by_column(parameters["precisions"])
         return self._expanded(jnp.log(precisions), precisions, parameters["locs"])
 

@@ -42,6 +42,7 @@ from zoo.shapes import (
     RowsByComponent,
     Scalar,
     Statistics,
+    Values,
 )
 
 FIELD = "families_{number}_{name}"
@@ -147,8 +148,8 @@ class Product(ComponentPrior):
     """
 
     families: tuple[ComponentPrior, ...]
-    columns: tuple[tuple[int | str, ...], ...] = static()
-    logs: tuple[int | str, ...] = static(())
+    columns: tuple[tuple[int, ...], ...] = static()
+    logs: tuple[int, ...] = static(())
     is_grouped = True
 
     @property
@@ -172,9 +173,9 @@ class Product(ComponentPrior):
         x: Any,
         *,
         families: tuple[Any, ...],
-        columns: tuple[tuple[int | str, ...], ...],
-        logs: tuple[int | str, ...] = (),
-        sample_weight: Any = None,
+        columns: tuple[tuple[int, ...], ...],
+        logs: tuple[int, ...] = (),
+        sample_weight: np.ndarray | None = None,
     ) -> Self:
         """Each group's default prior for its columns.
 
@@ -235,7 +236,7 @@ class Product(ComponentPrior):
         """Groups of complete rows."""
         return self._by_group(lambda family, group: family.complete())
 
-    def completed(self, key: Array, parameters: Mapping[str, Array], assignments: Array, x: Array) -> Array:
+    def completed(self, key: Array, parameters: Values, assignments: Array, x: Array) -> Array:
         """Rows with the cells drawn that a group of complete rows cannot miss."""
         keys, turned = jax.random.split(key, len(self.families)), in_logs(x, self.logs)
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
@@ -244,7 +245,9 @@ class Product(ComponentPrior):
         drawn = jnp.where(_are_logs(x, self.logs), jnp.exp(turned), turned)
         return jnp.where(jnp.isnan(x), drawn, x)
 
-    def expected_sums(self, by_row: Array, features: Any, coefficients: Array) -> Array:
+    def expected_sums(
+        self, by_row: Array, features: Features | IncompleteFeatures, coefficients: Array
+    ) -> Array:
         """Those of the groups, the number of rows once and in front."""
         if not isinstance(features, _GroupedFeatures):
             return by_row @ features
@@ -382,7 +385,7 @@ class Product(ComponentPrior):
         """The fields in which a posterior differs from its prior, named as in `posterior_dims`."""
         return self._numbered(lambda number, family: family.variables(), FIELD)
 
-    def with_variables(self, values: Mapping[str, Array]) -> Self:
+    def with_variables(self, values: Values) -> Self:
         """The posterior from its `variables`."""
         groups = tuple(
             family.with_variables({name: values[f"families_{n}_{name}"] for name in family.posterior_dims})
@@ -487,15 +490,15 @@ class Product(ComponentPrior):
         is_same = all(old is new for old, new in zip(self.families, found, strict=True))
         return self if is_same else self.replaced(families=found)
 
-    def conditionals(self, values: Mapping[str, Array]) -> dict[str, dist.Distribution]:
+    def conditionals(self, values: Values) -> dict[str, dist.Distribution]:
         """The distributions of the groups, one after another."""
         return self._numbered(lambda number, family: family.conditionals(self._own(values, number)))
 
-    def typical_cells(self, parameters: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, parameters: Values) -> tuple[TypicalCells, ...]:
         """Those of the groups, with the columns in the whole table; medians of those fitted by logarithms."""
         return self._in_table(f.typical_cells(self._own(parameters, n)) for n, f in enumerate(self.families))
 
-    def cells_given(self, parameters: Mapping[str, Array], x: Array) -> tuple[TypicalCells, ...]:
+    def cells_given(self, parameters: Values, x: Array) -> tuple[TypicalCells, ...]:
         """Those of the groups, with the columns in the whole table; medians of those fitted by logarithms."""
         turned, pairs = in_logs(x, self.logs), enumerate(zip(self.families, self.columns, strict=True))
         return self._in_table(
@@ -523,16 +526,16 @@ class Product(ComponentPrior):
                     )
         return tuple(parts)
 
-    def deterministics(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    def deterministics(self, parameters: Values) -> dict[str, Array]:
         """Those of the groups."""
         return self._numbered(lambda number, family: family.deterministics(self._own(parameters, number)))
 
-    def likelihood(self, parameters: Mapping[str, Array]) -> dist.Distribution:
+    def likelihood(self, parameters: Values) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
         groups = [f.likelihood(self._own(parameters, n)) for n, f in enumerate(self.families)]
         return _ProductRow(tuple(groups), self.columns, self.logs)
 
-    def likelihood_of(self, parameters: Mapping[str, Array], assignments: Array) -> dist.Distribution:
+    def likelihood_of(self, parameters: Values, assignments: Array) -> dist.Distribution:
         """The density of each row under the component it is assigned to, batch shape of ``assignments``."""
         groups = [f.likelihood_of(self._own(parameters, n), assignments) for n, f in enumerate(self.families)]
         return _ProductRow(tuple(groups), self.columns, self.logs)
@@ -567,7 +570,7 @@ class Product(ComponentPrior):
         pairs = zip(self.families, posterior.families, strict=True)
         return self._joined([family.expected_coefficients(own) for family, own in pairs])
 
-    def coefficients(self, parameters: Mapping[str, Array]) -> Statistics:
+    def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
         return self._joined([f.coefficients(self._own(parameters, n)) for n, f in enumerate(self.families)])
 
@@ -585,7 +588,7 @@ class Product(ComponentPrior):
 
     def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """Those of the groups."""
-        parameters, at_floor = {}, jnp.zeros((), int)
+        parameters, at_floor = dict[str, Any](), jnp.zeros((), int)
         for number, (family, own) in enumerate(zip(self.families, self._split(statistics), strict=True)):
             estimate = family.maximum_likelihood(own, variance_floor)
             parameters |= {f"{name}_{number}": value for name, value in estimate.parameters.items()}
@@ -596,7 +599,7 @@ class Product(ComponentPrior):
         """Those of the groups."""
         return sum(family.num_free_parameters(num_components) for family in self.families)
 
-    def _own(self, values: Mapping[str, Array], number: int) -> dict[str, Array]:
+    def _own(self, values: Values, number: int) -> dict[str, Array]:
         """A group's values under the names that its family uses."""
         ending = f"_{number}"
         names = self.families[number].parameter_dims

@@ -78,7 +78,7 @@ class RoundedRows(dist.Distribution):
         factor, size = self.exact.scale_tril, self.event_shape[0]
         residual = value - self.exact.loc
         lead = (len(LATTICE), *(1 for _ in residual.shape[:-1]))
-        total, standard = jnp.zeros(lead), []
+        total, standard = jnp.zeros(lead), list[Any]()
         for column in range(size):
             before = sum(factor[..., column, j] * z for j, z in enumerate(standard))
             scale, step = factor[..., column, column], self.steps[column]

@@ -122,10 +122,10 @@ def _freedom(units: Sequence[Unit], cells: Unit) -> Freedom:
         if own.columns is not None and len(set(own.columns)) == len(own.columns):
             groups.setdefault(own.columns, []).append(own)
     found = []
-    for columns, own in groups.items():
-        logs, shift = {c for unit in own for c in unit.logs}, any(unit.is_location for unit in own)
-        found += [(tuple(c for c in columns if c not in logs), Freedom(_scale(own), shift))]
-        found += [(tuple(c for c in columns if c in logs), Freedom(_scale(own), shift=False))]
+    for columns, together in groups.items():
+        logs, shift = {c for unit in together for c in unit.logs}, any(unit.is_location for unit in together)
+        found += [(tuple(c for c in columns if c not in logs), Freedom(_scale(together), shift))]
+        found += [(tuple(c for c in columns if c in logs), Freedom(_scale(together), shift=False))]
     groups_of = tuple((columns, own) for columns, own in found if columns)
     return Freedom(_scale(units) if cells.power else None, cells.is_location, groups_of)
 
@@ -313,7 +313,7 @@ def _of_columns(x: np.ndarray, free: Freedom) -> tuple[np.ndarray | None, np.nda
     return (origin if free.shift else None), (None if free.scale is None else np.where(size > 0, size, 1.0))
 
 
-def _log(scale: Any) -> Any:
+def _log(scale: Array | np.ndarray) -> Any:
     return (jnp if isinstance(scale, Array) else np).log(scale)
 
 
@@ -323,12 +323,12 @@ def _moments(x: np.ndarray, is_shifted: bool) -> tuple[np.ndarray, np.ndarray]:
     return (mean, deviation) if is_shifted else (mean, np.nan_to_num(np.nanmean(np.abs(x), axis=0)))
 
 
-def _in_double(value: Any) -> Any:
+def _in_double(value: Array | np.ndarray) -> Any:
     """Numbers on the host in double precision; those of JAX, which may be traced, as they are."""
     return value if isinstance(value, Array) else np.asarray(value, np.float64)
 
 
-def _changed(value: Any, factor: Any, shift: Any) -> Any:
+def _changed(value: Array | np.ndarray, factor: Array | np.ndarray, shift: Array | np.ndarray) -> Any:
     """``factor * value + shift``, of numbers or of a variable with this distribution."""
     if not isinstance(value, dist.Distribution):
         return _in_double(value) * factor + shift
@@ -363,7 +363,9 @@ def is_improper(prior: dist.Distribution) -> bool:
     return isinstance(prior, dist.ImproperUniform) or getattr(prior, "is_flat", False)
 
 
-def free_log_scales(support: dist.constraints.Constraint, scale: Any, shape: tuple[int, ...]) -> Any:
+def free_log_scales(
+    support: dist.constraints.Constraint, scale: Array | np.ndarray, shape: tuple[int, ...]
+) -> Any:
     """Log scales of the entries of a value that vary freely.
 
     Args:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,11 @@ import numpy as np
 from zoo.coordinates import Coordinates, Unit, by_part
 from zoo.fields import part_sizes
 
+if TYPE_CHECKING:
+    from zoo.model import Model
 
-def expressed(model: Any, turn: Callable[[Any, Unit], Any]) -> Any:
+
+def expressed(model: "Model", turn: Callable[[Any, Unit], Any]) -> Any:
     """The same model of data in other coordinates.
 
     Args:
@@ -28,7 +31,7 @@ def expressed(model: Any, turn: Callable[[Any, Unit], Any]) -> Any:
     return model.replaced(**{name: turned(model, name, turn) for name in names} | found)
 
 
-def turned(model: Any, name: str, turn: Callable[[Any, Unit], Any]) -> Any:
+def turned(model: "Model", name: str, turn: Callable[[Any, Unit], Any]) -> Any:
     """A field with a unit in other coordinates.
 
     Args:
@@ -48,7 +51,7 @@ def turned(model: Any, name: str, turn: Callable[[Any, Unit], Any]) -> Any:
     return numbers.concatenate([numbers.broadcast_to(turn(v, own), (n,)) for v, own, n in parts])
 
 
-def field_by_part(model: Any, name: str) -> list[Any]:
+def field_by_part(model: "Model", name: str) -> list[Any]:
     """What a hyperparameter holds of each part of the data.
 
     Args:
@@ -61,7 +64,7 @@ def field_by_part(model: Any, name: str) -> list[Any]:
     return by_part(getattr(model, name), model.units_of_fields[name], part_sizes(model))
 
 
-def coordinate_fields(model: Any) -> dict[str, Any]:
+def coordinate_fields(model: "Model") -> dict[str, Any]:
     """Fields that tell `zoo.model.Model.own_coordinates`.
 
     Args:
@@ -75,7 +78,7 @@ def coordinate_fields(model: Any) -> dict[str, Any]:
     return {field.name: field.metadata["inside"] for field in own if "inside" in field.metadata}
 
 
-def inside(model: Any, own: Coordinates) -> Any:
+def inside(model: "Model", own: Coordinates) -> Any:
     """The model of data in coordinates, and stated in these.
 
     Args:
@@ -88,7 +91,7 @@ def inside(model: Any, own: Coordinates) -> Any:
     return expressed(model, own.inward).replaced(**coordinate_fields(model))
 
 
-def noise_factors(model: Any) -> Mapping[str, Any]:
+def noise_factors(model: "Model") -> Mapping[str, Any]:
     """Factors of noise variances in the rows of the loadings, where columns are in units of their own.
 
     Args:

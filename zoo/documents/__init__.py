@@ -10,7 +10,6 @@ from zoo.documents.bags import (
     check_word_counts,
     dense_counts,
     log_coefficients,
-    totals_of,
     warn_of_empty,
     word_log_probs,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "check_word_counts",
     "dense_counts",
     "log_coefficients",
-    "totals_of",
     "warn_of_empty",
     "word_log_probs",
 ]

@@ -1,7 +1,6 @@
 """Closed forms of the topic models: densities and topic shares of documents at given topics."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +13,11 @@ from zoo.dirichlet_process import compact_labels
 from zoo.documents.bags import BagsOfWords, log_coefficients
 from zoo.documents.shares import LogIntegrals, cell_sums, fold_in, likely_shares, log_integrals
 from zoo.gamma_functions import expected_log
-from zoo.shapes import PerRow, Scores
+from zoo.shapes import PerRow, Scores, Values
 from zoo.sparse import SparseCounts
+
+if TYPE_CHECKING:
+    from zoo.documents.topic_model import TopicModel
 
 INTEGRATION_SEED = 0  # of the importance sampling that integrates topic shares out
 
@@ -23,11 +25,11 @@ INTEGRATION_SEED = 0  # of the importance sampling that integrates topic shares 
 class TopicAnswers(Answers):
     """Closed forms of a topic model; documents are counts, dense or sparse."""
 
-    def sums_out_locals(self, model: Any) -> bool:
+    def sums_out_locals(self, model: "TopicModel") -> bool:
         """Where documents have no topic shares of their own, the clusters of which are summed out."""
         return model.roles.document_topic is None
 
-    def sampling_errors(self, model: Any, values: Mapping[str, Array], counts: SparseCounts) -> Array:
+    def sampling_errors(self, model: "TopicModel", values: Values, counts: SparseCounts) -> Array:
         """Standard errors of the log densities of new documents where these are estimated by sampling.
 
         Args:
@@ -40,7 +42,7 @@ class TopicAnswers(Answers):
         """
         return jnp.zeros(counts.shape[0])
 
-    def document_bounds(self, model: Any, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
+    def document_bounds(self, model: "TopicModel", stored: Values, counts: SparseCounts) -> Array:
         """Terms of new documents in the evidence lower bound, with the factors of the parameters held at q.
 
         Args:
@@ -65,23 +67,25 @@ class LDAAnswers(TopicAnswers):
 
     estimates_density = True
 
-    def log_rows(self, model: Any, values: Mapping[str, Array], counts: Any) -> PerRow:
+    def log_rows(self, model: "TopicModel", values: Values, counts: SparseCounts) -> PerRow:
         """Log density of each document, given its topic shares if ``values`` has them."""
         if "doc_topic_probs" in values:
             return BagsOfWords(values["doc_topic_probs"], values["topic_word_probs"]).log_prob(counts)
         return _integrals(model, values, counts).value + log_coefficients(counts)
 
-    def sampling_errors(self, model: Any, values: Mapping[str, Array], counts: SparseCounts) -> Array:
+    def sampling_errors(self, model: "TopicModel", values: Values, counts: SparseCounts) -> Array:
         """Those of the importance sampling by which new documents are scored."""
         return _integrals(model, values, counts).standard_error
 
-    def scores(self, model: Any, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Scores:
+    def scores(
+        self, model: "TopicModel", values: Values, counts: SparseCounts, *, kind: str = "latent"
+    ) -> Scores:
         """Expected topic shares of documents given the topics, by mean field."""
         _check_kind(kind)
         gamma = fold_in(counts, values["topic_word_probs"].T, model.shares_concentration)
         return gamma / jnp.sum(gamma, axis=-1, keepdims=True)
 
-    def document_bounds(self, model: Any, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
+    def document_bounds(self, model: "TopicModel", stored: Values, counts: SparseCounts) -> Array:
         """Terms of new documents in the evidence lower bound, with q of the topics held."""
         log_topics, prior = expected_log(stored["topic_word_concentration"]), model.shares_concentration
         gamma = fold_in(counts, jnp.exp(log_topics).T, prior)
@@ -92,7 +96,7 @@ class LDAAnswers(TopicAnswers):
 class PLSIAnswers(TopicAnswers):
     """Topic shares are parameters: given, or the most likely ones."""
 
-    def log_rows(self, model: Any, values: Mapping[str, Array], counts: Any) -> PerRow:
+    def log_rows(self, model: "TopicModel", values: Values, counts: SparseCounts) -> PerRow:
         """Log density of each document; minus infinity of a new one with a word that no topic gives."""
         shares, topics = values.get("doc_topic_probs"), values["topic_word_probs"]
         if shares is not None:
@@ -100,7 +104,9 @@ class PLSIAnswers(TopicAnswers):
         scores = BagsOfWords(likely_shares(counts, topics.T), topics).log_prob(counts)
         return jnp.where(model.impossible(values, counts), -jnp.inf, scores)
 
-    def scores(self, model: Any, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Scores:
+    def scores(
+        self, model: "TopicModel", values: Values, counts: SparseCounts, *, kind: str = "latent"
+    ) -> Scores:
         """Most likely topic shares of documents given the topics (folding-in)."""
         _check_kind(kind)
         return likely_shares(counts, values["topic_word_probs"].T)
@@ -109,23 +115,25 @@ class PLSIAnswers(TopicAnswers):
 class PCPAnswers(TopicAnswers):
     """The cluster of a document and the topics of its words are summed out."""
 
-    def log_rows(self, model: Any, values: Mapping[str, Array], counts: Any) -> PerRow:
+    def log_rows(self, model: "TopicModel", values: Values, counts: SparseCounts) -> PerRow:
         """Log density of each document."""
         return jax.nn.logsumexp(model.log_joint_documents(values, counts), axis=-1)
 
     def conditionals(
-        self, model: Any, values: Mapping[str, Array], counts: Any
+        self, model: "TopicModel", values: Values, counts: SparseCounts
     ) -> dict[str, dist.Distribution]:
         """The documents' clusters given everything else but the topics of their words."""
         return {"doc_clusters": dist.Categorical(logits=model.log_joint_documents(values, counts))}
 
-    def scores(self, model: Any, values: Mapping[str, Array], counts: Any, *, kind: str = "latent") -> Scores:
+    def scores(
+        self, model: "TopicModel", values: Values, counts: SparseCounts, *, kind: str = "latent"
+    ) -> Scores:
         """Expected topic shares of documents: those of the clusters, weighted by their probabilities."""
         _check_kind(kind)
         probs = jax.nn.softmax(model.log_joint_documents(values, counts), axis=-1)
         return probs @ values["cluster_topic_probs"]
 
-    def document_bounds(self, model: Any, stored: Mapping[str, Array], counts: SparseCounts) -> Array:
+    def document_bounds(self, model: "TopicModel", stored: Values, counts: SparseCounts) -> Array:
         """Terms of new documents in the evidence lower bound, with q of the parameters held."""
         log_topics = expected_log(stored["topic_word_concentration"])
         shares = jnp.exp(expected_log(stored["cluster_topic_concentration"]))
@@ -137,13 +145,13 @@ class PCPAnswers(TopicAnswers):
             log_weights = model.weights.expected_log_weights(dist.Beta(*parts))
         return jax.nn.logsumexp(counts.times(log_centres.T) + log_weights, axis=-1)
 
-    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+    def derived(self, model: "TopicModel", values: Values) -> dict[str, Array]:
         """Clusters in the smallest type that holds them, and the number with at least one document."""
         clusters, num_occupied = compact_labels(values["doc_clusters"], model.num_clusters)
         return {"doc_clusters": clusters, "num_occupied": num_occupied}
 
 
-def _integrals(model: Any, values: Mapping[str, Array], counts: Any) -> LogIntegrals:
+def _integrals(model: "TopicModel", values: Values, counts: SparseCounts) -> LogIntegrals:
     """Log densities of new documents without coefficients, topic shares integrated out."""
     by_word = values["topic_word_probs"].T
     return log_integrals(jax.random.key(INTEGRATION_SEED), counts, by_word, model.shares_concentration)

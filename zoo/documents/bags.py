@@ -104,7 +104,7 @@ def _how_to_drop_empty(given: Any) -> str:
     return "leave them out"
 
 
-def dense_counts(counts: Any) -> Array:
+def dense_counts(counts: SparseCounts) -> Array:
     """Convert counts to a dense array, for small corpora and tests.
 
     Args:
@@ -119,19 +119,7 @@ def dense_counts(counts: Any) -> Array:
     return jnp.zeros(counts.shape, value.dtype).at[counts.document, counts.word].add(value)
 
 
-def totals_of(counts: Any) -> Array:
-    """Tokens of each document.
-
-    Args:
-        counts: shape (num_documents, num_words), dense or sparse.
-
-    Returns:
-        Shape (num_documents,).
-    """
-    return counts.totals if isinstance(counts, SparseCounts) else jnp.sum(counts, axis=-1)
-
-
-def log_coefficients(counts: Any) -> Array:
+def log_coefficients(counts: SparseCounts) -> Array:
     """Log multinomial coefficient of each document.
 
     Args:
@@ -225,7 +213,7 @@ class BagsOfWords(_TopicDocuments):
         num_tokens: of the documents to be drawn.
     """
 
-    def log_prob(self, value: Any) -> Array:
+    def log_prob(self, value: SparseCounts | Array) -> Array:
         """Log density in nats, shape (num_documents,)."""
         if not isinstance(value, SparseCounts):
             words = word_log_probs(self.topic_shares, self.topic_word_probs)
@@ -300,7 +288,7 @@ class ClusteredBags(_Documents):
         """
         raise TypeError("counts by topic are those of documents given their clusters")
 
-    def by_cluster(self, value: Any) -> Array:
+    def by_cluster(self, value: SparseCounts | Array) -> Array:
         """Log weight plus log density of each document under each cluster.
 
         Args:
@@ -313,7 +301,7 @@ class ClusteredBags(_Documents):
         scores = value.times(words.T) if isinstance(value, SparseCounts) else value @ words.T
         return scores + log_coefficients(value)[:, None] + self.log_weights
 
-    def log_prob(self, value: Any) -> Array:
+    def log_prob(self, value: SparseCounts | Array) -> Array:
         """Log density in nats, shape (num_documents,)."""
         return logsumexp(self.by_cluster(value), axis=-1)
 
@@ -402,7 +390,7 @@ class TopicTotals(dist.Distribution):
         shape = word_topics.shape
         super().__init__(shape[:1], shape[2:])
 
-    def log_prob(self, value: Any) -> Array:
+    def log_prob(self, value: SparseCounts | Array) -> Array:
         """Log probability: zero where the counts are those totals, else minus infinity."""
         equal = jnp.all(dense_counts(value) == jnp.sum(self.word_topics, axis=1), axis=-1)
         return jnp.where(equal, 0.0, -jnp.inf)

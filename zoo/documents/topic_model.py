@@ -1,6 +1,6 @@
 """The base class of topic models: their data, sizes and checks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from zoo.checks import check_lengths, check_unique
 from zoo.documents.bags import as_counts, check_word_counts
 from zoo.fields import Part
 from zoo.model import Model, Roles, Table
+from zoo.shapes import Values
 from zoo.sparse import SparseCounts
 
 
@@ -27,7 +28,7 @@ def dirichlet_of(site: str) -> str:
     return f"{site.removesuffix('_probs')}_concentration"
 
 
-def lengths_of(model: Any, counts: Part) -> tuple[int, ...]:
+def lengths_of(model: "TopicModel", counts: Part) -> tuple[int, ...]:
     """The numbers of words of the documents."""
     held = counts.rows
     return tuple(int(length) for length in np.bincount(held.document, held.count, held.shape[0]))
@@ -57,8 +58,13 @@ class TopicModel(Model):
     data = (Table("counts", ("documents",), missing=False, sparse="counts"),)
     roles: ClassVar[Roles] = Roles(topic="topic_word_probs", scores=("document", "topic"))
     scored_over_fitted: ClassVar[bool] = False
+    num_topics: int
+    num_words: int
+    num_tokens: int | tuple[int, ...] | None
+    topic_prior: Array
+    log_joint_documents: Callable
 
-    def with_sizes_from(self, counts: Any, sample_weight: Any = None) -> Self:
+    def with_sizes_from(self, counts: Any, sample_weight: np.ndarray | None = None) -> Self:
         """The model with the vocabulary's size and the documents' lengths read off."""
         if hasattr(counts, "columns"):
             check_unique(counts.columns, "counts", "words")
@@ -78,7 +84,7 @@ class TopicModel(Model):
         """Raise ValueError if new documents do not suit the (fitted) model."""
         check_word_counts(as_counts(counts), self.num_words)
 
-    def impossible(self, values: Mapping[str, Array], counts: SparseCounts) -> Array:
+    def impossible(self, values: Values, counts: SparseCounts) -> Array:
         """Whether documents hold a word that no topic gives: their density is zero.
 
         Args:
@@ -111,7 +117,7 @@ class TopicModel(Model):
         return np.eye(self.num_topics) if site is None else values[site]
 
     def document_shares(
-        self, values: Mapping[str, np.ndarray], counts: Any, rng: np.random.Generator
+        self, values: Mapping[str, np.ndarray], counts: SparseCounts, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         """Topic shares of documents for new words and for their observed ones, at one draw.
 
@@ -132,7 +138,7 @@ class TopicModel(Model):
         prior = np.broadcast_to(weights / weights.sum(), scores.shape)
         return centres[_one_of(prior, rng)], centres[_one_of(softmax(scores, axis=1), rng)]
 
-    def expected(self, stored: Mapping[str, Array]) -> dict[str, Array]:
+    def expected(self, stored: Values) -> dict[str, Array]:
         """Sites at their mean under q, or at the stored estimate.
 
         Args:

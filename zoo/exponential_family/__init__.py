@@ -29,8 +29,6 @@ Jacobian of the mean (Gaussian: lam = m / s^2 and nu = 1 / s^2, printed 1 / (2 s
 Reference: Virtanen (2010), section 3.1; Barndorff-Nielsen (1978); McCullagh and Nelder (1989).
 """
 
-from typing import Any
-
 from zoo.exponential_family.families import (
     Bernoulli,
     Binomial,
@@ -82,7 +80,7 @@ def has_unit_noise(family: Family) -> bool:
     return isinstance(family, Gaussian) and not family.learns_noise and bool(family.noise_variance == 1)
 
 
-def as_family(family: Any) -> Family:
+def as_family(family: object) -> Family:
     """Return a family as it is, that of a name, or `ByColumn` of a tuple with one per column.
 
     Args:

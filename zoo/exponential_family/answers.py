@@ -5,7 +5,7 @@ Latents of new rows are integrated out by Laplace's approximation or by quadratu
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, override
+from typing import TYPE_CHECKING, Any, override
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +26,13 @@ from zoo.exponential_family.expectations import (
 )
 from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
 from zoo.model import in_current_precision
-from zoo.shapes import Covariances, PerRow, Rows, Scores, View
+from zoo.shapes import Covariances, PerRow, Rows, Scores, Values, View
+
+if TYPE_CHECKING:
+    from zoo.epca import EPCA
+    from zoo.paired import Paired
+
+    type Projection = EPCA | Paired
 
 START_SCALE = 0.3
 WEAK_VARIANCE = 10.0  # of natural parameters before the data: above it MAP reaches different optima
@@ -36,22 +42,28 @@ START_DEPTHS = (0.1, 1.0, 10.0)  # of natural parameters below zero, in sizes of
 class ProjectionAnswers(Answers):
     """Of tables side by side whose natural parameters are linear in the latents of a row.
 
-    Subclasses have, of rows at given values of the sites, ``_log_cells`` (log density), ``_log_prior`` (of
-    local latents), ``_with_local``, ``_num_local``, ``_table`` (cells of a view), ``_mean_theta`` and
-    ``_view_weights``.
+    Subclasses have the following functions of rows at given values of the sites.
     """
 
+    _log_cells: Callable  # log density
+    _log_prior: Callable  # of local latents
+    _with_local: Callable
+    _num_local: Callable
+    _table: Callable  # cells of a view
+    _mean_theta: Callable
+    _view_weights: Callable
+
     @override
-    def sums_out_locals(self, model: Any) -> bool:
+    def sums_out_locals(self, model: "Projection") -> bool:
         return False
 
     @override
-    def has_several_modes(self, model: Any) -> bool:
+    def has_several_modes(self, model: "Projection") -> bool:
         """Where ``latent_variance`` times ``loading_variance`` exceeds 10, as was measured."""
         return float(np.max(model.latent_variance * model.loading_variance)) > WEAK_VARIANCE
 
     @override
-    def resolving(self, model: Any, variables: Mapping[str, Any]) -> Any:
+    def resolving(self, model: "Projection", variables: Mapping[str, Any]) -> Any:
         """With finer nodes where bounded cells change steeply, see `zoo.exponential_family.expectations`."""
         for family, suffix in zip(model.cell_families, model.roles.loadings.values(), strict=True):
             for name in (f"loadings{suffix}", f"loadings_mean{suffix}"):
@@ -60,7 +72,7 @@ class ProjectionAnswers(Answers):
         return model
 
     @override
-    def log_rows(self, model: Any, values: Mapping[str, Array], *data: View) -> PerRow:
+    def log_rows(self, model: "Projection", values: Values, *data: View) -> PerRow:
         """Given the latents if ``values`` has them, else by Laplace's integral over their prior, kernels too.
 
         View weights other than one make it a score instead of a density.
@@ -74,7 +86,7 @@ class ProjectionAnswers(Answers):
         return whole - self._modes(model, values, nothing).log_integral
 
     @override
-    def scores(self, model: Any, values: Mapping[str, Array], *data: View, kind: str = "latent") -> Scores:
+    def scores(self, model: "Projection", values: Values, *data: View, kind: str = "latent") -> Scores:
         """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis."""
         u = self._modes(model, values, data).latents[:, : model.num_latents]
         if kind == "latent":
@@ -90,7 +102,7 @@ class ProjectionAnswers(Answers):
         return u @ loadings.T @ (left @ right)
 
     @override
-    def scores_covariance(self, model: Any, values: Mapping[str, Array], *data: View) -> Covariances:
+    def scores_covariance(self, model: "Projection", values: Values, *data: View) -> Covariances:
         """Laplace's covariance of the latents of each row."""
         k = model.num_latents
         return self._modes(model, values, data).covariance[:, :k, :k]
@@ -98,11 +110,11 @@ class ProjectionAnswers(Answers):
     @override
     def cells(
         self,
-        model: Any,
-        values: Mapping[str, Array],
+        model: "Projection",
+        values: Values,
         *data: View,
         what: str | None = None,
-        spread: Mapping[str, Array] | None = None,
+        spread: Values | None = None,
     ) -> tuple[Rows, Rows]:
         """Of the view ``what``, averaged over the posterior of each row's latents.
 
@@ -117,8 +129,8 @@ class ProjectionAnswers(Answers):
     @override
     def rests_on_tail(
         self,
-        model: Any,
-        values: Mapping[str, Array],
+        model: "Projection",
+        values: Values,
         mean: Array,
         variance: Array,
         *data: View,
@@ -129,7 +141,7 @@ class ProjectionAnswers(Answers):
         return None if square is None else rests_on_tail(mean, square) & (variance != 0)
 
     def class_probs(
-        self, model: Any, values: Mapping[str, Array], *data: View, what: str | None = None
+        self, model: "Projection", values: Values, *data: View, what: str | None = None
     ) -> Array | None:
         """Probabilities of the classes of a view's cells given the observed cells; None: it has no classes.
 
@@ -146,7 +158,7 @@ class ProjectionAnswers(Answers):
         return self._expected(model, values, data, v)[2] if model.cell_families[v].has_classes else None
 
     @override
-    def view_variances(self, model: Any, values: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    def view_variances(self, model: "Projection", values: Values) -> dict[str, tuple[Array, Array]]:
         """Variance of the cells' means over the rows, and mean of their variances; NaN for classes."""
         found = {}
         for v, (family, suffix) in enumerate(
@@ -163,13 +175,13 @@ class ProjectionAnswers(Answers):
             found[suffix] = tuple(part.at[classes].set(jnp.nan) for part in pair)
         return found
 
-    def _modes(self, model: Any, values: Mapping[str, Array], data: tuple[Array, ...]) -> RowMode:
+    def _modes(self, model: "Projection", values: Values, data: tuple[Array, ...]) -> RowMode:
         """Mode of the local latents of rows, and Laplace's integral over them."""
         rows = jnp.concatenate(data, axis=1)
         starts = self._starts(model, values, data) if model.is_negative else None
         return row_modes(self._log_joint(model, values, data), rows, self._num_local(model, values), starts)
 
-    def _starts(self, model: Any, values: Mapping[str, Array], data: tuple[Array, ...]) -> Callable:
+    def _starts(self, model: "Projection", values: Values, data: tuple[Array, ...]) -> Callable:
         """Latents at which a row's natural parameters are negative where they must be, if there are any.
 
         Least squares towards minus some multiples of the sizes of their means. At latents of zero they are
@@ -201,11 +213,7 @@ class ProjectionAnswers(Answers):
         return starts
 
     def _log_joint(
-        self,
-        model: Any,
-        values: Mapping[str, Array],
-        data: tuple[Array, ...],
-        spread: Mapping[str, Array] | None = None,
+        self, model: "Projection", values: Values, data: tuple[Array, ...], spread: Values | None = None
     ) -> Callable:
         """Log joint density of a row, all views side by side, and its local latents, in nats.
 
@@ -224,7 +232,7 @@ class ProjectionAnswers(Answers):
         return log_joint
 
     def _log_averaged_cells(
-        self, model: Any, at: Mapping[str, Array], row: Sequence[Array], spread: Mapping[str, Array]
+        self, model: "Projection", at: Values, row: Sequence[Array], spread: Values
     ) -> Array:
         total, weights = 0.0, jnp.broadcast_to(self._view_weights(model), (len(row),))
         for v, (part, suffix) in enumerate(zip(row, model.roles.loadings.values(), strict=True)):
@@ -238,11 +246,11 @@ class ProjectionAnswers(Answers):
 
     def _expected(
         self,
-        model: Any,
-        values: Mapping[str, Array],
+        model: "Projection",
+        values: Values,
         data: tuple[Array, ...],
         v: int,
-        spread: Mapping[str, Array] | None = None,
+        spread: Values | None = None,
     ) -> tuple[Array, Array, Array | None]:
         """Mean and variance of all cells of a view given the observed cells of all, and class probabilities.
 
@@ -267,7 +275,7 @@ class ProjectionAnswers(Answers):
         return over_latents(log_joint, average, rows, modes, num_columns, steep=model.has_steep_cells)
 
 
-def _place(model: Any, what: str | None) -> int:
+def _place(model: "Projection", what: str | None) -> int:
     """The number of a view by its name; None: the first."""
     return 0 if what is None else model.data_names.index(what)
 
@@ -286,7 +294,7 @@ class EPCAAnswers(ProjectionAnswers):
     """Of one table, whose sites are ``loadings``, ``loc``, ``latents`` and those of the family."""
 
     @override
-    def has_several_modes(self, model: Any) -> bool:
+    def has_several_modes(self, model: "Projection") -> bool:
         """Likewise by the variances of latents and conjugate loadings."""
         if model.conjugate_loadings is None or model.num_features is None:
             return super().has_several_modes(model)
@@ -295,48 +303,49 @@ class EPCAAnswers(ProjectionAnswers):
         return float(np.max(model.latent_variance * of_loadings)) > WEAK_VARIANCE
 
     @override
-    def start(self, model: Any, key: Array, x: Rows) -> dict[str, Array]:
+    def start(self, model: "Projection", key: Array, x: Rows) -> dict[str, Array]:
         """Means at the columns' means, small latents and loadings.
 
         Natural parameters lie inside the family's domain, which the prior alone does not see to.
         """
-        prior = in_current_precision(model)
-        family, size = prior.family, prior.family.num_params(x.shape[1])
+        current = in_current_precision(model)
+        family, size = current.family, current.family.num_params(x.shape[1])
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
         shapes = (size, model.num_latents), (x.shape[0], model.num_latents)
         loadings, latents = (scale * own for own in standard_normals(key, *shapes))
         values = starting_view_parameters(family, x) | {"loadings": loadings, "latents": latents}
         if model.is_negative:
-            unit = prior.natural_unit
+            unit = current.natural_unit
             unit = None if unit is None else jnp.broadcast_to(unit, (size,))
             values["loadings"] *= starting_sizes(family, values["loc"], unit, x.shape[1])[:, None]
         if model.ard:
             values["loading_precision"] = jnp.ones(model.num_latents)
         return values
 
-    def _log_cells(self, model: Any, values: Mapping[str, Array], data: tuple[Array]) -> Array:
+    def _log_cells(self, model: "Projection", values: Values, data: tuple[Array]) -> Array:
         return self._table(model, 0, values).log_prob(*data)
 
-    def _table(self, model: Any, v: int, values: Mapping[str, Array]) -> dist.Distribution:
+    def _table(self, model: "Projection", v: int, values: Values) -> dist.Distribution:
         return in_current_precision(model).cells(values)
 
-    def _mean_theta(self, model: Any, v: int, values: Mapping[str, Array]) -> LowRank:
+    def _mean_theta(self, model: "Projection", v: int, values: Values) -> LowRank:
         return model.low_rank(values)
 
-    def _view_weights(self, model: Any) -> float:
+    def _view_weights(self, model: "Projection") -> float:
         return 1.0
 
-    def _with_local(self, model: Any, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
+    def _with_local(self, model: "Projection", values: Values, local: Array) -> dict[str, Array]:
         return dict(values) | {"latents": local}
 
-    def _num_local(self, model: Any, values: Mapping[str, Array]) -> int:
+    def _num_local(self, model: "Projection", values: Values) -> int:
         return model.num_latents
 
-    def _log_prior(self, model: Any, values: Mapping[str, Array], local: Array) -> Array:
+    def _log_prior(self, model: "Projection", values: Values, local: Array) -> Array:
         """Log prior density of latents, up to a constant with kernels; shape (num_observations,)."""
-        prior = in_current_precision(model)
-        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(prior.entry_variance)).log_prob(local), axis=-1)
+        current = in_current_precision(model)
+        total = jnp.sum(dist.Normal(0.0, jnp.sqrt(current.entry_variance)).log_prob(local), axis=-1)
         if model.has_kernel:
             theta = model.low_rank(self._with_local(model, values, local)).whole()
-            total += prior.beta * jnp.sum(joint_prior.log_kernel(prior.family, theta, prior.conjugate), -1)
+            kernel = joint_prior.log_kernel(current.family, theta, current.conjugate)
+            total += current.beta * jnp.sum(kernel, -1)
         return total

@@ -7,7 +7,7 @@ for each natural parameter.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -21,6 +21,7 @@ from zoo.checks import column_scale
 from zoo.exponential_family import Family
 from zoo.exponential_family.cut_points import cut_points_prior, starting_cut_points
 from zoo.exponential_family.natural_params import LowRank, padded
+from zoo.shapes import Values
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -303,12 +304,7 @@ def starting_sizes(family: Family, loc: Array, unit: Array | None, num_features:
     return jnp.where(family.negative_params(num_features), jnp.minimum(sizes, jnp.abs(loc)), sizes)
 
 
-def cells_of(
-    family: Family,
-    theta: Array | LowRank,
-    values: Mapping[str, Array],
-    suffix: str = "",
-) -> FamilyCells:
+def cells_of(family: Family, theta: Array | LowRank, values: Values, suffix: str = "") -> FamilyCells:
     """The distribution of rows at flat natural parameters and given values of the sites.
 
     Args:

@@ -17,7 +17,7 @@ from zoo.exponential_family.expectations import expected_log_density
 from zoo.fields import static
 from zoo.model import Assumptions
 
-Number = Array | float
+type Number = Array | float
 CellTerms = tuple[Array, Array, Array, Array]
 
 

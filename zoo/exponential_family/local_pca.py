@@ -12,8 +12,8 @@ directions would win, since a maximum over y grows with each.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,10 @@ from zoo.exponential_family.cells import FamilyCells
 from zoo.exponential_family.expectations import Nodes, over_latents, unit_nodes
 from zoo.exponential_family.family import Family
 from zoo.exponential_family.natural_params import RowMode, row_modes
+from zoo.shapes import Values
+
+if TYPE_CHECKING:
+    from zoo.depcam import DEPCAM
 
 
 class LocalPCA(NamedTuple):
@@ -55,7 +59,7 @@ class LocalPCA(NamedTuple):
         return jnp.einsum(f"{letters},kfd->nkf", latents, self.loadings) + self.offsets
 
 
-def components_of(model: Any, values: Mapping[str, Array]) -> LocalPCA:
+def components_of(model: "DEPCAM", values: Values) -> LocalPCA:
     """The components of a mixture of PCAs at given values of its sites.
 
     Args:
@@ -266,11 +270,7 @@ class ComponentRows(dist.Distribution):
     pytree_data_fields = ("local", "log_weights", "labels", "latents")
 
     def __init__(
-        self,
-        local: LocalPCA,
-        log_weights: Array,
-        labels: Array | None = None,
-        latents: Array | None = None,
+        self, local: LocalPCA, log_weights: Array, labels: Array | None = None, latents: Array | None = None
     ) -> None:
         self.local, self.log_weights, self.labels, self.latents = local, log_weights, labels, latents
         given = latents if labels is None else labels

@@ -5,7 +5,7 @@ it (`zoo.exponential_family.local_pca`).
 """
 
 from collections.abc import Mapping
-from typing import Any, override
+from typing import TYPE_CHECKING, Any, override
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,10 @@ from zoo.exponential_family.cells import standard_normals
 from zoo.exponential_family.expectations import are_steep, rests_on_tail
 from zoo.exponential_family.local_pca import LocalPCA, components_of, orthonormal
 from zoo.model import in_current_precision
-from zoo.shapes import PerRow, Rows, RowsByComponent, Scores
+from zoo.shapes import PerRow, Rows, RowsByComponent, Scores, Values
+
+if TYPE_CHECKING:
+    from zoo.depcam import DEPCAM
 
 START_SCALE = 0.5
 
@@ -30,11 +33,11 @@ class LocalPCAAnswers(Answers):
     """Of a mixture whose sites are those of `zoo.DEPCAM`."""
 
     @override
-    def sums_out_locals(self, model: Any) -> bool:
+    def sums_out_locals(self, model: "DEPCAM") -> bool:
         return model.integrates_latents
 
     @override
-    def resolving(self, model: Any, variables: Mapping[str, Any]) -> Any:
+    def resolving(self, model: "DEPCAM", variables: Mapping[str, Any]) -> Any:
         """With finer nodes where bounded cells change steeply; bases and scales of the components tell."""
         if not {"bases", "scales"} <= variables.keys():
             return model
@@ -42,32 +45,30 @@ class LocalPCAAnswers(Answers):
         return model.replaced(has_steep_cells=are_steep(model.family, loadings, 1.0))
 
     @override
-    def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows) -> PerRow:
+    def log_rows(self, model: "DEPCAM", values: Values, x: Rows) -> PerRow:
         """Labels summed out; given the latents if ``values`` has them."""
         return jax.nn.logsumexp(_log_joint(model, values, x), axis=-1)
 
     @override
-    def conditionals(self, model: Any, values: Mapping[str, Array], x: Rows) -> dict[str, Distribution]:
+    def conditionals(self, model: "DEPCAM", values: Values, x: Rows) -> dict[str, Distribution]:
         """The summed-out labels, given the latents if ``values`` has them."""
         return {"assignments": dist.Categorical(logits=_log_joint(model, values, x))}
 
     @override
-    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+    def derived(self, model: "DEPCAM", values: Values) -> dict[str, Array]:
         """Labels in the smallest type that holds them, and the number of components with at least one row."""
         labels, num_occupied = compact_labels(values["assignments"], model.num_components)
         return {"assignments": labels, "num_occupied": num_occupied}
 
     @override
-    def scores(self, model: Any, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
+    def scores(self, model: "DEPCAM", values: Values, x: Rows, *, kind: str = "latent") -> Scores:
         """Responsibilities of the components for the rows; ValueError: of another kind than "latent"."""
         if kind != "latent":
             raise ValueError(f"a mixture has one kind of scores, the responsibilities; got {kind!r}")
         return jax.nn.softmax(_log_joint(model, _without_latents(values), x), axis=-1)
 
     @override
-    def cells(
-        self, model: Any, values: Mapping[str, Array], x: Rows, *, what: str = "cells"
-    ) -> tuple[Rows, Rows]:
+    def cells(self, model: "DEPCAM", values: Values, x: Rows, *, what: str = "cells") -> tuple[Rows, Rows]:
         """Averaged over the components and each one's latents; all cells as if missing, or those that are."""
         r, means, variances = _expected(model, values, x)
         mean = jnp.einsum("nk,nkf->nf", r, means)
@@ -78,7 +79,7 @@ class LocalPCAAnswers(Answers):
         return jnp.where(missing, mean, x), jnp.where(missing, variance, 0.0)
 
     @override
-    def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, model: "DEPCAM", values: Values) -> tuple[TypicalCells, ...]:
         """Mean and deviation of a cell of each component, averaged over the prior of its latents."""
         means, variances = local_pca.cells_of_prior(_components(model, values), steep=model.has_steep_cells)
         deviations = jnp.sqrt(variances)
@@ -88,21 +89,14 @@ class LocalPCAAnswers(Answers):
         )
 
     @override
-    def completions(self, model: Any) -> dict[str, Completion]:
+    def completions(self, model: "DEPCAM") -> dict[str, Completion]:
         """Completed cells, or the mean of every cell."""
         cells = Completion(("observation", "feature"), "x")
         return {"cells": cells, "reconstruction": cells._replace(fills=False)}
 
     @override
     def rests_on_tail(
-        self,
-        model: Any,
-        values: Mapping[str, Array],
-        mean: Array,
-        variance: Array,
-        x: Array,
-        *,
-        what: str = "cells",
+        self, model: "DEPCAM", values: Values, mean: Array, variance: Array, x: Array, *, what: str = "cells"
     ) -> Array | None:
         """Which expectations come to more than half from components in which the tail of latents dominates.
 
@@ -116,7 +110,7 @@ class LocalPCAAnswers(Answers):
         return (variance != 0) & ~(jnp.einsum("nk,nkf->nf", r, means * far) <= 0.5 * mean)
 
     @override
-    def start(self, model: Any, key: Array, x: Rows) -> dict[str, Array]:
+    def start(self, model: "DEPCAM", key: Array, x: Rows) -> dict[str, Array]:
         """Random bases, and offsets near the columns' means."""
         family = in_current_precision(model).family
         scale = START_SCALE * (0.1 if family.theta_is_negative else 1.0)
@@ -143,22 +137,22 @@ class LocalPCAAnswers(Answers):
         return values
 
 
-def _components(model: Any, values: Mapping[str, Array]) -> LocalPCA:
+def _components(model: "DEPCAM", values: Values) -> LocalPCA:
     return components_of(in_current_precision(model), values)
 
 
-def _without_latents(values: Mapping[str, Array]) -> dict[str, Array]:
+def _without_latents(values: Values) -> dict[str, Array]:
     """Values without the latents of the fitted rows."""
     return {name: value for name, value in values.items() if name != "latents"}
 
 
-def _log_joint(model: Any, values: Mapping[str, Array], x: Rows) -> RowsByComponent:
+def _log_joint(model: "DEPCAM", values: Values, x: Rows) -> RowsByComponent:
     """Log joint density of each row and label, ``log pi_k + log p(x_n | z_n = k)``, in nats."""
     by_component = local_pca.log_rows(_components(model, values), x, values.get("latents"))
     return by_component + model.weights.log_weights(values)
 
 
-def _expected(model: Any, values: Mapping[str, Array], x: Rows) -> tuple[Array, Array, Array]:
+def _expected(model: "DEPCAM", values: Values, x: Rows) -> tuple[Array, Array, Array]:
     """Shares of the components, and mean and variance of all cells under each."""
     values = _without_latents(values)
     local = _components(model, values)

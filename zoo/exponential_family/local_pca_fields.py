@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from zoo import checks
 from zoo.coordinates import Unit
@@ -44,13 +45,25 @@ FACTS: dict[str, Any] = {
 }
 
 
-def _is_zero(value: Any) -> bool:
+def _is_zero(value: object) -> bool:
     """Whether a hyperparameter is known to be zero, which a traced one is not."""
     return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
 
 
 class LocalPCAFields(ChoosesFamily, Model):
     """What the fields of `zoo.DEPCAM` say: its prior, its units, and which data and methods suit."""
+
+    family: Any
+    num_components: int
+    num_latents: int
+    num_features: int
+    integrates_latents: bool
+    offset: bool
+    standardize: bool
+    latents: str
+    scale_prior: str
+    repulsion: Array
+    sparsity: Array
 
     @property
     def units(self) -> Mapping[str, Unit]:

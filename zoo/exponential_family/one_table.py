@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jax import Array
 
 from zoo import checks
 from zoo.coordinates import Freedom
@@ -15,6 +16,9 @@ from zoo.exponential_family.projections import JointPriorModel
 
 class OneTable(JointPriorModel):
     """A projection of one table; the subclass has the fields of `zoo.EPCA`, its program and its units."""
+
+    family: Any
+    conjugate_loadings: Array | None
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""

@@ -1,7 +1,7 @@
 """Closed forms of `zoo.Paired`: weighted views, and natural parameters or rows that are correlated."""
 
 from collections.abc import Mapping
-from typing import Any, override
+from typing import TYPE_CHECKING, override
 
 import jax
 import jax.numpy as jnp
@@ -18,34 +18,37 @@ from zoo.exponential_family.expectations import Nodes, over_latents
 from zoo.exponential_family.natural_params import LowRank
 from zoo.in_blocks import map_in_blocks
 from zoo.model import in_current_precision
-from zoo.shapes import Predicted, View
+from zoo.shapes import Predicted, Values, View
+
+if TYPE_CHECKING:
+    from zoo.paired import Paired
 
 
 class PairedAnswers(ProjectionAnswers):
     """Of views side by side; the local latents are u and whitened deviations of noisy natural parameters."""
 
     @override
-    def start(self, model: Any, key: Array, *views: View) -> dict[str, Array]:
+    def start(self, model: "Paired", key: Array, *views: View) -> dict[str, Array]:
         """Means at the columns' means, small latents and loadings.
 
         Natural parameters lie inside the families' domains, which the prior alone does not see to.
         """
-        prior = in_current_precision(model)
-        sizes = [family.num_params(y.shape[1]) for family, y in zip(prior.families, views, strict=True)]
+        current = in_current_precision(model)
+        sizes = [family.num_params(y.shape[1]) for family, y in zip(current.families, views, strict=True)]
         shapes = [(size, model.num_latents) for size in (views[0].shape[0], *sizes)]
         latents, *loadings = standard_normals(key, *shapes)
         scale = START_SCALE * (0.1 if model.is_negative else 1.0)
         values = {"latents": scale * latents}
         is_full = model.specific == "full_covariance"
-        for v, (family, y) in enumerate(zip(prior.families, views, strict=True)):
+        for v, (family, y) in enumerate(zip(current.families, views, strict=True)):
             free = jnp.zeros(model.num_latents).at[jnp.asarray(model.latents_of(v))].set(1.0)
             values[f"loadings_{v}"] = scale * free * loadings[v]
             values |= starting_view_parameters(family, y, f"_{v}", not is_full)
             if model.is_negative and f"loc_{v}" in values:
-                started = starting_sizes(family, values[f"loc_{v}"], prior.param_sizes(v), y.shape[1])
+                started = starting_sizes(family, values[f"loc_{v}"], current.param_sizes(v), y.shape[1])
                 values[f"loadings_{v}"] *= started[:, None]
             if is_full:
-                values[f"specific_precision_{v}"] = jnp.eye(sizes[v]) / prior.covariance_scale
+                values[f"specific_precision_{v}"] = jnp.eye(sizes[v]) / current.covariance_scale
             if model.has_noisy_params(v):
                 values[f"natural_params_{v}"] = model.mean_theta(v, values).whole()
         if model.ard:
@@ -54,12 +57,7 @@ class PairedAnswers(ProjectionAnswers):
 
     @override
     def cells(
-        self,
-        model: Any,
-        values: Mapping[str, Array],
-        *views: View,
-        what: str = "y_0",
-        spread: Mapping[str, Array] | None = None,
+        self, model: "Paired", values: Values, *views: View, what: str = "y_0", spread: Values | None = None
     ) -> tuple[Predicted, Predicted]:
         v = model.data_names.index(what)
         if model.has_dense_rows(v):
@@ -67,13 +65,13 @@ class PairedAnswers(ProjectionAnswers):
         return super().cells(model, values, *views, what=what, spread=spread)
 
     @override
-    def completions(self, model: Any) -> dict[str, Completion]:
+    def completions(self, model: "Paired") -> dict[str, Completion]:
         """Each view."""
         dims = (("observation", f"feature_{v}") for v in range(len(model.families)))
         return {name: Completion(own, name) for name, own in zip(model.data_names, dims, strict=True)}
 
     @override
-    def default_completion(self, model: Any, *views: np.ndarray) -> str:
+    def default_completion(self, model: "Paired", *views: np.ndarray) -> str:
         """The view that is missing as a whole, or the only one with missing cells; else ValueError."""
         for condition in (np.all, np.any):
             found = [n for n, y in zip(model.data_names, views, strict=True) if condition(np.isnan(y))]
@@ -83,11 +81,11 @@ class PairedAnswers(ProjectionAnswers):
         raise ValueError(f"say which view to predict: what= one of {names}")
 
     @override
-    def num_canonical(self, model: Any) -> int:
+    def num_canonical(self, model: "Paired") -> int:
         return model.num_shared if len(model.families) == 2 else 0
 
     @override
-    def view_covariances(self, model: Any, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    def view_covariances(self, model: "Paired", values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Of cells that are not Gaussian those of natural parameters."""
         if len(model.families) != 2:
             return super().view_covariances(model, values)
@@ -100,11 +98,11 @@ class PairedAnswers(ProjectionAnswers):
 
     def _completed(
         self,
-        model: Any,
-        values: Mapping[str, Array],
+        model: "Paired",
+        values: Values,
         views: tuple[Array, ...],
         v: int,
-        loadings_spread: Mapping[str, Array] | None,
+        loadings_spread: Values | None,
     ) -> tuple[Array, Array]:
         """`cells` of rows with a full covariance: the missing cells are linear in the latents."""
         rows, modes = jnp.concatenate(views, axis=1), self._modes(model, values, views)
@@ -138,13 +136,13 @@ class PairedAnswers(ProjectionAnswers):
 
         return map_in_blocks(one, (mean, covariance, views[v]), 256)
 
-    def _log_cells(self, model: Any, values: Mapping[str, Array], views: tuple[Array, ...]) -> Array:
+    def _log_cells(self, model: "Paired", values: Values, views: tuple[Array, ...]) -> Array:
         weights = jnp.broadcast_to(self._view_weights(model), (len(views),))
-        prior = in_current_precision(model)
-        rows = [weights[v] * prior.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
+        current = in_current_precision(model)
+        rows = [weights[v] * current.rows_of(v, values).log_prob(y) for v, y in enumerate(views)]
         return sum(rows[1:], rows[0])
 
-    def _with_local(self, model: Any, values: Mapping[str, Array], local: Array) -> dict[str, Array]:
+    def _with_local(self, model: "Paired", values: Values, local: Array) -> dict[str, Array]:
         new = dict(values) | {"latents": local[:, : model.num_latents]}
         start = model.num_latents
         for v in _noisy_views(model):
@@ -156,11 +154,11 @@ class PairedAnswers(ProjectionAnswers):
             start += size
         return new
 
-    def _num_local(self, model: Any, values: Mapping[str, Array]) -> int:
+    def _num_local(self, model: "Paired", values: Values) -> int:
         noisy = (values[f"loadings_{v}"].shape[0] for v in _noisy_views(model))
         return model.num_latents + sum(noisy)
 
-    def _log_prior(self, model: Any, values: Mapping[str, Array], local: Array) -> Array:
+    def _log_prior(self, model: "Paired", values: Values, local: Array) -> Array:
         """Log prior density of local latents, up to a constant with kernels; shape (num_observations,)."""
         prior, extra = in_current_precision(model), local.shape[-1] - model.num_latents
         of_latents = jnp.full(model.num_latents, jnp.sqrt(prior.entry_variance))
@@ -171,17 +169,17 @@ class PairedAnswers(ProjectionAnswers):
             total += prior.beta * jnp.sum(joint_prior.log_kernel(family, theta, prior.kernel_of(v)), -1)
         return total
 
-    def _table(self, model: Any, v: int, values: Mapping[str, Array]) -> dist.Distribution:
+    def _table(self, model: "Paired", v: int, values: Values) -> dist.Distribution:
         return in_current_precision(model).rows_of(v, values)
 
-    def _mean_theta(self, model: Any, v: int, values: Mapping[str, Array]) -> LowRank:
+    def _mean_theta(self, model: "Paired", v: int, values: Values) -> LowRank:
         return model.mean_theta(v, values)
 
-    def _view_weights(self, model: Any) -> Array:
+    def _view_weights(self, model: "Paired") -> Array:
         return in_current_precision(model.view_weights)
 
 
-def _noise(model: Any, v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
+def _noise(model: "Paired", v: int, values: Mapping[str, np.ndarray], size: int) -> np.ndarray | float:
     """The covariance Psi_v of one draw; zero where the cells have no variance parameter."""
     if model.specific == "full_covariance":
         return np.linalg.inv(values[f"specific_precision_{v}"])
@@ -190,5 +188,5 @@ def _noise(model: Any, v: int, values: Mapping[str, np.ndarray], size: int) -> n
     return 0.0 if given is None else float(given) * factors * np.eye(size)
 
 
-def _noisy_views(model: Any) -> list[int]:
+def _noisy_views(model: "Paired") -> list[int]:
     return list(filter(model.has_noisy_params, range(len(model.families))))

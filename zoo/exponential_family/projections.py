@@ -1,7 +1,7 @@
 """What `zoo.EPCA` and `zoo.Paired` have in common: facts of their families and priors, and checks."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax import Array
@@ -21,12 +21,19 @@ from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.fields import Part, require
 from zoo.intake.families import ChoosesFamily
 from zoo.model import Model
+from zoo.sparse import Observed
+
+if TYPE_CHECKING:
+    from zoo.epca import EPCA
+    from zoo.paired import Paired
+
+    type Projection = EPCA | Paired
 
 KERNEL_STRENGTH = 0.1  # lam of the default kernel
 DEFAULT_PRIORS = {"loading_variance": 1.0, "loc_variance": 100.0}
 
 
-def _sizes(model: Any, *parts: Part) -> np.ndarray | None:
+def _sizes(model: "Projection", *parts: Part) -> np.ndarray | None:
     """Sizes of natural parameters read off the data, where some must be negative."""
     if not model.is_negative:
         return None
@@ -36,13 +43,13 @@ def _sizes(model: Any, *parts: Part) -> np.ndarray | None:
     return np.concatenate([family.natural_units(part.rows) for family, part in pairs])
 
 
-def _places(model: Any, *parts: Part) -> np.ndarray | None:
+def _places(model: "Projection", *parts: Part) -> np.ndarray | None:
     """Origins of the cells of unknown noise, all columns of all parts; 0 of others."""
     found = _units(model, parts) if model.unit is None and model.reads_units else None
     return None if found is None else np.concatenate([place for place, _ in found])
 
 
-def _own_units(model: Any, *parts: Part) -> np.ndarray | None:
+def _own_units(model: "Projection", *parts: Part) -> np.ndarray | None:
     """Units of the cells of unknown noise, of parts or with ``standardize`` of their columns; 1 of others."""
     if not model.reads_units:
         return None
@@ -51,7 +58,7 @@ def _own_units(model: Any, *parts: Part) -> np.ndarray | None:
     return units[0] if is_one else np.concatenate(list(map(np.atleast_1d, units)))
 
 
-def _units(model: Any, parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
+def _units(model: "Projection", parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
     pairs = zip(model.cell_families, parts, strict=True)
     if model.standardize:
         return [units_of_columns(family, part.rows, part.name) for family, part in pairs]
@@ -67,7 +74,7 @@ def _no_unit(part: Part) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(part.rows.shape[1]), np.ones(())
 
 
-def _kernels(model: Any, *parts: Part) -> np.ndarray | None:
+def _kernels(model: "Projection", *parts: Part) -> np.ndarray | None:
     """The default kernels' lam and nu, read off the data where there must be kernels."""
     families = model.cell_families
     if not (model.needs_kernel and all(family.has_kernel for family in families)):
@@ -103,6 +110,18 @@ class JointPriorModel(ChoosesFamily, Model):
     Subclasses have the fields ``beta``, ``conjugate``, ``ard``, ``standardize`` and the variances,
     ``_check_kernels``, and as answers a `zoo.exponential_family.answers.ProjectionAnswers`.
     """
+
+    num_features: Any  # a number, or one for each view
+    beta: Array
+    ard: bool
+    standardize: bool
+    latent_variance: Array
+    loading_variance: Array
+    loc_mean: Array | None
+    unit: Array | None
+    natural_unit: Array | None
+    conjugate: Array | None
+    _check_kernels: Callable
 
     @property
     def entry_variance(self) -> Array:
@@ -203,7 +222,7 @@ class JointPriorModel(ChoosesFamily, Model):
             return "give standardize=True"
         return f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
 
-    def auto_method(self, *data: Any) -> str:
+    def auto_method(self, *data: Observed) -> str:
         """``"vb"`` where its bound is in closed form, else ``"map"``, whose latents are points.
 
         Points follow the noise of their own rows, so that the loadings and all that they explain come out too

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +16,9 @@ from zoo.exponential_family.cells import has_units
 from zoo.exponential_family.projections import JointPriorModel
 from zoo.shapes import KernelParams
 
+if TYPE_CHECKING:
+    from zoo.paired import Paired
+
 
 def _as_families(families: Sequence) -> tuple[Family, ...]:
     try:
@@ -24,7 +27,7 @@ def _as_families(families: Sequence) -> tuple[Family, ...]:
         raise type(error)(f"families, one for each view: {error}") from None
 
 
-def _check_sizes(name: str, sizes: Any, model: Any, least: int) -> None:
+def _check_sizes(name: str, sizes: Any, model: "Paired", least: int) -> None:
     num_views = len(model.families)
     if not isinstance(sizes, tuple) or not all(
         isinstance(size, int | np.integer) and not isinstance(size, bool) for size in sizes
@@ -56,6 +59,14 @@ VIEW_FACTS: dict[str, Any] = {
 
 class SeveralTables(JointPriorModel):
     """A projection of tables side by side; the subclass has the fields of `zoo.Paired`, program and units."""
+
+    families: tuple[Any, ...]
+    num_shared: int
+    num_specific: tuple[int, ...]
+    specific: str
+    num_latents: int
+    view_weights: Array
+    covariance_scale: Array
 
     def with_families(self, columns: Sequence[Any]) -> Self:
         """The families of the columns of tables and, where it was not given, a latent of each wide view's."""

@@ -123,7 +123,7 @@ def as_taken(model: Model, columns: Sequence[Columns | None]) -> tuple[Columns |
     return tuple(found)
 
 
-def for_data(model: Any, *data: Any) -> Any:
+def for_data(model: "Model", *data: Any) -> Any:
     """The model whose components know which cells of these rows are missing; another model as it is.
 
     Args:
@@ -182,7 +182,7 @@ class ChoosesFamily:
         return type(self)(**dict(self._given) | {self.family_field: settled})
 
 
-def _is_auto(family: Any) -> bool:
+def _is_auto(family: object) -> bool:
     return isinstance(family, str) and family == AUTO
 
 

@@ -62,7 +62,6 @@ GROUPED_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 BEFORE = re.compile(r"^(-?)(?:[$€£¥₹₽₩]|[A-Z]{3}(?=\s?-?\d))\s?(?=-?\d)")  # of money
 AFTER = re.compile(r"(?<=\d)\s?(?:[$€£¥₹₽₩%]|\s[A-Z]{3})$")  # of money and shares
 BETWEEN_DIGITS = re.compile(r"(?<=\d)['’\u00a0\u2009\u202f ](?=\d{3}(?!\d))")  # what groups thousands
-SEVERAL_GROUPS = re.compile(r".*,\d{3}[,.].*")
 
 
 def read_table(
@@ -177,8 +176,8 @@ class _Refusal(ValueError):
 def _say(option: str) -> str:
     """How to tell the reader something: as an option of the command line, and as an argument."""
     name, _, value = option.partition("=")
-    value = {"yes": True, "no": False, "0": 0}.get(value, value)
-    return f"--read {option} (in Python {name}={value!r})"
+    in_python = {"yes": True, "no": False, "0": 0}.get(value, value)
+    return f"--read {option} (in Python {name}={in_python!r})"
 
 
 def require(ending: str) -> None:
@@ -667,7 +666,8 @@ def _read_decimal_commas(
 
     Where one column has decimal commas, a point between groups of three digits groups thousands.
     """
-    found, doubtful = [], []
+    found: list[Any] = []
+    doubtful: list[Any] = []
     for place in table.columns:
         cells = _texts(table[place])
         if cells is None or not cells.str.contains(",", regex=False).any():

@@ -853,7 +853,7 @@ def _days(cells: pd.Series, column: Column) -> np.ndarray:
 
 def _on_common_scales(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
     """Ordered columns of one scale with the levels that occur in any of them."""
-    scales = {}
+    scales: dict[str, list[int]] = {}
     for place, column in enumerate(found):
         if column.kind == "ordered" and not column.is_given:
             scale = _scale_of(_words(frame.iloc[:, place]))
@@ -944,6 +944,7 @@ def _without_constants(frame: pd.DataFrame, found: list[Column]) -> list[Column]
             if len(distinct) < 2 and len(cells) > 1:
                 values[place] = distinct
     others = {column.kind for place, column in enumerate(found) if column.is_kept and place not in values}
+    changes: dict[str, Any]
     for place, value in values.items() if others else ():
         if len(value) and others == {"yes/no"} and value[0] in (0.0, 1.0):
             changes = {"kind": "yes/no", "levels": _PLAIN_ANSWERS, "why": f"{value[0]:g} in every row"}
@@ -1005,7 +1006,7 @@ def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
     return numbers.to_numpy(dtype=float, na_value=np.nan)
 
 
-def _is_as_it_is(kind: Any, column: Column) -> bool:
+def _is_as_it_is(kind: object, column: Column) -> bool:
     """Whether the cells of a column of this type are its numbers."""
     return column.is_as_numbered and isinstance(kind, np.dtype) and kind.kind in "fiu"
 

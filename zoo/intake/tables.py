@@ -1,7 +1,7 @@
 """What a model declares of the tables that it takes; which data suit it follows from that."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,9 @@ from zoo.answers import answer_of
 from zoo.fields import part_sizes, size_fields
 from zoo.intake.kinds import Columns, read_columns
 from zoo.sparse import as_rows, is_sparse
+
+if TYPE_CHECKING:
+    from zoo.model import Model
 
 NUMBERS = ("real", "positive", "date")  # kinds of columns, as of `zoo.intake.KINDS`
 ANY = (*NUMBERS, "count", "yes/no", "category", "ordered")
@@ -66,14 +69,14 @@ class OfTables:
         """Remember how the fact follows from the tables."""
         self.fact = fact
 
-    def __get__(self, model: Any, owner: Any = None) -> Any:
+    def __get__(self, model: "Model | None", owner: Any = None) -> Any:
         """The fact."""
         if model is not None:
             return self.fact(model.tables)
         return None if any("*" in table.name for table in owner.data) else self.fact(owner.data)
 
 
-def as_cells(model: Any, place: int, part: Any) -> Any:
+def as_cells(model: "Model", place: int, part: Any) -> Any:
     """A part of the data as numbers; a table of pandas is read by what its columns hold.
 
     Args:
@@ -106,7 +109,7 @@ def as_cells(model: Any, place: int, part: Any) -> Any:
     return x
 
 
-def columns_of(model: Any, data: Sequence[Any]) -> tuple[Columns | None, ...]:
+def columns_of(model: "Model", data: Sequence[Any]) -> tuple[Columns | None, ...]:
     """What the columns of tables of pandas hold, where a model reads them by that.
 
     Args:
@@ -128,7 +131,7 @@ def columns_of(model: Any, data: Sequence[Any]) -> tuple[Columns | None, ...]:
     )
 
 
-def check_rows_of(model: Any, data: Sequence[Any]) -> None:
+def check_rows_of(model: "Model", data: Sequence[Any]) -> None:
     """Raise ValueError or TypeError if rows, new or fitted, do not suit a model.
 
     Args:
@@ -155,7 +158,7 @@ def check_rows_of(model: Any, data: Sequence[Any]) -> None:
         )
 
 
-def check_fit(model: Any, data: Sequence[Any]) -> None:
+def check_fit(model: "Model", data: Sequence[Any]) -> None:
     """Raise ValueError if a model cannot be fitted to rows that suit it, too few or too empty.
 
     Args:
@@ -172,7 +175,7 @@ def check_fit(model: Any, data: Sequence[Any]) -> None:
             checks.check_not_constant(part, table.name)
 
 
-def check_latents(model: Any, data: Sequence[Any]) -> None:
+def check_latents(model: "Model", data: Sequence[Any]) -> None:
     """Raise ValueError if a model has more latents than rows or columns allow.
 
     Args:
@@ -206,7 +209,7 @@ def _check_some_cells(tables: Sequence[Table], parts: Sequence[np.ndarray]) -> N
         )
 
 
-def num_needed(model: Any) -> int:
+def num_needed(model: "Model") -> int:
     """How many parts of data new rows must bring.
 
     Args:
@@ -218,7 +221,7 @@ def num_needed(model: Any) -> int:
     return max(1, sum(not table.optional for table in model.tables))
 
 
-def takes_missing(model: Any) -> bool:
+def takes_missing(model: "Model") -> bool:
     """Whether cells of the (first part of the) data may be missing; kernels are of whole rows.
 
     Args:
@@ -232,7 +235,7 @@ def takes_missing(model: Any) -> bool:
     return is_taken and (family is None or family.takes_missing)
 
 
-def takes_sparse_counts(model: Any) -> bool:
+def takes_sparse_counts(model: "Model") -> bool:
     """Whether rows may be `zoo.SparseCounts`.
 
     Args:

@@ -53,7 +53,7 @@ class Kernel(Assumptions):
     has_unit: ClassVar[bool] = True
     ignores_origin: ClassVar[bool] = True
 
-    def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
+    def matrix(self, x: Array | np.ndarray, y: Array | np.ndarray) -> Array | np.ndarray:
         """Kernel values of rows with rows, k(x_i, y_j).
 
         Args:
@@ -65,7 +65,7 @@ class Kernel(Assumptions):
         """
         raise NotImplementedError
 
-    def diagonal(self, x: Any) -> Array | np.ndarray:
+    def diagonal(self, x: Array | np.ndarray) -> Array | np.ndarray:
         """Kernel values of rows with themselves, k(x_i, x_i).
 
         Args:
@@ -95,7 +95,7 @@ class Kernel(Assumptions):
         """
         raise NotImplementedError
 
-    def filled(self, x: Any) -> Self:
+    def filled(self, x: Array | np.ndarray) -> Self:
         """The kernel with parameters that are None estimated from the rows.
 
         Args:
@@ -113,11 +113,11 @@ class Linear(Kernel):
 
     weighs_columns_alike = True
 
-    def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
+    def matrix(self, x: Array | np.ndarray, y: Array | np.ndarray) -> Array | np.ndarray:
         """Inner products, shape (rows of x, rows of y)."""
         return _products(x, y)
 
-    def diagonal(self, x: Any) -> Array | np.ndarray:
+    def diagonal(self, x: Array | np.ndarray) -> Array | np.ndarray:
         """Squared lengths, shape (num_observations,)."""
         return _squares(x)
 
@@ -146,14 +146,14 @@ class RBF(Kernel):
 
     length_scale: Array | None = positive()
 
-    def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
+    def matrix(self, x: Array | np.ndarray, y: Array | np.ndarray) -> Array | np.ndarray:
         """Values in (0, 1], shape (rows of x, rows of y)."""
         xp = _library(x, y)
         half_precision = -0.5 / _value(self.length_scale, xp) ** 2
         squared = _squares(x)[:, None] + _squares(y)[None, :] - 2.0 * _products(x, y)
         return xp.exp(half_precision * xp.maximum(squared, 0.0))
 
-    def diagonal(self, x: Any) -> Array | np.ndarray:
+    def diagonal(self, x: Array | np.ndarray) -> Array | np.ndarray:
         """Ones, shape (num_observations,)."""
         return _library(x).ones(x.shape[0])
 
@@ -161,7 +161,7 @@ class RBF(Kernel):
         """Infinite."""
         return math.inf
 
-    def filled(self, x: Any) -> Self:
+    def filled(self, x: Array | np.ndarray) -> Self:
         """The kernel with the length scale estimated from the rows, if it is None.
 
         Raises:
@@ -197,12 +197,12 @@ class Polynomial(Kernel):
     offset: Array = numbers(1.0, least=0)
     scale: Array = positive(1.0)
 
-    def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
+    def matrix(self, x: Array | np.ndarray, y: Array | np.ndarray) -> Array | np.ndarray:
         """Values, shape (rows of x, rows of y)."""
         xp = _library(x, y)
         return (_value(self.scale, xp) * _products(x, y) + _value(self.offset, xp)) ** self.degree
 
-    def diagonal(self, x: Any) -> Array | np.ndarray:
+    def diagonal(self, x: Array | np.ndarray) -> Array | np.ndarray:
         """Values at equal rows, shape (num_observations,)."""
         xp = _library(x)
         return (_value(self.scale, xp) * _squares(x) + _value(self.offset, xp)) ** self.degree
@@ -232,7 +232,7 @@ class Precomputed(Kernel):
     ignores_origin = False
     is_precomputed = True
 
-    def matrix(self, x: Any, y: Any) -> Array | np.ndarray:
+    def matrix(self, x: Array | np.ndarray, y: Array | np.ndarray) -> Array | np.ndarray:
         """The values themselves; ``y`` is only the Gram matrix that they belong to.
 
         Raises:
@@ -245,7 +245,7 @@ class Precomputed(Kernel):
             )
         return x.toarray() if hasattr(x, "toarray") else x
 
-    def diagonal(self, x: Any) -> Array | np.ndarray:
+    def diagonal(self, x: Array | np.ndarray) -> Array | np.ndarray:
         """The diagonal of the Gram matrix."""
         return x.diagonal()
 
@@ -295,24 +295,24 @@ def as_kernel(kernel: Any) -> Kernel:
 # Arithmetic that NumPy, JAX and scipy's sparse matrices share
 
 
-def _library(*arrays: Any) -> Any:
+def _library(*arrays: Array | np.ndarray) -> Any:
     """``jax.numpy`` if any array is JAX's (or a tracer), else NumPy."""
     return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
 
 
-def _value(parameter: Any, xp: Any) -> Any:
+def _value(parameter: Array | np.ndarray, xp: Any) -> Any:
     """A parameter as the library wants it: a float for NumPy, an array of the current precision for JAX."""
     if parameter is None:
         raise ValueError("length_scale is not set: give a number, or fill it from data with kernel.filled(x)")
     return in_current_precision(parameter) if xp is jnp or isinstance(parameter, jax.Array) else parameter
 
 
-def _products(x: Any, y: Any) -> Any:
+def _products(x: Array | np.ndarray, y: Array | np.ndarray) -> Any:
     products = x @ y.T
     return products.toarray() if hasattr(products, "toarray") else products
 
 
-def _squares(x: Any) -> Any:
+def _squares(x: Array | np.ndarray) -> Any:
     if hasattr(x, "toarray"):
         return np.asarray(x.multiply(x).sum(axis=1)).ravel()
     return _library(x).einsum("ij,ij->i", x, x)

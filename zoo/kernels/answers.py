@@ -1,14 +1,15 @@
 """Projections of rows by kernel PCA, at the kernel values of the fitted rows."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
-from jax import Array
 
 from zoo.answers import Answers
 from zoo.kernels.gram import centred_cross
-from zoo.shapes import Covariances, PerRow, Rows, Scores
+from zoo.shapes import Covariances, PerRow, Rows, Scores, Values
+
+if TYPE_CHECKING:
+    from zoo.kernel_pca import KernelPCA
 
 
 class KernelPCAAnswers(Answers):
@@ -24,18 +25,18 @@ class KernelPCAAnswers(Answers):
     has_density = False
     projects_by_draws = False
 
-    def needs_fitted_rows(self, model: Any) -> bool:
+    def needs_fitted_rows(self, model: "KernelPCA") -> bool:
         """Always: new rows are their kernel values with these."""
         return True
 
-    def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows) -> PerRow:
+    def log_rows(self, model: "KernelPCA", values: Values, x: Rows) -> PerRow:
         """Raise ValueError, because the model has no density of rows."""
         raise ValueError(
             "KernelPCA scores a Gram matrix and has no density of rows: the map into feature space is "
             "neither onto nor volume preserving; compare models by their components, or use zoo.PPCA"
         )
 
-    def scores(self, model: Any, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
+    def scores(self, model: "KernelPCA", values: Values, x: Rows, *, kind: str = "latent") -> Scores:
         """Coordinates of rows.
 
         Args:
@@ -66,7 +67,7 @@ class KernelPCAAnswers(Answers):
         variances = values["signal_variances"]
         return coordinates * (jnp.sqrt(variances) / (variances + values["noise_variance"]))
 
-    def scores_covariance(self, model: Any, values: Mapping[str, Array], x: Rows) -> Covariances:
+    def scores_covariance(self, model: "KernelPCA", values: Values, x: Rows) -> Covariances:
         """Posterior covariance of the latents, the same for all rows: ``s2 / (l + s2)`` on the diagonal."""
         noise_variance = values["noise_variance"]
         shares = noise_variance / (values["signal_variances"] + noise_variance)

@@ -62,7 +62,7 @@ class Centring(NamedTuple):
 
     column_means: np.ndarray
 
-    def gram(self, matrix: Any) -> Any:
+    def gram(self, matrix: Array | np.ndarray) -> Any:
         """The centred Gram matrix of the fitted rows; a new array (4.3).
 
         Args:
@@ -88,7 +88,7 @@ class Centring(NamedTuple):
         matrix -= (self.column_means - self.column_means.mean())[None, :]
         return matrix
 
-    def cross(self, values: Any) -> Any:
+    def cross(self, values: Array | np.ndarray) -> Any:
         """Centred kernel values of new rows with fitted ones (4.4).
 
         Args:
@@ -101,7 +101,7 @@ class Centring(NamedTuple):
         return values - values.mean(axis=1, keepdims=True) - (means - means.mean())[None, :]
 
 
-def centring_of(gram: Any) -> Centring:
+def centring_of(gram: Array | np.ndarray) -> Centring:
     """The centring of a Gram matrix.
 
     Args:
@@ -134,7 +134,7 @@ class CentredGram(NamedTuple):
     column_rounding: np.ndarray | None = None
 
 
-def centred_gram(kernel: Kernel, x: Any, announce: bool = True) -> CentredGram:
+def centred_gram(kernel: Kernel, x: Array | np.ndarray, announce: bool = True) -> CentredGram:
     """The centred Gram matrix of rows, on the host in float64, as accurate far from zero as near it.
 
     Args:
@@ -239,7 +239,7 @@ def _about_mean(kernel: Kernel, new_x: Array, x: Array) -> tuple[Array, Array]:
     return new_x - rest, x - rest
 
 
-def extended_centring(old: Centring, cross: Any, new: Any) -> Centring:
+def extended_centring(old: Centring, cross: Array | np.ndarray, new: Array | np.ndarray) -> Centring:
     """The centring after rows were added, without the Gram matrix of the old ones.
 
     Args:
@@ -258,7 +258,7 @@ def extended_centring(old: Centring, cross: Any, new: Any) -> Centring:
     return Centring(np.concatenate([first, second]))
 
 
-def gram_matrix(kernel: Kernel, x: Any, announce: bool = True) -> np.ndarray:
+def gram_matrix(kernel: Kernel, x: Array | np.ndarray, announce: bool = True) -> np.ndarray:
     """k(x_i, x_j) of all rows, not centred, on the host in float64.
 
     Half of it is computed, in blocks of rows that stay in cache, and mirrored.
@@ -300,7 +300,7 @@ def gram_matrix(kernel: Kernel, x: Any, announce: bool = True) -> np.ndarray:
     return gram
 
 
-def cross_gram(kernel: Kernel, new_x: Any, x: Any) -> np.ndarray:
+def cross_gram(kernel: Kernel, new_x: Array | np.ndarray, x: Array | np.ndarray) -> np.ndarray:
     """Kernel values of new rows with fitted ones, not centred.
 
     Args:
@@ -405,7 +405,7 @@ def _lowest_eigenvalue(matrix: np.ndarray, slack: float) -> float:
     return 0.0
 
 
-def _shifted(kernel: Kernel, rows: Any, x: Any) -> Any:
+def _shifted(kernel: Kernel, rows: Array | np.ndarray, x: Array | np.ndarray) -> Any:
     """Rows less the mean of ``x`` where only differences matter: distances then lose fewer digits."""
     if not kernel.is_shift_invariant or hasattr(x, "toarray"):
         return rows.tocsr() if hasattr(rows, "tocsr") else np.asarray(rows, np.float64)

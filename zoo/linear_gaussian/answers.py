@@ -1,7 +1,6 @@
 """Answers in closed form of a linear-Gaussian model of one table: `zoo.linear_gaussian.rows` at its sites."""
 
-from collections.abc import Mapping
-from typing import Any, override
+from typing import TYPE_CHECKING, override
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -11,8 +10,11 @@ from numpyro.distributions import Distribution
 from zoo.answers import Answers
 from zoo.linear_gaussian import rows
 from zoo.linear_gaussian.rows import LatentsGivenRows
-from zoo.shapes import Covariances, PerRow, Rows, Scores
+from zoo.shapes import Covariances, PerRow, Rows, Scores, Values
 from zoo.sparse import SparseMatrix
+
+if TYPE_CHECKING:
+    from zoo.ppca import PPCA
 
 
 class LinearGaussianAnswers(Answers):
@@ -24,22 +26,20 @@ class LinearGaussianAnswers(Answers):
     weighs_rows = True
 
     @override
-    def scores_are_linear(self, model: Any) -> bool:
+    def scores_are_linear(self, model: "PPCA") -> bool:
         return True
 
     @override
-    def has_moments(self, model: Any) -> bool:
+    def has_moments(self, model: "PPCA") -> bool:
         return model.degrees_of_freedom is None
 
     @override
-    def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix) -> PerRow:
+    def log_rows(self, model: "PPCA", values: Values, x: Rows | SparseMatrix) -> PerRow:
         own, nu = _parameters(values), model.degrees_of_freedom
         return rows.log_density(x, *own) if nu is None else rows.StudentRows(*own, nu).log_prob(x)
 
     @override
-    def conditionals(
-        self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix
-    ) -> dict[str, Distribution]:
+    def conditionals(self, model: "PPCA", values: Values, x: Rows | SparseMatrix) -> dict[str, Distribution]:
         """The precisions of Student-t rows, latents summed out; then the latents given these."""
         found: dict[str, Distribution] = {}
         if model.degrees_of_freedom is not None:
@@ -51,12 +51,12 @@ class LinearGaussianAnswers(Answers):
         return found | {"latents": latents}
 
     @override
-    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+    def derived(self, model: "PPCA", values: Values) -> dict[str, Array]:
         return {name: values[name] for name in ("row_precision", "latents") if name in values}
 
     @override
     def scores(
-        self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix, *, kind: str = "latent"
+        self, model: "PPCA", values: Values, x: Rows | SparseMatrix, *, kind: str = "latent"
     ) -> Scores:
         """The mean E[z | x], or coordinates of the completed row in the orthonormal basis W (W'W)^-1/2."""
         if kind == "latent":
@@ -67,15 +67,13 @@ class LinearGaussianAnswers(Answers):
         return (self.cells(model, values, x)[0] - values["loc"]) @ (left @ right)
 
     @override
-    def scores_covariance(
-        self, model: Any, values: Mapping[str, Array], x: Rows | SparseMatrix
-    ) -> Covariances:
+    def scores_covariance(self, model: "PPCA", values: Values, x: Rows | SparseMatrix) -> Covariances:
         own = rows.latents_covariance(x, values["loadings"], values["noise_variance"])
         nu = model.degrees_of_freedom
         return own if nu is None else own * _expected_variance(nu, values, x)[..., None]
 
     @override
-    def cells(self, model: Any, values: Mapping[str, Array], x: Rows) -> tuple[Rows, Rows]:
+    def cells(self, model: "PPCA", values: Values, x: Rows) -> tuple[Rows, Rows]:
         filled, variance = rows.completed(x, *_parameters(values))
         nu = model.degrees_of_freedom
         if nu is None:
@@ -83,11 +81,11 @@ class LinearGaussianAnswers(Answers):
         return filled, jnp.where(variance > 0, variance * _expected_variance(nu, values, x), 0.0)
 
 
-def _expected_variance(degrees_of_freedom: Array, values: Mapping[str, Array], x: Rows) -> Array:
+def _expected_variance(degrees_of_freedom: Array, values: Values, x: Rows) -> Array:
     """E[1/u | x] of Student-t rows, infinite with too few cells, shape (num_observations, 1)."""
     count, strength = rows.precision_of_rows(x, *_parameters(values), degrees_of_freedom)
     return jnp.where(count > 2, strength / jnp.where(count > 2, count - 2, 1.0), jnp.inf)[:, None]
 
 
-def _parameters(values: Mapping[str, Array]) -> tuple[Array, Array, Array]:
+def _parameters(values: Values) -> tuple[Array, Array, Array]:
     return values["loadings"], values["loc"], values["noise_variance"]

@@ -10,8 +10,8 @@ out; the loadings that go with them are :math:`W S^{1/2}`. The symmetric root tu
 Reference: Baek, McLachlan and Flack (2010), section 3.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self, override
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, override
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,10 @@ from zoo.conjugate.gaussian import GaussianWishart, symmetric_inverse
 from zoo.dirichlet_process import compact_labels
 from zoo.linear_gaussian import rows
 from zoo.linear_gaussian.rows import linear_gaussian
-from zoo.shapes import Covariances, PerRow, Rows, RowsByComponent, Scores
+from zoo.shapes import Covariances, PerRow, Rows, RowsByComponent, Scores, Values
+
+if TYPE_CHECKING:
+    from zoo.mcfa import MCFA
 
 
 def unit_clusters(num_latents: int, mean_precision: Array, degrees_of_freedom: Array) -> GaussianWishart:
@@ -48,7 +51,7 @@ def unit_clusters(num_latents: int, mean_precision: Array, degrees_of_freedom: A
     )
 
 
-def check_degrees(name: str, value: np.ndarray, model: Any) -> None:
+def check_degrees(name: str, value: np.ndarray, model: "MCFA") -> None:
     """Raise ValueError unless the Wishart prior of the precisions of latents is proper.
 
     Args:
@@ -96,7 +99,7 @@ class ClusteredRows(dist.Distribution):
         super().__init__((), loc.shape, validate_args=False)
 
     @classmethod
-    def of(cls, model: Any, values: Mapping[str, Array]) -> Self:
+    def of(cls, model: "MCFA", values: Values) -> Self:
         """The row at values of the sites.
 
         Args:
@@ -220,11 +223,11 @@ class ClusteredAnswers(Answers):
     weighs_rows = True
 
     @override
-    def log_rows(self, model: Any, values: Mapping[str, Array], x: Rows) -> PerRow:
+    def log_rows(self, model: "MCFA", values: Values, x: Rows) -> PerRow:
         return ClusteredRows.of(model, values).log_prob(x)
 
     @override
-    def conditionals(self, model: Any, values: Mapping[str, Array], x: Rows) -> dict[str, dist.Distribution]:
+    def conditionals(self, model: "MCFA", values: Values, x: Rows) -> dict[str, dist.Distribution]:
         """The labels, latents summed out; then the latents given ``values["assignments"]``."""
         row = ClusteredRows.of(model, values)
         found = {"assignments": dist.Categorical(logits=row.log_joint(x))}
@@ -233,7 +236,7 @@ class ClusteredAnswers(Answers):
         return found
 
     @override
-    def start(self, model: Any, key: Array, x: Rows) -> dict[str, Array]:
+    def start(self, model: "MCFA", key: Array, x: Rows) -> dict[str, Array]:
         """Principal components of unit variance, with clusters of half that spread at some of the rows."""
         (size, _), k, m = x.shape, model.num_latents, model.num_components
         loc = jnp.nanmean(x, axis=0)
@@ -258,7 +261,7 @@ class ClusteredAnswers(Answers):
         return values
 
     @override
-    def derived(self, model: Any, values: Mapping[str, Array]) -> dict[str, Array]:
+    def derived(self, model: "MCFA", values: Values) -> dict[str, Array]:
         labels, num_occupied = compact_labels(values["assignments"], model.num_components)
         found = {"assignments": labels, "num_occupied": num_occupied}
         if "raw_latents" in values:
@@ -266,7 +269,7 @@ class ClusteredAnswers(Answers):
         return found
 
     @override
-    def scores(self, model: Any, values: Mapping[str, Array], x: Rows, *, kind: str = "latent") -> Scores:
+    def scores(self, model: "MCFA", values: Values, x: Rows, *, kind: str = "latent") -> Scores:
         """The mean of standard latents, or the completed row in the orthonormal basis L (L'L)^-1/2."""
         row = ClusteredRows.of(model, values)
         standard = row.standard
@@ -277,7 +280,7 @@ class ClusteredAnswers(Answers):
         return (self.cells(model, values, x)[0] - standard.loc) @ (left @ right)
 
     @override
-    def scores_covariance(self, model: Any, values: Mapping[str, Array], x: Rows) -> Covariances:
+    def scores_covariance(self, model: "MCFA", values: Values, x: Rows) -> Covariances:
         row = ClusteredRows.of(model, values)
         shares, means, spreads = _latents(row, x)
         away = means - jnp.einsum("nm,mnk->nk", shares, means)
@@ -286,7 +289,7 @@ class ClusteredAnswers(Answers):
         return inverse @ raw @ inverse
 
     @override
-    def cells(self, model: Any, values: Mapping[str, Array], x: Rows) -> tuple[Rows, Rows]:
+    def cells(self, model: "MCFA", values: Values, x: Rows) -> tuple[Rows, Rows]:
         row = ClusteredRows.of(model, values)
         shares = jax.nn.softmax(row.log_joint(x), axis=-1)
         means, variances = row.by_cluster(rows.completed, x)
@@ -294,7 +297,7 @@ class ClusteredAnswers(Answers):
         return mean, jnp.einsum("nm,mnd->nd", shares, variances + (means - mean) ** 2)
 
     @override
-    def typical_cells(self, model: Any, values: Mapping[str, Array]) -> tuple[TypicalCells, ...]:
+    def typical_cells(self, model: "MCFA", values: Values) -> tuple[TypicalCells, ...]:
         row = ClusteredRows.of(model, values)
         _, loadings, locs = row.clusters
         spread = jnp.sqrt(jnp.sum(loadings**2, axis=-1) + row.noise_variance)

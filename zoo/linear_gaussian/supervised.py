@@ -6,9 +6,8 @@ by their kernel values (`FeatureSpace`). Outputs are real numbers, :math:`y = W_
 each of the former goes with each of the latter.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, override
+from typing import TYPE_CHECKING, Any, NamedTuple, override
 
 import jax
 import jax.numpy as jnp
@@ -47,9 +46,11 @@ from zoo.linear_gaussian.rows import (
 )
 from zoo.model import in_current_precision
 from zoo.programs import local
+from zoo.shapes import Values
 from zoo.sparse import SparseMatrix
 
-type Values = Mapping[str, Array]
+if TYPE_CHECKING:
+    from zoo.sppca import SPPCA
 
 
 class BlockPrior(NamedTuple):
@@ -70,7 +71,7 @@ class BlockPrior(NamedTuple):
     noise_rate: Array
 
 
-def block_prior(model: Any, block: str) -> BlockPrior:
+def block_prior(model: "SPPCA", block: str) -> BlockPrior:
     """The proper prior of one block of columns.
 
     Args:
@@ -102,7 +103,7 @@ class Block(NamedTuple):
     noise_variance: Any
 
 
-def joint(model: Any, values: Values) -> Block:
+def joint(model: "SPPCA", values: Values) -> Block:
     """Loadings, mean and noise variance of the columns of [x, y].
 
     Args:
@@ -120,7 +121,7 @@ def _joined(*blocks: Block) -> Block:
     return Block(*map(jnp.concatenate, zip(*each, strict=True)))
 
 
-def _input_noise(model: Any, prior: dist.Distribution) -> dict[str, Array]:
+def _input_noise(model: "SPPCA", prior: dist.Distribution) -> dict[str, Array]:
     """The noise variance of x, given or drawn."""
     if model.noise_variance_x is None:
         return {"noise_variance_x": sample("noise_variance_x", prior)}
@@ -371,7 +372,7 @@ class _RowsInFeatureSpace(dist.Distribution):
 
     support = dist.constraints.real_vector
 
-    def __init__(self, model: Any, values: Values, latents: Array | None) -> None:
+    def __init__(self, model: "SPPCA", values: Values, latents: Array | None) -> None:
         self.model, self.latents = model, latents
         self.space = values["coefficients"], values["noise_variance_x"], model.feature_dimension
         super().__init__(self.space[0].shape[:1], (model.num_features,), validate_args=False)

@@ -1,7 +1,6 @@
 """Answers in closed form of SPPCA: of rows with real outputs, and of rows with probit outputs."""
 
-from collections.abc import Mapping
-from typing import Any, override
+from typing import TYPE_CHECKING, override
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +13,14 @@ from zoo.kernels.gram import centred_matrix
 from zoo.linear_gaussian.axes import signs_of
 from zoo.linear_gaussian.probit import LatentsGivenDecisions, decisions, log_orthant, orthant_moments
 from zoo.model import in_current_precision
-from zoo.shapes import Covariances, Outputs, PerRow, Predicted, Rows, Scores
-from zoo.sparse import SparseMatrix
+from zoo.shapes import Covariances, Outputs, PerRow, Predicted, Rows, Scores, Values
+from zoo.sparse import Observed, SparseMatrix
+
+if TYPE_CHECKING:
+    from zoo.sppca import SPPCA
 
 SMALLEST_SHARE = 1e-6  # of a class, whose estimate by a normal may lie below 0
 BLOCK_ROWS = 64  # rows whose nodes of integration are held at a time
-
-type Values = Mapping[str, Array]
 
 
 class RealAnswers(Answers):
@@ -28,39 +28,39 @@ class RealAnswers(Answers):
 
     @classmethod
     @override
-    def of(cls, model: Any) -> "RealAnswers":
+    def of(cls, model: "SPPCA") -> "RealAnswers":
         return RealAnswers() if model.output_likelihood == "gaussian" else ProbitAnswers()
 
     @override
-    def needs_fitted_rows(self, model: Any) -> bool:
+    def needs_fitted_rows(self, model: "SPPCA") -> bool:
         return model.kernel is not None
 
     @override
-    def scores_are_linear(self, model: Any) -> bool:
+    def scores_are_linear(self, model: "SPPCA") -> bool:
         return model.kernel is None
 
     @override
     def log_rows(
-        self, model: Any, values: Values, x: Rows | SparseMatrix, y: Outputs | None = None
+        self, model: "SPPCA", values: Values, x: Rows | SparseMatrix, y: Outputs | None = None
     ) -> PerRow:
         _check_itself(model, values)
         return model.inputs.log_density(values, x, y, model.outputs.block(values))
 
     @override
     def conditionals(
-        self, model: Any, values: Values, x: Rows | SparseMatrix, y: Outputs | None = None
+        self, model: "SPPCA", values: Values, x: Rows | SparseMatrix, y: Outputs | None = None
     ) -> dict[str, dist.Distribution]:
         mean, covariance = self._latents(model, values, x, y)
         return {"latents": dist.MultivariateNormal(mean, covariance, validate_args=False)}
 
     @override
-    def derived(self, model: Any, values: Values) -> dict[str, Array]:
+    def derived(self, model: "SPPCA", values: Values) -> dict[str, Array]:
         return {"latents": values["latents"]}
 
     @override
     def scores(
         self,
-        model: Any,
+        model: "SPPCA",
         values: Values,
         x: Rows | SparseMatrix,
         y: Outputs | None = None,
@@ -80,14 +80,14 @@ class RealAnswers(Answers):
 
     @override
     def scores_covariance(
-        self, model: Any, values: Values, x: Rows | SparseMatrix, y: Outputs | None = None
+        self, model: "SPPCA", values: Values, x: Rows | SparseMatrix, y: Outputs | None = None
     ) -> Covariances:
         return self._latents(model, values, x, y)[1]
 
     @override
     def cells(
         self,
-        model: Any,
+        model: "SPPCA",
         values: Values,
         x: Rows | SparseMatrix,
         y: Outputs | None = None,
@@ -122,7 +122,7 @@ class RealAnswers(Answers):
         return jnp.where(known, data, expected), jnp.where(known, 0.0, variance)
 
     @override
-    def completions(self, model: Any) -> dict[str, Completion]:
+    def completions(self, model: "SPPCA") -> dict[str, Completion]:
         """Outputs, cells where x has any, and classes where y holds labels."""
         found = {"outputs": Completion(("observation", "output"), "y", fills=False)}
         if model.kernel is None:
@@ -132,11 +132,13 @@ class RealAnswers(Answers):
         return found
 
     @override
-    def default_completion(self, model: Any, *data: Any) -> str | None:
+    def default_completion(self, model: "SPPCA", *data: Observed) -> str | None:
         """Classes where the outputs are labels, whose columns' expectations are no probabilities."""
         return "outputs" if model.classes is None else "classes"
 
-    def _classes(self, model: Any, values: Values, x: Rows | SparseMatrix, y: Outputs | None) -> Predicted:
+    def _classes(
+        self, model: "SPPCA", values: Values, x: Rows | SparseMatrix, y: Outputs | None
+    ) -> Predicted:
         """Probability of each class."""
         mean, covariance = self._latents(model, values, x, None)
         w, shares, noise = model.outputs.block(values)
@@ -149,7 +151,7 @@ class RealAnswers(Answers):
         return found if y is None else jnp.where(jnp.isnan(y).any(1, keepdims=True), found, _of_all(model, y))
 
     def _latents(
-        self, model: Any, values: Values, x: Rows | SparseMatrix, y: Outputs | None
+        self, model: "SPPCA", values: Values, x: Rows | SparseMatrix, y: Outputs | None
     ) -> tuple[Scores, Covariances]:
         """Posterior mean and covariance of the latents of each row."""
         if y is None:
@@ -161,16 +163,16 @@ class ProbitAnswers(RealAnswers):
     """Of rows whose outputs are zeros and ones that utilities decide."""
 
     @override
-    def kept_locals(self, model: Any) -> tuple[str, ...]:
+    def kept_locals(self, model: "SPPCA") -> tuple[str, ...]:
         return () if model.outputs.has_marginal else ("latents",)
 
     @override
-    def view_variances(self, model: Any, values: Values) -> dict[str, tuple[Array, Array]]:
+    def view_variances(self, model: "SPPCA", values: Values) -> dict[str, tuple[Array, Array]]:
         """As of every model; the noise of utilities has variance 1."""
         return super().view_variances(model, {"noise_variance_y": 1.0} | dict(values))
 
     @override
-    def log_rows(self, model: Any, values: Values, x: Rows, y: Outputs | None = None) -> PerRow:
+    def log_rows(self, model: "SPPCA", values: Values, x: Rows, y: Outputs | None = None) -> PerRow:
         _check_itself(model, values)
         inputs = model.inputs.log_density(values, x)
         return (
@@ -179,7 +181,7 @@ class ProbitAnswers(RealAnswers):
 
     @override
     def conditionals(
-        self, model: Any, values: Values, x: Rows, y: Outputs | None = None
+        self, model: "SPPCA", values: Values, x: Rows, y: Outputs | None = None
     ) -> dict[str, dist.Distribution]:
         """The latents where a row has one decision, else nothing."""
         if not model.outputs.has_marginal:
@@ -190,7 +192,7 @@ class ProbitAnswers(RealAnswers):
 
     @override
     def cells(
-        self, model: Any, values: Values, x: Rows, y: Outputs | None = None, *, what: str = "outputs"
+        self, model: "SPPCA", values: Values, x: Rows, y: Outputs | None = None, *, what: str = "outputs"
     ) -> tuple[Predicted, Predicted]:
         """As of real outputs; an output is expected with its probability."""
         if what != "outputs":
@@ -198,11 +200,13 @@ class ProbitAnswers(RealAnswers):
         shares = _probabilities(model, values, x, y)
         return shares, shares * (1 - shares)
 
-    def _classes(self, model: Any, values: Values, x: Rows, y: Outputs | None) -> Predicted:
+    def _classes(self, model: "SPPCA", values: Values, x: Rows, y: Outputs | None) -> Predicted:
         shares = _probabilities(model, values, x, y)
         return shares if model.is_classes else jnp.concatenate([shares, 1 - shares], axis=1)
 
-    def _latents(self, model: Any, values: Values, x: Rows, y: Outputs | None) -> tuple[Scores, Covariances]:
+    def _latents(
+        self, model: "SPPCA", values: Values, x: Rows, y: Outputs | None
+    ) -> tuple[Scores, Covariances]:
         mean, covariance = model.inputs.latents(values, x)
         if y is None:
             return mean, covariance
@@ -218,7 +222,7 @@ class ProbitAnswers(RealAnswers):
         return map_in_blocks(one, (y, mean, covariance), BLOCK_ROWS)
 
 
-def _check_itself(model: Any, values: Values) -> None:
+def _check_itself(model: "SPPCA", values: Values) -> None:
     """Raise ValueError where new rows have no inner product with themselves, which their density needs."""
     if model.kernel is not None and model.kernel.is_precomputed and "gram_means" in values:
         raise ValueError(
@@ -227,7 +231,7 @@ def _check_itself(model: Any, values: Values) -> None:
         )
 
 
-def _probabilities(model: Any, values: Values, x: Rows, y: Outputs | None) -> Outputs:
+def _probabilities(model: "SPPCA", values: Values, x: Rows, y: Outputs | None) -> Outputs:
     """P(output = 1) given x and the observed outputs, which keep their values."""
     given, exclusive = model.outputs.given_inputs(values, model.inputs, x), model.is_classes
     size = given.predictor.shape[1]
@@ -249,13 +253,13 @@ def _probabilities(model: Any, values: Values, x: Rows, y: Outputs | None) -> Ou
     return jnp.where(jnp.isnan(known), shares, known)
 
 
-def _of_all(model: Any, columns: Array) -> Array:
+def _of_all(model: "SPPCA", columns: Array) -> Array:
     """The numbers of all classes, the last of which the others determine where it has no column."""
     left = 1 - columns.sum(axis=-1, keepdims=True)
     return columns if model.is_classes else jnp.concatenate([columns, left], axis=-1)
 
 
-def _feature_coordinates(model: Any, values: Values, x: Rows) -> Scores:
+def _feature_coordinates(model: "SPPCA", values: Values, x: Rows) -> Scores:
     """Coordinates of rows in an orthonormal basis of W_x in feature space."""
     rows, b = model.inputs.at(values, x), values["coefficients"]
     projected = values["gram_products"] if "gram_products" in values else None

@@ -1,9 +1,10 @@
 """How SPPCA takes its data and its fields: sizes, classes, priors and kernels, and what does not suit."""
 
 import math
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from jax import Array
 
 from zoo import checks
 from zoo.fields import Part
@@ -16,22 +17,25 @@ from zoo.linear_gaussian.units import BROAD, of_prior
 from zoo.model import Model
 from zoo.sparse import as_rows, is_sparse
 
+if TYPE_CHECKING:
+    from zoo.sppca import SPPCA
+
 DENSE = "missing outputs are NaN, and cells that are not stored are zeros"
 
 PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
 
 
-def _scales(model: Any, x: Any, y: Any) -> np.ndarray:
+def _scales(model: "SPPCA", x: Any, y: Any) -> np.ndarray:
     """Mean variances of inputs and outputs, of their moments; utilities have 1."""
     return np.array([x.scale, y.scale if model.output_likelihood == "gaussian" else 1.0])
 
 
-def _places(model: Any, x: Any, y: Any) -> np.ndarray:
+def _places(model: "SPPCA", x: Any, y: Any) -> np.ndarray:
     """Means of the columns of inputs and outputs, of their moments; utilities have 0."""
     return np.concatenate([x.means, y.means * (model.output_likelihood == "gaussian")])
 
 
-def _rates(model: Any, x: Any, y: Any) -> np.ndarray:
+def _rates(model: "SPPCA", x: Any, y: Any) -> np.ndarray:
     """Rates of the noise of inputs and outputs, or of each output, of their moments."""
     of_y = _scales(model, x, y)[1:]
     if model.output_noise == "per_output":
@@ -39,18 +43,18 @@ def _rates(model: Any, x: Any, y: Any) -> np.ndarray:
     return model.noise_concentration * np.append(x.scale, of_y)
 
 
-def _dimension(model: Any, x: Part, y: Part) -> int | None:
+def _dimension(model: "SPPCA", x: Part, y: Part) -> int | None:
     """The dimension of the kernel's feature space, as a row's density has it; None: there is no kernel."""
     num_rows, num_features = x.rows.shape
     return model.kernel and scored_dimension(model.kernel.feature_dimension(num_features), num_rows)
 
 
-def _columns(model: Any) -> dict[str, int | str]:
+def _columns(model: "SPPCA") -> dict[str, int | str]:
     sizes = model.num_features, model.num_outputs
     return {"each column of x and then of y": "num_columns" if None in sizes else sum(sizes)}
 
 
-def _noises(model: Any) -> dict[str, int]:
+def _noises(model: "SPPCA") -> dict[str, int]:
     by_output = model.output_noise == "per_output" and model.num_outputs is not None
     return {"x and y": 2} | ({"x and each output": 1 + model.num_outputs} if by_output else {})
 
@@ -72,7 +76,18 @@ FACTS: dict[str, Any] = {
 class SupervisedIntake(Model):
     """What `zoo.SPPCA` reads off inputs and outputs, and refuses."""
 
-    def with_sizes_from(self, x: Any, y: Any, sample_weight: Any = None) -> Self:
+    kernel: Any
+    num_features: int
+    classes: tuple[str | int, ...] | None
+    is_classes: bool
+    standardize: bool
+    label_coding: str
+    loading_prior: str
+    output_likelihood: str
+    noise_floor: Array
+    noise_variance_x: Array | None
+
+    def with_sizes_from(self, x: Any, y: Any, sample_weight: np.ndarray | None = None) -> Self:
         """As of every model; a prior that is read off the data needs what a fit needs of them."""
         if self.loading_prior == "gaussian":
             x, y = as_cells(self, 0, x), as_cells(self, 1, y)

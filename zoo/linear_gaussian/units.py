@@ -1,13 +1,17 @@
 """The prior of a linear-Gaussian model: its unit, how it is read off data, and kept from a former fit."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from zoo import checks
 from zoo.coordinates import Unit
 from zoo.fields import Part
+
+if TYPE_CHECKING:
+    from zoo.mcfa import MCFA
+    from zoo.ppca import PPCA
 
 BROAD = 100.0  # variance of the means' prior, in mean variances of the columns
 PLACE = Unit(1, (-1,), is_location=True)
@@ -55,15 +59,17 @@ def of_prior(unit: Unit | str, read: Callable) -> dict[str, Any]:
     }
 
 
-def _of_noise(model: Any) -> dict[str, int | str]:
+def _of_noise(model: "PPCA | MCFA") -> dict[str, int | str]:
     return {"each feature": model.num_features or "num_features"} if model.noise == "diagonal" else {}
 
 
-def _noise_rate(model: Any, x: _Moments) -> Any:
+def _noise_rate(model: "PPCA | MCFA", x: _Moments) -> Any:
     return model.noise_concentration * (x.variances if model.noise == "diagonal" else x.scale)
 
 
-NOISE_RATE = {"dims": _of_noise, "or_one": True} | of_prior("noise_unit", _noise_rate)  # facts of a field
+NOISE_RATE: dict[str, Any] = {"dims": _of_noise, "or_one": True} | of_prior(
+    "noise_unit", _noise_rate
+)  # facts of a field
 
 
 class ProjectionUnits:

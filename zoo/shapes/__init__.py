@@ -6,6 +6,7 @@ checked when the library runs and jaxtyping is not needed; ``tests/test_array_sh
 types of these and lets beartype enforce them.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
 from jax import Array
@@ -31,6 +32,7 @@ __all__ = [
     "Scores",
     "Shape",
     "Statistics",
+    "Values",
     "View",
 ]
 
@@ -67,3 +69,4 @@ OneOrMoreStatistics = Annotated[Array, Shape("*components num_statistics")]
 OneOrMore = Annotated[Array, Shape("...")]  # a posterior of many components broadcasts one row's statistics
 Cells = Annotated[Array, Shape("*cells")]
 Scalar = Annotated[Array, Shape("")]
+Values = Mapping[str, Array]  # of sites or variables, by their names

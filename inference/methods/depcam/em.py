@@ -70,7 +70,7 @@ objective does not fall, else halved:
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -83,7 +83,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.methods.depcam import EM
 from inference.methods.depcam.rows import (
-    LocalRows,
+    LocalDensities,
     Sums,
     best_scaling,
     inverse_of,
@@ -104,6 +104,7 @@ from zoo.depcam import DEPCAM
 from zoo.dirichlet_process import log_stick_weights, with_stick_decays
 from zoo.dpp import log_determinant
 from zoo.exponential_family.local_pca import SparseScales, components_of, orthonormal
+from zoo.shapes import Values
 
 LANDMARKS = 500
 NEIGHBOUR = 7
@@ -191,7 +192,7 @@ class DEPCAMInfo(NamedTuple):
     num_occupied: Array
 
 
-def program_values(values: Mapping[str, Array]) -> dict[str, Array]:
+def program_values(values: Values) -> dict[str, Array]:
     """Values of the program's parameters: carriers for bases, and decays of sticks, if any, for weights."""
     derived = ("weights", "stick_fractions") if "stick_fractions" in values else ()
     held = {name: values[name] for name in PARAMETERS if name in values and name not in derived}
@@ -201,7 +202,7 @@ def program_values(values: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def step(
-    key: Array, state: DEPCAMState, model: DEPCAM, x: Array, **options: Any
+    key: Array, state: DEPCAMState, model: DEPCAM, x: Array, **options: object
 ) -> tuple[DEPCAMState, DEPCAMInfo]:
     """Update every block once, the first sweeps with labels held; the key is ignored."""
     others = state.labels[:, None] != jnp.arange(model.num_components)
@@ -315,13 +316,7 @@ def _from_labels(
 
 
 def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: DEPCAM,
-    x: Array,
-    *,
-    clamped_sweeps: int,
-    integrated: bool = False,
+    key: Array, variables: Values, model: DEPCAM, x: Array, *, clamped_sweeps: int, integrated: bool = False
 ) -> DEPCAMState:
     """The state at given values of all sites, or at responsibilities or labels that the first sweeps hold.
 
@@ -351,7 +346,7 @@ def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     return Algorithm(begin, step, settling_steps=settling_steps, numbered_init=numbered(strategy, begin))
 
 
-def check(model: DEPCAM, settings: Any) -> None:
+def check(model: DEPCAM, settings: EM) -> None:
     """Raise ValueError if a field does not suit a point estimate."""
     least = 1 if model.weights.has_sticks else model.num_components
     if model.num_components > 1 and model.concentration < least:
@@ -373,7 +368,7 @@ def conclude(
     data: tuple,
     num_samples: int,
     keep_rows: bool,
-    **options: Any,
+    **options: object,
 ) -> Outcome:
     """The estimate as one draw of one chain, beside its responsibilities."""
     (x,) = data
@@ -401,7 +396,7 @@ def _labels(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, d
     return r, answer_of(model, "derived", {"assignments": jnp.argmax(r, axis=-1)})
 
 
-def log_density(stored: Mapping[str, Array], model: DEPCAM, x: Array) -> Array:
+def log_density(stored: Values, model: DEPCAM, x: Array) -> Array:
     """Log density of new rows at the estimate, their latents integrated out, in nats."""
     return model.log_likelihood({name: value for name, value in stored.items() if name != "latents"}, x)
 
@@ -437,7 +432,7 @@ class Evaluation(NamedTuple):
     sums: Sums
 
 
-def log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
+def log_prior(values: Values, model: DEPCAM) -> Array:
     """Log density of the parameters, bases uniform, and the repulsion; in nats."""
     scales = values["scales"]
     if model.scale_prior == "laplace":
@@ -461,9 +456,7 @@ def log_prior(values: Mapping[str, Array], model: DEPCAM) -> Array:
     return total
 
 
-def objective_of(
-    log_rows: Array, values: Mapping[str, Array], model: DEPCAM, clamp: Array
-) -> tuple[Array, Array]:
+def objective_of(log_rows: Array, values: Values, model: DEPCAM, clamp: Array) -> tuple[Array, Array]:
     """The objective given rows' log densities under components, and their responsibilities."""
     log_joint = log_rows + model.weights.log_weights(values) + clamp
     total = jnp.sum(jax.nn.logsumexp(log_joint, axis=-1)) + log_prior(values, model)
@@ -472,14 +465,14 @@ def objective_of(
     return total, jax.nn.softmax(log_joint, axis=-1)
 
 
-def rows_of(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
+def rows_of(values: Values, model: DEPCAM, x: Array) -> LocalDensities:
     """Log densities of rows: given the latents if they have values, else with the latents integrated out."""
     if "latents_loc" in values:
         return poisson_rows(values, model, x)
     return (rows_given_latents if "latents" in values else quadratic_rows)(values, model, x)
 
 
-def evaluate(values: Mapping[str, Array], model: DEPCAM, x: Array, clamp: Array) -> Evaluation:
+def evaluate(values: Values, model: DEPCAM, x: Array, clamp: Array) -> Evaluation:
     """Objective and gradients; ``clamp`` is added to rows' log densities (0, or minus infinity)."""
     rows = rows_of(values, model, x)
     objective, r = objective_of(rows.log_density, values, model, clamp)
@@ -553,12 +546,7 @@ def update_weights(
 
 
 def update_blocks(
-    num_sweeps: Array,
-    values: dict[str, Array],
-    model: DEPCAM,
-    x: Array,
-    clamp: Array,
-    step_size: Array,
+    num_sweeps: Array, values: dict[str, Array], model: DEPCAM, x: Array, clamp: Array, step_size: Array
 ) -> tuple[dict[str, Array], Evaluation, Array, Array]:
     """Move weights, offsets, scales and bases in turn, and every few sweeps raise dead columns.
 
@@ -643,7 +631,7 @@ def moved_scales(
     return values | {"scales": new, "scales_precision": shape / rate}
 
 
-def repulsion_gradient(values: Mapping[str, Array], model: DEPCAM) -> Array:
+def repulsion_gradient(values: Values, model: DEPCAM) -> Array:
     """Gradient of the repulsion times log det S in the bases, shape of the bases."""
     bases, s = values["bases"], model.similarity(values)
     weights = inverse_of(jnp.linalg.cholesky(s)) * s * model.repulsion * model.similarity_scale
@@ -675,7 +663,7 @@ def moved_bases(
     return values | {"bases": orthonormal(bases + step * direction)}
 
 
-def _without(values: Mapping[str, Array], columns: Array) -> dict[str, Array]:
+def _without(values: Values, columns: Array) -> dict[str, Array]:
     """Values at which columns, shape (components, latents), boolean, are switched off."""
     without = values | {"scales": jnp.where(columns, 0.0, values["scales"])}
     if "latents" in values:
@@ -705,9 +693,7 @@ def signs(keys: Array, shape: tuple[int, ...]) -> Array:
     return jnp.where(bits.ravel()[: math.prod(shape)].reshape(shape) == 1, 1.0, -1.0)
 
 
-def leading_values(
-    keys: Array, taken: Array, values: Mapping[str, Array], model: DEPCAM, x: Array
-) -> dict[str, Array]:
+def leading_values(keys: Array, taken: Array, values: Values, model: DEPCAM, x: Array) -> dict[str, Array]:
     """Bases along the leading directions of each component; scales and noise of Gaussian cells to match.
 
     The directions are those in which a column raises the marginal likelihood most: the leading eigenvectors
@@ -749,7 +735,7 @@ def leading_values(
     return new
 
 
-def dead_columns(values: Mapping[str, Array], now: Evaluation) -> tuple[Array, Array]:
+def dead_columns(values: Values, now: Evaluation) -> tuple[Array, Array]:
     """The deadest column of each component, if any is dead, and all dead ones; (components, latents)."""
     r = now.responsibilities
     total = jnp.maximum(jnp.sum(r, axis=0), 1.0)[:, None]
@@ -875,7 +861,7 @@ def raised(
 
 
 def _settled_q(
-    values: dict[str, Array], without: Mapping[str, Array], moved: Array, model: DEPCAM, x: Array
+    values: dict[str, Array], without: Values, moved: Array, model: DEPCAM, x: Array
 ) -> dict[str, Array]:
     """Q of the latents of Poisson cells at new bases and scales, one step from where columns are off."""
     begun = dict(values)
@@ -922,7 +908,7 @@ def update_latents(
 
 
 def _moved_latents(
-    values: dict[str, Array], model: DEPCAM, x: Array, rows: LocalRows, r: Array, clamp: Array
+    values: dict[str, Array], model: DEPCAM, x: Array, rows: LocalDensities, r: Array, clamp: Array
 ) -> tuple[Array, Array]:
     y, loadings = values["latents"], components_of(model, values).loadings
     inner = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings)

@@ -40,7 +40,6 @@ Rescaling :math:`\phi_j \to c\phi_j,\ m_j \to m_j/c` and V alike leaves :math:`\
 normal one, :math:`A = \zeta_j \phi_j^2`: parameter expansion, without which scales and q wait for each other.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -50,9 +49,10 @@ from jax import Array
 from zoo.depcam import DEPCAM
 from zoo.exponential_family.local_pca import components_of
 from zoo.gamma_functions import gammaln
+from zoo.shapes import Values
 
 
-class LocalRows(NamedTuple):
+class LocalDensities(NamedTuple):
     """Log densities and gradients of each row under each component.
 
     Attributes:
@@ -87,7 +87,7 @@ class Sums(NamedTuple):
     moments: Array
 
 
-def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
+def rows_given_latents(values: Values, model: DEPCAM, x: Array) -> LocalDensities:
     """Log densities and gradients at values of the latents."""
     local, y = components_of(model, values), values["latents"]
     family, seen = local.family, ~jnp.isnan(x)[:, None]
@@ -103,7 +103,7 @@ def rows_given_latents(values: Mapping[str, Array], model: DEPCAM, x: Array) -> 
         log_density += log_standard_normal(y)
     else:
         y = jnp.broadcast_to(y[:, None], (*theta.shape[:2], y.shape[-1]))
-    return LocalRows(log_density, residual, curvature, y, None)
+    return LocalDensities(log_density, residual, curvature, y, None)
 
 
 def log_standard_normal(y: Array) -> Array:
@@ -111,7 +111,7 @@ def log_standard_normal(y: Array) -> Array:
     return -0.5 * jnp.sum(y**2, axis=-1) - 0.5 * y.shape[-1] * jnp.log(2 * jnp.pi)
 
 
-def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
+def quadratic_rows(values: Values, model: DEPCAM, x: Array) -> LocalDensities:
     """Log densities and gradients with latents integrated out, binary cells by the bound at curves xi."""
     local, seen = components_of(model, values), ~jnp.isnan(x)[:, None]
     w, b = local.loadings, local.offsets
@@ -130,7 +130,7 @@ def quadratic_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> Loca
     log_density = jnp.sum(cells, axis=-1) + 0.5 * jnp.sum(projected * mean, axis=-1)
     log_density -= jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     residual = away - curvature * jnp.einsum("nki,kfi->nkf", mean, w)
-    return LocalRows(log_density, residual, curvature, mean, covariance)
+    return LocalDensities(log_density, residual, curvature, mean, covariance)
 
 
 def inverse_of(factor: Array) -> Array:
@@ -140,7 +140,7 @@ def inverse_of(factor: Array) -> Array:
     return jnp.swapaxes(inner, -1, -2) @ inner
 
 
-def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: LocalRows) -> Array:
+def tight_curves(values: Values, model: DEPCAM, rows: LocalDensities) -> Array:
     """The optimal xi of the bound given the latents' distribution: the root of E[theta^2]."""
     local = components_of(model, values)
     theta = local.natural_params(rows.mean)
@@ -148,7 +148,7 @@ def tight_curves(values: Mapping[str, Array], model: DEPCAM, rows: LocalRows) ->
     return jnp.sqrt(theta**2 + spread)
 
 
-def sums_of(rows: LocalRows, r: Array, loadings: Array) -> Sums:
+def sums_of(rows: LocalDensities, r: Array, loadings: Array) -> Sums:
     """Sums over rows with responsibilities r, shape (rows, components)."""
     weighted = r[..., None] * rows.residual
     gradient = jnp.einsum("nkf,nki->kfi", weighted, rows.mean)
@@ -172,7 +172,7 @@ def prior_latents(model: DEPCAM, num_rows: int) -> dict[str, Array]:
     return {"latents_loc": jnp.zeros(shape), "latents_covariance": eye}
 
 
-def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalRows:
+def poisson_rows(values: Values, model: DEPCAM, x: Array) -> LocalDensities:
     """The bound and its gradients at values of q, for Poisson cells."""
     local, mean, covariance = (
         components_of(model, values),
@@ -189,12 +189,10 @@ def poisson_rows(values: Mapping[str, Array], model: DEPCAM, x: Array) -> LocalR
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     trace = jnp.trace(covariance, axis1=-2, axis2=-1)
     divergence = 0.5 * (trace + jnp.sum(mean**2, axis=-1) - mean.shape[-1] - log_det)
-    return LocalRows(jnp.sum(cells, axis=-1) - divergence, filled * seen - rate, rate, mean, covariance)
+    return LocalDensities(jnp.sum(cells, axis=-1) - divergence, filled * seen - rate, rate, mean, covariance)
 
 
-def natural_step(
-    values: Mapping[str, Array], model: DEPCAM, rows: LocalRows, size: Array
-) -> dict[str, Array]:
+def natural_step(values: Values, model: DEPCAM, rows: LocalDensities, size: Array) -> dict[str, Array]:
     """Parameters of q after a step of ``size``, shape (rows, components); at size 0 as it was."""
     loadings = components_of(model, values).loadings
     target = jnp.einsum("nkf,kfi,kfj->nkij", rows.curvature, loadings, loadings) + jnp.eye(loadings.shape[-1])
@@ -233,7 +231,7 @@ def best_scaling(count: Array, squares: Array, cost: Array, power: int) -> Array
     return jax.lax.fori_loop(0, NEWTON_STEPS, newton, jnp.minimum(jnp.sqrt(squares / count), most))
 
 
-def scaled_bound(values: Mapping[str, Array], c: Array) -> tuple[Array, dict[str, Array]]:
+def scaled_bound(values: Values, c: Array) -> tuple[Array, dict[str, Array]]:
     """The gain of rows' bounds, shape (rows, components), and q, when latents are divided by c."""
     mean, covariance = values["latents_loc"], values["latents_covariance"]
     squares = mean**2 + jnp.diagonal(covariance, axis1=-2, axis2=-1)

@@ -40,6 +40,7 @@ from inference.numerics.host_draws import generator, label_draws
 from zoo.answers import answer_of
 from zoo.depcam import DEPCAM
 from zoo.model import in_current_precision
+from zoo.shapes import Values
 
 LARGEST_DRAWS = 256e6  # bytes of drawn latents that are kept
 
@@ -52,7 +53,7 @@ def build(strategy: str, clamped_sweeps: int) -> Algorithm:
     return Algorithm(begin, em.step, settling_steps=em.settling_steps, numbered_init=own)
 
 
-def check(model: DEPCAM, settings: Any) -> None:
+def check(model: DEPCAM, settings: VB) -> None:
     """Raise ValueError if a field does not suit."""
     em.check(model, settings)
     if model.family.log_partition_form == "other":
@@ -69,7 +70,7 @@ def conclude(
     data: tuple,
     num_samples: int,
     keep_rows: bool,
-    **options: Any,
+    **options: object,
 ) -> Outcome:
     """Independent draws of labels and latents from q as one chain, with the point estimates repeated."""
     (x,) = data
@@ -141,7 +142,7 @@ def _latents_given(assignments: Array, loc: Array, covariance: Array, model: DEP
     ).to_event(1)
 
 
-def guide(stored: Mapping[str, Array], model: DEPCAM, x: Array | None = None) -> None:
+def guide(stored: Values, model: DEPCAM, x: Array | None = None) -> None:
     """Run q as a NumPyro program with exactly the sites of ``model.explicit``; of the fitted rows only.
 
     Args:

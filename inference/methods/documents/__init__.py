@@ -1,7 +1,7 @@
 """Parts that the hand-written inference of all topic models shares, and settings of its VB."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from inference.settings import Climb, Devices, Positive
 from zoo.checks import check_names, check_number
@@ -9,7 +9,7 @@ from zoo.checks import check_names, check_number
 __all__ = ["TopicVB"]
 
 
-def _check_decay(name: str, value: Any) -> None:
+def _check_decay(name: str, value: float) -> None:
     check_number(name, value)
     if not 0.5 < value <= 1:
         raise ValueError(f"{name} must lie in (0.5, 1], so that steps settle; got {value}")

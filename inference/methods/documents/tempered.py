@@ -15,10 +15,11 @@ from jax import Array
 from scipy.special import gammaln
 
 from inference.methods.documents.tokens import Tokens, TopicSweep
-from inference.methods.tempered.sampler import Kernel
+from inference.methods.tempered.sampler import TemperedKernel
+from zoo.documents.topic_model import TopicModel
 
 
-def of_topics(home: Any) -> Kernel:
+def of_topics(home: Any) -> TemperedKernel:
     """The kernel made of a model's blocked sampler.
 
     Args:
@@ -29,23 +30,25 @@ def of_topics(home: Any) -> Kernel:
             values to record.
     """
 
-    def step(key: Array, power: Array, swept: TopicSweep, model: Any, documents: Any, **options: Any) -> Any:
+    def step(
+        key: Array, power: Array, swept: TopicSweep, model: TopicModel, documents: Tokens, **options: object
+    ) -> Any:
         keys = jax.random.split(key, 4)
         drawn = home.assigned(keys[:2], swept.values, model, documents, power)
         return TopicSweep(home.parameters_given(keys[2:], drawn, model, power), drawn), jnp.zeros((), bool)
 
-    def prior(key: Array, swept: TopicSweep, model: Any, documents: Any, **options: Any) -> Any:
+    def prior(key: Array, swept: TopicSweep, model: TopicModel, documents: Tokens, **options: object) -> Any:
         keys = jax.random.split(key, 4)
         values = home.parameters_given(keys[2:], jax.tree.map(jnp.zeros_like, swept.drawn), model, 0.0)
         return TopicSweep(values, home.assigned(keys[:2], values, model, documents, 0.0)), jnp.zeros((), bool)
 
-    def log_likelihood(swept: TopicSweep, model: Any, documents: Any) -> Array:
+    def log_likelihood(swept: TopicSweep, model: TopicModel, documents: Tokens) -> Array:
         return jnp.sum(swept.drawn.by_word.T * jnp.log(swept.values["topic_word_probs"]))
 
     def begun(state: Any) -> TopicSweep:
         return TopicSweep(state.values, home.no_tokens(state))
 
-    return Kernel(
+    return TemperedKernel(
         home.METHOD,
         step,
         prior,
@@ -57,7 +60,7 @@ def of_topics(home: Any) -> Kernel:
     )
 
 
-def log_coefficients(model: Any, data: tuple) -> float:
+def log_coefficients(model: TopicModel, data: tuple) -> float:
     """Sum of the log multinomial coefficients of the documents, in nats."""
     (documents,) = data
     tokens: Tokens = getattr(documents, "tokens", documents)

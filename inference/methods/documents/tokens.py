@@ -9,7 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Sampler
+from inference.algorithm import Algorithm, Init, Sampler
 from inference.settings import Sampling
 from zoo.documents.topic_model import TopicModel
 from zoo.gamma_functions import gammaln
@@ -57,7 +57,7 @@ class Tokens:
         return cls(*parts, shape)
 
 
-def prepare(model: TopicModel, data: tuple, init: Any, **options: Any) -> tuple[Tokens]:
+def prepare(model: TopicModel, data: tuple, init: Init, **options: object) -> tuple[Tokens]:
     """The tokens of the documents, on the host."""
     (counts,) = data
     copies = counts.count.astype(int)

@@ -34,7 +34,7 @@ on natural parameters alone, likelihood or conjugate kernel, is of no account: o
 latents, loadings and means are.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -61,6 +61,7 @@ from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
+from zoo.shapes import Values
 
 TURNS = 3  # of rows and columns for each draw of the Polya-Gamma variables
 
@@ -90,14 +91,14 @@ class GibbsInfo(NamedTuple):
 Conditionals = dict[str, dist.Distribution]
 
 
-def _joined(values: Mapping[str, Array], model: EPCA | Paired) -> tuple[Array, Array]:
+def _joined(values: Values, model: EPCA | Paired) -> tuple[Array, Array]:
     """The loadings and means of all views, concatenated."""
     suffixes = [view.suffix for view in views_of(model)]
     loadings = [values[f"loadings{suffix}"] for suffix in suffixes]
     return jnp.concatenate(loadings), jnp.concatenate([values[f"loc{suffix}"] for suffix in suffixes])
 
 
-def theta_of(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
+def theta_of(values: Values, model: EPCA | Paired) -> Array:
     """Natural parameters of all views side by side, shape (num_observations, num_features)."""
     loadings, loc = _joined(values, model)
     return values["latents"] @ loadings.T + loc
@@ -106,7 +107,7 @@ def theta_of(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
 # The blocks, given values of the sites and ``cell_precisions``
 
 
-def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> QuadraticCells:
+def cells_of(values: Values, model: EPCA | Paired, *data: Array) -> QuadraticCells:
     """The coefficients of every cell of all views at the current noise variances."""
     beta, parts = in_current_precision(model).beta, []
     for view, x in zip(views_of(model), data, strict=True):
@@ -118,14 +119,14 @@ def cells_of(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) ->
     return side_by_side(parts)
 
 
-def latents(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
+def latents(values: Values, model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditional of the latents of all rows."""
     linear = cells_of(values, model, *data).linear
     own = (*_joined(values, model), 1 / prior_variance(model))
     return {"latents": rows_given(linear, values["cell_precisions"], *own)}
 
 
-def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
+def columns(values: Values, model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditionals of loadings, the mean integrated out, and means of every column, view by view."""
     conditionals = {}
     for view, loadings, loc_given in _columns_of(values, model, data):
@@ -135,7 +136,7 @@ def columns(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> 
 
 
 def _columns_of(
-    values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array, ...]
+    values: Values, model: EPCA | Paired, data: tuple[Array, ...]
 ) -> list[tuple[View, dist.Distribution, Callable]]:
     """For every view, the conditional of the loadings and a function from them to that of the mean."""
     linear, found, first = cells_of(values, model, *data).linear, [], 0
@@ -162,11 +163,11 @@ def _columns_of(
     return found
 
 
-def _draw_latents(key: Array, values: Mapping[str, Array], model: EPCA | Paired, data: tuple) -> dict:
+def _draw_latents(key: Array, values: Values, model: EPCA | Paired, data: tuple) -> dict:
     return {"latents": latents(values, model, *data)["latents"].sample(key)}
 
 
-def _draw_columns(key: Array, values: Mapping[str, Array], model: EPCA | Paired, data: tuple) -> dict:
+def _draw_columns(key: Array, values: Values, model: EPCA | Paired, data: tuple) -> dict:
     drawn = {}
     for number, (view, loadings, loc_given) in enumerate(_columns_of(values, model, data)):
         first, second = jax.random.split(jax.random.fold_in(key, number))
@@ -175,15 +176,15 @@ def _draw_columns(key: Array, values: Mapping[str, Array], model: EPCA | Paired,
     return drawn
 
 
-def relevance(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
+def relevance(values: Values, model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditional of the precision of each latent's loadings."""
-    prior = in_current_precision(model)
-    rate = prior.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * prior_variance(model))
-    own = dist.Gamma(prior.ard_concentration + _num_columns(values, model) / 2, rate)
+    current = in_current_precision(model)
+    rate = current.ard_rate + jnp.sum(_joined(values, model)[0] ** 2, axis=0) / (2 * prior_variance(model))
+    own = dist.Gamma(current.ard_concentration + _num_columns(values, model) / 2, rate)
     return {"loading_precision": own.to_event(1)}
 
 
-def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Conditionals:
+def noise(values: Values, model: EPCA | Paired, *data: Array) -> Conditionals:
     """The conditionals of the unknown noise variances of Gaussian cells."""
     conditionals = {}
     for view, x in zip(views_of(model), data, strict=True):
@@ -198,11 +199,11 @@ def noise(values: Mapping[str, Array], model: EPCA | Paired, *data: Array) -> Co
     return conditionals
 
 
-def _loading_precision(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
+def _loading_precision(values: Values, model: EPCA | Paired) -> Array:
     return values.get("loading_precision", 1.0) / prior_variance(model)
 
 
-def _num_columns(values: Mapping[str, Array], model: EPCA | Paired) -> Array:
+def _num_columns(values: Values, model: EPCA | Paired) -> Array:
     """The number of columns that see each latent."""
     counts = jnp.zeros(model.num_latents)
     for view in views_of(model):
@@ -218,9 +219,7 @@ def init(key: Array, model: EPCA | Paired, *data: Array) -> GibbsState:
     return GibbsState(start_of(model, key, *data), jnp.ones(()))
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
-) -> GibbsState:
+def start(key: Array, variables: Values, model: EPCA | Paired, *data: Array, **options: object) -> GibbsState:
     """The state at given values of sites, the others as in a fresh start.
 
     Raises:
@@ -344,7 +343,7 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     return algorithm_of(moves)
 
 
-def check(model: EPCA | Paired, settings: Any) -> None:
+def check(model: EPCA | Paired, settings: Gibbs) -> None:
     """Raise ValueError if a family has no conjugate sweep."""
     for view in views_of(model):
         if not view.family.log_partition_forms <= {"quadratic", "logistic"}:

@@ -42,6 +42,7 @@ from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
 from zoo.paired import Paired
+from zoo.shapes import Values
 
 START_VARIANCE = 0.05
 OF_ROWS = {
@@ -65,7 +66,7 @@ OF_VIEWS = {
 
 def units(model: EPCA | Paired) -> dict[str, Unit]:
     """The moments of q follow the data as loadings, means and the noise of the program do."""
-    sites, found = model.units, {}
+    sites, found = model.units, dict[str, Any]()
     for site, suffix in model.roles.loadings.items():
         if site not in sites:
             continue
@@ -98,7 +99,7 @@ def init(key: Array, model: EPCA | Paired, *data: Array) -> ProjectionPosterior:
     return _about(start_of(model, key, *data), model, data)
 
 
-def _about(values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array, ...]) -> ProjectionPosterior:
+def _about(values: Values, model: EPCA | Paired, data: tuple[Array, ...]) -> ProjectionPosterior:
     k, views = model.num_latents, views_of(model)
     seen, concentrations = seen_loadings(model, data), noise_concentrations(model, data)
     columns = jnp.concatenate(
@@ -118,7 +119,7 @@ def _about(values: Mapping[str, Array], model: EPCA | Paired, data: tuple[Array,
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
+    key: Array, variables: Values, model: EPCA | Paired, *data: Array, **options: object
 ) -> ProjectionPosterior:
     """A former q, or narrow factors around given sites, the others as in a fresh start."""
     if f"loadings_mean{views_of(model)[0].suffix}" in variables and "latents_covariance" in variables:
@@ -137,7 +138,7 @@ def step(
 ALGORITHM = Algorithm(init, step)
 
 
-def check(model: EPCA | Paired, settings: Any) -> None:
+def check(model: EPCA | Paired, settings: VB) -> None:
     """Raise ValueError if a family has no bound in closed form."""
     for view in views_of(model):
         check_has_bound(view.family)
@@ -172,13 +173,13 @@ def stored_rows(state: Any, model: EPCA | Paired) -> dict[str, Array]:
     return stored | (dict(zip(OF_RELEVANCE, state.relevance, strict=True)) if model.ard else {})
 
 
-def relevance_of(stored: Mapping[str, Array], model: EPCA | Paired) -> Array:
+def relevance_of(stored: Values, model: EPCA | Paired) -> Array:
     """Concentrations and rates of the loadings' precisions, ones where they are fixed, (2, num_latents)."""
     return jnp.stack([stored.get(name, jnp.ones(model.num_latents)) for name in OF_RELEVANCE])
 
 
 def _stored(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> dict[str, Array]:
-    k, first, stored = model.num_latents, 0, {}
+    k, first, stored = model.num_latents, 0, dict[str, Any]()
     for noise, view, x in zip(state.noise, views_of(model), data, strict=True):
         own = slice(first, first + x.shape[1])
         mean, covariance = state.columns[own], state.columns_covariance[own]
@@ -196,7 +197,7 @@ def _stored(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array,
     return stored | stored_rows(state, model)
 
 
-def _from_stored(stored: Mapping[str, Array], model: EPCA | Paired) -> ProjectionPosterior:
+def _from_stored(stored: Values, model: EPCA | Paired) -> ProjectionPosterior:
     columns, covariances, noise = [], [], []
     for view in views_of(model):
         own = {name: stored.get(f"{name}{view.suffix}", jnp.ones(())) for name in OF_VIEWS}
@@ -213,12 +214,7 @@ def _from_stored(stored: Mapping[str, Array], model: EPCA | Paired) -> Projectio
     )
 
 
-def guide(
-    stored: Mapping[str, Array],
-    model: EPCA | Paired,
-    *data: Array,
-    num_observations: int | None = None,
-) -> None:
+def guide(stored: Values, model: EPCA | Paired, *data: Array, num_observations: int | None = None) -> None:
     """The guide q as a NumPyro program with exactly the sites of the model.
 
     Args:
@@ -236,9 +232,7 @@ def guide(
     sample_latents(given, model, data, num_observations)
 
 
-def sample_relevance(
-    stored: Mapping[str, Array], model: EPCA | Paired, names: Collection[str]
-) -> dict[str, Array]:
+def sample_relevance(stored: Values, model: EPCA | Paired, names: Collection[str]) -> dict[str, Array]:
     """Declare the named parameters of a guide, and sample the precisions of the loadings from q."""
     stored = in_current_precision(dict(stored))
     given = {name: numpyro.param(name, stored[name]) for name in names if name in stored}
@@ -248,9 +242,7 @@ def sample_relevance(
     return given
 
 
-def sample_latents(
-    given: Mapping[str, Array], model: EPCA | Paired, data: tuple, num_observations: int | None
-) -> None:
+def sample_latents(given: Values, model: EPCA | Paired, data: tuple, num_observations: int | None) -> None:
     """Sample the latents from q, or without data those of new rows from their Gaussian prior.
 
     Raises:
@@ -267,7 +259,7 @@ def sample_latents(
         numpyro.sample("latents", own)
 
 
-def _sample_view(own: Mapping[str, Array], view: View, num_latents: int) -> None:
+def _sample_view(own: Values, view: View, num_latents: int) -> None:
     """Sample a view from q: noise variance, mean, then the loadings given it."""
     if view.family.learns_noise:
         noise = dist.InverseGamma(own["noise_variance_concentration"], own["noise_variance_rate"])
@@ -285,7 +277,12 @@ def _sample_view(own: Mapping[str, Array], view: View, num_latents: int) -> None
 
 
 def conclude(
-    key: Array, state: ProjectionPosterior, model: EPCA | Paired, data: tuple, *sizes: Any, **options: Any
+    key: Array,
+    state: ProjectionPosterior,
+    model: EPCA | Paired,
+    data: tuple,
+    *sizes: Any,
+    **options: Any,
 ) -> Outcome:
     """Conclude with independent draws of q and its parameters."""
     return concluded(key, _stored(state, model, data), guide, model, dims_of(model), *sizes)
@@ -313,9 +310,9 @@ def concluded(
 # New rows, at the means of q
 
 
-def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]:
+def point(stored: Values, model: EPCA | Paired) -> dict[str, Array]:
     """The means of loadings and means under q, and noise variances 1 / E[1 / phi]."""
-    point = {}
+    point: dict[str, Any] = {}
     for view in views_of(model):
         point |= {f"{name}{view.suffix}": stored[f"{name}_mean{view.suffix}"] for name in ("loadings", "loc")}
         if view.family.learns_noise:  # 1 / E[1 / phi]
@@ -326,9 +323,7 @@ def point(stored: Mapping[str, Array], model: EPCA | Paired) -> dict[str, Array]
     return point
 
 
-def predict(
-    stored: Mapping[str, Array], model: EPCA | Paired, *data: Array, **options: Any
-) -> tuple[Array, Array]:
+def predict(stored: Values, model: EPCA | Paired, *data: Array, **options: object) -> tuple[Array, Array]:
     """Missing cells at their expectation under q of loadings, means and new latents, and their variance."""
     suffixes = (view.suffix for view in views_of(model))
     spread = {suffix: bordered(*(stored[f"{name}{suffix}"] for name in OF_COLUMNS)) for suffix in suffixes}

@@ -3,7 +3,6 @@
 Both are views side by side, each of whose columns sees some of the latents; EPCA has one view that sees all.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from zoo.exponential_family import Family
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.model import in_current_precision
 from zoo.paired import Paired
+from zoo.shapes import Values
 
 
 class View(NamedTuple):
@@ -36,24 +36,24 @@ class View(NamedTuple):
 
 def views_of(model: EPCA | Paired) -> tuple[View, ...]:
     """The views of a model, in the current precision."""
-    prior = in_current_precision(model)
+    current = in_current_precision(model)
     if isinstance(model, EPCA):
-        return (View("", prior.family, tuple(range(model.num_latents)), prior.conjugate, 1.0),)
-    weights = prior.view_weights  # one for all views, or one for each
+        return (View("", current.family, tuple(range(model.num_latents)), current.conjugate, 1.0),)
+    weights = current.view_weights  # one for all views, or one for each
     weights = weights if jnp.ndim(weights) else [weights] * len(model.families)
     return tuple(
-        View(f"_{v}", family, model.latents_of(v), prior.kernel_of(v) if model.has_kernel else None, weight)
-        for v, (family, weight) in enumerate(zip(prior.families, weights, strict=True))
+        View(f"_{v}", family, model.latents_of(v), current.kernel_of(v) if model.has_kernel else None, weight)
+        for v, (family, weight) in enumerate(zip(current.families, weights, strict=True))
     )
 
 
 def prior_variance(model: EPCA | Paired) -> Array:
     """The prior variance of the latents, and of the loadings at precision one."""
-    prior = in_current_precision(model)
-    return balanced_variance(prior.latent_variance, prior.loading_variance, prior.beta)
+    current = in_current_precision(model)
+    return balanced_variance(current.latent_variance, current.loading_variance, current.beta)
 
 
-def given_values(fresh: Mapping[str, Array], variables: Mapping[str, Array]) -> dict[str, Array]:
+def given_values(fresh: Values, variables: Values) -> dict[str, Array]:
     """Given values of sites, and those of a fresh start where none is given.
 
     Raises:

@@ -24,7 +24,7 @@ A direction in feature space is a combination of centred rows, :math:`\hat\Phi^T
 New rows are projected on them by `zoo.KernelPCA.scores`.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -63,7 +63,7 @@ def leading_eigenpairs(gram: np.ndarray, count: int, solver: str = "auto") -> tu
     return np.maximum(values[order], 0.0), vectors[:, order]
 
 
-def solve(key: Any, model: KernelPCA, data: tuple, *, solver: str = "auto") -> tuple[Outcome, float]:
+def solve(key: Array, model: KernelPCA, data: tuple, *, solver: str = "auto") -> tuple[Outcome, float]:
     """The estimate and the objective there, the log posterior of the program in nats.
 
     Args:
@@ -89,7 +89,7 @@ def solve(key: Any, model: KernelPCA, data: tuple, *, solver: str = "auto") -> t
     return to_outcome(components, model, "closed_form"), score_at(components, model, freedom, dimension)
 
 
-def check(model: KernelPCA, settings: Any) -> None:
+def check(model: KernelPCA, settings: ClosedForm) -> None:
     """Raise ValueError if there is no closed form."""
     if model.noise_variance is None and model.latent_variance is not None:
         raise ValueError(
@@ -101,7 +101,7 @@ def check(model: KernelPCA, settings: Any) -> None:
 METHOD = Direct(settings=ClosedForm, solve=solve, check=check)
 
 
-class Components(NamedTuple):
+class KernelComponents(NamedTuple):
     """Components of a fit, on the host.
 
     Attributes:
@@ -163,7 +163,7 @@ def components_from(
     trace: float,
     products: np.ndarray | None = None,
     rounding: float = 0.0,
-) -> Components:
+) -> KernelComponents:
     """Components from eigenpairs of the centred Gram matrix, with fixed signs.
 
     Args:
@@ -196,10 +196,10 @@ def components_from(
                 "the noise is 0 and the score has no maximum: lower num_latents, or give noise_variance"
             )
         noise = rest / (freedom * (dimension - values.size))
-    return Components(values, vectors * inverse, vectors, products, gram_means, trace, float(noise))
+    return KernelComponents(values, vectors * inverse, vectors, products, gram_means, trace, float(noise))
 
 
-def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
+def to_outcome(components: KernelComponents, model: KernelPCA, by: str) -> Outcome:
     """Conclude with the estimate and the quantities that new rows need; warn if components vanished."""
     num_rows = components.products.shape[0]
     freedom = float(model.freedom(num_rows))
@@ -238,7 +238,7 @@ def to_outcome(components: Components, model: KernelPCA, by: str) -> Outcome:
     )
 
 
-def score_at(components: Components, model: KernelPCA, freedom: float, dimension: float) -> float:
+def score_at(components: KernelComponents, model: KernelPCA, freedom: float, dimension: float) -> float:
     """The log posterior of the program at the maximum over Z given the components, in nats.
 
     Args:

@@ -59,7 +59,7 @@ import xarray as xr
 from jax import Array
 from jax.scipy.linalg import cho_factor, cho_solve
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Init, Outcome
 from inference.methods.kernel_pca import EM
 from inference.methods.kernel_pca.closed_form import centred_gram, components_from, to_outcome
 from inference.precision import to_numpy
@@ -67,6 +67,7 @@ from inference.results.files import model_of
 from zoo.kernel_pca import KernelPCA
 from zoo.kernels import Kernel
 from zoo.kernels.gram import Centring, cross_gram, extended_centring, gram_matrix
+from zoo.shapes import Values
 
 SMALLEST = 1e-12  # share of the largest inner product below which a direction of the span is rounding
 FORMER = ("coefficients", "signal_variances", "noise_variance")  # the variables that a start needs
@@ -184,7 +185,9 @@ def restricted_eigenpairs(columns: Array, rows: KernelRows) -> tuple[Array, Arra
     return numbers.maximum(values[::-1], 0.0), basis @ rotation, products @ rotation
 
 
-def prepare(model: KernelPCA, data: tuple, init: Any, *, memory: str, **options: Any) -> tuple[KernelRows]:
+def prepare(
+    model: KernelPCA, data: tuple, init: Init, *, memory: str, **options: object
+) -> tuple[KernelRows]:
     """Prepare the rows of a fit.
 
     Args:
@@ -254,7 +257,7 @@ def _blocks(kernel: Kernel, x: np.ndarray, num_old: int) -> tuple[np.ndarray, np
     return cross_gram(kernel, x[:num_old], x[num_old:]), gram_matrix(kernel, x[num_old:], announce=False)
 
 
-def _former(model: KernelPCA, x: np.ndarray, init: Any) -> xr.Dataset | None:
+def _former(model: KernelPCA, x: np.ndarray, init: Init) -> xr.Dataset | None:
     """The estimate of a former fit, if there is one, checked against these rows."""
     if isinstance(init, Mapping) and not isinstance(init, xr.DataTree):
         missing = [name for name in FORMER if name not in init]
@@ -374,13 +377,7 @@ def init(key: Array, model: KernelPCA, rows: KernelRows, *, strategy: str = "ske
 
 
 def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: KernelPCA,
-    rows: KernelRows,
-    *,
-    new_rows: str,
-    **options: Any,
+    key: Array, variables: Values, model: KernelPCA, rows: KernelRows, *, new_rows: str, **options: object
 ) -> KernelPCAState:
     """The state at the loadings of a former fit, whose rows are the first of these."""
     noise = jnp.asarray(variables["noise_variance"] if model.noise_variance is None else model.noise_variance)
@@ -446,7 +443,7 @@ def build(strategy: str, acceleration: str, memory: str, new_rows: str) -> Algor
     return Algorithm(partial(init, strategy=strategy), partial(step, acceleration=acceleration))
 
 
-def check(model: KernelPCA, settings: Any) -> None:
+def check(model: KernelPCA, settings: EM) -> None:
     """Raise ValueError if EM does not support the prior."""
     if model.latent_variance is not None:
         raise ValueError(
@@ -456,7 +453,7 @@ def check(model: KernelPCA, settings: Any) -> None:
 
 
 def conclude(
-    key: Array, state: KernelPCAState, model: KernelPCA, data: tuple, *sizes: Any, **options: Any
+    key: Array, state: KernelPCAState, model: KernelPCA, data: tuple, *sizes: object, **options: object
 ) -> Outcome:
     """Conclude with the eigenpairs on the span of the latents (Rayleigh-Ritz).
 

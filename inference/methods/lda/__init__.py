@@ -1,7 +1,7 @@
 """Hand-written inference for latent Dirichlet allocation, and the settings of its methods."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from inference.methods.documents import TopicVB
 from inference.settings import Sampling, TemperedGibbs
@@ -10,7 +10,7 @@ from zoo.checks import check_number
 __all__ = ["VB", "CollapsedGibbs", "Gibbs", "TemperedGibbs"]
 
 
-def _check_tolerance(name: str, value: Any) -> None:
+def _check_tolerance(name: str, value: float) -> None:
     check_number(name, value)
     if not 0 <= value < 1:
         raise ValueError(

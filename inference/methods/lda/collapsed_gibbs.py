@@ -12,8 +12,7 @@ topics and shares are drawn from their Dirichlets given the tokens' topics of ev
 K). The objective is the collapsed log joint density of tokens and their topics.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +33,8 @@ from inference.methods.lda.gibbs import TopicGibbsInfo
 from inference.numerics.host_draws import dirichlet_of_each, generator
 from zoo.lda import LDA
 from zoo.model import in_current_precision
+from zoo.shapes import Values
+from zoo.sparse import SparseCounts
 
 COUNT = jnp.int32  # of tokens, and of places: half the bytes of a double
 _made_once = jax.lax.optimization_barrier  # what is read at several places
@@ -171,12 +172,12 @@ def state_of(topics: Array, tokens: Tokens, model: LDA) -> CollapsedLDAState:
 
 def log_joint(by_document: Array, by_word: Array, model: LDA) -> Array:
     """Log density of the tokens in their order and their topics, parameters integrated out, in nats."""
-    prior = in_current_precision(model)
-    documents = log_dirichlet_multinomial(by_document, prior.shares_concentration)
-    return documents + log_dirichlet_multinomial(by_word.T, prior.word_smoothing)
+    current = in_current_precision(model)
+    documents = log_dirichlet_multinomial(by_document, current.shares_concentration)
+    return documents + log_dirichlet_multinomial(by_word.T, current.word_smoothing)
 
 
-def init(key: Array, model: LDA, counts: Any) -> CollapsedLDAState:
+def init(key: Array, model: LDA, counts: SparseCounts) -> CollapsedLDAState:
     """The state with the topics of all tokens drawn uniformly."""
     tokens = tokens_of(counts, model)
     level = jax.random.uniform(key, tokens.word.shape)  # a shorter program than that of whole numbers
@@ -184,7 +185,7 @@ def init(key: Array, model: LDA, counts: Any) -> CollapsedLDAState:
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: LDA, counts: Any, **options: Any
+    key: Array, variables: Values, model: LDA, counts: SparseCounts, **options: object
 ) -> CollapsedLDAState:
     """The state with topics of tokens drawn given ``topic_word_probs`` (and ``doc_topic_probs``, if given).
 
@@ -199,11 +200,14 @@ def start(
 
 
 def step(
-    key: Array, state: CollapsedLDAState, model: LDA, counts: Any
+    key: Array, state: CollapsedLDAState, model: LDA, counts: SparseCounts
 ) -> tuple[CollapsedLDAState, TopicGibbsInfo]:
     """Run one sweep over all tokens."""
-    tokens, prior = tokens_of(counts, model), in_current_precision(model)
-    counted, priors = (state.by_document, state.by_word), (prior.shares_concentration, prior.word_smoothing)
+    tokens, current = tokens_of(counts, model), in_current_precision(model)
+    counted, priors = (
+        (state.by_document, state.by_word),
+        (current.shares_concentration, current.word_smoothing),
+    )
     topics, *by = scan_tokens(key, state.topics, tokens.document, tokens.word, *counted, *priors)
     value = log_joint(*by, model)
     return CollapsedLDAState(topics, *by, value), TopicGibbsInfo(value)

@@ -12,8 +12,7 @@ slowly by sweep than the collapsed sampler (`inference.methods.lda.collapsed_gib
 other.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +33,8 @@ from inference.numerics.gamma_draws import draw
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.lda import LDA
 from zoo.model import in_current_precision
+from zoo.shapes import Values
+from zoo.sparse import SparseCounts
 
 
 class LDAGibbsState(NamedTuple):
@@ -72,12 +73,6 @@ class LDATokens(NamedTuple):
     by_word: Array
 
 
-def topics_and_shares(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[str, dist.Distribution]:
-    """Topics and shares given the counts of words by document and topic, ``word_topics``."""
-    tokens = values["word_topics"]
-    return posteriors(jnp.sum(tokens, axis=2), jnp.sum(tokens, axis=0).T, model)
-
-
 def posteriors(by_document: Array, by_word: Array, model: LDA) -> dict[str, dist.Distribution]:
     """Topics and shares given the tokens of each topic by document and by word."""
     prior = in_current_precision(model).shares_concentration
@@ -87,13 +82,13 @@ def posteriors(by_document: Array, by_word: Array, model: LDA) -> dict[str, dist
     }
 
 
-def word_topics(values: Mapping[str, Array], model: LDA, counts: Any) -> dict[str, dist.Distribution]:
+def word_topics(values: Values, model: LDA, counts: SparseCounts) -> dict[str, dist.Distribution]:
     """The topics of all words given the rest, for small corpora; a sweep draws them token by token."""
     logits = jnp.log(values["doc_topic_probs"])[:, :, None] + jnp.log(values["topic_word_probs"])
     return {"word_topics": CellTopics(dense_counts(counts), logits, model.num_tokens)}
 
 
-def init(key: Array, model: LDA, counts: Any) -> LDAGibbsState:
+def init(key: Array, model: LDA, counts: SparseCounts) -> LDAGibbsState:
     """The state with nearly flat topics, as VB starts, and equal shares; chains start apart."""
     num_documents, num_words = counts.shape
     noise = jax.random.gamma(key, 100.0, (model.num_topics, num_words), jnp.result_type(float))
@@ -103,7 +98,7 @@ def init(key: Array, model: LDA, counts: Any) -> LDAGibbsState:
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: LDA, counts: Any, **options: Any
+    key: Array, variables: Values, model: LDA, counts: SparseCounts, **options: object
 ) -> LDAGibbsState:
     """The state with given ``topic_word_probs`` and, if given, ``doc_topic_probs``.
 
@@ -129,7 +124,7 @@ def no_tokens(state: LDAGibbsState) -> LDATokens:
 
 
 def assigned(
-    keys: Array, values: Mapping[str, Array], model: LDA, counts: Any, power: Array | float = 1.0
+    keys: Array, values: Values, model: LDA, counts: SparseCounts, power: Array | float = 1.0
 ) -> LDATokens:
     """Topics of all tokens given the parameters; their words' probabilities count to a power."""
     tokens, by_word = tokens_of(counts, model), values["topic_word_probs"].T ** power
@@ -146,7 +141,7 @@ def parameters_given(
     return {name: jnp.maximum(draw(key, given[name]), tiny) for name, key in zip(given, keys, strict=True)}
 
 
-def sweep(key: Array, values: Mapping[str, Array], model: LDA, counts: Any) -> TopicSweep:
+def sweep(key: Array, values: Values, model: LDA, counts: SparseCounts) -> TopicSweep:
     """Draw topics of all tokens given the parameters, then these given the topics."""
     keys = jax.random.split(key, 3)
     drawn = assigned(keys, values, model, counts)
@@ -155,18 +150,20 @@ def sweep(key: Array, values: Mapping[str, Array], model: LDA, counts: Any) -> T
 
 def state_of(swept: TopicSweep, model: LDA) -> LDAGibbsState:
     """The state after a sweep."""
-    (values, (by_document, by_word)), prior = swept, in_current_precision(model)
-    log_joint = jnp.sum((by_document + prior.shares_concentration - 1) * jnp.log(values["doc_topic_probs"]))
-    log_joint += jnp.sum((by_word.T + prior.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
+    (values, (by_document, by_word)), current = swept, in_current_precision(model)
+    log_joint = jnp.sum((by_document + current.shares_concentration - 1) * jnp.log(values["doc_topic_probs"]))
+    log_joint += jnp.sum((by_word.T + current.word_smoothing - 1) * jnp.log(values["topic_word_probs"]))
     return LDAGibbsState(values, log_joint)
 
 
-def recorded(swept: TopicSweep, model: LDA, counts: Any) -> TopicGibbsInfo:
+def recorded(swept: TopicSweep, model: LDA, counts: SparseCounts) -> TopicGibbsInfo:
     """The log joint after a sweep."""
     return TopicGibbsInfo(state_of(swept, model).log_joint)
 
 
-def step(key: Array, state: LDAGibbsState, model: LDA, counts: Any) -> tuple[LDAGibbsState, TopicGibbsInfo]:
+def step(
+    key: Array, state: LDAGibbsState, model: LDA, counts: SparseCounts
+) -> tuple[LDAGibbsState, TopicGibbsInfo]:
     """Run one sweep and evaluate the log joint."""
     state = state_of(sweep(key, state.values, model, counts), model)
     return state, TopicGibbsInfo(state.log_joint)

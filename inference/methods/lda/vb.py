@@ -51,7 +51,6 @@ of the last pass. ``learn`` fits the symmetric priors, ``"word_smoothing"`` and 
 of the bound (`inference.methods.documents.dirichlet_factors`).
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
@@ -62,7 +61,15 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, NaturalGradient, Outcome, as_one_chain, starts_by_size
+from inference.algorithm import (
+    Algorithm,
+    Ascent,
+    Init,
+    NaturalGradient,
+    Outcome,
+    as_one_chain,
+    starts_by_size,
+)
 from inference.methods.documents.dirichlet_factors import (
     check_learnt_prior,
     dirichlet_kl,
@@ -86,6 +93,8 @@ from zoo.documents.shares import fold_in, log_integrals, log_topic_spread
 from zoo.gamma_functions import digamma, exp_digamma, expected_log, gammaln
 from zoo.lda import LDA
 from zoo.model import in_current_precision
+from zoo.shapes import Values
+from zoo.sparse import SparseCounts
 
 SIZE = 8  # topics, or a multiple of it, that steps on few cells take
 MOST_NUMBERS = 2**20  # of cells and topics
@@ -162,7 +171,7 @@ def _check_settled(state: LDAVBState, inner_steps: int, inner_tolerance: float) 
         )
 
 
-def guide(stored: Mapping[str, Array], model: LDA, counts: Any) -> None:
+def guide(stored: Values, model: LDA, counts: SparseCounts) -> None:
     """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Args:
@@ -199,7 +208,7 @@ class SharesPrior(NamedTuple):
     present: Array
 
 
-def for_new(stored: Mapping[str, Array], model: LDA) -> tuple[dict[str, Array], SharesPrior]:
+def for_new(stored: Values, model: LDA) -> tuple[dict[str, Array], SharesPrior]:
     """The topics, and what else there is to know of them, in a multiple of `SIZE`."""
     words = np.asarray(stored["topic_word_concentration"])
     more = (0, -model.num_topics % SIZE if shares_shapes() else 0)
@@ -210,14 +219,14 @@ def for_new(stored: Mapping[str, Array], model: LDA) -> tuple[dict[str, Array], 
     return jax.tree.map(jnp.asarray, ({"topic_word_concentration": words}, SharesPrior(prior, present)))
 
 
-def transform(stored: Mapping[str, Array], model: SharesPrior, counts: Any) -> Array:
+def transform(stored: Values, model: SharesPrior, counts: SparseCounts) -> Array:
     """Expected topic shares of new documents under q, by mean field with q(beta) as fitted."""
     by_word = jnp.exp(expected_log(stored["topic_word_concentration"])).T
     gamma = fold_in(counts, by_word, model.shares_concentration, present=model.present)
     return gamma / jnp.sum(gamma, axis=-1, keepdims=True)
 
 
-def log_density(stored: Mapping[str, Array], model: SharesPrior, counts: Any) -> Array:
+def log_density(stored: Values, model: SharesPrior, counts: SparseCounts) -> Array:
     """Log of the expected density of new documents under q, in nats.
 
     At the topics' means the shares are integrated out by importance sampling, as
@@ -371,7 +380,7 @@ def numbered_init(number: Array, key: Array, model: LDA, documents: DocumentBloc
     return init(key, model, documents)._replace(passes=jnp.asarray(FIRST_PASSES)[number % len(FIRST_PASSES)])
 
 
-def restarts(model: LDA, data: tuple, **options: Any) -> int:
+def restarts(model: LDA, data: tuple, **options: object) -> int:
     """A start of each kind, where that is cheap: neither kind is the better on every corpus."""
     return starts_by_size(len(FIRST_PASSES), data[0].count.size * model.num_topics)
 
@@ -384,9 +393,7 @@ def _with_topics(word_concentration: Array, model: LDA, documents: DocumentBlock
     return LDAVBState(word_concentration, equal, prior, smoothing, passes, jnp.zeros((), dtype))
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: LDA, corpus: DocumentBlocks, **options: Any
-) -> LDAVBState:
+def start(key: Array, variables: Values, model: LDA, corpus: DocumentBlocks, **options: object) -> LDAVBState:
     """The state with given ``topic_word_concentration``, or topics near given ``topic_word_probs``.
 
     Raises:
@@ -514,12 +521,12 @@ def build(
     **of_batches: Any,
 ) -> Algorithm:
     """The algorithm with its options; those of batches are ignored."""
-    options = {"inner_steps": inner_steps, "inner_tolerance": inner_tolerance, "learn": learn}
+    options: dict[str, Any] = {"inner_steps": inner_steps, "inner_tolerance": inner_tolerance, "learn": learn}
     options["restarted"] = documents == "restart"
     return Algorithm(init, partial(step, **options), numbered_init=numbered_init)
 
 
-def prepare(model: LDA, data: tuple, init: Any, **options: Any) -> tuple[DocumentBlocks]:
+def prepare(model: LDA, data: tuple, init: Init, **options: Any) -> tuple[DocumentBlocks]:
     """The documents in blocks."""
     return (cut(data[0], model.num_topics),)
 
@@ -653,8 +660,12 @@ def in_batches(
         raise ValueError(
             "documents='continue' needs all documents at once: with batch_size they are restarted"
         )
-    options = {"learn": learn, "learning_offset": learning_offset, "learning_decay": learning_decay}
-    passes = {"inner_steps": inner_steps, "inner_tolerance": inner_tolerance}
+    options: dict[str, Any] = {
+        "learn": learn,
+        "learning_offset": learning_offset,
+        "learning_decay": learning_decay,
+    }
+    passes: dict[str, Any] = {"inner_steps": inner_steps, "inner_tolerance": inner_tolerance}
     once = partial(step_of_batch, **passes, **options)
     return NaturalGradient(
         once,

@@ -67,7 +67,7 @@ these components. A random start draws the loadings with the columns' own spread
 whatever the scale of the data, plain EM needs hundreds of sweeps to forget it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -81,6 +81,7 @@ from jax.scipy.special import gammaln
 from inference.methods.linear_gaussian.rows import CompressedRows, Pattern, SparseRows
 from inference.numerics.weighted_rows import Rows, sum_over_rows
 from zoo.linear_gaussian.rows import student_log_density
+from zoo.shapes import Values
 
 
 class Parameters(NamedTuple):
@@ -559,7 +560,7 @@ def _quadratic(second: Array, weights: Array, column_class: Array) -> Array:
     return jnp.einsum("di,dij,dj->d", weights, second[column_class], weights)
 
 
-def check_given(variables: Mapping[str, Array], names: tuple[str, ...]) -> None:
+def check_given(variables: Values, names: tuple[str, ...]) -> None:
     """Raise ValueError if the variables of a start lack some of these names."""
     missing = [name for name in names if name not in variables]
     if missing:

@@ -5,19 +5,18 @@ loadings with the mean integrated out, then the mean given them; the noise varia
 may have precisions u of their own, the weights of their squares; normal rows have ones.
 """
 
-from collections.abc import Mapping
-
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
 from zoo.linear_gaussian.supervised import BlockPrior
+from zoo.shapes import Values
 
 Conditionals = dict[str, dist.Distribution]
 
 
 def regression(
-    values: Mapping[str, Array],
+    values: Values,
     suffix: str,
     cells: Array,
     noise: Array,
@@ -58,7 +57,7 @@ def regression(
 
 
 def noise(
-    values: Mapping[str, Array],
+    values: Values,
     suffix: str,
     cells: Array,
     prior: BlockPrior,

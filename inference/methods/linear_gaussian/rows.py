@@ -31,6 +31,8 @@ from scipy.sparse import csr_array
 
 from inference.numerics.weighted_rows import Rows, unweighted, weight_of
 from zoo.checks import column_of, is_finite, row_of
+from zoo.mcfa import MCFA
+from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
 
 MOST_PATTERNS = 8  # sets of rows that get pseudo-rows; every one is compiled by itself
@@ -104,7 +106,7 @@ class CompressedRows(NamedTuple):
         return self.silent_cells.shape[0]
 
 
-def rows_alone(model: Any, data: tuple) -> tuple[Any, tuple]:
+def rows_alone(model: PPCA | MCFA, data: tuple) -> tuple[Any, tuple]:
     """The model, and the compressed rows without the table, of which a step sees the number of rows alone."""
     if not isinstance(data[-1], CompressedRows):
         return model, data

@@ -23,14 +23,15 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from inference.methods.tempered.sampler import Kernel, drawn_from_prior
+from inference.methods.tempered.sampler import TemperedKernel, drawn_from_prior
 from inference.numerics.programs import log_densities
+from zoo.model import Model
 
 NOISE = "noise_variance"  # its sites are called so, of several parts with the part's name behind it
 
 
 def at_power(
-    power: Array, values: dict[str, Array], model: Any, *data: Array
+    power: Array, values: dict[str, Array], model: Model, *data: Array
 ) -> tuple[dict[str, Array], Any]:
     """The noise variances, and the model, with which sampling at power 1 is sampling at a power."""
     values, lost, suffixes = dict(values), [], model.roles.loadings.values()
@@ -50,7 +51,7 @@ def at_power(
     return values, model.replaced(**fields)
 
 
-def of_normal_cells(home: Any) -> Kernel:
+def of_normal_cells(home: Any) -> TemperedKernel:
     """The kernel made of a model's Gibbs sampler.
 
     Args:
@@ -59,19 +60,19 @@ def of_normal_cells(home: Any) -> Kernel:
     """
     sampler = home.METHOD
 
-    def step(key: Array, power: Array, state: Any, model: Any, *data: Array, **options: Any) -> Any:
+    def step(key: Array, power: Array, state: Any, model: Model, *data: Array, **options: object) -> Any:
         values, other = at_power(power, state.values, model, *data)
         sweep = sampler.build(sampler.strategies[0], **options).step
         drawn = sweep(key, state._replace(values=values), other, *data)[0].values
         drawn = {name: v * power if name.startswith(NOISE) else v for name, v in drawn.items()}
         return state._replace(values=drawn), jnp.zeros((), bool)
 
-    def prior(key: Array, state: Any, model: Any, *data: Array, **options: Any) -> Any:
+    def prior(key: Array, state: Any, model: Model, *data: Array, **options: object) -> Any:
         values = drawn_from_prior(key, model.explicit, state.values, *data)
         return state._replace(values=values), jnp.zeros((), bool)
 
-    def log_likelihood(state: Any, model: Any, *data: Array) -> Array:
+    def log_likelihood(state: Any, model: Model, *data: Array) -> Array:
         by_site = log_densities(model.explicit, data, state.values)
         return sum(by_site[name] for name in model.data_names)
 
-    return Kernel(sampler, step, prior, log_likelihood, home.recorded)
+    return TemperedKernel(sampler, step, prior, log_likelihood, home.recorded)

@@ -67,7 +67,7 @@ modes of each noise. Against quadrature with one latent: within .02 nats and 3e-
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -94,6 +94,8 @@ from inference.numerics.host_draws import generator, site_draws
 from inference.numerics.weighted_rows import map_rows, row_limit
 from zoo.linear_gaussian.axes import signs_of
 from zoo.linear_gaussian.rows import normal_latents
+from zoo.mcfa import MCFA
+from zoo.ppca import PPCA
 
 OF_ROWS = ("row_precision_concentration", "row_precision_rate")
 NO_LOADINGS = 1e30  # precision of loadings that are zero, in that of others
@@ -550,7 +552,7 @@ def sample_latents(
 def concluded(
     key: Array,
     sample_globals: Callable,
-    model: Any,
+    model: PPCA | MCFA,
     stored: dict[str, Array],
     latents: tuple[Array, ...],
     dims: Mapping[str, tuple[str, ...]],
@@ -596,7 +598,7 @@ def concluded(
 def _with_latents(sample_globals: Callable) -> Callable:
     """Q of everything as a NumPyro program, made once, since it keys the compile cache."""
 
-    def program(stored: dict[str, Array], model: Any, moments: tuple[Array, ...]) -> None:
+    def program(stored: dict[str, Array], model: PPCA | MCFA, moments: tuple[Array, ...]) -> None:
         sample_globals(stored, model)
         nu = model.degrees_of_freedom if len(moments) > 2 else None
         sample_latents(*moments[0].shape, moments, nu)

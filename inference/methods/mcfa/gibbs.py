@@ -24,9 +24,9 @@ A sweep costs O(N M D K), with holes O(N M D K^2). The recorded log joint has la
 as in NUTS.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,7 @@ from inference.numerics.programs import log_prior
 from zoo.answers import answer_of, start_of
 from zoo.dirichlet_process import with_stick_decays
 from zoo.mcfa import MCFA
+from zoo.shapes import Values
 
 Conditionals = dict[str, dist.Distribution]
 
@@ -71,7 +72,7 @@ class MCFAGibbsInfo(NamedTuple):
 # The blocks: each returns the distributions it draws from, in order
 
 
-def labels_and_latents(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditionals:
+def labels_and_latents(values: Values, model: MCFA, x: Array) -> Conditionals:
     """The labels of all rows, latents summed out, then the latents given the labels."""
     return answer_of(model, "conditionals", values, x)
 
@@ -84,20 +85,20 @@ def of_latents(block: Callable | Move) -> Callable | Move:
             lambda key, values, model, x: block.apply(key, values, model.mixture, values["raw_latents"])
         )
 
-    def on_latents(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditionals:
+    def on_latents(values: Values, model: MCFA, x: Array) -> Conditionals:
         return block(values, model.mixture, values["raw_latents"])
 
     on_latents.__name__ = block.__name__
     return on_latents
 
 
-def loading_precisions(values: Mapping[str, Array], model: MCFA) -> Array:
+def loading_precisions(values: Values, model: MCFA) -> Array:
     """Prior precision of the loadings of each latent, shape (num_latents,)."""
     own = values["loading_precision"] if model.loading_prior == "ard" else 1 / model.loading_variance
     return jnp.broadcast_to(own, (model.num_latents,))
 
 
-def columns(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditionals:
+def columns(values: Values, model: MCFA, x: Array) -> Conditionals:
     """The mean of every column with its loadings integrated out, then the loadings given it."""
     seen, z = ~jnp.isnan(x), values["raw_latents"]
     extended = jnp.concatenate([z, jnp.ones((len(z), 1))], axis=1)
@@ -122,7 +123,7 @@ def columns(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditionals:
     return found | {"raw_loadings": given.to_event(1)}
 
 
-def noise(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditionals:
+def noise(values: Values, model: MCFA, x: Array) -> Conditionals:
     """The noise variance, of all cells or of each column's."""
     away = x - values["raw_loc"] - values["raw_latents"] @ values["raw_loadings"].T
     axis = 0 if model.noise == "diagonal" else None
@@ -131,7 +132,7 @@ def noise(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditionals:
     return {"noise_variance": own.to_event(jnp.ndim(count))}
 
 
-def relevance(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditionals:
+def relevance(values: Values, model: MCFA, x: Array) -> Conditionals:
     """The precision of each latent's loadings, under ARD."""
     loadings = values["raw_loadings"]
     rate = model.ard_rate + jnp.sum(loadings**2, axis=0) / 2
@@ -142,7 +143,7 @@ def relevance(values: Mapping[str, Array], model: MCFA, x: Array) -> Conditional
 # Moves along directions in which no row changes
 
 
-def shift(key: Array, values: Mapping[str, Array], model: MCFA, x: Array) -> dict[str, Array]:
+def shift(key: Array, values: Values, model: MCFA, x: Array) -> dict[str, Array]:
     """Latents, clusters and mean moved together."""
     w, precisions = values["raw_loadings"], values["precisions"]
     precision = model.mean_precision * jnp.sum(precisions, axis=0) + w.T @ w / model.loc_variance
@@ -154,7 +155,7 @@ def shift(key: Array, values: Mapping[str, Array], model: MCFA, x: Array) -> dic
     return {**values, **moved, "raw_loc": values["raw_loc"] - w @ b}
 
 
-def scale(key: Array, values: Mapping[str, Array], model: MCFA, x: Array) -> dict[str, Array]:
+def scale(key: Array, values: Values, model: MCFA, x: Array) -> dict[str, Array]:
     """Each latent, clusters and loadings made larger or smaller together."""
     w, precisions = values["raw_loadings"], values["precisions"]
     number = model.degrees_of_freedom * model.num_components + len(w)
@@ -190,9 +191,7 @@ def init(key: Array, model: MCFA, x: Array) -> MCFAGibbsState:
     return MCFAGibbsState({name: jnp.asarray(value) for name, value in values.items()} | local)
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: MCFA, x: Array, **options: Any
-) -> MCFAGibbsState:
+def start(key: Array, variables: Values, model: MCFA, x: Array, **options: object) -> MCFAGibbsState:
     """The state at given values of sites, the others as in a fresh start.
 
     Raises:

@@ -23,7 +23,7 @@ of a PPCA whose latents have an unknown mean and covariance. S is shared by rows
 step costs O(N D K + N M K^2) and O(P D K^2 + P M K^3) for P patterns of missing cells.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
-from inference.algorithm import Algorithm, Ascent, Outcome, as_one_chain, starts_by_size
+from inference.algorithm import Algorithm, Ascent, Init, Outcome, as_one_chain, starts_by_size
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.linear_gaussian.rows import CompressedRows
@@ -56,6 +56,7 @@ from zoo.coordinates import Unit
 from zoo.linear_gaussian.clustered import ClusteredRows
 from zoo.mcfa import MCFA
 from zoo.model import in_current_precision
+from zoo.shapes import Values
 
 NEEDED = 10  # starts: from single ones k-means in principal components may unite clusters
 OF_NOISE = ("noise_precision_concentration", "noise_precision_rate")
@@ -122,7 +123,7 @@ class MCFAInfo(NamedTuple):
     num_relevant: Array
 
 
-class Columns(NamedTuple):
+class ColumnMoments(NamedTuple):
     """Expectations of the columns under q.
 
     Attributes:
@@ -138,7 +139,7 @@ class Columns(NamedTuple):
     precision: Array
 
 
-class LocalRows(NamedTuple):
+class RowFactors(NamedTuple):
     """The factor of labels and latents.
 
     Attributes:
@@ -168,7 +169,9 @@ class LocalRows(NamedTuple):
 # The local step
 
 
-def update_rows(columns: Columns, state: MixtureVBState, model: MCFA, x: Array, holes: Holes) -> LocalRows:
+def update_rows(
+    columns: ColumnMoments, state: MixtureVBState, model: MCFA, x: Array, holes: Holes
+) -> RowFactors:
     """The optimal q of labels and latents of all rows, given the other factors."""
     k, mixture = model.num_latents, model.mixture
     coefficients = mixture.components.expected_coefficients(state.components)
@@ -185,7 +188,7 @@ def update_rows(columns: Columns, state: MixtureVBState, model: MCFA, x: Array, 
     target = pull[:, None] + linear
     mean = jnp.einsum("nmij,nmj->nmi", covariance[holes.place], target)
     scores = constant + half_log_det[holes.place] + 0.5 * jnp.sum(target * mean, axis=-1)
-    return LocalRows(scores, mean, covariance, holes.place)
+    return RowFactors(scores, mean, covariance, holes.place)
 
 
 def _matrices(quadratic: Array, size: int) -> Array:
@@ -195,7 +198,7 @@ def _matrices(quadratic: Array, size: int) -> Array:
     return upper + jnp.swapaxes(upper, -1, -2)
 
 
-def statistics_of(local: LocalRows, weight: Array) -> tuple[Array, Array]:
+def statistics_of(local: RowFactors, weight: Array) -> tuple[Array, Array]:
     """Expected statistics of the latents by cluster, and the entropy of labels and latents in nats."""
     k, number = local.mean.shape[-1], len(local.covariance)
     shares = weight[:, None] * local.shares
@@ -214,7 +217,7 @@ def statistics_of(local: LocalRows, weight: Array) -> tuple[Array, Array]:
 
 
 def moments_of(
-    local: LocalRows, weight: Array, x: Array, holes: Holes, rows: CompressedRows
+    local: RowFactors, weight: Array, x: Array, holes: Holes, rows: CompressedRows
 ) -> LatentMoments:
     """Moments of the latents as the columns see them."""
     first, second = local.marginal()
@@ -270,17 +273,17 @@ def transformed_sums(sums: mixture_vb.RowSums, by: Transformation) -> mixture_vb
     return mixture_vb.RowSums(moved, sums.entropy - jnp.sum(count) * by.log_det)
 
 
-def columns_of(state: LinearGaussianPosterior, rows: CompressedRows) -> Columns:
+def columns_of(state: LinearGaussianPosterior, rows: CompressedRows) -> ColumnMoments:
     """The expectations that the local step reads, of the data's own columns."""
     precision = (state.noise_concentration / state.noise_rate)[rows.group]
     covariance = state.covariance[rows.column_class]
-    return Columns(state.mean[:, :-1], state.mean[:, -1] + rows.centre, covariance, precision)
+    return ColumnMoments(state.mean[:, :-1], state.mean[:, -1] + rows.centre, covariance, precision)
 
 
 # The algorithm
 
 
-def prepare(model: MCFA, data: tuple, init: Any, **options: Any) -> tuple[Any, CompressedRows, Holes]:
+def prepare(model: MCFA, data: tuple, init: Init, **options: object) -> tuple[Any, CompressedRows, Holes]:
     """The rows, their sums by column, and which cells they miss."""
     _, rows = of_ppca.prepare(model, data, init)
     patterns, place = np.unique(~np.isnan(unweighted(data[0])), axis=0, return_inverse=True)
@@ -321,16 +324,14 @@ def _at_shares(
     """The state whose mixture is optimal for shares of the clusters and moments of the latents."""
     shape = (*shares.shape, mean.shape[1])
     each = jnp.broadcast_to(mean[:, None], shape), jnp.broadcast_to(covariance[:, None], (*shape, shape[-1]))
-    statistics, _ = statistics_of(LocalRows(jnp.log(shares), *each, jnp.arange(len(shares))), weight)
+    statistics, _ = statistics_of(RowFactors(jnp.log(shares), *each, jnp.arange(len(shares))), weight)
     mixture = model.mixture
     return MCFAPosterior(
         columns, of_mixture.from_statistics(statistics, initial_concentration(mixture), mixture)
     )
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: MCFA, *data: Any, **options: Any
-) -> MCFAPosterior:
+def start(key: Array, variables: Values, model: MCFA, *data: Any, **options: object) -> MCFAPosterior:
     """A former q, or principal components with given ``responsibilities`` or ``assignments``.
 
     Raises:
@@ -404,7 +405,7 @@ def build(strategy: str, moves: tuple[str, ...]) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), step, proposing)
 
 
-def restarts(model: MCFA, data: tuple, **options: Any) -> int:
+def restarts(model: MCFA, data: tuple, **options: object) -> int:
     """Several starts where they are cheap."""
     size = data[0].shape[0] * model.num_latents
     return starts_by_size(NEEDED, size * (data[0].shape[1] + model.num_components * model.num_latents))
@@ -443,16 +444,16 @@ def _stored(state: MCFAPosterior, model: MCFA, rows: CompressedRows) -> dict[str
     return stored | dict(zip(OF_NOISE, noise, strict=True))
 
 
-def _stored_columns(stored: Mapping[str, Array]) -> Columns:
+def _stored_columns(stored: Values) -> ColumnMoments:
     """The expectations of the columns under a stored q."""
     names = ("raw_loadings_covariance", "raw_loadings_loc_covariance", "raw_loc_variance")
     loc = stored["raw_loc_mean"]
     precision = jnp.broadcast_to(stored[OF_NOISE[0]] / stored[OF_NOISE[1]], loc.shape)
     covariance = linear_gaussian_em.bordered(*(jnp.asarray(stored[name]) for name in names))
-    return Columns(stored["raw_loadings_mean"], loc, covariance, precision)
+    return ColumnMoments(stored["raw_loadings_mean"], loc, covariance, precision)
 
 
-def _columns_from(stored: Mapping[str, Array], model: MCFA, rows: CompressedRows) -> LinearGaussianPosterior:
+def _columns_from(stored: Values, model: MCFA, rows: CompressedRows) -> LinearGaussianPosterior:
     """Restore the factors of the columns, with one covariance for each class of columns."""
     own, ones = _stored_columns(stored), jnp.ones(model.num_latents)
     groups = (jnp.broadcast_to(stored[name], (rows.num_groups,)) for name in OF_NOISE)
@@ -464,14 +465,14 @@ def _columns_from(stored: Mapping[str, Array], model: MCFA, rows: CompressedRows
     )
 
 
-def local_rows(stored: Mapping[str, Array], model: MCFA, x: Array) -> LocalRows:
+def local_rows(stored: Values, model: MCFA, x: Array) -> RowFactors:
     """Labels and latents of rows under a stored q, every row by itself."""
     state = of_mixture.q_from_variables(stored, model.mixture)
     holes = Holes(jnp.where(jnp.isnan(x), 0.0, 1.0), jnp.arange(len(x)))
     return update_rows(_stored_columns(stored), state, model, jnp.asarray(x), holes)
 
 
-def point(stored: Mapping[str, Array]) -> dict[str, Array]:
+def point(stored: Values) -> dict[str, Array]:
     """The sites at their means under q, precisions at theirs, noise variances at 1 / E[tau]."""
     return {
         "weights": stored["expected_weights"],
@@ -484,7 +485,7 @@ def point(stored: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def latents(stored: Mapping[str, Array], model: MCFA, x: Array) -> tuple[Array, Array, Array]:
+def latents(stored: Values, model: MCFA, x: Array) -> tuple[Array, Array, Array]:
     """Shares of the clusters, and means and covariances of standard latents, of rows under q."""
     local, standard = local_rows(stored, model, x), ClusteredRows.of(model, point(stored)).standard
     first, second = local.marginal()
@@ -493,11 +494,7 @@ def latents(stored: Mapping[str, Array], model: MCFA, x: Array) -> tuple[Array, 
 
 
 def guide(
-    stored: Mapping[str, Array],
-    model: MCFA,
-    x: Array | None = None,
-    *,
-    num_observations: int | None = None,
+    stored: Values, model: MCFA, x: Array | None = None, *, num_observations: int | None = None
 ) -> None:
     """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
@@ -524,7 +521,7 @@ def guide(
         numpyro.sample("raw_latents", dist.MultivariateNormal(*own, validate_args=False))
 
 
-def _sample_globals(stored: Mapping[str, Array], model: MCFA) -> tuple[Array, dict[str, Array]]:
+def _sample_globals(stored: Values, model: MCFA) -> tuple[Array, dict[str, Array]]:
     """Sample all but labels and latents from q; returned with log weights and parameters of the clusters."""
     mixture, own = model.mixture, _stored_columns(stored)
     state = of_mixture.q_from_variables(stored, mixture)
@@ -552,7 +549,7 @@ def conclude(
     data: tuple,
     num_samples: int,
     keep_rows: bool,
-    **options: Any,
+    **options: object,
 ) -> Outcome:
     """Independent draws of q, with labels of the rows if ``keep_rows``, beside its parameters."""
     x, weight, rows, _ = completed(model, *data)
@@ -568,14 +565,14 @@ def conclude(
     return Outcome(posterior=as_one_chain(draws), variational=stored, dims=dims, densities={"objective": ()})
 
 
-def _globals_alone(stored: Mapping[str, Array], model: MCFA) -> None:
+def _globals_alone(stored: Values, model: MCFA) -> None:
     _sample_globals(stored, model)
 
 
 _latents = compiled(latents, once=True)
 
 
-def transform(stored: Mapping[str, Array], model: MCFA, x: Array, *, kind: str = "latent") -> Array:
+def transform(stored: Values, model: MCFA, x: Array, *, kind: str = "latent") -> Array:
     """E[z | x] of standard latents under q, or the model's orthonormal scores at the means of q."""
     return latents(stored, model, x)[1] if kind == "latent" else model.scores(point(stored), x, kind=kind)
 

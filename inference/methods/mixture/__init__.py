@@ -1,7 +1,7 @@
 """Hand-written inference for mixtures, and the settings of its methods."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from inference.settings import Climb, Devices, FromZero, Sampling, Temperatures
 from zoo.checks import check_names, check_number, shown
@@ -9,7 +9,7 @@ from zoo.checks import check_names, check_number, shown
 __all__ = ["EM", "VB", "CollapsedGibbs", "Gibbs", "Tempered"]
 
 
-def _check_floor(name: str, value: Any) -> None:
+def _check_floor(name: str, value: float) -> None:
     check_number(name, value)
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be a share of the variance of all rows, in [0, 1); got {value}")

@@ -80,6 +80,7 @@ from zoo.answers import answer_of
 from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
+from zoo.shapes import Values
 
 SPARE_SLOTS = 5  # empty components of a stored draw of the process, at least
 
@@ -197,9 +198,7 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
     return jnp.maximum(alpha, jnp.finfo(alpha.dtype).tiny)  # of a tiny shape a draw may underflow
 
 
-def update_hyperparameters(
-    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array
-) -> Mapping[str, Array]:
+def update_hyperparameters(key: Array, state: CollapsedMixtureState, model: Mixture, x: Array) -> Values:
     """Hyperparameters with a prior given the partition, by way of parameters that are forgotten again."""
     if not state.hyperparameters:
         return state.hyperparameters
@@ -293,7 +292,7 @@ def init(key: Array, model: Mixture, x: Array, *, strategy: str = "random") -> C
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, num_warmup: int, **options: Any
+    key: Array, variables: Values, model: Mixture, x: Array, *, num_warmup: int, **options: object
 ) -> CollapsedMixtureState:
     """The state with given ``assignments`` (or drawn from ``responsibilities``), and further given sites."""
     labels = given_labels(key, variables, x.shape[0])
@@ -335,7 +334,7 @@ def build(strategy: str, split_merge: int, num_warmup: int) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, split_merge=split_merge))
 
 
-def check(model: Mixture, settings: Any) -> None:
+def check(model: Mixture, settings: CollapsedGibbs) -> None:
     """Raise ValueError if the model does not suit the sampler."""
     if model.free_last_stick:
         raise ValueError("collapsed_gibbs needs weights that sum to one: free_last_stick=True has no urn")
@@ -391,7 +390,7 @@ def _posteriors(draws: dict[str, Array], model: Mixture, x: Array) -> dict[str, 
     return jax.lax.map(lambda own: posterior_given(own, model, x), draws)
 
 
-def posterior_given(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Any]:
+def posterior_given(values: Values, model: Mixture, x: Array) -> dict[str, Any]:
     """What one draw says of weights and parameters.
 
     Args:

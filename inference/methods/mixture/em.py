@@ -24,9 +24,8 @@ parameters matters.
 Reference: Dempster, Laird and Rubin (1977); Bishop (2006), section 9.2.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +41,7 @@ from inference.precision import to_numpy
 from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.mixture import Mixture
+from zoo.shapes import Values
 
 OCCUPIED = 0.5  # rows that an occupied component is expected to hold more than
 
@@ -80,7 +80,7 @@ class MixtureEMInfo(NamedTuple):
     at_floor: Array
 
 
-def _log_joint_coefficients(log_weights: Array, parameters: Mapping[str, Array], model: Mixture) -> Array:
+def _log_joint_coefficients(log_weights: Array, parameters: Values, model: Mixture) -> Array:
     """Coefficients of ``log pi_k + log p(x | theta_k)`` on the features; the first feature is one."""
     return model.components.coefficients(parameters).at[:, 0].add(log_weights)
 
@@ -142,7 +142,7 @@ def _from_statistics(statistics: Array, model: Mixture, x: Array, variance_floor
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, *, variance_floor: float
+    key: Array, variables: Values, model: Mixture, x: Array, *, variance_floor: float
 ) -> MixtureEMState:
     """The state after an M-step from given ``responsibilities`` (or ``assignments``); deterministic."""
     return _from_statistics(statistics_given(variables, model, x), model, x, variance_floor)
@@ -181,7 +181,7 @@ def build(strategy: str, variance_floor: float) -> Algorithm:
     )
 
 
-def check(model: Mixture, settings: Any) -> None:
+def check(model: Mixture, settings: EM) -> None:
     """Raise ValueError if the model is more than a likelihood."""
     if model.weight_prior != "dirichlet":
         raise ValueError(
@@ -195,12 +195,12 @@ def check(model: Mixture, settings: Any) -> None:
 # The estimate in a fit
 
 
-def responsibilities(values: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+def responsibilities(values: Values, model: Mixture, x: Array) -> Array:
     """Posterior probability of each component for each row, shape (num_observations, num_components)."""
     return map_rows(lambda rows: jax.nn.softmax(_scores(values, model, rows), axis=-1), x)
 
 
-def _scores(values: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+def _scores(values: Values, model: Mixture, x: Array) -> Array:
     coefficients = _log_joint_coefficients(jnp.log(values["weights"]), values, model)
     return model.components.features(x) @ coefficients.T
 
@@ -212,7 +212,7 @@ def conclude(
     data: tuple,
     num_samples: int,
     keep_rows: bool,
-    **options: Any,
+    **options: object,
 ) -> Outcome:
     """The estimate as one draw of one chain, beside its responsibilities and its log likelihood."""
     stored, labels, log_likelihood = to_numpy(_concluded(state, model, *data))
@@ -254,7 +254,7 @@ def _concluded(
     return stored, labels, e_step(state.log_weights, state.parameters, model, x)[0]
 
 
-def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+def log_density(stored: Values, model: Mixture, x: Array) -> Array:
     """Log density of new rows at the estimate, in nats."""
     return map_rows(lambda rows: jax.nn.logsumexp(_scores(stored, model, rows), axis=-1), x)
 

@@ -111,7 +111,7 @@ refused. Labels that are kept are one of each row, drawn given weights and param
 too). The cost is that of the copies, :math:`\sum_i w_i` rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -121,7 +121,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Outcome, Sampler, conclude_draws
+from inference.algorithm import Algorithm, Init, Outcome, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.mixture import Gibbs
 from inference.methods.mixture.split_merge import split_merge as split_merge_moves
@@ -140,6 +140,7 @@ from zoo.conjugate.rounded import normal_within
 from zoo.dirichlet_process import StickBreaking, with_stick_decays
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
+from zoo.shapes import Values
 from zoo.sparse import SparseCounts
 
 
@@ -162,7 +163,7 @@ class Copies(NamedTuple):
         return self.each.shape
 
 
-def prepare(model: Mixture, data: tuple, init: Any, **options: Any) -> tuple:
+def prepare(model: Mixture, data: tuple, init: Init, **options: object) -> tuple:
     """The rows, or as many copies of each as its weight says.
 
     Raises:
@@ -190,12 +191,12 @@ def prepare(model: Mixture, data: tuple, init: Any, **options: Any) -> tuple:
     return (Copies(each, row, rows),)
 
 
-def copies_of(x: Any) -> Any:
+def copies_of(x: Array | Rows) -> Any:
     """The rows that a sweep runs on."""
     return x.each if isinstance(x, Copies) else x
 
 
-def reorder_components(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+def reorder_components(key: Array, values: Values, model: Mixture, x: Array) -> dict[str, Array]:
     """New labels, rows grouped as before; a move for labels with sticks and parameters integrated out.
 
     Args:
@@ -343,7 +344,7 @@ class MixtureGibbsInfo(NamedTuple):
     num_occupied: Array
 
 
-def counts_of(values: Mapping[str, Array], model: Mixture) -> Array:
+def counts_of(values: Values, model: Mixture) -> Array:
     """Rows per component, shape (num_components,), as floats."""
     return jnp.bincount(values["assignments"], length=model.num_components).astype(float)
 
@@ -352,9 +353,7 @@ def counts_of(values: Mapping[str, Array], model: Mixture) -> Array:
 # block
 
 
-def concentration_and_weights(
-    values: Mapping[str, Array], model: Mixture, x: Array
-) -> dict[str, dist.Distribution]:
+def concentration_and_weights(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """Dirichlet weights: the concentration given the labels alone, then the weights given both."""
     counts = counts_of(values, model)
     if not model.has_random_concentration:
@@ -374,24 +373,20 @@ def concentration_and_weights(
     }
 
 
-def stick_concentration(
-    values: Mapping[str, Array], model: Mixture, x: Array
-) -> dict[str, dist.Distribution]:
+def stick_concentration(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The concentration given the sticks; conjugate."""
     decays, prior = values["stick_decays"], model.concentration
     shape, rate = prior.concentration + decays.shape[-1], prior.rate + jnp.sum(decays)
     return {"concentration": dist.Gamma(shape, rate)}
 
 
-def stick_decays(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def stick_decays(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The sticks given labels and concentration."""
     alpha = values["concentration"] if model.has_random_concentration else model.concentration
     return {"stick_decays": model.weights.posterior(counts_of(values, model), alpha)}
 
 
-def component_parameters(
-    values: Mapping[str, Array], model: Mixture, x: Array
-) -> dict[str, dist.Distribution]:
+def component_parameters(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The parameters of the components given labels and data."""
     statistics = model.components.statistics(x, values["assignments"], model.num_components)
     prior = model.components.with_hyperparameters(values)
@@ -399,7 +394,7 @@ def component_parameters(
 
 
 def component_parameters_of_completed_rows(
-    key: Array, values: Mapping[str, Array], model: Mixture, x: Array
+    key: Array, values: Values, model: Mixture, x: Array
 ) -> dict[str, Array]:
     """Missing cells given labels and parameters, then the parameters given labels and the completed rows.
 
@@ -415,7 +410,7 @@ def component_parameters_of_completed_rows(
 COMPLETING = Move(component_parameters_of_completed_rows)
 
 
-def labels(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def labels(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The labels given weights and parameters, as `zoo.answers.Answers.conditionals`."""
     return {"assignments": RowLabels(logits=log_joint_rows(model, values, x), validate_args=False)}
 
@@ -437,9 +432,7 @@ REORDERING = Move(reorder_components)
 # Cells recorded in steps
 
 
-def error_given_others(
-    values: Mapping[str, Array], model: Mixture, x: Array, column: int
-) -> dist.TruncatedNormal:
+def error_given_others(values: Values, model: Mixture, x: Array, column: int) -> dist.TruncatedNormal:
     """The errors of a column in its steps, given all else; of exact and missing cells all are alike."""
     exact, y = exact_rows(model, values, x)
     cell = exact.components.cell_given_others(values, values["assignments"], y, column)
@@ -451,7 +444,7 @@ def error_given_others(
     return dist.TruncatedNormal(loc, scale, low=-0.5, high=0.5, validate_args=False)
 
 
-def draw_errors(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+def draw_errors(key: Array, values: Values, model: Mixture, x: Array) -> dict[str, Array]:
     """The errors of one column after the other, each given all else, by quantiles that hold in the tails."""
     place = jax.random.uniform(key, x.shape, x.dtype)
     for column in range(x.shape[1]):
@@ -466,10 +459,10 @@ def draw_errors(key: Array, values: Mapping[str, Array], model: Mixture, x: Arra
 def of_exact_rows(block: Callable | Move) -> Callable | Move:
     """The block of a mixture whose cells are recorded in steps: that of the rows less their errors."""
 
-    def of_rows(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    def of_rows(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
         return block(values, *exact_rows(model, values, x))
 
-    def moved(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+    def moved(key: Array, values: Values, model: Mixture, x: Array) -> dict[str, Array]:
         return block.apply(key, values, *exact_rows(model, values, x))
 
     return Move(moved) if isinstance(block, Move) else of_rows
@@ -581,9 +574,7 @@ def _spread_labels(key: Array, num_rows: int, num_components: int) -> Array:
 STARTS = {"random": _dispersed_labels, "one_cluster": _one_cluster, "spread": _spread_labels}
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: Mixture, x: Array, **options: Any
-) -> MixtureGibbsState:
+def start(key: Array, variables: Values, model: Mixture, x: Array, **options: object) -> MixtureGibbsState:
     """The state with given ``assignments`` (or drawn from ``responsibilities``), and further given sites."""
     if isinstance(x, Copies):  # which begin with the label of their row
         assignments = given_labels(key, variables, x.rows.shape[0])[x.row]
@@ -718,7 +709,7 @@ def of_group(number: int, block: Callable) -> Callable:
         The block, its sites with the group's number.
     """
 
-    def of_columns(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+    def of_columns(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
         family, columns = model.components.families[number], np.asarray(model.components.columns[number])
         names = (*family.parameter_dims, *family.hyperprior_sites().values())
         own = {name: values[f"{name}_{number}"] for name in names if f"{name}_{number}" in values}
@@ -740,7 +731,7 @@ def expected_hyperparameters(components: ComponentPrior) -> dict[str, Array]:
 # Gaussian families
 
 
-def location(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def location(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The prior location of the means; conjugate."""
     prior, strength = model.components.loc, _numbers(values, model).mean_precision
     precisions = strength * _precisions(values, model) * _has_rows(values, model)[:, None, None]
@@ -750,7 +741,7 @@ def location(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str,
     return {site: dist.MultivariateNormal(mean, precision_matrix=precision, validate_args=False)}
 
 
-def mean_precision(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def mean_precision(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The number of rows that the prior location is worth; conjugate."""
     prior, has_rows = model.components.mean_precision, _has_rows(values, model)
     distance = values["locs"] - _numbers(values, model).loc
@@ -760,9 +751,7 @@ def mean_precision(values: Mapping[str, Array], model: Mixture, x: Array) -> dic
     return {_sites(model.components)["mean_precision"]: dist.Gamma(shape, rate)}
 
 
-def inverse_scale_matrix(
-    values: Mapping[str, Array], model: Mixture, x: Array
-) -> dict[str, dist.Distribution]:
+def inverse_scale_matrix(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The inverse of the Wishart prior's scale matrix; conjugate."""
     prior, precisions = model.components.scale_matrix, _precisions(values, model)
     drawn = _has_rows(values, model) if "precisions" in values else jnp.ones(1, precisions.dtype)
@@ -775,7 +764,7 @@ def inverse_scale_matrix(
     }
 
 
-def _precisions(values: Mapping[str, Array], model: Mixture) -> Array:
+def _precisions(values: Values, model: Mixture) -> Array:
     """Precision of every component, shape (num_components, D, D); one that all share has one entry."""
     if "precisions" in values:
         return values["precisions"]
@@ -787,7 +776,7 @@ def _precisions(values: Mapping[str, Array], model: Mixture) -> Array:
 # Gaussian families without correlations
 
 
-def column_locations(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def column_locations(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The prior location of each column's means; conjugate."""
     prior, strength = model.components.loc, _numbers(values, model).mean_precision
     precisions = strength * _column_precisions(values) * _has_rows(values, model)[:, None]
@@ -796,9 +785,7 @@ def column_locations(values: Mapping[str, Array], model: Mixture, x: Array) -> d
     return {_sites(model.components)["loc"]: dist.Normal(pull / precision, 1 / jnp.sqrt(precision))}
 
 
-def column_mean_precisions(
-    values: Mapping[str, Array], model: Mixture, x: Array
-) -> dict[str, dist.Distribution]:
+def column_mean_precisions(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The number of cells that each column's prior location is worth; conjugate."""
     prior, has_rows = model.components.mean_precision, _has_rows(values, model)
     distance = values["locs"] - _numbers(values, model).loc
@@ -808,7 +795,7 @@ def column_mean_precisions(
     return {_sites(model.components)["mean_precision"]: dist.Gamma(shape, rate)}
 
 
-def precision_rates(values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, dist.Distribution]:
+def precision_rates(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The rate of the precisions' gamma prior, by column or one for all; conjugate."""
     prior, has_rows = model.components.rate, _has_rows(values, model)
     shape = prior.concentration + jnp.sum(has_rows) * model.components.shape
@@ -816,7 +803,7 @@ def precision_rates(values: Mapping[str, Array], model: Mixture, x: Array) -> di
     return {_sites(model.components)["rate"]: dist.Gamma(shape, rate)}
 
 
-def _column_precisions(values: Mapping[str, Array]) -> Array:
+def _column_precisions(values: Values) -> Array:
     """Precision of every component and column, shape (num_components, D) or (num_components, 1)."""
     precisions = values["precisions"]
     return precisions if precisions.ndim == 2 else precisions[:, None]
@@ -825,23 +812,17 @@ def _column_precisions(values: Mapping[str, Array]) -> Array:
 # Beta and Dirichlet families
 
 
-def beta_concentration1(
-    values: Mapping[str, Array], model: Mixture, x: Array
-) -> dict[str, dist.Distribution]:
+def beta_concentration1(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The first parameter of each column's beta prior given the labels, then the probabilities given both."""
     return _beta_parameter("concentration1", "concentration0", values, model, x)
 
 
-def beta_concentration0(
-    values: Mapping[str, Array], model: Mixture, x: Array
-) -> dict[str, dist.Distribution]:
+def beta_concentration0(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The second parameter of each column's beta prior given the labels, then the probabilities."""
     return _beta_parameter("concentration0", "concentration1", values, model, x)
 
 
-def dirichlet_concentration(
-    values: Mapping[str, Array], model: Mixture, x: Array
-) -> dict[str, dist.Distribution]:
+def dirichlet_concentration(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The parameters of the Dirichlet prior given the labels, coupled by their sum; then probabilities."""
     prior, site = model.components.concentration, _sites(model.components)["concentration"]
     counts = _observed(("concentration",), values, model, x)[0]
@@ -861,7 +842,7 @@ def dirichlet_concentration(
 
 
 def _beta_parameter(
-    own: str, other: str, values: Mapping[str, Array], model: Mixture, x: Array
+    own: str, other: str, values: Values, model: Mixture, x: Array
 ) -> dict[str, dist.Distribution]:
     prior, site = getattr(model.components, own), _sites(model.components)[own]
     rival = jnp.asarray(getattr(_numbers(values, model), other))
@@ -879,9 +860,7 @@ def _beta_parameter(
     return {site: slices, **component_parameters(values, model, x)}
 
 
-def _observed(
-    names: tuple[str, ...], values: Mapping[str, Array], model: Mixture, x: Array
-) -> tuple[Array, ...]:
+def _observed(names: tuple[str, ...], values: Values, model: Mixture, x: Array) -> tuple[Array, ...]:
     """What the rows of each component add to the parameters named, shape (num_features, num_components)."""
     statistics = model.components.statistics(x, values["assignments"], model.num_components)
     ones = {name: jnp.ones_like(getattr(_numbers(values, model), name)) for name in names}
@@ -900,12 +879,12 @@ def _sites(components: ComponentPrior) -> dict[str, str]:
     return components.hyperprior_sites()
 
 
-def _numbers(values: Mapping[str, Array], model: Mixture) -> ComponentPrior:
+def _numbers(values: Values, model: Mixture) -> ComponentPrior:
     """The component prior with the current numbers in place of its hyperpriors."""
     return model.components.with_hyperparameters(values)
 
 
-def _has_rows(values: Mapping[str, Array], model: Mixture) -> Array:
+def _has_rows(values: Values, model: Mixture) -> Array:
     """One for every component with rows, zero for the others, shape (num_components,), as floats."""
     return (counts_of(values, model) > 0).astype(jnp.result_type(float))
 

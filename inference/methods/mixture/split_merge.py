@@ -34,7 +34,7 @@ and the ratio is that of all rows, so the move stays exact; only where the sides
 move costs three passes over the rows, O(N s) for s statistics of a row, and O(M s T) for T = 5 steps.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -45,9 +45,11 @@ from jax.scipy.special import logsumexp
 
 from inference.methods.gibbs_sweep import Move
 from inference.methods.mixture.urn_statistics import statistics_for
+from inference.numerics.weighted_rows import Rows
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.gamma_functions import gammaln
 from zoo.mixture import Mixture
+from zoo.shapes import Values
 
 ASCENT_STEPS = 5
 HALVES = 0.5  # the share of moves that try halves, not a small piece
@@ -73,7 +75,7 @@ def split_merge(number: int) -> Move:
         The move.
     """
 
-    def apply(key: Array, values: Mapping[str, Array], model: Mixture, x: Array) -> dict[str, Array]:
+    def apply(key: Array, values: Values, model: Mixture, x: Array) -> dict[str, Array]:
         alpha = values["concentration"] if model.has_random_concentration else model.concentration
         components, labels = model.components.with_hyperparameters(values), values["assignments"]
         log_prior = log_split_prior(model, jnp.asarray(alpha))
@@ -86,7 +88,7 @@ def split_merge(number: int) -> Move:
 def repeated(
     key: Array,
     labels: Array,
-    x: Any,
+    x: Array | Rows,
     components: ComponentPrior,
     num_slots: int,
     log_prior: Callable,

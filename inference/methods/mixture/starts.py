@@ -14,9 +14,8 @@ that restarts of them are all the same: ``"pca"`` (slices along the first princi
 ``"hierarchical"`` (the most scattered cluster halved along its own principal direction, again and again).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +26,7 @@ from inference.numerics.weighted_rows import Rows, map_rows, sum_over_rows, unwe
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.product import in_logs
 from zoo.mixture import Mixture
+from zoo.shapes import Values
 from zoo.sparse import SparseCounts
 
 KMEANS_STEPS = 10
@@ -179,7 +179,7 @@ def _principal_direction(z: Array, weight: Array) -> Array:
     return leading * jnp.sign(leading[jnp.argmax(jnp.abs(leading))])
 
 
-def statistics_given(variables: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+def statistics_given(variables: Values, model: Mixture, x: Array) -> Array:
     """The statistics of given ``responsibilities`` (or ``assignments``).
 
     Raises:
@@ -239,7 +239,7 @@ def kmeans_or_random(number: Array | int, key: Array, model: Mixture, x: Array |
     return _labelled(labels, model, x)
 
 
-def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: Any) -> int:
+def restarts(model: Mixture, data: tuple, moves: tuple[str, ...] = (), **options: object) -> int:
     """How many starts a fit needs whose call does not say: `NEEDED` where they are cheap, one with births."""
     components = model.components
     entries = data[0].nbytes / 8
@@ -258,7 +258,7 @@ def _has_matrices(family: ComponentPrior) -> bool:
     return any("feature_2" in dims for dims in family.parameter_dims.values())
 
 
-def given_labels(key: Array, variables: Mapping[str, Array], num_rows: int) -> Array:
+def given_labels(key: Array, variables: Values, num_rows: int) -> Array:
     """Given ``assignments``, or labels drawn from given ``responsibilities``, shape (num_rows,).
 
     Raises:

@@ -19,7 +19,7 @@ alone, so that a family whose evidence is tempered has them as it stands.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,9 @@ from inference.methods.gibbs_sweep import sweep
 from inference.methods.mixture import Tempered, collapsed_gibbs, gibbs
 from inference.methods.mixture.powers import OfEvidence, OfLikelihood
 from inference.methods.tempered import nuts
-from inference.methods.tempered.sampler import Kernel, check_evidence, drawn_from_prior, tempered
+from inference.methods.tempered.sampler import TemperedKernel, check_evidence, drawn_from_prior, tempered
 from inference.numerics.programs import log_prior
+from inference.numerics.weighted_rows import Rows
 from zoo.mixture import Mixture
 
 
@@ -59,7 +60,7 @@ def urn_step(
     x: Array,
     *,
     split_merge: int,
-    **options: Any,
+    **options: object,
 ) -> tuple[collapsed_gibbs.CollapsedMixtureState, Array]:
     """Split-merge moves, labels row by row, and the concentration, under the evidence to a power."""
     keys = jax.random.split(key, 2 + split_merge)
@@ -72,7 +73,7 @@ def urn_step(
 
 
 def urn_prior(
-    key: Array, state: collapsed_gibbs.CollapsedMixtureState, model: Mixture, x: Array, **options: Any
+    key: Array, state: collapsed_gibbs.CollapsedMixtureState, model: Mixture, x: Array, **options: object
 ) -> tuple[collapsed_gibbs.CollapsedMixtureState, Array]:
     """A partition from the urn: each row joins an earlier one, or begins a cluster."""
     alpha_key, row_key, slot_key = jax.random.split(key, 3)
@@ -115,11 +116,11 @@ def blocked_step(
     power: Array,
     state: gibbs.MixtureGibbsState,
     model: Mixture,
-    x: Any,
+    x: Array | Rows,
     *,
     split_merge: int,
     label_moves: bool,
-    **options: Any,
+    **options: object,
 ) -> tuple[gibbs.MixtureGibbsState, Array]:
     """The sweep of the blocked sampler under the likelihood to a power."""
     raised = model.replaced(components=OfLikelihood(model.components, power))
@@ -128,21 +129,21 @@ def blocked_step(
 
 
 def blocked_prior(
-    key: Array, state: gibbs.MixtureGibbsState, model: Mixture, x: Any, **options: Any
+    key: Array, state: gibbs.MixtureGibbsState, model: Mixture, x: Array | Rows, **options: object
 ) -> tuple[gibbs.MixtureGibbsState, Array]:
     """All sites drawn from the program."""
     values = drawn_from_prior(key, model.explicit, state.values, x)
     return gibbs.MixtureGibbsState(values), jnp.zeros((), bool)
 
 
-def blocked_log_likelihood(state: gibbs.MixtureGibbsState, model: Mixture, x: Any) -> Array:
+def blocked_log_likelihood(state: gibbs.MixtureGibbsState, model: Mixture, x: Array | Rows) -> Array:
     """Log density of the rows given labels and parameters."""
     values = state.values
     sums = model.components.statistics(x, values["assignments"], model.num_components)
     return jnp.sum(jnp.where(sums == 0, 0.0, model.components.coefficients(values) * sums))
 
 
-def blocked_info(state: gibbs.MixtureGibbsState, model: Mixture, x: Any) -> TemperedMixtureInfo:
+def blocked_info(state: gibbs.MixtureGibbsState, model: Mixture, x: Array | Rows) -> TemperedMixtureInfo:
     """The log joint with labels summed out, and the clusters."""
     values = state.values
     objective = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
@@ -150,15 +151,15 @@ def blocked_info(state: gibbs.MixtureGibbsState, model: Mixture, x: Any) -> Temp
     return TemperedMixtureInfo(objective, occupied, jnp.zeros((), bool))
 
 
-KERNELS: Mapping[str, Kernel] = {
-    "collapsed_gibbs": Kernel(
+KERNELS: Mapping[str, TemperedKernel] = {
+    "collapsed_gibbs": TemperedKernel(
         sampler=collapsed_gibbs.METHOD,
         step=urn_step,
         prior=urn_prior,
         log_likelihood=urn_log_likelihood,
         info=urn_info,
     ),
-    "gibbs": Kernel(
+    "gibbs": TemperedKernel(
         sampler=gibbs.METHOD,
         step=blocked_step,
         prior=blocked_prior,
@@ -186,7 +187,7 @@ def default(model: Mixture) -> str:
     return "gibbs" if _why_not_collapsed(model) else "collapsed_gibbs"
 
 
-def check(model: Mixture, settings: Any) -> None:
+def check(model: Mixture, settings: Tempered) -> None:
     """Raise ValueError if the kernel does not temper the model exactly."""
     check_evidence(model)
     if settings.kernel == "collapsed_gibbs" and (why := _why_not_collapsed(model)):

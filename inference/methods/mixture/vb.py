@@ -60,7 +60,7 @@ Hughes, Kim and Sudderth (2015), here with the exact bound of the proposed state
 import itertools
 from collections.abc import Generator
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -286,7 +286,7 @@ def update_globals(
 @cache
 def build(strategy: str, sort_sticks: bool, moves: tuple[str, ...], learn: tuple[str, ...]) -> Algorithm:
     """The algorithm with a start strategy."""
-    options = {"sort_sticks": sort_sticks, "learn": learn}
+    options: dict[str, Any] = {"sort_sticks": sort_sticks, "learn": learn}
     is_mixed = strategy == "mixed"
     proposing = tuple(name for name in moves if name in PROPOSALS_OF)
     improving = "birth" in moves or learn
@@ -391,7 +391,7 @@ def improve(
         sort_sticks: as for the step.
         learn: as for the step; learning begins here if it has not begun.
     """
-    options = {"sort_sticks": sort_sticks, "learn": learn}
+    options: dict[str, Any] = {"sort_sticks": sort_sticks, "learn": learn}
     best, start = _settled(state, model, x)
     objective = start
     if "birth" in moves:

@@ -41,7 +41,6 @@ conjugate; q is a log-normal whose two parameters climb the bound by Newton step
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -54,6 +53,7 @@ from zoo.conjugate.component_prior import BRACKETS, ComponentPrior, bracket, rel
 from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import digamma, gammaln
 from zoo.mixture import Mixture
+from zoo.shapes import Values
 
 LEARNING_AFTER = 200  # steps, for runs that are not to settle
 
@@ -289,7 +289,7 @@ def parameter_names(q: dist.Distribution) -> tuple[str, str]:
     return ("concentration_shape", "concentration_rate")
 
 
-def stored_concentration(stored: Mapping[str, Array], like: dist.Distribution) -> dist.Distribution:
+def stored_concentration(stored: Values, like: dist.Distribution) -> dist.Distribution:
     """q(alpha) from the variables that `concentration_variables` stored."""
     return type(like)(*[jnp.asarray(stored[name]) for name in parameter_names(like)])
 

@@ -4,8 +4,8 @@ q(alpha) q(pi) prod_k q(theta_k) is held by `MixtureVBState`; the labels' factor
 :math:`q(c_i = k) \propto \exp\{E[\log \pi_k] + E[\log p(x_i \mid \theta_k)]\}`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,7 @@ from zoo.conjugate.component_prior import ComponentPrior
 from zoo.coordinates import Unit
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
+from zoo.shapes import Values
 
 OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold more rows than this
 DERIVED = ("responsibilities", "num_occupied", "expected_weights")  # follow from q's parameters
@@ -101,11 +102,7 @@ def log_unnormalised(state: MixtureVBState, model: Mixture, x: Array) -> Array:
 
 
 def guide(
-    stored: Mapping[str, Array],
-    model: Mixture,
-    x: Array | None = None,
-    *,
-    num_observations: int | None = None,
+    stored: Values, model: Mixture, x: Array | None = None, *, num_observations: int | None = None
 ) -> None:
     """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
@@ -158,7 +155,7 @@ def variables(state: MixtureVBState, model: Mixture, x: Array | None = None) -> 
     return stored
 
 
-def q_from_variables(stored: Mapping[str, Array], model: Mixture) -> MixtureVBState:
+def q_from_variables(stored: Values, model: Mixture) -> MixtureVBState:
     """The state of q from the variables that `variables` stored."""
     components = {name: stored[f"components_{name}"] for name in model.components.posterior_dims}
     weights = model.weights.with_variables(stored)
@@ -176,7 +173,7 @@ def conclude(
     num_samples: int,
     keep_rows: bool,
     learn: tuple[str, ...] = (),
-    **options: Any,
+    **options: object,
 ) -> Outcome:
     """Independent draws from q as one chain, beside q's parameters; labels of rows only if ``keep_rows``.
 
@@ -215,7 +212,7 @@ _variables = compiled(variables, once=True)
 # New rows
 
 
-def new_log_joint_rows(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+def new_log_joint_rows(stored: Values, model: Mixture, x: Array) -> Array:
     """``log E[pi_k] + log E[p(x_i | theta_k)]`` under q, shape (num_observations, num_components).
 
     Exact, since q factorises.
@@ -226,12 +223,12 @@ def new_log_joint_rows(stored: Mapping[str, Array], model: Mixture, x: Array) ->
     )
 
 
-def transform(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+def transform(stored: Values, model: Mixture, x: Array) -> Array:
     """Posterior mean of a new row's shares in the components: its predictive responsibilities."""
     return jax.nn.softmax(new_log_joint_rows(stored, model, x), axis=-1)
 
 
-def log_density(stored: Mapping[str, Array], model: Mixture, x: Array) -> Array:
+def log_density(stored: Values, model: Mixture, x: Array) -> Array:
     """Log predictive density of new rows under q, in nats: a mixture of Student-t."""
     return jax.nn.logsumexp(new_log_joint_rows(stored, model, x), axis=-1)
 
@@ -257,13 +254,7 @@ def init(key: Array, model: Mixture, x: Array) -> MixtureVBState:
 
 
 def start(
-    key: Array,
-    variables: Mapping[str, Array],
-    model: Mixture,
-    x: Array,
-    *,
-    learn: tuple[str, ...] = (),
-    **options: Any,
+    key: Array, variables: Values, model: Mixture, x: Array, *, learn: tuple[str, ...] = (), **options: object
 ) -> MixtureVBState:
     """The state that given ``responsibilities`` (or ``assignments``) lead to; deterministic."""
     given, model = model, starting_model(model, learn)

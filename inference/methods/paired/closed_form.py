@@ -170,7 +170,7 @@ def _principal(model: Paired, data: tuple) -> tuple[list[np.ndarray], dict[str, 
     return np.split(whole, ends), {}, objective
 
 
-def check(model: Paired, settings: Any) -> None:
+def check(model: Paired, settings: ClosedForm) -> None:
     """Raise ValueError if the model's maximum has no closed form."""
     gaussian = all(type(family) is Gaussian for family in model.families)
     if model.specific == "full_covariance":

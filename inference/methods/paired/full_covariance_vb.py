@@ -26,7 +26,6 @@ A row of a view is there or missing as a whole: the log density of some of its c
 closed form under a Wishart. A view's weight counts each of its rows so many times.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -63,6 +62,7 @@ from zoo.coordinates import Unit
 from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
 from zoo.paired import Paired
+from zoo.shapes import Values
 
 
 class Wishart(NamedTuple):
@@ -263,7 +263,7 @@ def units(model: Paired) -> dict[str, Unit]:
 
     With ``standardize`` the axes follow the columns, and variances along them have no unit.
     """
-    sites, found = model.units, {}
+    sites, found = model.units, dict[str, Any]()
     for v in range(len(model.families)):
         if f"loadings_{v}" not in sites:
             continue
@@ -280,7 +280,7 @@ def init(key: Array, model: Paired, *data: Array) -> FullPosterior:
     return _about(start_of(model, key, *data), model, data)
 
 
-def _about(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...]) -> FullPosterior:
+def _about(values: Values, model: Paired, data: tuple[Array, ...]) -> FullPosterior:
     k, views = model.num_latents, []
     for v, (y, seen) in enumerate(zip(data, rows_seen(model, data), strict=True)):
         size = y.shape[1]
@@ -294,9 +294,7 @@ def _about(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...]) 
     return FullPosterior(latents, spread, tuple(views), jnp.ones((2, k)))
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: Paired, *data: Array, **options: Any
-) -> FullPosterior:
+def start(key: Array, variables: Values, model: Paired, *data: Array, **options: object) -> FullPosterior:
     """A former q, or narrow factors around given sites, the others as in a fresh start."""
     if "axes_0" in variables and "latents_covariance" in variables:
         return _from_stored(variables, model)
@@ -340,7 +338,7 @@ def check_data(model: Paired, data: tuple) -> None:
 
 
 def _stored(state: FullPosterior, model: Paired) -> dict[str, Array]:
-    k, stored = model.num_latents, {}
+    k, stored = model.num_latents, dict[str, Any]()
     for v, own in enumerate(state.views):
         parts = (
             own.columns[:, :k],
@@ -355,7 +353,7 @@ def _stored(state: FullPosterior, model: Paired) -> dict[str, Array]:
     return stored | stored_rows(state, model)
 
 
-def _from_stored(stored: Mapping[str, Array], model: Paired) -> FullPosterior:
+def _from_stored(stored: Values, model: Paired) -> FullPosterior:
     views = []
     for v in range(len(model.families)):
         own = {name: jnp.asarray(stored[f"{name}_{v}"]) for name in OF_VIEWS}
@@ -367,9 +365,7 @@ def _from_stored(stored: Mapping[str, Array], model: Paired) -> FullPosterior:
     return FullPosterior(latents, covariance, tuple(views), relevance_of(stored, model))
 
 
-def guide(
-    stored: Mapping[str, Array], model: Paired, *data: Array, num_observations: int | None = None
-) -> None:
+def guide(stored: Values, model: Paired, *data: Array, num_observations: int | None = None) -> None:
     """The guide q as a NumPyro program, like `inference.methods.epca.vb.guide`."""
     given = sample_relevance(stored, model, dims_of(model, OF_VIEWS))
     for v in range(len(model.families)):
@@ -392,13 +388,13 @@ def guide(
 
 
 def conclude(
-    key: Array, state: FullPosterior, model: Paired, data: tuple, *sizes: Any, **options: Any
+    key: Array, state: FullPosterior, model: Paired, data: tuple, *sizes: Any, **options: object
 ) -> Outcome:
     """Conclude with independent draws of q and its parameters."""
     return concluded(key, _stored(state, model), guide, model, dims_of(model, OF_VIEWS), *sizes)
 
 
-def point(stored: Mapping[str, Array], model: Paired) -> dict[str, Array]:
+def point(stored: Values, model: Paired) -> dict[str, Array]:
     """The means of q."""
     values = {}
     for v in range(len(model.families)):
@@ -409,7 +405,7 @@ def point(stored: Mapping[str, Array], model: Paired) -> dict[str, Array]:
     return values
 
 
-def predict(stored: Mapping[str, Array], model: Paired, *data: Array, **options: Any) -> tuple[Array, Array]:
+def predict(stored: Values, model: Paired, *data: Array, **options: object) -> tuple[Array, Array]:
     """Missing cells at their expectation at the means of q, and their variance with the loadings' spread.
 
     The spread is that of the predicted view's loadings; it is exact under q for rows whose view is missing as

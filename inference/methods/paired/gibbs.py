@@ -26,7 +26,7 @@ is hardly identified, and the chain moves slowly; the low-rank program mixes muc
 A sweep costs O(N D^2 + D^3) for each view.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -44,6 +44,7 @@ from inference.methods.epca.views import prior_variance
 from inference.numerics.programs import log_densities
 from zoo.model import in_current_precision
 from zoo.paired import Paired
+from zoo.shapes import Values
 
 
 def _step(
@@ -119,7 +120,7 @@ class Turned(dist.Distribution):
         return self.rotation @ value
 
 
-def _theta(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], v: int) -> Array:
+def _theta(values: Values, model: Paired, data: tuple[Array, ...], v: int) -> Array:
     """The natural parameters of a view, or the completed cells of a Gaussian view."""
     if f"completed_{v}" in values:
         return values[f"completed_{v}"]
@@ -129,7 +130,7 @@ def _theta(values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], 
 # Conditionals
 
 
-def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
+def columns(values: Values, model: Paired, *data: Array) -> Conditionals:
     """The conditionals of the loadings, the mean integrated out, and of the mean of every view."""
     conditionals = {}
     for v in range(len(data)):
@@ -140,7 +141,7 @@ def columns(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditi
 
 
 def _columns_of(
-    values: Mapping[str, Array], model: Paired, data: tuple[Array, ...], v: int
+    values: Values, model: Paired, data: tuple[Array, ...], v: int
 ) -> tuple[dist.Distribution, Callable]:
     """The conditional of the loadings of one view, and a function from them to that of the mean."""
     ridge = jnp.broadcast_to(
@@ -155,7 +156,7 @@ def _columns_of(
     return Turned(loadings, rotation), lambda drawn: Turned(loc_given(rotation.T @ drawn), rotation)
 
 
-def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
+def precisions(values: Values, model: Paired, *data: Array) -> Conditionals:
     """The conditional of the inverse covariance of every view."""
     prior, conditionals = in_current_precision(model), {}
     for v in range(len(data)):
@@ -166,7 +167,7 @@ def precisions(values: Mapping[str, Array], model: Paired, *data: Array) -> Cond
     return conditionals
 
 
-def latents(values: Mapping[str, Array], model: Paired, *data: Array) -> Conditionals:
+def latents(values: Values, model: Paired, *data: Array) -> Conditionals:
     """The conditional of the latents of all rows."""
     precision, linear = jnp.eye(model.num_latents) / prior_variance(model), 0.0
     for v in range(len(data)):
@@ -227,7 +228,7 @@ def _elliptical_slice(
     return at(jax.lax.while_loop(outside, shrink, (angle - 2 * jnp.pi, angle, angle, key))[2])
 
 
-def completed_views(key: Array, values: Mapping[str, Array], model: Paired, *data: Array) -> dict[str, Array]:
+def completed_views(key: Array, values: Values, model: Paired, *data: Array) -> dict[str, Array]:
     """Draw the missing cells of Gaussian views from their conditionals, as ``completed_0``, ..."""
     found = {}
     for v, y in enumerate(data):

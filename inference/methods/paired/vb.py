@@ -5,18 +5,18 @@ cells and mixed tables of them. ``specific="full_covariance"``: `inference.metho
 for Gaussian views of unknown noise (Bayesian CCA).
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from jax import Array
 
-from inference.algorithm import Algorithm, Outcome
+from inference.algorithm import Algorithm, Init, Outcome
 from inference.methods.epca import vb as projections
 from inference.methods.paired import full_covariance_vb as full_covariance
 from zoo.answers import answer_of
 from zoo.paired import Paired
+from zoo.shapes import Values
 
 
 def _own(model: Paired) -> ModuleType:
@@ -37,21 +37,23 @@ def step(key: Array, state: Any, model: Paired, *data: Array) -> tuple[Any, proj
 ALGORITHM = Algorithm(init, step)
 
 
-def _start(key: Array, variables: Mapping[str, Array], model: Paired, *data: Array, **options: Any) -> Any:
+def _start(key: Array, variables: Values, model: Paired, *data: Array, **options: object) -> Any:
     return _own(model).start(key, variables, model, *data, **options)
 
 
-def _prepare(model: Paired, data: tuple, init: Any, **options: Any) -> tuple:
+def _prepare(model: Paired, data: tuple, init: Init, **options: object) -> tuple:
     if model.specific == "full_covariance":
         full_covariance.check_data(model, data)
     return data
 
 
-def _conclude(key: Array, state: Any, model: Paired, data: tuple, *sizes: Any, **options: Any) -> Outcome:
+def _conclude(
+    key: Array, state: Any, model: Paired, data: tuple, *sizes: object, **options: object
+) -> Outcome:
     return _own(model).conclude(key, state, model, data, *sizes, **options)
 
 
-def guide(stored: Mapping[str, Array], model: Paired, *data: Array, **sizes: Any) -> None:
+def guide(stored: Values, model: Paired, *data: Array, **sizes: object) -> None:
     """The guide q as a NumPyro program with exactly the sites of the model."""
     _own(model).guide(stored, model, *data, **sizes)
 
@@ -68,7 +70,7 @@ def _covariance(stored: dict[str, Array], model: Paired, *data: Array) -> Array:
     return answer_of(model, "scores_covariance", _own(model).point(stored, model), *data)
 
 
-def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: Any) -> tuple[Array, Array]:
+def _predict(stored: dict[str, Array], model: Paired, *data: Array, **options: object) -> tuple[Array, Array]:
     return _own(model).predict(stored, model, *data, **options)
 
 

@@ -14,8 +14,7 @@ the run the parameters are drawn given every kept draw. Cost O(tokens x K + D M 
 topics of its words held, so that it moves less easily than in the blocked sampler, which sums them out.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +39,7 @@ from zoo.answers import answer_of
 from zoo.gamma_functions import gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
+from zoo.shapes import Values
 
 
 class CollapsedPCPState(NamedTuple):
@@ -63,14 +63,14 @@ def counts_by(index: Array, topics: Array, size: int, num_topics: int) -> Array:
 
 def log_partition(clusters: Array, model: PCP) -> Array:
     """Log prior probability of the documents' clusters, weights integrated out, in nats."""
-    prior = in_current_precision(model)
+    current = in_current_precision(model)
     sizes = jnp.bincount(clusters, length=model.num_clusters).astype(jnp.result_type(float))
     if not model.weights.has_sticks:
-        share = prior.concentration / model.num_clusters
+        share = current.concentration / model.num_clusters
         return log_dirichlet_multinomial(sizes[None], share)
     tail = jnp.cumsum(sizes[::-1])[::-1][1:]
-    a, b = 1.0 + sizes[:-1], prior.concentration + tail
-    return jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b) + jnp.log(prior.concentration))
+    a, b = 1.0 + sizes[:-1], current.concentration + tail
+    return jnp.sum(gammaln(a) + gammaln(b) - gammaln(a + b) + jnp.log(current.concentration))
 
 
 def log_joint(topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Array:
@@ -125,7 +125,7 @@ def state_of(topics: Array, clusters: Array, tokens: Tokens, model: PCP) -> Coll
     return CollapsedPCPState(topics, clusters, log_joint(topics, clusters, tokens, model))
 
 
-def init(key: Array, model: PCP, counts: Any) -> CollapsedPCPState:
+def init(key: Array, model: PCP, counts: Tokens) -> CollapsedPCPState:
     """The state with topics of tokens and clusters of documents drawn uniformly."""
     tokens = tokens_of(counts, model)
     topic_key, cluster_key = jax.random.split(key)
@@ -134,9 +134,7 @@ def init(key: Array, model: PCP, counts: Any) -> CollapsedPCPState:
     return state_of(topics, clusters, tokens, model)
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: PCP, counts: Any, **options: Any
-) -> CollapsedPCPState:
+def start(key: Array, variables: Values, model: PCP, counts: Tokens, **options: object) -> CollapsedPCPState:
     """The state with given ``doc_clusters`` (or drawn from ``responsibilities``), topics of tokens drawn.
 
     Raises:
@@ -157,15 +155,15 @@ def start(
 
 
 def step(
-    key: Array, state: CollapsedPCPState, model: PCP, counts: Any
+    key: Array, state: CollapsedPCPState, model: PCP, counts: Tokens
 ) -> tuple[CollapsedPCPState, TopicGibbsInfo]:
     """Run one sweep: tokens, then documents."""
-    tokens, prior = tokens_of(counts, model), in_current_precision(model)
+    tokens, current = tokens_of(counts, model), in_current_precision(model)
     token_key, document_key = jax.random.split(key)
     rows, k = state.clusters[tokens.document], model.num_topics
     by_cluster = counts_by(rows, state.topics, model.num_clusters, k)
     by_word = counts_by(tokens.word, state.topics, tokens.shape[1], k)
-    priors = prior.shares_concentration, prior.word_smoothing
+    priors = current.shares_concentration, current.word_smoothing
     topics, _, _ = scan_tokens(token_key, state.topics, rows, tokens.word, by_cluster, by_word, *priors)
     new = state_of(topics, scan_documents(document_key, topics, state.clusters, tokens, model), tokens, model)
     return new, TopicGibbsInfo(new.log_joint)

@@ -14,7 +14,6 @@ parameters; clusters and topics of words are drawn afresh in every
 sweep. Cost O(nonzeros x M + tokens x K).
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, conclude_draws
+from inference.algorithm import Algorithm, Init, conclude_draws
 from inference.methods.documents.tokens import (
     Tokens,
     TopicSweep,
@@ -41,6 +40,8 @@ from zoo.dirichlet_process import with_stick_decays
 from zoo.documents.bags import CellTopics, dense_counts
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
+from zoo.shapes import Values
+from zoo.sparse import SparseCounts
 
 
 class Documents(NamedTuple):
@@ -67,7 +68,7 @@ class PCPGibbsState(NamedTuple):
     doc_clusters: Array
 
 
-def parameters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
+def parameters(values: Values, model: PCP, counts: Tokens) -> dict[str, dist.Distribution]:
     """Distributions of all parameters given clusters of documents and topics of words."""
     tokens, chosen = values["word_topics"], values["doc_clusters"]
     by_cluster = jax.nn.one_hot(chosen, model.num_clusters).T @ jnp.sum(tokens, axis=2)
@@ -77,15 +78,15 @@ def parameters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str
 
 def posteriors(sizes: Array, by_cluster: Array, by_word: Array, model: PCP) -> dict[str, dist.Distribution]:
     """All parameters given documents and tokens of clusters, and tokens of words, by topic."""
-    prior = in_current_precision(model)
+    current = in_current_precision(model)
     return {
-        model.weights.site: model.weights.posterior(sizes, prior.concentration),
-        "cluster_topic_probs": dist.Dirichlet(prior.shares_concentration + by_cluster),
+        model.weights.site: model.weights.posterior(sizes, current.concentration),
+        "cluster_topic_probs": dist.Dirichlet(current.shares_concentration + by_cluster),
         "topic_word_probs": topic_posterior(by_word, model),
     }
 
 
-def clusters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
+def clusters(values: Values, model: PCP, counts: Tokens) -> dict[str, dist.Distribution]:
     """The documents' clusters given the parameters, then the topics of their words given the clusters.
 
     For small corpora; a sweep draws the topics token by token.
@@ -93,14 +94,14 @@ def clusters(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, 
     return answer_of(model, "conditionals", values, counts) | word_topics(values, model, counts)
 
 
-def word_topics(values: Mapping[str, Array], model: PCP, counts: Any) -> dict[str, dist.Distribution]:
+def word_topics(values: Values, model: PCP, counts: SparseCounts) -> dict[str, dist.Distribution]:
     """The topics of all words given clusters and parameters."""
     shares = values["cluster_topic_probs"][values["doc_clusters"]]
     logits = jnp.log(shares)[:, :, None] + jnp.log(values["topic_word_probs"])
     return {"word_topics": CellTopics(dense_counts(counts), logits, model.num_tokens)}
 
 
-def init(key: Array, model: PCP, documents: Any) -> PCPGibbsState:
+def init(key: Array, model: PCP, documents: Tokens) -> PCPGibbsState:
     """Equal weights, clusters' shares uniform on the simplex, topics all but flat."""
     share_key, word_key = jax.random.split(key)
     num_documents, num_words = documents.shape
@@ -117,9 +118,7 @@ def init(key: Array, model: PCP, documents: Any) -> PCPGibbsState:
     return PCPGibbsState(values, jnp.zeros(num_documents, int))
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: PCP, documents: Any, **options: Any
-) -> PCPGibbsState:
+def start(key: Array, variables: Values, model: PCP, documents: Tokens, **options: object) -> PCPGibbsState:
     """The state with given ``cluster_topic_probs`` and ``topic_word_probs``, and weights where given.
 
     Raises:
@@ -158,13 +157,11 @@ def no_tokens(state: PCPGibbsState) -> PCPTokens:
     return PCPTokens(state.doc_clusters, sizes, jnp.zeros_like(shares), jnp.zeros_like(topics.T))
 
 
-def _counts(documents: Any) -> Any:
+def _counts(documents: Tokens) -> Any:
     return documents.counts if isinstance(documents, Documents) else documents
 
 
-def _assigned(
-    keys: Array, scores: Array, values: Mapping[str, Array], model: PCP, documents: Any
-) -> PCPTokens:
+def _assigned(keys: Array, scores: Array, values: Values, model: PCP, documents: Tokens) -> PCPTokens:
     tokens = documents.tokens if isinstance(documents, Documents) else tokens_of(documents, model)
     chosen = jax.random.categorical(keys[0], scores)
     shares, by_word = values["cluster_topic_probs"], values["topic_word_probs"].T
@@ -172,7 +169,7 @@ def _assigned(
     return PCPTokens(chosen, sizes, *draw_topics(keys[1], tokens, shares, chosen, by_word))
 
 
-def assigned(keys: Array, values: Mapping[str, Array], model: PCP, documents: Any, power: Array) -> PCPTokens:
+def assigned(keys: Array, values: Values, model: PCP, documents: Tokens, power: Array) -> PCPTokens:
     """Clusters of documents and topics of tokens; their words' probabilities count to a power."""
     raised = {**values, "topic_word_probs": values["topic_word_probs"] ** power}
     scores = model.log_joint_documents(raised, _counts(documents))
@@ -192,7 +189,7 @@ def parameters_given(
 
 
 def step(
-    key: Array, state: PCPGibbsState, model: PCP, documents: Any
+    key: Array, state: PCPGibbsState, model: PCP, documents: Tokens
 ) -> tuple[PCPGibbsState, TopicGibbsInfo]:
     """Run one sweep."""
     keys = jax.random.split(key, 3)
@@ -209,23 +206,25 @@ def state_of(swept: TopicSweep, model: PCP) -> PCPGibbsState:
     return PCPGibbsState(swept.values, swept.drawn.doc_clusters)
 
 
-def recorded(swept: TopicSweep, model: PCP, documents: Any) -> TopicGibbsInfo:
+def recorded(swept: TopicSweep, model: PCP, documents: Tokens) -> TopicGibbsInfo:
     """The log joint after a sweep, with clusters and topics of words summed out."""
     scores = model.log_joint_documents(swept.values, _counts(documents))
     return TopicGibbsInfo(jnp.sum(jax.nn.logsumexp(scores, axis=-1)) + _log_prior(swept.values, model))
 
 
-def _log_prior(values: Mapping[str, Array], model: PCP) -> Array:
+def _log_prior(values: Values, model: PCP) -> Array:
     nothing = jnp.zeros(model.num_clusters), jnp.zeros((1, model.num_topics)), jnp.zeros((1, 1))
     empty = posteriors(*nothing, model)
-    prior = in_current_precision(model)
+    current = in_current_precision(model)
     site, weights = next(iter(empty.items()))
-    words = dist.Dirichlet(jnp.full(values["topic_word_probs"].shape[1], prior.word_smoothing))
+    words = dist.Dirichlet(jnp.full(values["topic_word_probs"].shape[1], current.word_smoothing))
     total = jnp.sum(weights.log_prob(values[site])) + jnp.sum(words.log_prob(values["topic_word_probs"]))
-    return total + jnp.sum(dist.Dirichlet(prior.shares_concentration).log_prob(values["cluster_topic_probs"]))
+    return total + jnp.sum(
+        dist.Dirichlet(current.shares_concentration).log_prob(values["cluster_topic_probs"])
+    )
 
 
-def prepare(model: PCP, data: tuple, init: Any, **options: Any) -> tuple[Documents]:
+def prepare(model: PCP, data: tuple, init: Init, **options: object) -> tuple[Documents]:
     """The documents as counts and as tokens."""
     return (Documents(data[0], prepare_tokens(model, data, init)[0]),)
 

@@ -23,7 +23,6 @@ without documents is at its prior: such are dropped on the way (``prune``), whic
 and come last in the fit. With ``batch_size`` documents pass in batches (`inference.methods.pcp.vb_batches`).
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -32,7 +31,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent
+from inference.algorithm import Algorithm, Ascent, Init
 from inference.methods.documents.dirichlet_factors import check_learnt_prior
 from inference.methods.pcp import VB
 from inference.methods.pcp import mean_field as pcp_mean_field
@@ -66,6 +65,7 @@ from inference.methods.pcp.vb_updates import assign, log_likelihood, update_glob
 from inference.numerics.documents import DocumentBlocks, cut
 from zoo.checks import warn
 from zoo.pcp import PCP
+from zoo.shapes import Values
 
 
 def step(
@@ -106,9 +106,7 @@ def bound(state: PCPVBState, model: PCP, documents: DocumentBlocks, point: bool 
 # The algorithm
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: PCP, documents: DocumentBlocks, **options: Any
-) -> PCPVBState:
+def start(key: Array, variables: Values, model: PCP, documents: DocumentBlocks, **options: Any) -> PCPVBState:
     """The state with the factors of a former fit, or after updates from given ``responsibilities``.
 
     Raises:
@@ -152,10 +150,11 @@ def build(
     inner_steps: int,
     learn: tuple[str, ...],
     prune: bool,
-    **of_batches: Any,
+    **of_batches: object,
 ) -> Algorithm:
     """The algorithm with its options; those of batches are ignored."""
-    point, steps = topics == "point", {} if family == "mean_field" else {"inner_steps": inner_steps}
+    point = topics == "point"
+    steps: dict[str, Any] = {} if family == "mean_field" else {"inner_steps": inner_steps}
     begin = partial(init, strategy=strategy, family=family, point=point)
     update = pcp_mean_field.step if family == "mean_field" else step
     once = partial(update, learn=learn, point=point, **steps)
@@ -170,7 +169,7 @@ def build(
     )
 
 
-def prepare(model: PCP, data: tuple, init: Any, *, family: str, **options: Any) -> tuple[DocumentBlocks]:
+def prepare(model: PCP, data: tuple, init: Init, *, family: str, **options: object) -> tuple[DocumentBlocks]:
     """The documents in blocks for passes over clusters, over topics, or over both."""
     columns = model.num_topics if family == "mean_field" else model.num_clusters
     if init in PROJECTIONS:

@@ -18,7 +18,7 @@ An annealed start is annealed over the first batches. Nothing is pruned; of the 
 """
 
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -151,8 +151,8 @@ def in_batches(
             "learn does not go with batch_size but for word_smoothing: give the hyperparameters, or learn "
             "them on fewer rows"
         )
-    point = {"point": topics == "point"}
-    rates = {"learning_offset": learning_offset, "learning_decay": learning_decay}
+    point: dict[str, Any] = {"point": topics == "point"}
+    rates: dict[str, Any] = {"learning_offset": learning_offset, "learning_decay": learning_decay}
     return NaturalGradient(
         partial(step_of_batch, inner_steps=inner_steps, learn=learn, **rates, **point),
         partial(evaluate, **point),

@@ -5,7 +5,6 @@ family :math:`q(c_d = m) \propto \exp(E \log \pi_m + \sum_w n_{dw} \log \sum_k e
 \beta_{kw}})` and q(z | c); in the mean-field family q(c) is what the last step left and q(z) does not know c.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,6 +33,8 @@ from zoo.documents.bags import CellTopics, dense_counts
 from zoo.gamma_functions import digamma, expected_log, gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
+from zoo.shapes import Values
+from zoo.sparse import SparseCounts
 
 NO_MASS = 1e-9  # expected documents: clusters below it are dropped
 FEWEST = 16  # clusters below which nothing is gained by dropping some
@@ -371,12 +372,12 @@ def _warn_of_learnt(state: PCPVBState, learn: tuple[str, ...], data: tuple, poin
 
 
 @partial(compiled, static_argnums=3)
-def _shares_of(state: PCPVBState, model: PCP, documents: Any, point: bool) -> Array:
+def _shares_of(state: PCPVBState, model: PCP, documents: DocumentBlocks, point: bool) -> Array:
     """Shares of each document in the clusters, shape (num_documents, num_clusters)."""
     return jax.nn.softmax(cluster_scores(state, model, documents, point), axis=-1)
 
 
-def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:
+def guide(stored: Values, model: PCP, counts: SparseCounts) -> None:
     """Run q as a NumPyro program with exactly the sites of ``model.explicit``.
 
     Of the structured family: a document's cluster is drawn, then the topics of its words given the cluster.
@@ -410,7 +411,7 @@ def guide(stored: Mapping[str, Array], model: PCP, counts: Any) -> None:
 # New documents
 
 
-def _centres(stored: Mapping[str, Array], model: PCP) -> tuple[Array, Array, Array]:
+def _centres(stored: Values, model: PCP) -> tuple[Array, Array, Array]:
     """Expected weights, topic shares of clusters and topics under q."""
 
     def mean(concentration: Array) -> Array:
@@ -423,19 +424,19 @@ def _centres(stored: Mapping[str, Array], model: PCP) -> tuple[Array, Array, Arr
     return weights, shares, topics
 
 
-def log_joint_documents(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
+def log_joint_documents(stored: Values, model: PCP, counts: SparseCounts) -> Array:
     """Log joint density of new documents and their clusters, parameters at their mean under q."""
     weights, shares, topics = _centres(stored, model)
     values = {"cluster_weights": weights, "cluster_topic_probs": shares, "topic_word_probs": topics}
     return model.log_joint_documents(values, counts)
 
 
-def transform(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
+def transform(stored: Values, model: PCP, counts: SparseCounts) -> Array:
     """Expected topic shares of new documents, parameters at their mean under q."""
     return jax.nn.softmax(log_joint_documents(stored, model, counts), axis=-1) @ _centres(stored, model)[1]
 
 
-def log_density(stored: Mapping[str, Array], model: PCP, counts: Any) -> Array:
+def log_density(stored: Values, model: PCP, counts: SparseCounts) -> Array:
     """Log density of new documents in nats, parameters at their mean under q: exact for these.
 
     With ``topics="point"`` a word may have probability zero, and documents with it density zero.

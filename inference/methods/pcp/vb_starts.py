@@ -100,7 +100,7 @@ def numbered_init(
     number: Array, key: Array, model: PCP, documents: DocumentBlocks, *, family: str, point: bool
 ) -> PCPVBState:
     """`init` of one of several default starts."""
-    options = {"family": family, "point": point}
+    options: dict[str, Any] = {"family": family, "point": point}
     first, second = (_chosen(model, family, by_projection) for by_projection in (False, True))
     begin, other = (partial(init, strategy=name, **options) for name in (first, second))
     if first == second:
@@ -116,7 +116,7 @@ def _chosen(model: PCP, family: str, by_projection: bool) -> str:
     return "lda" if by_projection else "random"
 
 
-def restarts(model: PCP, data: tuple, family: str = "structured", **options: Any) -> int:
+def restarts(model: PCP, data: tuple, family: str = "structured", **options: object) -> int:
     """A start of each kind where there are more clusters than topics and that is cheap, else one."""
     if _chosen(model, family, False) == _chosen(model, family, True):
         return 1

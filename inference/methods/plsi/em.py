@@ -37,7 +37,6 @@ Reference: Hofmann (1999), "Probabilistic latent semantic analysis", section 3.6
 and what gain is negligible, he leaves open.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -46,11 +45,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
+from inference.algorithm import Algorithm, Ascent, Init, Outcome, as_one_draw
 from inference.methods.documents.tokens import given_topics
 from inference.methods.plsi import EM
 from inference.numerics.documents import DocumentBlocks, cut, topic_pass
 from zoo.plsi import PLSI
+from zoo.shapes import Values
 from zoo.sparse import SparseCounts
 
 NEGLIGIBLE = 1e-4  # gain in nats per held-out token below which b is lowered
@@ -124,7 +124,7 @@ def init(key: Array, model: PLSI, documents: DocumentBlocks) -> PLSIEMState:
 
 def start(
     key: Array,
-    variables: Mapping[str, Array],
+    variables: Values,
     model: PLSI,
     documents: DocumentBlocks,
     heldout: DocumentBlocks | None = None,
@@ -259,7 +259,7 @@ def build(
 
 
 def prepare(
-    model: PLSI, data: tuple, init: Any, *, heldout_share: float, **options: Any
+    model: PLSI, data: tuple, init: Init, *, heldout_share: float, **options: object
 ) -> tuple[DocumentBlocks, ...]:
     """The documents in blocks: those to fit and, with the schedule, those held out.
 
@@ -286,7 +286,7 @@ def conclude(
     keep_rows: bool,
     *,
     smoothing: float,
-    **options: Any,
+    **options: object,
 ) -> Outcome:
     """The estimate as one draw of one chain; ``smoothing`` adds tokens to every word of every topic."""
     attrs: dict[str, float] = {}

@@ -1,7 +1,7 @@
 """Hand-written inference for probabilistic PCA and factor analysis, and the settings of its methods."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from inference.settings import Climb, Once, Sampling, TemperedGibbs
 from zoo.checks import check_number
@@ -9,7 +9,7 @@ from zoo.checks import check_number
 __all__ = ["EM", "VB", "ClosedForm", "Gibbs", "TemperedGibbs"]
 
 
-def _check_floor(name: str, value: Any) -> None:
+def _check_floor(name: str, value: float) -> None:
     check_number(name, value)
     if not 0 < value < 1:
         raise ValueError(f"{name} must be a share of the columns' variance, between 0 and 1; got {value}")

@@ -191,11 +191,11 @@ def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = NOISE_FL
     found = tipping_bishop(unweighted(x), model.num_latents, noise_floor, counted)
     values = {name: getattr(found, name) for name in ("loadings", "loc", "noise_variance")}
     held = np.flatnonzero([found.at_floor])
-    known = {"log_likelihood": found.log_likelihood, "latents": found.latents}
+    known: dict[str, Any] = {"log_likelihood": found.log_likelihood, "latents": found.latents}
     return point_outcome(values, model, x, held=held, noise_floor=noise_floor, **known), found.log_likelihood
 
 
-def check(model: PPCA, settings: Any) -> None:
+def check(model: PPCA, settings: ClosedForm) -> None:
     """Raise ValueError if the model's maximum has no closed form."""
     if model.noise != "isotropic" or model.loading_prior != "flat":
         raise ValueError(

@@ -17,7 +17,6 @@ Sparse rows stay sparse: `inference.methods.linear_gaussian.sparse_em`, whose sw
 Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 5.1.2.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -25,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Init, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian import rows as linear_gaussian_rows
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
@@ -36,7 +35,9 @@ from inference.methods.ppca.closed_form import point_outcome, turned
 from inference.numerics.weighted_rows import Rows, unweighted
 from inference.precision import to_numpy
 from zoo.coordinates import Unit
+from zoo.mcfa import MCFA
 from zoo.ppca import PPCA
+from zoo.shapes import Values
 from zoo.sparse import SparseMatrix
 
 
@@ -45,7 +46,7 @@ def groups_of(model: PPCA, num_features: int) -> np.ndarray:
     return np.arange(num_features) if model.noise == "diagonal" else np.zeros(num_features, np.int64)
 
 
-def degrees_of_rows(model: Any) -> Array | None:
+def degrees_of_rows(model: PPCA | MCFA) -> Array | None:
     """Of Student-t rows; those of other models that come by here are of something else."""
     return model.degrees_of_freedom if isinstance(model, PPCA) else None
 
@@ -66,7 +67,7 @@ def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
 
 
 def prepare(
-    model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
+    model: PPCA, data: tuple[np.ndarray | Rows], init: Init, **options: object
 ) -> tuple[np.ndarray | SparseMatrix | Rows, CompressedRows | SparseRows]:
     """The rows themselves and their compressed form."""
     groups = groups_of(model, data[0].shape[1])
@@ -103,9 +104,7 @@ def init(
     return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: PPCA, *data: Any, **options: Any
-) -> LinearGaussianState:
+def start(key: Array, variables: Values, model: PPCA, *data: Any, **options: object) -> LinearGaussianState:
     """The state at given ``loadings``, ``loc`` and ``noise_variance``; the key is ignored."""
     linear_gaussian.check_given(variables, ("loadings", "loc", "noise_variance"))
     rows = compressed_rows(model, *data)
@@ -145,9 +144,9 @@ def conclude(
     state: LinearGaussianState,
     model: PPCA,
     data: tuple,
-    *sizes: Any,
+    *sizes: object,
     noise_floor: float = 1e-6,
-    **options: Any,
+    **options: object,
 ) -> Outcome:
     """Conclude with the estimate in its canonical rotation and the latents of the rows."""
     rows = compressed_rows(model, *data)

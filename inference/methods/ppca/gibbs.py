@@ -27,9 +27,9 @@ A sweep costs O(N D K^2). The recorded log joint has latents and precisions of r
 needs a proper prior.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,9 +48,9 @@ from zoo.answers import answer_of
 from zoo.linear_gaussian.rows import normal_latents
 from zoo.linear_gaussian.supervised import BlockPrior
 from zoo.ppca import PPCA
+from zoo.shapes import Values
 
 Conditionals = dict[str, dist.Distribution]
-Values = Mapping[str, Array]
 OF_ROWS = ("row_precision", "latents")
 
 
@@ -175,7 +175,7 @@ def init(key: Array, model: PPCA, x: Array) -> PPCAGibbsState:
     return PPCAGibbsState(sweep(key, values, plain_blocks_of(model)[1:], model, x))
 
 
-def start(key: Array, variables: Values, model: PPCA, x: Array, **options: Any) -> PPCAGibbsState:
+def start(key: Array, variables: Values, model: PPCA, x: Array, **options: object) -> PPCAGibbsState:
     """The state at given values of sites, the others drawn as in a fresh start."""
     return PPCAGibbsState(given_values(init(key, model, x).values, variables))
 
@@ -207,7 +207,7 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
     return algorithm_of(blocks_of if moves else plain_blocks_of)
 
 
-def check(model: PPCA, settings: Any) -> None:
+def check(model: PPCA, settings: Gibbs) -> None:
     """Raise ValueError if the prior is not proper."""
     if model.loading_prior == "flat":
         raise ValueError(

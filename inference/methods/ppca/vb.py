@@ -12,7 +12,6 @@ Reference: Bishop (1999), "Variational principal components"; the lecture "Varia
 of q(tau) corrected; Ilin and Raiko (2010) for missing cells.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -23,7 +22,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Init, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.linear_gaussian.em import LoadingPrior
@@ -37,6 +36,7 @@ from inference.precision import to_numpy
 from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
+from zoo.shapes import Values
 
 DIMS = {
     "loadings_mean": ("feature", "latent"),
@@ -81,7 +81,7 @@ def units(model: PPCA) -> dict[str, Unit]:
 
 
 def prepare(
-    model: PPCA, data: tuple[np.ndarray | Rows], init: Any, **options: Any
+    model: PPCA, data: tuple[np.ndarray | Rows], init: Init, **options: object
 ) -> tuple[np.ndarray | Rows, CompressedRows]:
     """The rows themselves and their compressed form."""
     return data[0], dense_rows(model, data[0], rotate=False)
@@ -97,7 +97,7 @@ def init(
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: PPCA, *data: Any, **options: Any
+    key: Array, variables: Values, model: PPCA, *data: Any, **options: object
 ) -> LinearGaussianPosterior:
     """A former q, or q around given ``loadings``, ``loc`` and ``noise_variance``; the key is ignored."""
     rows = compressed_rows(model, *data)
@@ -172,7 +172,7 @@ def build(strategy: str, **options: Any) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
-def check(model: PPCA, settings: Any) -> None:
+def check(model: PPCA, settings: VB) -> None:
     """Raise ValueError if the prior is not proper."""
     if model.loading_prior == "flat":
         raise ValueError(
@@ -204,13 +204,13 @@ def _stored(state: LinearGaussianPosterior, model: PPCA, rows: CompressedRows) -
     return stored
 
 
-def joint_covariance(stored: Mapping[str, Array]) -> Array:
+def joint_covariance(stored: Values) -> Array:
     """Covariance of [w, mu] of each column, shape (num_features, num_latents + 1, num_latents + 1)."""
     parts = (stored[name] for name in ("loadings_covariance", "loadings_loc_covariance", "loc_variance"))
     return linear_gaussian_em.bordered(*parts)
 
 
-def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows) -> LinearGaussianPosterior:
+def _from_stored(stored: Values, model: PPCA, rows: CompressedRows) -> LinearGaussianPosterior:
     """Restore the state from stored parameters, with one covariance for each class of columns."""
     about = stored["loc_mean"] - rows.centre
     ones = jnp.ones(model.num_latents)
@@ -224,7 +224,7 @@ def _from_stored(stored: Mapping[str, Array], model: PPCA, rows: CompressedRows)
     )
 
 
-def latents(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, ...]:
+def latents(stored: Values, model: PPCA, x: Array) -> tuple[Array, ...]:
     """Means and covariances of the latents of rows under q.
 
     Of Student-t rows those given a precision of 1, and concentrations and rates of the precisions.
@@ -248,18 +248,14 @@ def expected_variances(of_rows: list[Array]) -> Array | float:
     return linear_gaussian.expected_variance(*of_rows)[:, None, None] if of_rows else 1.0
 
 
-def covariance_of(stored: Mapping[str, Array], model: PPCA, x: Array) -> Array:
+def covariance_of(stored: Values, model: PPCA, x: Array) -> Array:
     """Covariances of the latents of rows under q."""
     _, spread, *of_rows = latents(stored, model, x)
     return spread * expected_variances(of_rows)
 
 
 def guide(
-    stored: Mapping[str, Array],
-    model: PPCA,
-    x: Array | None = None,
-    *,
-    num_observations: int | None = None,
+    stored: Values, model: PPCA, x: Array | None = None, *, num_observations: int | None = None
 ) -> None:
     """The guide q as a NumPyro program with exactly the sites of ``model.explicit``.
 
@@ -278,7 +274,7 @@ def guide(
     linear_gaussian.sample_latents(rows, model.num_latents, moments, model.degrees_of_freedom)
 
 
-def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
+def _sample_globals(stored: Values, model: PPCA) -> None:
     """Sample everything but the latents from q: the mean, then the loadings given it."""
     if model.loading_prior == "ard":
         names = ("loading_precision_concentration", "loading_precision_rate")
@@ -287,7 +283,7 @@ def _sample_globals(stored: Mapping[str, Array], model: PPCA) -> None:
 
 
 def conclude(
-    key: Array, state: LinearGaussianPosterior, model: PPCA, data: tuple, *sizes: Any, **options: Any
+    key: Array, state: LinearGaussianPosterior, model: PPCA, data: tuple, *sizes: Any, **options: object
 ) -> Outcome:
     """Conclude a fit by independent draws of q, its parameters, and the latents of the rows."""
     cells = unweighted(data[0])
@@ -304,7 +300,7 @@ _latents = compiled(latents, once=True)
 # New rows
 
 
-def transform(stored: Mapping[str, Array], model: PPCA, x: Array, *, kind: str = "latent") -> Array:
+def transform(stored: Values, model: PPCA, x: Array, *, kind: str = "latent") -> Array:
     """E[z | x] under q, or coordinates of the completed row in an orthonormal basis of the mean loadings."""
     if kind == "latent":
         return latents(stored, model, x)[0]
@@ -312,7 +308,7 @@ def transform(stored: Mapping[str, Array], model: PPCA, x: Array, *, kind: str =
     return (predict(stored, model, x)[0] - stored["loc_mean"]) @ (left @ right)
 
 
-def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, Array]:
+def predict(stored: Values, model: PPCA, x: Array) -> tuple[Array, Array]:
     """Rows with missing cells replaced by their means under q, and the variance of every cell.
 
     A noise variance whose q has no mean (a concentration of at most 1) counts as infinite.
@@ -334,7 +330,7 @@ def predict(stored: Mapping[str, Array], model: PPCA, x: Array) -> tuple[Array, 
     return filled, jnp.where(missing, variance, 0.0)
 
 
-def log_density(stored: Mapping[str, Array], model: PPCA, x: Array) -> Array:
+def log_density(stored: Values, model: PPCA, x: Array) -> Array:
     """Log of the expectation of each row's density under q, see `inference.methods.linear_gaussian.vb`."""
     group = groups_of(model, x.shape[1])
     noise = (jnp.broadcast_to(stored[name], (int(group.max()) + 1,)) for name in OF_NOISE)

@@ -1,7 +1,7 @@
 """Hand-written inference for supervised and semi-supervised probabilistic PCA, and its settings."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 
@@ -13,12 +13,12 @@ __all__ = ["EM", "EP", "MORP", "VB", "ClosedForm", "Gibbs", "KernelCCA", "Temper
 OutputKernel = Literal["linear", "rbf", "polynomial"]
 
 
-def _check_ridge(name: str, value: Any) -> None:
+def _check_ridge(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
         raise ValueError(f"{name} must be a number of at least 0; got {shown(value)}")
 
 
-def _check_positive_ridge(name: str, value: Any) -> None:
+def _check_positive_ridge(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
         raise ValueError(f"{name} must be a positive number; got {shown(value)}")
 

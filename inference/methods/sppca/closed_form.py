@@ -30,7 +30,7 @@ Scores of a new x are E[z | x]; in the letters of theorem 7.3.2 (ii), whose prin
     D = I - N \Lambda^{-1} ,
 
 with the eigenvectors V and eigenvalues :math:`\Lambda` of
-:math:`G_x / \sigma_x^2 + Y Y^T / \sigma_y^2` (`dual_scores`). **With a kernel** a pass needs
+:math:`G_x / \sigma_x^2 + Y Y^T / \sigma_y^2` (tested). **With a kernel** a pass needs
 this matrix alone: the latents of theorem 7.3.2 (i), :math:`Z = \sqrt N V D_+^{1/2}`, have :math:`C = N I`,
 so that the coefficients of `inference.methods.sppca.kernel_em` are :math:`B = Z / N` and
 :math:`W_y = Y^T B`. A pass costs O(N^3).
@@ -55,7 +55,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
+from inference.algorithm import Algorithm, Ascent, Init, Outcome, as_one_draw
 from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
 from inference.methods.sppca import ClosedForm, kernel_em
 from inference.methods.sppca.floors import warn_of_floors
@@ -67,11 +67,12 @@ from zoo.checks import is_finite
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.axes import signs_of
 from zoo.linear_gaussian.supervised import joint
+from zoo.shapes import Values
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
 
-def turned(values: Mapping[str, Array], model: SPPCA) -> tuple[dict[str, Array], Array]:
+def turned(values: Values, model: SPPCA) -> tuple[dict[str, Array], Array]:
     """The estimate with its latents rotated to the axes of the theorem, and the rotation."""
     loadings, _, noise = joint(model, values)
     _, turn = jnp.linalg.eigh(loadings.T @ (loadings / noise[:, None]))
@@ -90,7 +91,7 @@ def by_site(loadings: Array, loc: Array, model: SPPCA) -> dict[str, Array]:
 
 
 def concluded(
-    values: Mapping[str, Array],
+    values: Values,
     model: SPPCA,
     data: tuple,
     attrs: Mapping[str, Any] | None = None,
@@ -135,7 +136,7 @@ def concluded(
     )
 
 
-def log_density(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
+def log_density(values: Values, model: SPPCA, x: Array, y: Array | None = None) -> Array:
     """The log density log p(x) or log p(x, y) of each row over its observed cells, in nats."""
     return model.log_likelihood(values, x, y)
 
@@ -163,7 +164,7 @@ def _is_plain(model: SPPCA, data: tuple) -> bool:
 
 
 def _with_latents_of_complete_rows(
-    wanted: tuple[bool, bool], values: Mapping[str, Array], x: np.ndarray, y: np.ndarray
+    wanted: tuple[bool, bool], values: Values, x: np.ndarray, y: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """What `_with_latents` gives, on the host."""
     found = {name: np.asarray(value) for name, value in values.items()}
@@ -233,24 +234,6 @@ def loadings_given_noise(scatter: Array, noise_variance: Array, num_latents: int
     return loadings, jnp.sum(jnp.log(kept) + leading / kept - leading)
 
 
-def dual_scores(gram: Array, y: Array, cross: Array, noise: tuple[Array, Array], num_latents: int) -> Array:
-    """Scores of new rows from inner products alone (theorem 7.3.2 ii, corrected).
-
-    Args:
-        gram: centred Gram matrix of the fitted inputs, shape (N, N).
-        y: centred outputs, shape (N, L).
-        cross: centred inner products of new with fitted rows, shape (n, N).
-        noise: variances of x and of y.
-        num_latents: K; the K-th eigenvalue must exceed N.
-    """
-    num_rows = gram.shape[0]
-    values, vectors = jnp.linalg.eigh(gram / noise[0] + y @ y.T / noise[1])
-    v = vectors[:, ::-1][:, :num_latents]
-    d = 1.0 - num_rows / values[::-1][:num_latents]
-    inner = v.T @ gram @ v + num_rows * noise[0] * jnp.diag(1.0 / d)
-    return jnp.sqrt(num_rows) * jnp.linalg.solve(inner, v.T @ cross.T).T / jnp.sqrt(d)
-
-
 def _in_features(noise_x: Array, noise_y: Array, model: SPPCA, rows: FeatureData) -> KernelSPPCAState:
     """The best coefficients for given noise (theorem 7.3.2 i); components below the noise vanish."""
     num_rows = rows.shape[0]
@@ -279,7 +262,7 @@ def _step_in_features(
     return state, SPPCAInfo(state.objective, state.noise_variance_x, jnp.mean(state.noise_variance_y))
 
 
-def init(key: Array, model: SPPCA, x: Any, y: Array | None = None) -> SPPCAState | KernelSPPCAState:
+def init(key: Array, model: SPPCA, x: Array, y: Array | None = None) -> SPPCAState | KernelSPPCAState:
     """The state with half the variance of each block as noise; the key is ignored."""
     if model.kernel is not None:
         noise_x, noise_y = kernel_em.variances(x, model)
@@ -291,7 +274,7 @@ def init(key: Array, model: SPPCA, x: Any, y: Array | None = None) -> SPPCAState
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: SPPCA, x: Any, y: Array | None = None, **options: Any
+    key: Array, variables: Values, model: SPPCA, x: Array, y: Array | None = None, **options: object
 ) -> SPPCAState | KernelSPPCAState:
     """The state at given ``noise_variance_x`` and ``noise_variance_y``."""
     state = init(key, model, x, y)
@@ -302,7 +285,7 @@ def start(
     return state._replace(noise_variance_x=noise_x, noise_variance_y=noise_y)
 
 
-def step(key: Array, state: Any, model: SPPCA, x: Any, y: Array | None = None) -> tuple[Any, SPPCAInfo]:
+def step(key: Array, state: Any, model: SPPCA, x: Array, y: Array | None = None) -> tuple[Any, SPPCAInfo]:
     """Update the loadings given the noise, then the noise given these loadings."""
     if model.kernel is not None:
         return _step_in_features(state, model, x)
@@ -368,13 +351,13 @@ def _log_likelihood(state: SPPCAState, model: SPPCA, num_rows: int) -> Array:
 # The estimate in a fit
 
 
-def check(model: SPPCA, settings: Any) -> None:
+def check(model: SPPCA, settings: ClosedForm) -> None:
     """Raise ValueError unless the model is one that the theorem covers."""
     if model.loading_prior != "flat":
         raise ValueError("closed_form maximises the likelihood: with a prior of the loadings use method='em'")
 
 
-def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
+def prepare(model: SPPCA, data: tuple, init: Init, **options: object) -> tuple:
     """The data unchanged, or with a kernel the Gram matrix and the outputs.
 
     Raises:
@@ -385,7 +368,7 @@ def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
     return data if model.kernel is None else kernel_em.prepare(model, data)
 
 
-def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
+def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: object, **options: object) -> Outcome:
     """Conclude with the estimate and the posterior of the latents."""
     if model.kernel is not None:
         return kernel_em.conclude(key, state, model, data, method="closed_form")

@@ -27,7 +27,6 @@ labelled and there are few columns; NUTS where the spread of the parameters matt
 Reference: Yu et al. (2006), section 4; Yu (2006), section 7.2, corrected as above.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -35,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Init, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian import rows as linear_gaussian_rows
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
@@ -52,6 +51,7 @@ from inference.methods.sppca.closed_form import by_site, concluded, log_density
 from inference.precision import to_numpy
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.supervised import block_prior, joint
+from zoo.shapes import Values
 from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
@@ -65,7 +65,7 @@ def noise_groups(model: SPPCA) -> np.ndarray:
     return np.concatenate([np.zeros(model.num_features, int), outputs])
 
 
-def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
+def prepare(model: SPPCA, data: tuple, init: Init, **options: object) -> tuple:
     """The data and the compressed joint matrix, or with a kernel the Gram matrix and the outputs."""
     if model.kernel is not None:
         return kernel_sppca.prepare(model, data)
@@ -93,9 +93,7 @@ def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
     return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
 
 
-def start(
-    key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, acceleration: str
-) -> LinearGaussianState:
+def start(key: Array, variables: Values, model: SPPCA, *data: Any, acceleration: str) -> LinearGaussianState:
     """The state at given loadings, means and noise variances."""
     if model.kernel is not None:
         return kernel_sppca.start(key, variables, model, *data)
@@ -104,9 +102,7 @@ def start(
     return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
 
 
-def given_parameters(
-    variables: Mapping[str, Array], model: SPPCA, rows: CompressedRows | SparseRows
-) -> Parameters:
+def given_parameters(variables: Values, model: SPPCA, rows: CompressedRows | SparseRows) -> Parameters:
     """Convert given values of all sites to parameters of the rows.
 
     Raises:
@@ -191,7 +187,7 @@ def prior_about(model: SPPCA, centre: Array | float) -> LoadingPrior | None:
     )
 
 
-def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
+def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: object, **options: object) -> Outcome:
     """Conclude with the estimate and the posterior of the latents."""
     if model.kernel is not None:
         return kernel_sppca.conclude(key, state, model, data)

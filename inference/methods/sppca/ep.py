@@ -47,7 +47,6 @@ References: Minka (2001), "Expectation propagation for approximate Bayesian infe
 (2006), "Gaussian processes for machine learning", section 3.6.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -57,7 +56,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import cho_solve
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Init, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import LoadingPrior, Parameters
 from inference.methods.linear_gaussian.rows import CompressedRows, compress
@@ -73,6 +72,7 @@ from zoo.kernels.gram import feature_rows
 from zoo.linear_gaussian import log_density as linear_gaussian_log_density
 from zoo.linear_gaussian.probit import Orthant, decisions, positive_normal_moments
 from zoo.linear_gaussian.supervised import joint
+from zoo.shapes import Values
 from zoo.sppca import SPPCA
 
 MOST_TRIALS = 10
@@ -145,7 +145,7 @@ class EPInfo(NamedTuple):
     num_trials: Array
 
 
-def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
+def prepare(model: SPPCA, data: tuple, init: Init, **options: object) -> tuple:
     """The data and, for the start, the compressed matrix [x, 2 y - 1]; or the Gram matrix and the outputs."""
     x, y = data
     if model.kernel is not None:
@@ -170,7 +170,7 @@ def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> EPState
     return _begin(Parameters(loadings, loc, noise), model, *data)
 
 
-def start(key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any) -> EPState:
+def start(key: Array, variables: Values, model: SPPCA, *data: Any, **options: object) -> EPState:
     """The state at given loadings (or coefficients), means and noise variance."""
     if model.kernel is not None:
         linear_gaussian.check_given(variables, ("coefficients", "loadings_y", "loc_y", "noise_variance_x"))
@@ -183,7 +183,7 @@ def start(key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, 
     return _begin(Parameters(loadings, loc, noise), model, *data)
 
 
-def row_moments(values: Mapping[str, Array], model: SPPCA, x: Array, y: Array) -> RowMoments:
+def row_moments(values: Values, model: SPPCA, x: Array, y: Array) -> RowMoments:
     """Compute the posterior moments of all rows: the E-step."""
     given = model.inputs.latents(values, x)
     return _cut_moments(*given, values["loadings_y"], values["loc_y"], model, y)
@@ -374,7 +374,7 @@ def build(strategy: str, **options: Any) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
-def check(model: SPPCA, settings: Any) -> None:
+def check(model: SPPCA, settings: EP) -> None:
     """Raise ValueError if the model centres its columns before the fit."""
     if model.center == "plugin":
         raise ValueError("utilities have no observed mean to plug in: center='joint'")
@@ -385,7 +385,9 @@ def _prior(model: SPPCA) -> LoadingPrior | None:
     return None if prior is None else prior._replace(noise_rate=prior.noise_rate[:1])
 
 
-def conclude(key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: Any, **options: Any) -> Outcome:
+def conclude(
+    key: Array, state: EPState, model: SPPCA, data: tuple, *sizes: object, **options: object
+) -> Outcome:
     """Conclude with the estimate and the posterior of the latents, with a kernel as the E-step has it.
 
     Warns:

@@ -1,19 +1,15 @@
 """Whether noise variances of SPPCA are at their floor, or nothing else bounds the likelihood."""
 
-from collections.abc import Mapping
-
 import numpy as np
-from jax import Array
 
 from zoo.checks import warn
+from zoo.shapes import Values
 from zoo.sppca import SPPCA
 
 FLOOR_SLACK = 1.0 + 1e-9
 
 
-def warn_of_floors(
-    values: Mapping[str, Array], model: SPPCA, y: np.ndarray, variance_x: float | None
-) -> None:
+def warn_of_floors(values: Values, model: SPPCA, y: np.ndarray, variance_x: float | None) -> None:
     """Warn if a noise variance is at its floor, or if the likelihood may have no maximum without the floor.
 
     Args:

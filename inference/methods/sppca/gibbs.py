@@ -28,9 +28,9 @@ utility of the class is the largest: the others are cut off above by it, it is c
 them. Both half steps together are a Markov move that leaves the truncated normal invariant.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +48,7 @@ from inference.numerics.programs import log_densities
 from zoo.linear_gaussian import LatentsGivenRows
 from zoo.linear_gaussian.supervised import block_prior, joint
 from zoo.model import in_current_precision
+from zoo.shapes import Values
 from zoo.sppca import SPPCA
 
 
@@ -62,7 +63,6 @@ class SPPCAGibbsState(NamedTuple):
 
 
 Conditionals = dict[str, dist.Distribution]
-Values = Mapping[str, Array]
 
 
 # The blocks
@@ -197,7 +197,7 @@ def init(key: Array, model: SPPCA, x: Array, y: Array) -> SPPCAGibbsState:
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: SPPCA, x: Array, y: Array, **options: Any
+    key: Array, variables: Values, model: SPPCA, x: Array, y: Array, **options: object
 ) -> SPPCAGibbsState:
     """The state at given values of sites, the others drawn as in a fresh start."""
     fresh = init(key, model, x, y).values

@@ -25,8 +25,7 @@ A sweep costs O(N^2 K): the product G B.
 Reference: Yu (2006), section 7.2.3, (7.17)-(7.24) corrected.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +39,7 @@ from inference.methods.sppca.floors import warn_of_floors
 from zoo.checks import warn
 from zoo.kernels.gram import centred_gram, feature_rows
 from zoo.linear_gaussian.axes import signs_of
+from zoo.shapes import Values
 from zoo.sppca import SPPCA
 
 
@@ -147,7 +147,7 @@ def first_coefficients(key: Array, model: SPPCA, data: FeatureData, strategy: st
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: SPPCA, data: FeatureData, **options: Any
+    key: Array, variables: Values, model: SPPCA, data: FeatureData, **options: object
 ) -> KernelSPPCAState:
     """The state at given ``coefficients``, loadings and mean of y, and noise variances."""
     noise_y = jnp.broadcast_to(jnp.asarray(variables["noise_variance_y"]), data.centre.shape)
@@ -281,7 +281,7 @@ def _output_variance(variance: Array, model: SPPCA) -> Array:
 
 
 def conclude(
-    key: Array, state: KernelSPPCAState, model: SPPCA, data: tuple, *sizes: Any, method: str = "em"
+    key: Array, state: KernelSPPCAState, model: SPPCA, data: tuple, *sizes: object, method: str = "em"
 ) -> Outcome:
     """Conclude with the estimate and the posterior of the latents of the fitted rows."""
     rows = data[0]

@@ -39,6 +39,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from jax import Array
 
 from inference.algorithm import Direct, Outcome, accept
 from inference.methods.linear_gaussian.rows import check_complete
@@ -50,7 +51,7 @@ REMEDY = "fit the labelled rows, or use method='em'"
 
 
 def solve(
-    key: Any,
+    key: Array,
     model: SPPCA,
     data: tuple,
     *,
@@ -142,7 +143,7 @@ _MORP = Direct(
 
 
 def solve_kernel_cca(
-    key: Any, model: SPPCA, data: tuple, *, ridge: float, output_kernel: str
+    key: Array, model: SPPCA, data: tuple, *, ridge: float, output_kernel: str
 ) -> tuple[Outcome, float]:
     """The projection and the sum of its correlations; the key is ignored.
 

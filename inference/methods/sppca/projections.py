@@ -31,8 +31,7 @@ None of these is a generative model, and a fit has no density: its attribute ``g
 the program is evaluated at it, and `inference.log_density` and `inference.predict` raise an error.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
@@ -43,6 +42,7 @@ from zoo.kernels.gram import CentredGram, centred_cross, scored_dimension
 from zoo.kernels.gram import centred_gram as gram_about_mean
 from zoo.linear_gaussian.axes import signs_of
 from zoo.model import in_current_precision
+from zoo.shapes import Values
 from zoo.sppca import SPPCA
 
 
@@ -287,7 +287,7 @@ def stored(
 
 
 def transform(
-    values: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None, *, kind: str = "latent"
+    values: Values, model: SPPCA, x: Array, y: Array | None = None, *, kind: str = "latent"
 ) -> Array:
     """Scores of new rows, whose outputs are not used.
 
@@ -302,7 +302,7 @@ def transform(
     return centred_cross(kernel, x, values["fitted_x"], values["gram_means"]) @ values["coefficients"]
 
 
-def not_generative(values: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any) -> Array:
+def not_generative(values: Values, model: SPPCA, *data: object, **options: object) -> Array:
     """Raise ValueError, because a projection has no distribution of rows."""
     raise ValueError(
         "this fit is a projection, not generative: it has scores (inference.transform) but no densities, "

@@ -14,7 +14,6 @@ When to use what: VB for a quick posterior and for choosing the number of latent
 to be right.
 """
 
-from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -22,7 +21,7 @@ import jax.numpy as jnp
 import numpyro
 from jax import Array
 
-from inference.algorithm import Algorithm, Ascent, Outcome
+from inference.algorithm import Algorithm, Ascent, Init, Outcome
 from inference.methods.linear_gaussian import em as linear_gaussian_em
 from inference.methods.linear_gaussian import vb as linear_gaussian
 from inference.methods.linear_gaussian.rows import CompressedRows, compress, rows_alone
@@ -33,6 +32,7 @@ from inference.methods.sppca.em import given_parameters, joint_matrix, noise_gro
 from inference.numerics.compiled import compiled
 from zoo.coordinates import Unit
 from zoo.model import in_current_precision
+from zoo.shapes import Values
 from zoo.sppca import SPPCA
 
 PARTS = {
@@ -58,7 +58,7 @@ def units(model: SPPCA) -> dict[str, Unit]:
     return found
 
 
-def prepare(model: SPPCA, data: tuple, init: Any, **options: Any) -> tuple:
+def prepare(model: SPPCA, data: tuple, init: Init, **options: object) -> tuple:
     """The data themselves and the compressed joint matrix."""
     return (*data, compress(joint_matrix(data), noise_groups(model), rotate=False))
 
@@ -72,7 +72,7 @@ def init(
 
 
 def start(
-    key: Array, variables: Mapping[str, Array], model: SPPCA, *data: Any, **options: Any
+    key: Array, variables: Values, model: SPPCA, *data: Any, **options: object
 ) -> LinearGaussianPosterior:
     """Factors of q around given loadings, means and noise variances, or around the means of a former q."""
     values = means_of(variables) if "loadings_x_mean" in variables else variables
@@ -104,7 +104,7 @@ def build(strategy: str, **options: Any) -> Algorithm:
     return Algorithm(partial(init, strategy=strategy), partial(step, **options))
 
 
-def check(model: SPPCA, settings: Any) -> None:
+def check(model: SPPCA, settings: VB) -> None:
     """Raise ValueError if the prior is improper or q does not suit the model."""
     if model.kernel is not None:
         raise ValueError("vb is for the primal model: with a kernel use method='em'")
@@ -139,7 +139,7 @@ def _stored(state: LinearGaussianPosterior, model: SPPCA, rows: CompressedRows) 
     return stored
 
 
-def _joined(stored: Mapping[str, Array]) -> dict[str, Array]:
+def _joined(stored: Values) -> dict[str, Array]:
     """The parameters of q of the joint matrix, with noise by column."""
 
     def of_columns(part: str, block: str) -> Array:
@@ -152,9 +152,9 @@ def _joined(stored: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def means_of(stored: Mapping[str, Array]) -> dict[str, Array]:
+def means_of(stored: Values) -> dict[str, Array]:
     """The means of loadings and means under q, and noise variances at one over their mean precision."""
-    values = {}
+    values: dict[str, Any] = {}
     for block in BLOCKS:
         values |= {f"{name}_{block}": stored[f"{name}_{block}_mean"] for name in ("loadings", "loc")}
         concentration, rate = (stored[f"noise_precision_{block}_{end}"] for end in ("concentration", "rate"))
@@ -168,13 +168,13 @@ def _rows(model: SPPCA, x: Array, y: Array | None) -> Array:
     )
 
 
-def latents(stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None) -> tuple[Array, Array]:
+def latents(stored: Values, model: SPPCA, x: Array, y: Array | None) -> tuple[Array, Array]:
     """Means and covariances of the latents of rows under q."""
     return ppca.latents(_joined(stored), model, _rows(model, x, y))
 
 
 def guide(
-    stored: Mapping[str, Array],
+    stored: Values,
     model: SPPCA,
     x: Array | None = None,
     y: Array | None = None,
@@ -200,14 +200,14 @@ def guide(
     )
 
 
-def _sample_globals(stored: Mapping[str, Array], model: SPPCA) -> None:
+def _sample_globals(stored: Values, model: SPPCA) -> None:
     """Sample everything but the latents from q: the means, then the loadings given them."""
     for block in BLOCKS:
         linear_gaussian.sample_columns(f"_{block}", *(stored[part.format(block)] for part in PARTS))
 
 
 def conclude(
-    key: Array, state: LinearGaussianPosterior, model: SPPCA, data: tuple, *sizes: Any, **options: Any
+    key: Array, state: LinearGaussianPosterior, model: SPPCA, data: tuple, *sizes: Any, **options: object
 ) -> Outcome:
     """Conclude a fit by independent draws of q, its parameters, and the latents of the rows."""
     stored, moments = _concluded(state, model, *data)
@@ -233,7 +233,7 @@ def _concluded(
 
 
 def transform(
-    stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None, *, kind: str = "latent"
+    stored: Values, model: SPPCA, x: Array, y: Array | None = None, *, kind: str = "latent"
 ) -> Array:
     """E[z | x] or E[z | x, y] under q, or coordinates in an orthonormal basis of the mean loadings."""
     if kind == "latent":
@@ -242,7 +242,7 @@ def transform(
 
 
 def predict(
-    stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None, *, what: str = "outputs"
+    stored: Values, model: SPPCA, x: Array, y: Array | None = None, *, what: str = "outputs"
 ) -> tuple[Array, Array]:
     """Means and variances of outputs or cells under q, or class probabilities at its means."""
     if what == "classes":
@@ -252,7 +252,7 @@ def predict(
     return mean[:, own], variance[:, own]
 
 
-def log_density(stored: Mapping[str, Array], model: SPPCA, x: Array, y: Array | None = None) -> Array:
+def log_density(stored: Values, model: SPPCA, x: Array, y: Array | None = None) -> Array:
     """Log of the expectation under q of p(x), or p(x, y), see `inference.methods.linear_gaussian.vb`."""
     joined = _joined(stored)
     noise = (

@@ -20,8 +20,10 @@ from numpyro.primitives import Messenger
 
 from inference.algorithm import Sampler
 from inference.methods import nuts_hmc
-from inference.methods.tempered.sampler import Kernel, check_evidence, drawn_from_prior, tempered
+from inference.methods.tempered.sampler import TemperedKernel, check_evidence, drawn_from_prior, tempered
 from inference.settings import Tempered, TemperedGibbs
+from zoo.model import Model
+from zoo.sparse import Observed
 
 
 class raising_likelihood(Messenger):
@@ -38,7 +40,7 @@ class raising_likelihood(Messenger):
             msg["scale"] = self.power if msg["scale"] is None else self.power * msg["scale"]
 
 
-def program(power: Array | float, model: Any, *data: Any) -> Any:
+def program(power: Array | float, model: Model, *data: Observed) -> Any:
     """The model, its likelihood to a power."""
     with raising_likelihood(power):
         return model(*data)
@@ -60,10 +62,10 @@ def step(
     key: Array,
     power: Array,
     state: TemperedNUTSState,
-    model: Any,
-    *data: Any,
+    model: Model,
+    *data: Observed,
     num_warmup: int,
-    **options: Any,
+    **options: object,
 ) -> tuple[TemperedNUTSState, Array]:
     """One trajectory under the prior times the likelihood to a power."""
     kernel, arguments = infer.NUTS(program, **options), (power, model, *data)
@@ -75,7 +77,7 @@ def step(
 
 
 def prior(
-    key: Array, state: TemperedNUTSState, model: Any, *data: Any, **options: Any
+    key: Array, state: TemperedNUTSState, model: Model, *data: Observed, **options: object
 ) -> tuple[TemperedNUTSState, Array]:
     """All sites drawn from the program."""
     values = drawn_from_prior(key, model, state.z, *data)
@@ -83,13 +85,13 @@ def prior(
     return state._replace(z=z), jnp.zeros((), bool)
 
 
-def log_likelihood(state: TemperedNUTSState, model: Any, *data: Any) -> Array:
+def log_likelihood(state: TemperedNUTSState, model: Model, *data: Observed) -> Array:
     """Log density of the data: what the power multiplies."""
     none, whole = (potential_energy(program, (power, model, *data), {}, state.z) for power in (0.0, 1.0))
     return none - whole
 
 
-def info(state: TemperedNUTSState, model: Any, *data: Any) -> nuts_hmc.HamiltonianInfo:
+def info(state: TemperedNUTSState, model: Model, *data: Observed) -> nuts_hmc.HamiltonianInfo:
     """The log joint density at power 1."""
     energy = potential_energy(program, (1.0, model, *data), {}, state.z)
     hmc = state.hmc._replace(z=state.z, potential_energy=energy)
@@ -101,7 +103,7 @@ def begun(state: HMCState) -> TemperedNUTSState:
     return TemperedNUTSState(state.z, state)
 
 
-def plain(state: TemperedNUTSState, model: Any) -> HMCState:
+def plain(state: TemperedNUTSState, model: Model) -> HMCState:
     """The state as NUTS has it."""
     return state.hmc._replace(z=state.z)
 
@@ -116,7 +118,7 @@ def arrived(state: TemperedNUTSState, z: dict[str, Array]) -> TemperedNUTSState:
     return state._replace(z=z)
 
 
-KERNEL = Kernel(
+KERNEL = TemperedKernel(
     sampler=nuts_hmc.METHODS["nuts"],
     step=step,
     prior=prior,
@@ -129,12 +131,12 @@ KERNEL = Kernel(
 )
 
 
-def exactly(model: Any) -> str:
+def exactly(model: Model) -> str:
     """Why a sampler does not temper a model exactly, where it does."""
     return ""
 
 
-def beside_nuts(gibbs: Kernel, why_not: Callable = exactly) -> Sampler:
+def beside_nuts(gibbs: TemperedKernel, why_not: Callable = exactly) -> Sampler:
     """The method that tempers a model's Gibbs sampler, or NUTS.
 
     Args:
@@ -144,10 +146,10 @@ def beside_nuts(gibbs: Kernel, why_not: Callable = exactly) -> Sampler:
     The method raises ValueError where ``kernel="gibbs"`` is asked of a model that it does not temper.
     """
 
-    def default(model: Any) -> str:
+    def default(model: Model) -> str:
         return "nuts" if why_not(model) else "gibbs"
 
-    def check(model: Any, settings: Any) -> None:
+    def check(model: Model, settings: Any) -> None:
         check_evidence(model)
         if settings.kernel == "gibbs" and (why := why_not(model)):
             raise ValueError(f"kernel='gibbs' does not temper this model: {why}; use kernel='nuts'")
@@ -155,7 +157,7 @@ def beside_nuts(gibbs: Kernel, why_not: Callable = exactly) -> Sampler:
     return replace(tempered({"gibbs": gibbs, "nuts": KERNEL}, TemperedGibbs, default), check=check)
 
 
-def check(model: Any, settings: Any) -> None:
+def check(model: Model, settings: Any) -> None:
     """Raise ValueError unless the model has an evidence."""
     check_evidence(model)
 

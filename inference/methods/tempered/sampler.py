@@ -31,6 +31,9 @@ from inference.methods.tempered.evidence import told
 from inference.settings import FEWEST_TEMPERATURES as FEWEST
 from inference.settings import MOST_TEMPERATURES as MOST
 from inference.settings import Temperatures
+from zoo.model import Model
+from zoo.shapes import Values
+from zoo.sparse import Observed
 
 PER_BARRIER = 3.0  # temperatures for each unit of the barrier
 FEWEST_ENDS = 8  # sweeps of the first round
@@ -40,12 +43,12 @@ FIRST_POWER = 4  # of the schedule to begin with, dense near the prior
 NOWHERE, HOT, COLD = 0, 1, 2  # the end of the ladder that a state has come from; COLD: by way of HOT
 
 
-def itself(state: Any, model: Any = None) -> Any:
+def itself(state: Any, model: Model = None) -> Any:
     """What is exchanged of the state of a kernel that has nothing of its own temperature."""
     return state
 
 
-def nothing(model: Any, data: tuple) -> float:
+def nothing(model: Model, data: tuple) -> float:
     """What the log likelihood of a kernel leaves out that leaves out nothing."""
     return 0.0
 
@@ -55,7 +58,7 @@ def newcomer(state: Any, moving: Any) -> Any:
     return moving
 
 
-class Kernel(NamedTuple):
+class TemperedKernel(NamedTuple):
     """A sampler as it runs at any temperature.
 
     Attributes:
@@ -132,14 +135,20 @@ def _begun(replicas: Any, num_warmup: int) -> TemperedState:
 
 
 def _init(
-    key: Array, model: Any, *data: Any, init: Callable, kernel: Kernel, number: int, num_warmup: int
+    key: Array,
+    model: Model,
+    *data: Observed,
+    init: Callable,
+    kernel: TemperedKernel,
+    number: int,
+    num_warmup: int,
 ) -> TemperedState:
     keys = jax.random.split(key, number)
     return _begun(jax.vmap(lambda key: kernel.begun(init(key, model, *data)))(keys), num_warmup)
 
 
 def step(
-    key: Array, state: TemperedState, model: Any, *data: Any, kernel: Kernel, options: tuple
+    key: Array, state: TemperedState, model: Model, *data: Observed, kernel: TemperedKernel, options: tuple
 ) -> tuple[TemperedState, Any]:
     """Move all temperatures, then exchange neighbours."""
     number, own = state.powers.shape[0], dict(options)
@@ -189,7 +198,7 @@ def _tracked(came_from: Array) -> tuple[Array, Array]:
 
 
 def resize(
-    states: TemperedState, model: Any, full: bool, *, kernel: Kernel, number: int | None
+    states: TemperedState, model: Model, full: bool, *, kernel: TemperedKernel, number: int | None
 ) -> TemperedState:
     """The states of all chains after a round: a new schedule; of full slots more of them.
 
@@ -235,7 +244,7 @@ def resize(
     )
 
 
-def _slots_of_all(replicas: Any, model: Any, full: bool, resize: Callable) -> Any:
+def _slots_of_all(replicas: Any, model: Model, full: bool, resize: Callable) -> Any:
     """The kernel's states with another number of slots, those of all temperatures alike."""
     chains, number = jax.tree.leaves(replicas)[0].shape[:2]
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), replicas)
@@ -246,7 +255,9 @@ def _slots_of_all(replicas: Any, model: Any, full: bool, resize: Callable) -> An
 # Draws
 
 
-def _position(state: TemperedState, model: Any, *, kernel: Kernel, keep_rows: bool) -> dict[str, Any]:
+def _position(
+    state: TemperedState, model: Model, *, kernel: TemperedKernel, keep_rows: bool
+) -> dict[str, Any]:
     """The posterior's draw, and the powers and log likelihoods, with room for as many as there may be."""
     cold = kernel.plain(jax.tree.map(lambda leaf: leaf[-1], state.replicas), model)
     room = (0, MOST - state.powers.shape[0])
@@ -259,7 +270,7 @@ def _position(state: TemperedState, model: Any, *, kernel: Kernel, keep_rows: bo
 
 
 def conclude(
-    key: Array, draws: dict[str, Any], model: Any, data: tuple, keep_rows: bool, *, kernel: Kernel
+    key: Array, draws: dict[str, Any], model: Model, data: tuple, keep_rows: bool, *, kernel: TemperedKernel
 ) -> Outcome:
     """What the kernel's sampler concludes from the draws at power 1, and the evidence."""
     outcome = kernel.sampler.conclude(key, draws["target"], model, data, keep_rows)
@@ -279,7 +290,9 @@ def conclude(
 # The method
 
 
-def tempered(kernels: Mapping[str, Kernel], settings: type[Temperatures], default: Callable) -> Sampler:
+def tempered(
+    kernels: Mapping[str, TemperedKernel], settings: type[Temperatures], default: Callable
+) -> Sampler:
     """The method that tempers one of several kernels.
 
     Args:
@@ -288,7 +301,7 @@ def tempered(kernels: Mapping[str, Kernel], settings: type[Temperatures], defaul
         default: ``default(model)``, the name of the kernel where the settings name none.
     """
 
-    def by_settings(model: Any, settings: Any) -> Sampler:
+    def by_settings(model: Model, settings: Any) -> Sampler:
         return _of_kernel(
             kernels[settings.kernel or default(model)], type(settings), settings.num_temperatures
         )
@@ -298,14 +311,16 @@ def tempered(kernels: Mapping[str, Kernel], settings: type[Temperatures], defaul
 
 
 @cache
-def _of_kernel(kernel: Kernel, settings: type[Temperatures], number: int | None) -> Sampler:
+def _of_kernel(kernel: TemperedKernel, settings: type[Temperatures], number: int | None) -> Sampler:
     """The sampler that tempers a kernel at so many temperatures; None: by the barrier."""
     own = kernel.sampler
 
-    def build(strategy: str, num_warmup: int, **options: Any) -> Algorithm:
+    def build(strategy: str, num_warmup: int, **options: object) -> Algorithm:
         return _algorithm(kernel, strategy, num_warmup, number or FEWEST, kernel.options(options))
 
-    def start(key: Array, variables: Any, model: Any, *data: Any, num_warmup: int, **options: Any) -> Any:
+    def start(
+        key: Array, variables: Any, model: Model, *data: Observed, num_warmup: int, **options: object
+    ) -> Any:
         given = dict(kernel.options(options))
         one = kernel.begun(own.start(key, variables, model, *data, num_warmup=num_warmup, **given))
         size = number or FEWEST
@@ -333,7 +348,9 @@ def _slot_axes(of_kernel: tuple) -> tuple[tuple[str, int, str], ...]:
 
 
 @cache
-def _algorithm(kernel: Kernel, strategy: str, num_warmup: int, number: int, options: tuple) -> Algorithm:
+def _algorithm(
+    kernel: TemperedKernel, strategy: str, num_warmup: int, number: int, options: tuple
+) -> Algorithm:
     init = kernel.sampler.build(strategy, num_warmup=num_warmup, **dict(options)).init
     return Algorithm(
         partial(_init, init=init, kernel=kernel, number=number, num_warmup=num_warmup),
@@ -341,15 +358,13 @@ def _algorithm(kernel: Kernel, strategy: str, num_warmup: int, number: int, opti
     )
 
 
-def drawn_from_prior(
-    key: Array, program: Callable, values: Mapping[str, Array], *data: Any
-) -> dict[str, Array]:
+def drawn_from_prior(key: Array, program: Callable, values: Values, *data: Observed) -> dict[str, Array]:
     """A draw of sites from the program, of the types of given values; of the data only sizes matter."""
     sites = handlers.trace(handlers.seed(program, key)).get_trace(*data)
     return {name: sites[name]["value"].astype(own.dtype) for name, own in values.items()}
 
 
-def check_evidence(model: Any) -> None:
+def check_evidence(model: Model) -> None:
     """Raise ValueError unless the prior can be drawn from, and the likelihood is a density of the data."""
     weights = {part: float(weight) for part, weight in model.part_weights.items()}
     if weighed := [part for part, weight in weights.items() if weight != 1]:

@@ -109,6 +109,12 @@ def verdict_on(model, algorithm, num_draws=10_000):
     return geweke(program(model), algorithm, 3, key=jax.random.key(3), num_draws=num_draws, num_rounds=4)
 
 
+def topics_and_shares(values, model, counts):
+    """The block of LDA's sampler given every word's topic."""
+    tokens = values["word_topics"]
+    return blocked_lda.posteriors(tokens.sum(axis=2), tokens.sum(axis=0).T, model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [LDA, PCP, STICKS], ids=["lda", "pcp", "sticks"])
 def test_conditionals_are_those_of_the_program(model):
@@ -118,8 +124,7 @@ def test_conditionals_are_those_of_the_program(model):
         values = {name: site["value"] for name, site in sites if site["type"] == "sample"}
         counts = values.pop("counts")
     if model is LDA:
-        blocks = (blocked_lda.topics_and_shares, blocked_lda.word_topics)
-        first = blocked_lda.topics_and_shares
+        blocks, first = (topics_and_shares, blocked_lda.word_topics), topics_and_shares
     else:
         blocks, first = (blocked_pcp.parameters, blocked_pcp.clusters), blocked_pcp.parameters
     for block in blocks:

@@ -72,7 +72,7 @@ class _RelativeTo0(dist.Distribution):
         return jnp.sum(self.count * polya_gamma.log_cosh(self.tilt / 2) - value * self.tilt**2 / 2)
 
     def sample(self, key, sample_shape=()):
-        return polya_gamma.draw_polya_gamma(key, self.count, self.tilt)
+        return polya_gamma.draw_whole(key, self.count, self.tilt)
 
 
 def augmented(tree, x):

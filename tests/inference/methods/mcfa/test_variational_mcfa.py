@@ -110,7 +110,7 @@ def test_local_step_at_sharp_factors_is_the_posterior_given_parameters(holes):
     roots, locs = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 2))
     precisions, sharp = roots @ np.swapaxes(roots, 1, 2), 1e9
     with in_precision():
-        columns = vb.Columns(*map(jnp.asarray, (loadings, loc, np.zeros((5, 3, 3)), 1 / noise)))
+        columns = vb.ColumnMoments(*map(jnp.asarray, (loadings, loc, np.zeros((5, 3, 3)), 1 / noise)))
         components = model.mixture.components.replaced(
             loc=jnp.asarray(locs),
             mean_precision=jnp.full(3, sharp),

@@ -44,6 +44,11 @@ def mixture(form, num_components=4, **prior):
     return Mixture(components=components, num_components=num_components, **FORMS[form])
 
 
+def prior_log_normaliser(model, concentration):
+    """Of a symmetric Dirichlet with this number for each component."""
+    return model.weights.log_normaliser(dist.Dirichlet(jnp.full(model.num_components, concentration)))
+
+
 def climb(state, model, steps):
     """The state after some steps, and the bound of each of the first 300."""
     state, bounds = climbed(state, model, steps)
@@ -215,8 +220,8 @@ def test_planted_errors_in_the_bound_fail(bug):
             "entropy of q(weights) dropped": right - state.weights.entropy(),
             "a log normaliser missing": right - model.components.log_evidence(sums.statistics)[0],
             "alpha for alpha/K": right
-            + model.weights.prior_log_normaliser(model.concentration)
-            - model.weights.prior_log_normaliser(model.concentration * model.num_components),
+            + prior_log_normaliser(model, model.concentration / model.num_components)
+            - prior_log_normaliser(model, model.concentration),
         }[bug]
         return right, wrong, labels, posterior.variables(state, model, X)
 
@@ -258,7 +263,7 @@ def test_the_bound_is_below_the_evidence_of_all_labelings(form):
         resp = jax.nn.one_hot(labels, 3)
         weights = model.weights.posterior(resp.sum(0), model.concentration)
         prior = (
-            model.weights.prior_log_normaliser(model.concentration)
+            prior_log_normaliser(model, model.concentration / model.num_components)
             if form == "dirichlet"
             else -2 * jnp.log(model.concentration)
         )

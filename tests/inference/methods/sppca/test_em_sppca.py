@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from inference import fit, log_density, predict, transform
-from inference.methods.sppca.closed_form import dual_scores, loadings_given_noise
+from inference.methods.sppca.closed_form import loadings_given_noise
 from inference.methods.sppca.floors import warn_of_floors
 from inference.precision import in_precision
 from inference.symmetry import identify
-from tests.support.supervised_toys import angle, best, scaled_loadings, toy
+from tests.support.supervised_toys import angle, best, dual_scores, scaled_loadings, toy
 from zoo import SPPCA
 
 MODEL = SPPCA(num_latents=3)

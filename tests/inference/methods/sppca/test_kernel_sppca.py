@@ -9,10 +9,9 @@ import pytest
 
 from inference import extend, fit, load, log_density, predict, save, transform
 from inference.methods.sppca import kernel_em
-from inference.methods.sppca.closed_form import dual_scores
 from inference.methods.sppca.kernel_em import FeatureData, concluded_in_features, first_coefficients
 from inference.precision import in_precision
-from tests.support.supervised_toys import best, toy
+from tests.support.supervised_toys import best, dual_scores, toy
 from zoo import SPPCA
 from zoo.kernels import RBF
 from zoo.kernels.gram import centred_gram
