@@ -24,7 +24,8 @@ def data_of(options: SimpleNamespace, *, texts: bool = False) -> tuple[str, tupl
         ValueError: no such column.
     """
     if not getattr(options, "in_batches", False):
-        name, data = select(options.files[0], options.x, options.y, options.views, options.read)
+        label = getattr(options, "id", None)
+        name, data = select(options.files[0], options.x, options.y, options.views, options.read, label)
         others = (select(other, read=options.read)[1] for other in options.files[1:])  # joined by --id
         return name, sum(others, data)
     source = as_source([Path(name) for name in options.files], texts=texts)
@@ -75,8 +76,11 @@ def select(
     y: Sequence[str] | None = None,
     views: Sequence[Sequence[str]] = (),
     read: Mapping[str, Any] | None = None,
+    label: str | None = None,
 ) -> tuple[str, tuple[Any, ...]]:
     """Read the data for ``model(*data)`` from a data set of the catalogue or a file.
+
+    The column ``label`` goes with columns that are chosen by ``x`` or ``views``.
 
     Returns:
         A short name for the source, and a tuple of tables: DataFrames where columns have names, NumPy arrays
@@ -90,13 +94,13 @@ def select(
         raise ValueError("--views goes without --x and --y")
     name, tables = _open(source, read or {})
     if views:
-        return name, tuple(_choose(tables, view) for view in views)
+        return name, tuple(_choose(tables, view, label) for view in views)
     outputs = None if y is None else _choose(tables, y)
     if x is None and len(tables) == 1 and outputs is not None and hasattr(outputs, "columns"):
         (table,) = tables.values()
         inputs = table.drop(columns=outputs.columns)
     else:
-        inputs = _choose(tables, [_default(tables)] if x is None else x)
+        inputs = _choose(tables, [_default(tables)]) if x is None else _choose(tables, x, label)
     return name, (inputs,) if outputs is None else (inputs, outputs)
 
 
@@ -123,9 +127,11 @@ def _default(tables: dict[str, Any]) -> str:
     return next(iter(tables))
 
 
-def _choose(tables: dict[str, Any], terms: Sequence[str]) -> Any:
-    """The columns that the terms name, side by side and in their order."""
+def _choose(tables: dict[str, Any], terms: Sequence[str], label: str | None = None) -> Any:
+    """The columns that the terms name, side by side and in their order, after that of the rows' labels."""
     pieces = [_find(tables, term) for term in terms]
+    if label is not None and not any(label in getattr(piece, "columns", ()) for piece in pieces):
+        pieces = [_find(tables, label), *pieces]
     if len(pieces) > 1:
         if len({len(piece) if hasattr(piece, "columns") else -1 for piece in pieces}) > 1:
             raise ValueError(

@@ -1,5 +1,7 @@
 """The section of a report that answers: a picture, cards of clusters, topics or latents, a time line."""
 
+from textwrap import fill
+
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -22,6 +24,7 @@ _SHADES = (
 )
 _FEWEST_DATES = 3
 _MOST_BINS = 30
+_TITLE = 55  # letters in a line above a time line
 
 
 def answers_section(tree: xr.DataTree, tables: dict[str, pd.DataFrame], results: Section) -> tuple:
@@ -122,11 +125,13 @@ def _time_line(times: pd.Series, weights: np.ndarray, names: list[str]) -> Figur
     """Draw a line of bars for each card: rows, or their shares, in each stretch of time."""
     count = len(names)
     bins = int(np.clip(times.nunique(), _FEWEST_DATES, _MOST_BINS))
-    figure = ShownFigure(figsize=(7.0, 0.7 + 0.62 * count), layout="constrained")
+    titles = [literal(fill(name, _TITLE)) for name in names]
+    height = 0.7 + 0.5 * count + 0.15 * sum(title.count("\n") + 1 for title in titles)
+    figure = ShownFigure(figsize=(4.4, height), layout="constrained")  # narrow: a phone shows it at half size
     panels = figure.subplots(count, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    for place, (axes, name) in enumerate(zip(panels, names, strict=True)):
+    for place, (axes, title) in enumerate(zip(panels, titles, strict=True)):
         axes.hist(times, bins=bins, weights=weights[:, place], color=COLOURS[place % len(COLOURS)])
-        axes.set_title(literal(name), fontsize=9, loc="left", pad=2)
+        axes.set_title(title, fontsize=9, loc="left", pad=2)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(labelsize=8)
         axes.set_yticks([])

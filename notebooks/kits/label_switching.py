@@ -141,7 +141,7 @@ worst = {
     "numbered": np.nanmax([part.max() for part in labelled.data_vars.values()]),
     "not numbered": np.nanmax([part.max() for part in unlabelled.data_vars.values()]),
 }
-print({name: value.round(3) for name, value in worst.items()})
+print({name: float(value.round(3)) for name, value in worst.items()})
 
 # %% [markdown]
 # **Exercise 3.** Average the duration of component 0 over all chains and draws, as a table of posterior means would. How far,
@@ -175,7 +175,7 @@ plots.plot_co_clustering(draws)
 # %%
 # Answer: in how many draws do the labels agree?
 labels = draws["posterior"]["assignments"].to_numpy().reshape(-1, len(x))
-together = {other: (labels[:, 0] == labels[:, other]).mean() for other in (1, 2)}
+together = {other: float((labels[:, 0] == labels[:, other]).mean()) for other in (1, 2)}
 together
 
 # %%

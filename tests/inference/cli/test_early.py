@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import pytest
 from inference.cli import main, sweeping
 from inference.cli.options import COMMANDS, parse
 from inference.cli.paths import target
+from inference.cli.selection import data_of
 from inference.cli.settings import parse_sizes
 from zoo import canonical_name
 
@@ -455,3 +457,19 @@ def test_files_of_the_same_people_are_parts_that_their_id_joins(tmp_path, capsys
     assert asked == {"columns": [["person", "height"], ["person", "weight"]], "id": "person"}
     assert main(["fit", "ppca", "a.csv", "b.csv"]) == 2
     assert "is read in batches" in capsys.readouterr().err
+
+
+def test_the_labels_of_rows_go_with_the_columns_that_are_chosen(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text("who,a,b,c\nA,1,2,3\nB,4,5,6\n")
+    given = {"files": [str(file)], "x": None, "y": None, "views": (), "read": {}, "id": "who"}
+
+    def chosen(**options):
+        return [list(table.columns) for table in data_of(SimpleNamespace(**given | options))[1]]
+
+    assert chosen() == [["who", "a", "b", "c"]]
+    assert chosen(x=["b", "a"], y=["c"]) == [["who", "b", "a"], ["c"]]
+    assert chosen(x=["who:b"]) == [["who", "a", "b"]]
+    assert chosen(views=[["a"], ["b", "c"]]) == [["who", "a"], ["who", "b", "c"]]
+    with pytest.raises(ValueError, match="there is no column 'whom'.* did you mean who"):
+        chosen(x=["a"], id="whom")

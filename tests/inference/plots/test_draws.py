@@ -222,6 +222,9 @@ def test_rows_are_coloured_by_a_column_or_by_given_values():
         plots.plot_biplot(tree, colour_by=[1, 2])
     with pytest.raises(ValueError, match="24 different values"):
         plots.plot_biplot(tree, colour_by=[f"row {n}" for n in range(24)])
+    nine = plots.plot_biplot(tree, colour_by=[f"area {n % 9}" for n in range(24)]).legends[0].legend_handles
+    looks = {(tuple(dots.get_facecolor()[0]), dots.get_paths()[0].vertices.tobytes()) for dots in nine}
+    assert len(looks) == len(nine) == 9
 
 
 @pytest.mark.slow

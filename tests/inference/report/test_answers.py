@@ -19,7 +19,7 @@ from inference.diagnostics.suggested_names import (
 )
 from inference.fitting.verdict import verdict
 from inference.report import report
-from inference.report.answers import _dates_of, answers_section
+from inference.report.answers import _dates_of, _time_line, answers_section
 from inference.report.page import Picture
 from inference.report.results import results_section
 from tests.support import people_tables
@@ -167,6 +167,12 @@ def test_a_time_line_stands_where_rows_have_dates(customers):
     section, _ = answers_section(tree, tables, results_section(tree, tables))
     pictures = [block.name for block in section.blocks if isinstance(block, Picture)]
     assert pictures == ["topics", "time-line"]
+    long = _time_line(
+        when, np.ones((len(when), 2)), ["cluster 0: high " + "expenditure, " * 8, "cluster 1: low"]
+    )
+    long.draw_without_rendering()
+    assert long.get_figwidth() <= 4.5  # inches: letters of 9 points can be read on a phone
+    assert all(axes.title.get_window_extent().x1 <= long.bbox.x1 for axes in long.axes)
 
 
 def test_the_command_line_takes_plain(customers, tmp_path, monkeypatch, capsys):

@@ -317,6 +317,7 @@ def test_picture_draws_bound_and_likelihood_together(two_clusters):
     likelihood, bound = axis.lines[-2].get_ydata(), axis.lines[-1].get_ydata()
     np.testing.assert_array_equal(likelihood, tree["trace"]["objective"][: len(likelihood)])
     assert (bound <= likelihood[1:]).all() and (bound >= likelihood[:-1] - 1e-9).all()
+    assert not axis.yaxis.get_major_formatter().get_useOffset()  # nats can be read off
     with pytest.raises(ValueError, match="iterations must be at least 2"):
         plot_em(tree, 1)
 
