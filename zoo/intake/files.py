@@ -33,6 +33,7 @@ import pandas as pd
 
 from zoo.checks import check_unique
 from zoo.intake.bounds import check_arrays, check_layout, check_parquet, check_workbook
+from zoo.intake.kinds import are_codes
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 ENDINGS = (*TEXT, ".xlsx", ".parquet", ".npz", ".nc")
@@ -320,7 +321,7 @@ def _read_text_numbers(
         _read_decimal_commas(path, texts, texts.copy, None, decimal, own, notes)
     for place, name in enumerate(words):
         cells = _texts(texts[place])
-        if cells is not None and cells.map(POINT.fullmatch).map(bool).all():
+        if cells is not None and cells.map(POINT.fullmatch).map(bool).all() and not are_codes(cells):
             texts[place] = pd.to_numeric(texts[place])
             notes.append(f"numbers of {own[place]!r} were text")
         table[name] = texts[place]
@@ -373,7 +374,9 @@ def _read_text(
     body = _without_headers_within(text, body, told) if num_taken else body
     if not body.strip():
         raise _Refusal(f"{path} has no rows")
-    table = _parsed(body, separator, width)
+    cells = zip(*sample[num_taken:], strict=True)
+    codes = [place for place, own in enumerate(cells) if are_codes([c for c in own if c and c not in ABSENT])]
+    table = _parsed(body, separator, width, dtype=dict.fromkeys(codes, str))
     _without_marks(table, names, notes)
     if decimal != ".":
         again = partial(_parsed, body, separator, width, dtype=str)
@@ -582,8 +585,10 @@ def _names(
     known = [["" if cell in ABSENT else cell for cell in row] for row in sample]
     names, notes, num_taken = _header(sample[0], known, header, width)
     below = known[1] if num_taken and len(known) > 2 else []
-    numbers = [p for p in range(len(below)) if _holds_numbers(row[p] for row in known[2:])]
-    if not any(below[p] for p in numbers) or any(map(_is_number, below)):
+    if not any(below) or any(map(_is_number, below)):
+        return names, notes, num_taken
+    numbers = [p for p in range(width) if _holds_numbers(row[p] for row in known[2:])]
+    if not any(below[p] for p in numbers):
         return names, notes, num_taken
     if not any(below[p] for p in range(width) if p not in numbers):
         told = ", ".join(repr(below[p]) for p in numbers[:3] if below[p])
@@ -682,9 +687,7 @@ def _parsed(body: str, separator: str, width: int, **options: Any) -> pd.DataFra
 
 
 def _texts(column: pd.Series) -> pd.Series | None:
-    """The different cells of a column of text, stripped, by what is stripped; None of a column of numbers."""
-    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-        return None
+    """The different cells of a column of text, stripped, by what is stripped; None of one without cells."""
     distinct = column.drop_duplicates().dropna()
     return distinct.astype(str).str.strip().set_axis(pd.Index(distinct)) if len(distinct) else None
 
@@ -698,7 +701,7 @@ def _unmarked(cell: str) -> str:
 
 def _without_marks(table: pd.DataFrame, names: list[str], notes: list[str]) -> None:
     """Turn columns whose numbers have such marks into numbers, or text that is read further, in place."""
-    for place in table.columns:
+    for place in table.select_dtypes(exclude=["number", "bool"]):
         cells = _texts(table[place])
         if cells is None or not all(_is_number(c) or _is_grouped(c) for c in map(_unmarked, cells)):
             continue
@@ -731,7 +734,7 @@ def _read_decimal_commas(
     of a column has another point, commas of this column are none.
     """
     found, doubtful = [], []
-    for place in table.columns:
+    for place in table.select_dtypes(exclude=["number", "bool"]):
         cells = _texts(table[place])
         if cells is None or not cells.str.contains(",", regex=False).any():
             continue
@@ -790,7 +793,7 @@ def _has_points(written: pd.DataFrame) -> bool:
 
 def _read_grouped(table: pd.DataFrame) -> None:
     """Turn columns whose commas group thousands into numbers, in place."""
-    for place in table.columns:
+    for place in table.select_dtypes(exclude=["number", "bool"]):
         cells = _texts(table[place])
         if cells is None or not cells.str.contains(",", regex=False).any():
             continue

@@ -69,6 +69,7 @@ READ = {  # text or bytes: columns, row labels (None: 0, 1, ...), cells, a part 
     "a,b,c\n,cm,kg\nx,1,2\ny,3,4\n": (
         ["a", "b", "c"], None, [["x", 1, 2], ["y", 3, 4]], "units below the names left out: 'cm', 'kg'",
     ),
+    "zip,b\n01067,2\n10115,3\n,4\n": (["zip", "b"], None, [["01067", 2], ["10115", 3], [None, 4]], ""),
     "a,b\nm,s\n1,2\n3,4\n": (["a", "b"], None, [[1, 2], [3, 4]], "units below the names left out: 'm', 's'"),
     ",in cm,,\na,b,c,d\nx,1,2,p\ny,3,4,q\n": (
         ["a", "b", "c", "d"], None, [["x", 1, 2, "p"], ["y", 3, 4, "q"]], "left out above",
