@@ -19,10 +19,11 @@ kind            which columns                                           as numbe
 ``text``        other words, and columns with one value in every row    left out
 ==============  ======================================================  =====================================
 
-Few numbers are at most 12 different ones, of 5 rows or more each, such as years or answers from 1 to 7. They
-are counts if they are whole, have the range and spread of counts and thin out towards the largest; categories
-if they are whole and in no even steps (of which some may be empty); else ordered. Columns with the same
-smallest and largest number are judged together. A model that takes no levels has the numbers themselves.
+Few numbers are at most 12 different ones, of 5 rows or more each but for a twentieth of the rows, such as
+years or answers from 1 to 7. They are counts if they are whole, have the range and spread of counts and thin
+out towards the largest; categories if they are whole and in no even steps (of which some may be empty); else
+ordered. Columns with the same smallest and largest number are judged together. A model that takes no levels
+has the numbers themselves.
 
 Every decision can be overruled by the column's name. New rows are encoded as the rows of the fit were.
 """
@@ -83,6 +84,7 @@ REPEATED = 3.0  # rows of a word on average, from which on it may name what was 
 ALIKE = 0.5  # share of the variance of numbers between words, from which on their rows are alike
 MOST_FEW = 12  # different numbers of a column that may be levels
 ROWS_OF_EACH = 5  # rows that each of them has at least
+RARE = 0.05  # share of rows whose numbers may have fewer
 THINNED_OUT = 0.05  # share of rows with the largest number, up to which few numbers may be counts
 LEAST_RUN = 4  # neighbouring columns that hold the same, from which on they are told in one
 MOST_TOLD = 15  # entries of the line that tells of the columns one by one
@@ -907,13 +909,15 @@ def _with_few_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
     for (low, high), places in ranges.items():
         values = np.concatenate([frame.iloc[:, p].dropna().to_numpy(dtype=float) for p in places])
         numbers, counts = np.unique(values, return_counts=True)
-        if len(numbers) > MOST_FEW or counts.min() < ROWS_OF_EACH:
+        rare = int(counts[counts < ROWS_OF_EACH].sum())
+        if len(numbers) > MOST_FEW or rare > RARE * len(values):
             continue
         is_whole = bool((numbers == np.round(numbers)).all())
         steps = np.gcd.reduce(np.diff(numbers).astype(np.int64)) if is_whole else 0.0
         is_coded = is_whole and (high - low) / steps >= MOST_FEW
         of = "whole numbers" if is_whole else "numbers"
-        why = f"{len(numbers)} {of} of {ROWS_OF_EACH} rows or more each, {_as_word(low)} to {_as_word(high)}"
+        each = f"{ROWS_OF_EACH} rows or more each{f' but for {rare} rows' if rare else ''}"
+        why = f"{len(numbers)} {of} of {each}, {_as_word(low)} to {_as_word(high)}"
         changes: dict[str, Any] = {"kind": "count", "why": f"{why}, that thin out as counts do"}
         if not is_whole or counts[-1] > THINNED_OUT * len(values) or _not_counts(values) is not None:
             changes = {

@@ -161,7 +161,8 @@ def few(column):
         ((10, 35, 47, 120), (30, 30, 30, 30), "category"),  # codes
         ((0, 1, 2, 3, 4), (608, 209, 128, 16, 6), "count"),  # which thins out
         ((0, 1, 2, 3, 4), (60, 50, 40, 50, 60), "ordered"),
-        ((2007, 2008, 2009), (110, 114, 4), "real"),  # too few rows of one of them
+        ((2007, 2008, 2009), (40, 30, 4), "real"),  # too few rows of one of them
+        ((3, 4, 5, 6, 8), (4, 207, 3, 84, 108), "ordered"),  # cylinders, of which two are rare
         (tuple(range(30, 43)), (20,) * 13, "real"),  # thirteen of them
         ((17.5, 22, 27, 32), (20, 20, 20, 20), "ordered"),  # middles of classes
         ((20.5, 21.5), (20, 4), "real"),

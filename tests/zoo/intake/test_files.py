@@ -393,6 +393,7 @@ def test_titles_notes_and_totals_are_left_out_and_said(tmp_path, text, told):
         ("x,\n1,2\n3,4\n5,6\n", (3, 2)),  # a second column without a name
         ("a,b\n1,2\n2,3\n3,5\n6,10\n", (4, 2)),  # sums of few rows, which nothing calls a total
         (f"{HEADER}{ROWS}total,54.5,82\n", (9, 3)),  # no sums
+        (f"{HEADER}{ROWS}b09,54,82\n", (9, 3)),  # the sum of one column
         (f"{HEADER}{ROWS}mean streets,6.8,12\n", (9, 3)),  # the mean of one column
         (f"{HEADER}b00,none,none\n{ROWS}", (9, 3)),  # no units, but a row without numbers
         ("id,tick\n1,\n2,x\n3,\n4,\n", (4, 2)),  # rows of one cell are rows where most are
