@@ -11,6 +11,7 @@ OLDER_RECORDS = "older than their code"  # what a test tells, and the summary sh
 DEFAULT = "not slow and not needs_data and not needs_peer"  # as pyproject.toml has it
 FIRST = Path(__file__).with_name("first_tier.txt")
 MANY_MAPS = 30_000  # of the 65 530 that Linux allows a process
+STATES = {}  # of generators of test modules, by their id, once these are imported
 
 
 def is_default_run(config):
@@ -136,6 +137,14 @@ def nothing_is_left_to_the_next_module():
     before = state_of_the_process()
     yield
     assert state_of_the_process() == before
+
+
+@pytest.fixture(autouse=True)
+def generators_begin_anew(request):
+    """What a test draws from its module's generator does not depend on the tests before it."""
+    for value in vars(getattr(request, "module", None) or pytest).values():
+        if type(value).__name__ == "Generator" and hasattr(value, "bit_generator"):
+            value.bit_generator.state = STATES.setdefault(id(value), value.bit_generator.state)
 
 
 @pytest.fixture(scope="module", autouse=True)

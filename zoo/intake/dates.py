@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 DAY_FIRST, MONTH_FIRST = "day_first", "month_first"
+_YEAR_AND_MONTH = "%Y%m"  # 20240531 is ISO 8601, and 202405 is not
 _FIXED = (
     "ISO8601",
     "%Y/%m/%d",
@@ -35,6 +36,7 @@ _FIXED = (
     "%B %Y",
     "%m/%Y",
     "%a, %d %b %Y",
+    _YEAR_AND_MONTH,
 )
 _EITHER = (
     ("%d/%m/%Y", "%m/%d/%Y"),
@@ -54,6 +56,7 @@ _TIMES = (
     " %H:%M:%S %z",
 )
 _FEWEST = 6  # letters of a date
+_ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$")  # at the end of a time
 _BEGINNING = re.compile(r"\s*(?P<number>\d*)(?P<next>\D)", re.DOTALL)
 _SAMPLE = 50  # words by which most ways of writing are refused
 
@@ -160,6 +163,8 @@ def _begins_as(word: str, format: str) -> bool:
     """Whether a word begins as a format does: pandas takes milliseconds to refuse one that does not."""
     if format == "ISO8601":
         return True
+    if format.startswith(_YEAR_AND_MONTH):
+        return word.lstrip()[:6].isdigit()
     found = _BEGINNING.match(word)
     if found is None or (" " in format and not any(map(str.isspace, word))):
         return False
@@ -194,5 +199,7 @@ def _coerced(words: pd.Series, format: str) -> pd.Series | None:
         try:
             found = pd.to_datetime(words, format=format, errors="coerce")
         except (ValueError, TypeError):
-            return None
+            if not words.str.contains(_ZONE).all():
+                return None
+            found = pd.to_datetime(words, format=format, errors="coerce", utc=True)  # summer and winter
     return found if pd.api.types.is_datetime64_any_dtype(found.dtype) else None

@@ -11,8 +11,8 @@ without checksums, may be read with another number in it.
 A text file is read in this order: encoding (a byte order mark, UTF-8, else Windows-1252), separator (that by
 which all lines have as many fields and most of these are numbers), titles above the table and notes below it,
 header (a first row that is not a row of data), row labels (an unnamed first column), decimal mark (by
-columns). A last row that is the sum of the others is left out. A ``.txt`` file without columns has a text a
-line.
+columns). A last or first row that is the sum of the others is left out. A ``.txt`` file without columns has a
+text a line.
 """
 
 import csv
@@ -33,6 +33,7 @@ import pandas as pd
 
 from zoo.checks import check_unique
 from zoo.intake.bounds import check_arrays, check_layout, check_parquet, check_workbook
+from zoo.intake.kinds import are_codes
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")
 ENDINGS = (*TEXT, ".xlsx", ".parquet", ".npz", ".nc")
@@ -43,8 +44,12 @@ SHOWN = {"\t": "tabs", SPACES: "spaces", ",": "commas", ";": "semicolons", "|": 
 MOSTLY = 0.8  # share of lines or words
 SHORTEST_TITLE = 5  # letters of a title or a note; fewer are a tick
 ROWS_OF_A_SUM = 5  # rows, from which on a last row that nothing names may be the sum of the others
-MISSING = ("?", ".", "-", "--")  # beside those of pandas: empty, NA, NaN, null, n/a, ...
+ERRORS = ("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!")  # of spreadsheets
+MISSING = ("?", ".", "-", "--", *ERRORS)  # beside those of pandas: empty, NA, NaN, null, n/a, ...
+ABSENT = (*MISSING, "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None")  # in a row that may be a header
 SAMPLE = 200  # records by which separator and header are told
+MEANS = ("mean", "average", "avg", "mittelwert", "durchschnitt", "moyenne", "media", "promedio")
+ROUNDED = 1e-2  # relative, of means as they are written
 TOTALS = ("total", "totals", "grand", "sum", "sums", "summe", "gesamt", "gesamtsumme", "insgesamt", "somme")
 MAGIC = {  # beginnings of files of other kinds
     b"PK\x03\x04": "an Excel workbook or another zip archive: give it the ending .xlsx",
@@ -52,6 +57,8 @@ MAGIC = {  # beginnings of files of other kinds
     b"PAR1": "a Parquet file: give it the ending .parquet",
     b"\x89HDF": "a netCDF or HDF5 file: give it the ending .nc",
     b"\x1f\x8b": "compressed: unpack it with gunzip",
+    b"<html": "a web page: save its table as CSV",
+    b"<!doctype html": "a web page: save its table as CSV",
 }
 EXTRAS = {".parquet": ("pyarrow", "parquet"), ".xlsx": ("openpyxl", "excel")}
 
@@ -61,6 +68,7 @@ GROUPED_BY_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 GROUPED_BY_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 BEFORE = re.compile(r"^(-?)(?:[$€£¥₹₽₩]|[A-Z]{3}(?=\s?-?\d))\s?(?=-?\d)")  # of money
 AFTER = re.compile(r"(?<=\d)\s?(?:[$€£¥₹₽₩%]|\s[A-Z]{3})$")  # of money and shares
+NEGATIVE = re.compile(r"^([$€£¥₹₽₩]?)\((.*\d.*)\)$|^(.*\d)-$")  # of accounts: (12.50), $(12.50) and 12.50-
 BETWEEN_DIGITS = re.compile(r"(?<=\d)['’\u00a0\u2009\u202f ](?=\d{3}(?!\d))")  # what groups thousands
 
 
@@ -252,7 +260,7 @@ def _read_workbook(
         if not len(cells):
             continue
         written = [["" if pd.isna(c) else str(c) for c in row] for row in cells.head(SAMPLE).to_numpy()]
-        names, notes, num_taken = _header(written, header)
+        names, notes, num_taken = _names(written, header, skip_rows)
         notes = margins + notes
         body = cells.iloc[num_taken:].replace(list(MISSING), np.nan).infer_objects()
         _read_text_numbers(path, body, decimal, names, notes)
@@ -312,7 +320,7 @@ def _read_text_numbers(
         _read_decimal_commas(path, texts, texts.copy, None, decimal, own, notes)
     for place, name in enumerate(words):
         cells = _texts(texts[place])
-        if cells is not None and cells.map(POINT.fullmatch).map(bool).all():
+        if cells is not None and cells.map(POINT.fullmatch).map(bool).all() and not are_codes(cells):
             texts[place] = pd.to_numeric(texts[place])
             notes.append(f"numbers of {own[place]!r} were text")
         table[name] = texts[place]
@@ -355,12 +363,19 @@ def _read_text(
         first_line += above
     first_line += skip_rows or 0
     sample = list(itertools.islice(_records(text, separator), SAMPLE + 1))
-    width = _check_widths(path, text, separator, first_line)
-    names, told, num_taken = _header(sample, header, width, path)
-    body = text if not num_taken else _after_first_record(text, separator)
+    width, are_closed = _check_widths(path, text, separator, first_line)
+    if are_closed and len(sample[0]) < width:
+        sample[0].append("")
+    names, told, num_taken = _names(sample, header, skip_rows, width)
+    body = text
+    for _ in range(num_taken):
+        body = _after_first_record(body, separator)
+    body = _without_headers_within(text, body, told) if num_taken else body
     if not body.strip():
         raise _Refusal(f"{path} has no rows")
-    table = _parsed(body, separator, width)
+    cells = zip(*sample[num_taken:], strict=True)
+    codes = [place for place, own in enumerate(cells) if are_codes([c for c in own if c and c not in ABSENT])]
+    table = _parsed(body, separator, width, dtype=dict.fromkeys(codes, str))
     _without_marks(table, names, notes)
     if decimal != ".":
         again = partial(_parsed, body, separator, width, dtype=str)
@@ -385,8 +400,8 @@ def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
             except UnicodeDecodeError as error:
                 raise _Refusal(f"{path} begins as {name} and is not: {error}; copy it again") from None
     for beginning, kind in MAGIC.items():
-        if raw.startswith(beginning):
-            raise _Refusal(f"{path} is no text: it is {kind}")
+        if raw.startswith(beginning) or raw[:20].lower().startswith(beginning):
+            raise _Refusal(f"{path} is no table of text: it is {kind}")
     if b"\0" in raw:
         raise _Refusal(
             f"{path} is no text, or encoded otherwise: save it as UTF-8, or {_say('encoding=utf-16')}"
@@ -420,6 +435,8 @@ def _without_preamble(text: str, notes: list[str]) -> tuple[str, int]:
     if remarks and begin + remarks < len(lines):  # the last may be the header: "# age, income"
         last, following = lines[begin + remarks - 1].strip(), lines[begin + remarks].strip()
         is_header = any(0 < last.count(mark) == following.count(mark) for mark in SEPARATORS)
+        names, cells = last.lstrip("#").split(), following.split()  # as NumPy writes them
+        is_header |= 1 < len(names) == len(cells) and all(map(_is_number, cells))
         remarks -= is_header
         if remarks:
             notes.append(
@@ -514,12 +531,16 @@ def _is_number(cell: str, with_commas: bool = True) -> bool:
     return bool(POINT.fullmatch(cell) or (with_commas and COMMA.fullmatch(cell)))
 
 
-def _check_widths(path: Path, text: str, separator: str, skipped: int) -> int:
-    """The number of fields of the rows; ValueError naming the first line that has another number."""
+def _check_widths(path: Path, text: str, separator: str, skipped: int) -> tuple[int, bool]:
+    """The number of fields of the rows, and whether a separator closes each of them.
+
+    ValueError names the first line that has another number.
+    """
     records = _numbered(text, separator)
     _, first = next(records)
-    width, line = None, 0
+    width, line, are_closed = None, 0, True
     for number, fields in records:
+        are_closed = are_closed and not fields[-1]
         if width is None:
             width, line = len(fields), number
         elif len(fields) != width:
@@ -529,8 +550,9 @@ def _check_widths(path: Path, text: str, separator: str, skipped: int) -> int:
                 f"is between the columns: {_say('separator=semicolon')}"
             )
     if width is None:
-        return len(first)
-    if len(first) not in (width, width - 1) or (len(first) < width and not _has_row_labels(text, separator)):
+        return len(first), False
+    is_named = are_closed or len(first) == width or _has_row_labels(text, separator)
+    if len(first) not in (width, width - 1) or not is_named:
         hint = "mend the file"
         if separator == "," and width > len(first):
             hint = (
@@ -541,7 +563,7 @@ def _check_widths(path: Path, text: str, separator: str, skipped: int) -> int:
             f"{path}: the first line has {len(first)} fields and the rows have {width} "
             f"({SHOWN.get(separator, repr(separator))} between them): {hint}"
         )
-    return width
+    return width, are_closed
 
 
 def _has_row_labels(text: str, separator: str) -> bool:
@@ -551,12 +573,42 @@ def _has_row_labels(text: str, separator: str) -> bool:
     return in_step or (len(set(labels)) == len(labels) and not any(map(_is_number, labels)))
 
 
-def _header(
-    sample: list[list[str]], header: bool | None, width: int | None = None, path: Any = None
+def _names(
+    sample: list[list[str]], header: bool | None, skip_rows: int | None, width: int | None = None
 ) -> tuple[list[str], list[str], int]:
-    """Names of the columns, notes, and how many records they took (0 or 1)."""
-    first, rest = sample[0], sample[1:]
-    width = width or len(first)
+    """Names of the columns, notes, and how many records they and what is told of them took (0, 1 or 2).
+
+    Below the names may be their units, and above them, if nothing is said of it, what groups of columns hold.
+    """
+    width = width or len(sample[0])
+    known = [["" if cell in ABSENT else cell for cell in row] for row in sample]
+    names, notes, num_taken = _header(sample[0], known, header, width)
+    below = known[1] if num_taken and len(known) > 2 else []
+    if not any(below) or any(map(_is_number, below)):
+        return names, notes, num_taken
+    numbers = [p for p in range(width) if _holds_numbers(row[p] for row in known[2:])]
+    if not any(below[p] for p in numbers):
+        return names, notes, num_taken
+    if not any(below[p] for p in range(width) if p not in numbers):
+        told = ", ".join(repr(below[p]) for p in numbers[:3] if below[p])
+        return names, [*notes, f"units below the names left out: {told}"], 2
+    given = [name for name in names if name]
+    if header is skip_rows is None and len({*given}) < width == len({*below} - {""}):
+        told = ", ".join(map(repr, dict.fromkeys(given)))
+        return below, [*notes, f"the second row names the columns; above them is {told}"], 2
+    return names, notes, num_taken
+
+
+def _holds_numbers(cells: Iterable[str]) -> bool:
+    held = [cell for cell in cells if cell]
+    return bool(held) and all(map(_is_number, held))
+
+
+def _header(
+    first: list[str], known: list[list[str]], header: bool | None, width: int
+) -> tuple[list[str], list[str], int]:
+    """Names of the columns by the first record and those after it, notes, and how many they took (0 or 1)."""
+    rest = known[1:]
     numbered = [f"column_{place + 1}" for place in range(width)]
     if header is not None and not isinstance(header, bool):
         raise _Refusal(f"header must be True or False, on the command line yes or no; got {header!r}")
@@ -575,7 +627,7 @@ def _header(
         shown = ", ".join(first[place] for place in numbers[:3])
         note = f"the numbers of the first row ({shown}, ...) name the columns; if they are data, "
         return list(first), [note + _say("header=no")], 1
-    words = [place for place, cell in enumerate(first) if cell and place not in numbers]
+    words = [place for place, cell in enumerate(known[0]) if cell and place not in numbers]
     if any(all(_is_number(row[place]) for row in rest if row[place]) for place in words) or any(
         not all(_is_number(row[place]) for row in rest if row[place]) for place in numbers
     ):
@@ -595,6 +647,20 @@ def _names_in_step(cells: list[str], columns: list[list[str]]) -> bool:
     are_years = are_whole and all(1900 <= value <= 2100 for value in values)
     counted = are_whole and even and values[0] in (0, 1) and steps[0] == 1
     return counted or (are_years and (even or len(values) == 1)) or (even and len(values) > 3)
+
+
+def _without_headers_within(text: str, body: str, notes: list[str]) -> str:
+    """The rows without the lines that repeat the first one, as in files that were put together."""
+    header = text[: len(text) - len(body)].splitlines()[0] if len(body) < len(text) else ""
+    if not header or f"\n{header}" not in body:
+        return body
+    lines = body.splitlines(keepends=True)
+    kept = [line for line in lines if line.rstrip("\r\n") != header]
+    if len(kept) < len(lines):
+        count = len(lines) - len(kept)
+        again = "a further line that names" if count == 1 else f"{count} further lines that name"
+        notes.append(f"{again} the columns left out")
+    return "".join(kept)
 
 
 def _after_first_record(text: str, separator: str) -> str:
@@ -620,22 +686,21 @@ def _parsed(body: str, separator: str, width: int, **options: Any) -> pd.DataFra
 
 
 def _texts(column: pd.Series) -> pd.Series | None:
-    """The different cells of a column of text, stripped, by what is stripped; None of a column of numbers."""
-    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-        return None
+    """The different cells of a column of text, stripped, by what is stripped; None of one without cells."""
     distinct = column.drop_duplicates().dropna()
     return distinct.astype(str).str.strip().set_axis(pd.Index(distinct)) if len(distinct) else None
 
 
 def _unmarked(cell: str) -> str:
     """A number as text without marks of money, percent and thousands, and with a plain minus sign."""
-    cell = AFTER.sub("", BEFORE.sub(r"\1", cell.strip().replace("\u2212", "-")))
+    cell = NEGATIVE.sub(r"-\1\2\3", cell.strip().replace("\u2212", "-"))
+    cell = AFTER.sub("", BEFORE.sub(r"\1", cell))
     return BETWEEN_DIGITS.sub("", cell)
 
 
 def _without_marks(table: pd.DataFrame, names: list[str], notes: list[str]) -> None:
     """Turn columns whose numbers have such marks into numbers, or text that is read further, in place."""
-    for place in table.columns:
+    for place in table.select_dtypes(exclude=["number", "bool"]):
         cells = _texts(table[place])
         if cells is None or not all(_is_number(c) or _is_grouped(c) for c in map(_unmarked, cells)):
             continue
@@ -645,8 +710,8 @@ def _without_marks(table: pd.DataFrame, names: list[str], notes: list[str]) -> N
         kept = table[place].map(plain)
         table[place] = pd.to_numeric(kept) if all(map(POINT.fullmatch, plain)) else kept
         mark = next(cell for cell, own in zip(cells, plain, strict=True) if cell != own)
-        shares = ", in percent" if "%" in mark else ""
-        notes.append(f"numbers of {names[place]!r} without their marks ({mark!r}{shares})")
+        means = ", in percent" if "%" in mark else ", negative" if NEGATIVE.match(mark) else ""
+        notes.append(f"numbers of {names[place]!r} without their marks ({mark!r}{means})")
 
 
 def _is_grouped(cell: str) -> bool:
@@ -664,15 +729,18 @@ def _read_decimal_commas(
 ) -> None:
     """Turn columns of numbers with decimal commas into numbers, in place.
 
-    Where one column has decimal commas, a point between groups of three digits groups thousands.
+    Where one column has decimal commas, a point between groups of three digits groups thousands. Where a cell
+    of a column has another point, commas of this column are none.
     """
     found: list[Any] = []
     doubtful: list[Any] = []
-    for place in table.columns:
+    for place in table.select_dtypes(exclude=["number", "bool"]):
         cells = _texts(table[place])
         if cells is None or not cells.str.contains(",", regex=False).any():
             continue
-        if not cells.map(lambda cell: bool(COMMA.fullmatch(cell) or POINT.fullmatch(cell))).all():
+        plain = cells[cells.map(lambda cell: bool(POINT.fullmatch(cell)) and "." in cell)]
+        has_point = not plain.map(lambda cell: bool(GROUPED_BY_POINTS.fullmatch(cell))).all()
+        if has_point or not cells.map(lambda cell: _is_number(cell)).all():
             grouped = cells.map(lambda cell: bool(GROUPED_BY_COMMAS.fullmatch(cell) or POINT.fullmatch(cell)))
             if grouped.all():  # 1,234,567 or 1,234.5
                 table[place] = pd.to_numeric(table[place].astype("object").str.replace(",", ""))
@@ -725,7 +793,7 @@ def _has_points(written: pd.DataFrame) -> bool:
 
 def _read_grouped(table: pd.DataFrame) -> None:
     """Turn columns whose commas group thousands into numbers, in place."""
-    for place in table.columns:
+    for place in table.select_dtypes(exclude=["number", "bool"]):
         cells = _texts(table[place])
         if cells is None or not cells.str.contains(",", regex=False).any():
             continue
@@ -750,7 +818,7 @@ def _named(path: Path, table: pd.DataFrame, names: list[str], notes: list[str]) 
         count = len(table) - last
         notes.append(f"{count} empty rows at the end left out" if count > 1 else "an empty last row left out")
         table = table.iloc[:last]
-    table = _without_total(table.reset_index(drop=True), notes)
+    table = _without_totals(table.reset_index(drop=True), notes)
     if table.shape[1] > 1 and (not names[0] or names[0] == "Unnamed: 0") and _labels_rows(table[0]):
         notes.append("the first column, which has no name, labels the rows")
         index = pd.Index(table[0].to_numpy(), name=None)
@@ -778,25 +846,44 @@ def _named(path: Path, table: pd.DataFrame, names: list[str], notes: list[str]) 
     return table
 
 
-def _without_total(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """The table without a last row that is the sum of the others.
+def _without_totals(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """The table without rows at its end, or one at its beginning, that sum up the others.
 
-    A row that a word such as total names is one if a column agrees, any other if two or more do and all.
+    A row that a word such as total names is one if a column is the sum, one that is called mean if all
+    columns nearly are the mean, any other if two columns or more are sums and all are.
     """
     if len(table) < 3:
         return table
-    others, numbers = table.iloc[:-1], table.select_dtypes("number")
-    last = numbers.iloc[-1].to_numpy(dtype=float, na_value=np.nan)
-    sums = numbers.iloc[:-1].sum().to_numpy(dtype=float)
-    agrees = (np.isclose(last, sums, rtol=1e-9, atol=0.0) & (sums != 0))[~np.isnan(last)]
-    words = [cell.strip().lower() for cell in table.iloc[-1] if isinstance(cell, str)]
-    is_named = any(re.split(r"[\W_]+", word)[0] in TOTALS for word in words)
-    is_sum = len(agrees) > 1 and agrees.all() and len(others) >= ROWS_OF_A_SUM
-    if not (is_sum or (is_named and agrees.any())):
-        return table
-    called = f" ({words[0]!r})" if is_named else ""
-    notes.append(f"the last row{called}, which is the sum of the others, left out")
-    return others.infer_objects()
+    numbers = table.select_dtypes("number").to_numpy(dtype=float, na_value=np.nan)
+    called = {place: _called(table.iloc[place]) for place in (0, *range(-1, -min(4, len(table) - 1), -1))}
+    named = list(itertools.takewhile(lambda place: called[place], list(called)[1:]))
+    sums, counts = np.nansum(numbers, axis=0), (~np.isnan(numbers)).sum(axis=0)
+    for places, where in ((named or [-1], "last"), ([0], "first")):
+        with np.errstate(all="ignore"):
+            own = sums - np.nansum(numbers[places], axis=0)
+            means = own / (counts - (~np.isnan(numbers[places])).sum(axis=0))
+        found = [p for p in places if _sums_up(numbers[p], own, means, called[p], len(table) - len(places))]
+        for place in found:
+            word, what = called[place], "mean" if called[place] in MEANS else "sum"
+            shown = f" ({word!r})" if word else ""
+            notes.append(f"the {where} row{shown}, which is the {what} of the others, left out")
+        if found:
+            return table.drop(index=table.index[found]).reset_index(drop=True).infer_objects()
+    return table
+
+
+def _called(row: pd.Series) -> str:
+    """The word for sums or means by which a row is named, or none."""
+    words = (re.split(r"[\W_]+", cell.strip().lower())[0] for cell in row if isinstance(cell, str))
+    return next((word for word in words if word in TOTALS or word in MEANS), "")
+
+
+def _sums_up(row: np.ndarray, sums: np.ndarray, means: np.ndarray, word: str, num_others: int) -> bool:
+    held = ~np.isnan(row)
+    if word in MEANS:
+        return bool(held.any() and np.isclose(row, means, rtol=ROUNDED)[held].all())
+    agrees = (np.isclose(row, sums, rtol=1e-9, atol=0.0) & (sums != 0))[held]
+    return bool(agrees.any() if word else len(agrees) > 1 and agrees.all() and num_others >= ROWS_OF_A_SUM)
 
 
 def _labels_rows(column: pd.Series) -> bool:

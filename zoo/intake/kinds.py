@@ -19,10 +19,11 @@ kind            which columns                                           as numbe
 ``text``        other words, and columns with one value in every row    left out
 ==============  ======================================================  =====================================
 
-Few numbers are at most 12 different ones, of 5 rows or more each, such as years or answers from 1 to 7. They
-are counts if they are whole, have the range and spread of counts and thin out towards the largest; categories
-if they are whole and in no even steps (of which some may be empty); else ordered. Columns with the same
-smallest and largest number are judged together. A model that takes no levels has the numbers themselves.
+Few numbers are at most 12 different ones, of 5 rows or more each but for a twentieth of the rows, such as
+years or answers from 1 to 7. They are counts if they are whole, have the range and spread of counts and thin
+out towards the largest; categories if they are whole and in no even steps (of which some may be empty); else
+ordered. Columns with the same smallest and largest number are judged together. A model that takes no levels
+has the numbers themselves.
 
 Every decision can be overruled by the column's name. New rows are encoded as the rows of the fit were.
 """
@@ -30,7 +31,7 @@ Every decision can be overruled by the column's name. New rows are encoded as th
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import cache
@@ -83,6 +84,7 @@ REPEATED = 3.0  # rows of a word on average, from which on it may name what was 
 ALIKE = 0.5  # share of the variance of numbers between words, from which on their rows are alike
 MOST_FEW = 12  # different numbers of a column that may be levels
 ROWS_OF_EACH = 5  # rows that each of them has at least
+RARE = 0.05  # share of rows whose numbers may have fewer
 THINNED_OUT = 0.05  # share of rows with the largest number, up to which few numbers may be counts
 LEAST_RUN = 4  # neighbouring columns that hold the same, from which on they are told in one
 MOST_TOLD = 15  # entries of the line that tells of the columns one by one
@@ -559,6 +561,7 @@ def _read(name: str, cells: pd.Series, kind: str | None, said: str | None = None
     """What a column holds; ``kind`` is that of what the caller said, or None."""
     if kind != KINDS["leave_out"]:
         _check_cells(name, cells)
+    are_answers = pd.api.types.infer_dtype(cells) == "boolean"  # some may be missing
     cells = plain_numbers(cells)
     if kind is not None:
         return _as_told(name, cells, kind, said)
@@ -568,7 +571,7 @@ def _read(name: str, cells: pd.Series, kind: str | None, said: str | None = None
         return _column(name, order, "a categorical of pandas", cells, levels=levels)
     if pd.api.types.is_datetime64_any_dtype(cells.dtype):
         return _as_dates(name, cells)
-    if pd.api.types.is_bool_dtype(cells.dtype):
+    if are_answers:
         return _column(name, "yes/no", "booleans", cells, levels=("no", "yes"))
     if _is_numeric(cells):
         return _read_numbers(name, cells, cells)
@@ -626,6 +629,9 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
     if not np.isfinite(values).all():
         return _column(name, "real", "numbers, some infinite", cells)
     is_whole = (values == np.round(values)).all()
+    if is_whole and len(distinct) >= LEAST_STEPS and _may_be_dates(distinct):
+        if read_dates(pd.Series(distinct).map(_as_word)) is not None:
+            return _as_dates(name, cells)
     if is_whole and len(distinct) == len(values) and not numbers.isna().any():
         if _is_named_like_id(name):
             return _column(
@@ -647,6 +653,11 @@ def _read_numbers(name: str, cells: pd.Series, numbers: pd.Series) -> Column:
         if gain > SUGGESTED * error > 0:
             return _column(name, "real", told, cells, doubt=_SKEWED)
     return _column(name, "real", f"whole numbers, {why}" if why else "numbers", cells)
+
+
+def _may_be_dates(distinct: np.ndarray) -> bool:
+    """Whether sorted whole numbers have the digits of years and months, or of these and days."""
+    return any(19 * unit < distinct[0] and distinct[-1] < 21 * unit for unit in (10**4, 10**6))
 
 
 def _not_counts(values: np.ndarray) -> str | None:
@@ -723,14 +734,14 @@ def _read_words(name: str, cells: pd.Series) -> Column:
     """A column of words."""
     words = _words(cells)
     distinct = words.drop_duplicates()
-    if (is_number := pd.to_numeric(distinct, errors="coerce").notna()).any():
+    if (is_number := pd.to_numeric(distinct, errors="coerce").notna()).any() and not are_codes(distinct):
         numbers = pd.to_numeric(words, errors="coerce")
         if is_number.all():
             return _read_numbers(name, cells, numbers)
         if numbers.notna().mean() > MOSTLY:
             row, word = distinct[~is_number].index[0], distinct[~is_number].iloc[0]
             raise ValueError(
-                f"column {name!r} holds numbers, but row {row!r} has {word!r} "
+                f"column {name!r} holds numbers, but row {shown(row)} has {word!r} "
                 f"({int(numbers.isna().sum())} such cells): write missing cells as NaN, or leave the column "
                 f"out, families={{{name!r}: 'leave_out'}}"
             )
@@ -762,6 +773,11 @@ def _read_words(name: str, cells: pd.Series) -> Column:
     return _column(name, "category", f"{num_levels} different words", cells, levels=_sorted_words(cells))
 
 
+def are_codes(words: Collection[str]) -> bool:
+    """Whether words are digits of which some begin with a 0, as postal codes do and numbers do not."""
+    return bool([w for w in words if w[:1] == "0" and len(w) > 2]) and all(map(str.isdecimal, words))
+
+
 def _rows_in_words(cells: pd.Series) -> str:
     """In which rows a column has its one value."""
     held = int((~_is_missing(cells)).sum())
@@ -781,9 +797,9 @@ def _as_word(number: float) -> str:
 
 def _answers(words: pd.Series) -> tuple[str, str] | None:
     """The words for no and yes, as they are written; None: others."""
-    if words.nunique() != 2:
+    written = {word.lower(): word for word in reversed(words.unique()[:MOST_LEVELS])}
+    if len(written) != 2 or words.nunique() > MOST_LEVELS:
         return None
-    written = {word.lower(): word for word in words.unique()}
     for pair in _known()["yes_no"]:
         if set(written) == set(pair):
             return written[pair[0]], written[pair[1]]
@@ -813,10 +829,12 @@ def _as_dates(name: str, cells: pd.Series, order: str | None = None) -> Column:
     """A column of dates; ValueError if some cell is none."""
     dates, fields = cells, {"why": "dates of pandas"}
     if not pd.api.types.is_datetime64_any_dtype(cells.dtype):
-        found = read_dates(_words(cells), order if order in (DAY_FIRST, MONTH_FIRST) else None)
+        found = read_dates(_dates_in_words(cells), order if order in (DAY_FIRST, MONTH_FIRST) else None)
         if found is None:
             raise ValueError(f"column {name!r} is to hold dates; write them as 2024-03-31")
         fields = {"why": found.why, "format": found.format}
+        if _is_numeric(cells) and order is None:
+            fields["doubt"] = f"such as {_as_word(cells.dropna().iloc[0])}; as numbers: gaussian"
         if found.is_doubtful:
             fields["doubt"] = f"day first; or say families={{{name!r}: {MONTH_FIRST!r}}}"
         dates = found.dates
@@ -831,7 +849,7 @@ def _as_dates(name: str, cells: pd.Series, order: str | None = None) -> Column:
 def _days(cells: pd.Series, column: Column) -> np.ndarray:
     """Days since the first date of a column; NaN where there is none."""
     if not pd.api.types.is_datetime64_any_dtype(cells.dtype):
-        words = _words(cells)
+        words = _dates_in_words(cells)
         found = read_dates(words, format=column.format)
         if found is None and len(words):
             raise ValueError(
@@ -845,7 +863,17 @@ def _days(cells: pd.Series, column: Column) -> np.ndarray:
         dates = pd.Series(pd.NaT, cells.index) if found is None else found.dates.reindex(cells.index)
     else:
         dates = cells
-    return ((dates - pd.Timestamp(column.origin)) / pd.Timedelta(days=1)).to_numpy(dtype=float)
+    first = pd.Timestamp(column.origin)
+    if (dates.dt.tz is None) != (first.tz is None):
+        raise ValueError(
+            f"column {column.name!r} has {'no ' if first.tz else ''}time zones, and the fit has "
+            f"{'some' if first.tz else 'none'}: write its dates as those of the fit"
+        )
+    return ((dates - first) / pd.Timedelta(days=1)).to_numpy(dtype=float)
+
+
+def _dates_in_words(cells: pd.Series) -> pd.Series:
+    return cells.dropna().map(_as_word) if _is_numeric(cells) else _words(cells)
 
 
 # All columns
@@ -881,13 +909,15 @@ def _with_few_numbers(frame: pd.DataFrame, found: list[Column]) -> list[Column]:
     for (low, high), places in ranges.items():
         values = np.concatenate([frame.iloc[:, p].dropna().to_numpy(dtype=float) for p in places])
         numbers, counts = np.unique(values, return_counts=True)
-        if len(numbers) > MOST_FEW or counts.min() < ROWS_OF_EACH:
+        rare = int(counts[counts < ROWS_OF_EACH].sum())
+        if len(numbers) > MOST_FEW or rare > RARE * len(values):
             continue
         is_whole = bool((numbers == np.round(numbers)).all())
         steps = np.gcd.reduce(np.diff(numbers).astype(np.int64)) if is_whole else 0.0
         is_coded = is_whole and (high - low) / steps >= MOST_FEW
         of = "whole numbers" if is_whole else "numbers"
-        why = f"{len(numbers)} {of} of {ROWS_OF_EACH} rows or more each, {_as_word(low)} to {_as_word(high)}"
+        each = f"{ROWS_OF_EACH} rows or more each{f' but for {rare} rows' if rare else ''}"
+        why = f"{len(numbers)} {of} of {each}, {_as_word(low)} to {_as_word(high)}"
         changes: dict[str, Any] = {"kind": "count", "why": f"{why}, that thin out as counts do"}
         if not is_whole or counts[-1] > THINNED_OUT * len(values) or _not_counts(values) is not None:
             changes = {
@@ -1000,7 +1030,7 @@ def _numbers(cells: pd.Series, column: Column) -> np.ndarray:
     strange = numbers.isna() & ~_is_missing(cells)
     if strange.any():
         raise TypeError(
-            f"column {column.name!r} is not numeric: row {cells.index[strange][0]!r} has "
+            f"column {column.name!r} is not numeric: row {shown(cells.index[strange][0])} has "
             f"{shown(cells[strange].iloc[0])}; write missing cells as NaN, or leave the column out"
         )
     return numbers.to_numpy(dtype=float, na_value=np.nan)
@@ -1028,7 +1058,7 @@ def _codes(cells: pd.Series, column: Column) -> np.ndarray:
     strange = codes < 0
     if strange.any():
         raise ValueError(
-            f"column {column.name!r} has {words[strange].iloc[0]!r} in row {words.index[strange][0]!r}, "
+            f"column {column.name!r} has {words[strange].iloc[0]!r} in row {shown(words.index[strange][0])}, "
             f"which is none of its levels {', '.join(column.levels)}: correct it, or write NaN where missing"
             + (f"; or fit it as numbers, families={{{column.name!r}: 'gaussian'}}" if column.numbers else "")
         )

@@ -38,6 +38,8 @@ def kind_of(cells, name="x"):
         (RNG.integers(0, 2, N).astype(bool), "yes/no"),
         (RNG.choice(["Yes", "no"], N), "yes/no"),
         (RNG.choice(["n", "y"], N), "yes/no"),
+        (RNG.choice(["Yes", "yes", "NO", "no "], N), "yes/no"),
+        (RNG.choice(["Yes", "yes", "NO", "unknown"], N), "category"),
         (RNG.choice([True, False, None], N), "yes/no"),
         (RNG.choice(["red", "green", "blue"], N), "category"),
         (RNG.choice(["male", "female"], N), "category"),
@@ -58,6 +60,16 @@ def kind_of(cells, name="x"):
         (pd.date_range("2024-01-31", periods=N).strftime("%d.%m.%Y"), "id"),
         (pd.date_range("2024-01-31", periods=N, tz="UTC"), "id"),
         (RNG.permutation(pd.date_range("2024-01-31", periods=N).strftime("%Y-%m-%dT%H:%M:%SZ")), "date"),
+        (RNG.integers(0, 12, N) * 100 + 20240101 + RNG.integers(0, 27, N), "date"),
+        (np.where(np.arange(N) < 5, np.nan, RNG.integers(1, 13, N) + 202400.0), "date"),
+        (np.where(np.arange(N) == 5, 20241301, 20240101), "real"),  # no thirteenth month
+        (np.where(np.arange(N) == 5, 202413, RNG.integers(1, 13, N) + 202400), "real"),
+        (np.where(np.arange(N) % 2, "2024-07-31T10:00:00+02:00", "2024-01-31T10:00:00+01:00"), "date"),
+        (np.where(np.arange(N) % 2, "2024-07-31T10:00:00", "2024-01-31T10:00:00+01:00"), "category"),
+        ([f"{i // 2:05d}" for i in range(N)], "text"),  # postal codes
+        (["01067", "10115", "20095"] * 20, "category"),
+        (["010", "115", "95"] * 20, "category"),
+        (["01", "10", "12"] * 20, "count"),  # numbers of months
         ([f"C{i:03d}" for i in range(N)], "id"),
         (np.arange(100, 100 + N), "id"),
         (np.arange(0, 5 * N, 5), "id"),
@@ -149,7 +161,8 @@ def few(column):
         ((10, 35, 47, 120), (30, 30, 30, 30), "category"),  # codes
         ((0, 1, 2, 3, 4), (608, 209, 128, 16, 6), "count"),  # which thins out
         ((0, 1, 2, 3, 4), (60, 50, 40, 50, 60), "ordered"),
-        ((2007, 2008, 2009), (110, 114, 4), "real"),  # too few rows of one of them
+        ((2007, 2008, 2009), (40, 30, 4), "real"),  # too few rows of one of them
+        ((3, 4, 5, 6, 8), (4, 207, 3, 84, 108), "ordered"),  # cylinders, of which two are rare
         (tuple(range(30, 43)), (20,) * 13, "real"),  # thirteen of them
         ((17.5, 22, 27, 32), (20, 20, 20, 20), "ordered"),  # middles of classes
         ((20.5, 21.5), (20, 4), "real"),
@@ -162,11 +175,11 @@ def test_few_whole_numbers_are_counts_ordered_or_categories(numbers, rows, kind)
 
 def test_columns_that_hold_the_same_few_numbers_are_read_alike():
     """Answers from 1 to 7, of which some alone look like counts and some have no 6."""
-    shares = np.array([[1, 2, 3, 4, 3, 2, 1], [8, 9, 5, 3, 2, 1, 0.6], [1, 2, 3, 4, 3, 0, 1]])
-    answers = {f"q{i}": RNG.choice(np.arange(1, 8), 400, p=p / p.sum()) for i, p in enumerate(shares)}
+    shares = np.array([[2, 4, 6, 8, 6, 4, 2], [9, 9, 6, 4, 2, 1, 1], [3, 4, 6, 8, 8, 0, 3]])
+    answers = {f"q{i}": np.repeat(np.arange(1, 8), 12 * rows) for i, rows in enumerate(shares)}
     alone = [few(column).kind for column in answers.values()]
     assert alone == ["ordered", "count", "ordered"]
-    frame = pd.DataFrame(answers | {"real": RNG.normal(size=400)})
+    frame = pd.DataFrame(answers | {"real": RNG.normal(size=384)})
     columns = read_columns(frame).columns[:3]
     assert {(column.kind, column.levels) for column in columns} == {("ordered", tuple("1234567"))}
 
@@ -623,6 +636,38 @@ def test_dates_that_are_not_all_read_are_left_out_with_the_reason(odd, why):
     days[6] = odd
     column = read_columns(pd.DataFrame({"visit": days, "age": RNG.normal(size=60)})).columns[0]
     assert (column.kind, column.why) == ("text", why)
+
+
+def test_dates_of_digits_and_of_two_offsets_are_days_since_the_first():
+    frame = pd.DataFrame({"day": [20240131.0, np.nan, 20240301] * 4, "month": [202401, 202311, 202402] * 4})
+    frame["day"] += np.repeat([0.0, 1e4, 2e4, 3e4], 3)
+    frame["month"] += np.repeat([0, 100, 200, 300], 3)
+    frame["time"] = ["2024-03-30T12:00+01:00", "2024-04-01T12:00+02:00", "2024-04-02T12:00+02:00"] * 4
+    columns = read_columns(frame)
+    assert str(columns).startswith(
+        "day: dates (such as 20240131; as numbers: gaussian), 4 missing; month: dates"
+    )
+    found = columns.encoded(frame)
+    np.testing.assert_array_equal(found["day"][:6], [0, np.nan, 30, 366, np.nan, 395])
+    np.testing.assert_array_equal(found["month"][:3], [61, 0, 92])
+    np.testing.assert_allclose(found["time"][:3], [0, 2 - 1 / 24, 3 - 1 / 24])
+    pd.testing.assert_frame_equal(Columns.from_text(columns.as_text()).encoded(frame[2:4]), found[2:4])
+    assert read_columns(frame, families={"day": "gaussian"}).columns[0].kind == "real"
+    with pytest.raises(ValueError, match="column 'time' has no time zones, and the fit has some"):
+        columns.encoded(frame.assign(time="2024-03-30T12:00"))
+
+
+def test_rows_are_named_as_they_are_written():
+    """Labels of NumPy and of pandas are no ``np.int64(0)`` in messages."""
+    words = pd.DataFrame({"x": ["missing", *["1.5", "2.5"] * 9], "y": RNG.normal(size=19)})
+    with pytest.raises(ValueError, match="holds numbers, but row 0 has 'missing'"):
+        read_columns(words)
+    columns = read_columns(words[1:])
+    with pytest.raises(TypeError, match="column 'x' is not numeric: row 0 has 'missing'"):
+        columns.encoded(words)
+    named = read_columns(pd.DataFrame({"x": ["a", "b"] * 9}))
+    with pytest.raises(ValueError, match="column 'x' has 'c' in row 7,"):
+        named.encoded(pd.DataFrame({"x": ["c"]}, index=np.array([7])))
 
 
 def test_ticks_are_answers_and_an_empty_cell_is_a_no():

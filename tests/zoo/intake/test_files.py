@@ -55,7 +55,31 @@ READ = {  # text or bytes: columns, row labels (None: 0, 1, ...), cells, a part 
     "# by x\n# in m\na,b\n1,2\n3,4\n": (["a", "b"], None, [[1, 2], [3, 4]], "remarks"),
     "# a,b\n1,2\n3,4\n": (["a", "b"], None, [[1, 2], [3, 4]], ""),
     'a,b\n"0,12","1,5"\n"0,15","2,25"\n': (["a", "b"], None, [[0.12, 1.5], [0.15, 2.25]], "decimal commas"),
+    "a;b\n1,234;x\n12.50;y\n": (["a", "b"], None, [[1234, "x"], [12.5, "y"]], "commas of 'a' group"),
+    "a;b\n1,5;x\n12.50;y\n": (["a", "b"], None, [["1,5", "x"], ["12.50", "y"]], ""),  # both cannot be
     'a,b\n"1,234.50",2\n"5,678.00",3\n': (["a", "b"], None, [[1234.5, 2], [5678, 3]], "group thousands"),
+    "a,b\nx,2,\ny,4,\n": (["a", "b"], None, [["x", 2], ["y", 4]], "column 3, which has no name and no cells"),
+    "a,b\n1,2,\n2,4,\n": (["a", "b"], None, [[1, 2], [2, 4]], "column 3, which has no name and no cells"),
+    "a,b\nx,2,\ny,4,5\n": (["a", "b"], ["x", "y"], [[2, NAN], [4, 5]], "labels the rows"),
+    "# u v\n1.0 2.0\n3.0 4.5\n": (["u", "v"], None, [[1, 2], [3, 4.5]], "spaces"),
+    "5.1,NA,3\n4.2,2,4\n": (
+        ["column_1", "column_2", "column_3"], None, [[5.1, NAN, 3], [4.2, 2, 4]], "no header",
+    ),
+    "a,b,c\n1.5,#DIV/0!,x\n2.5,3,#REF!\n": (["a", "b", "c"], None, [[1.5, NAN, "x"], [2.5, 3, None]], ""),
+    "a,b,c\n,cm,kg\nx,1,2\ny,3,4\n": (
+        ["a", "b", "c"], None, [["x", 1, 2], ["y", 3, 4]], "units below the names left out: 'cm', 'kg'",
+    ),
+    "zip,b\n01067,2\n10115,3\n,4\n": (["zip", "b"], None, [["01067", 2], ["10115", 3], [None, 4]], ""),
+    "a,b\nm,s\n1,2\n3,4\n": (["a", "b"], None, [[1, 2], [3, 4]], "units below the names left out: 'm', 's'"),
+    ",in cm,,\na,b,c,d\nx,1,2,p\ny,3,4,q\n": (
+        ["a", "b", "c", "d"], None, [["x", 1, 2, "p"], ["y", 3, 4, "q"]], "left out above",
+    ),
+    "who,size,size\na,b,c\nx,1,2\ny,3,4\n": (
+        ["a", "b", "c"], None, [["x", 1, 2], ["y", 3, 4]], "above them is 'who', 'size'",
+    ),
+    "a,b\nx,1\na,b\ny,3\na,b\nz,5\n": (
+        ["a", "b"], None, [["x", 1], ["y", 3], ["z", 5]], "2 further lines that name the columns",
+    ),
     "a,b,\n1,2,\n3,4,\n,,\n": (["a", "b"], None, [[1, 2], [3, 4]], "left out"),
     "a,b\n1,?\n2,3\n": (["a", "b"], None, [[1, NAN], [2, 3]], ""),
     'n,t\nA,"line one\nline two"\nB,"x; y"\n': (
@@ -130,6 +154,7 @@ REFUSED = {  # content: part of the message, and what to tell the reader for the
     "a,b\n": ("has no rows", None, None),
     b"PK\x03\x04abc": ("give it the ending .xlsx", None, None),
     b"PAR1abc": ("give it the ending .parquet", None, None),
+    "<!DOCTYPE html>\n<table></table>\n": ("a web page", None, None),
     b"a\0,\0b\0\n\x001\0,\x002\0\n\0": ("encoding=utf-16", {"encoding": "utf-16-le"}, [[1, 2]]),
     b"a,b\n\x81,1\n\x82,2\n": ("--read encoding=NAME", {"encoding": "cp437"}, [["\xfc", 1], ["\xe9", 2]]),
 }  # fmt: skip
@@ -271,6 +296,8 @@ def test_tables_that_we_write_in_parquet_have_checksums(tmp_path):
         (["12.50 EUR", "3 EUR"], [12.5, 3.0], "12.50 EUR"),
         (["USD 12.50", "3"], [12.5, 3.0], "USD 12.50"),
         (["\u22122.5", "3.5"], [-2.5, 3.5], "\u22122.5"),
+        (["(12.50)", "$(3)", "(1,234)", "7.5"], [-12.5, -3.0, -1234.0, 7.5], "(12.50)', negative"),
+        (["7.5", "12.50-"], [7.5, -12.5], "12.50-', negative"),
     ],
 )
 def test_marks_of_numbers_are_left_out_and_said(tmp_path, cells, numbers, mark):
@@ -280,10 +307,20 @@ def test_marks_of_numbers_are_left_out_and_said(tmp_path, cells, numbers, mark):
     )
     table = read_table(path)
     np.testing.assert_allclose(table["x"], numbers)
-    assert any(repr(mark) in note and "'x'" in note for note in table.attrs["read_as"])
+    assert any(f"'{mark}" in note or repr(mark) in note for note in table.attrs["read_as"] if "'x'" in note)
 
 
-@pytest.mark.parametrize("cells", [["A4", "B5"], ["12 km", "3 km"], ["100% wool", "50% silk"], ["$a", "$1"]])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["A4", "B5"],
+        ["12 km", "3 km"],
+        ["100% wool", "50% silk"],
+        ["$a", "$1"],
+        ["(a)", "(1)"],
+        ["18-", "18-24"],
+    ],
+)
 def test_words_with_such_marks_stay_words(tmp_path, cells):
     path = tmp_path / "a.csv"
     path.write_text("x,y\n" + "".join(f"{cell},1.5\n" for cell in cells), encoding="utf-8")
@@ -337,6 +374,10 @@ TOTAL = "Total,54,81\n"
         (f"{HEADER}{ROWS}{TOTAL}", "the last row ('total'), which is the sum of the others, left out"),
         (f"{HEADER}{ROWS}all,54,81\n", "the last row, which is the sum"),
         (f"{HEADER}{ROWS}Total,54,9\n", "the last row ('total')"),  # of the other column the mean
+        (f"{HEADER}{TOTAL}{ROWS}", "the first row ('total'), which is the sum of the others, left out"),
+        (f"{HEADER}all,54,81\n{ROWS}", "the first row, which is the sum"),
+        (f"{HEADER}{ROWS}{TOTAL}Average,6.75,10.1\n", "('total'), which is the sum of the others"),
+        (f"{HEADER}{ROWS}Mean,6.8,10.1\n{TOTAL}", "('mean'), which is the mean of the others"),
         (f"Sales\n\n{HEADER}{ROWS}{TOTAL}\nSource\n", "'Sales', 'Source'"),
     ],
 )
@@ -352,6 +393,9 @@ def test_titles_notes_and_totals_are_left_out_and_said(tmp_path, text, told):
         ("x,\n1,2\n3,4\n5,6\n", (3, 2)),  # a second column without a name
         ("a,b\n1,2\n2,3\n3,5\n6,10\n", (4, 2)),  # sums of few rows, which nothing calls a total
         (f"{HEADER}{ROWS}total,54.5,82\n", (9, 3)),  # no sums
+        (f"{HEADER}{ROWS}b09,54,82\n", (9, 3)),  # the sum of one column
+        (f"{HEADER}{ROWS}mean streets,6.8,12\n", (9, 3)),  # the mean of one column
+        (f"{HEADER}b00,none,none\n{ROWS}", (9, 3)),  # no units, but a row without numbers
         ("id,tick\n1,\n2,x\n3,\n4,\n", (4, 2)),  # rows of one cell are rows where most are
         (f"{HEADER}{ROWS}b09,,\n", (9, 3)),
         ("a,b,c\n" + "x,x,\n" * 5 + ",,\nx,,\n", (7, 3)),  # ticks

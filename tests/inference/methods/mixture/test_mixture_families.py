@@ -125,7 +125,8 @@ def components_that_see_the_rows_twice(values, model, x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["NormalGamma", "BernoulliBeta", "PoissonGamma", "LogNormal", "CategoricalDirichlet"]
+    "name",
+    ["NormalGamma", "BernoulliBeta", "PoissonGamma", "LogNormal", "LogGaussian", "CategoricalDirichlet"],
 )
 def test_components_that_see_the_rows_twice_are_found(name):
     model = mixture(name, num_components=2)
