@@ -177,8 +177,8 @@ def fit(
         rows, weight = request.data[0], request.sample_weight
         num_rows = len(rows) if weight is None else weight.sum()
         answer_of(request.model, "check_resolved", fitted.outcome.posterior, num_rows, dtype, rows)
-        tree = build_tree(request, fitted)
-        if not is_for_new_rows(request, fitted.outcome):
+        tree, is_asked_itself = build_tree(request, fitted), not is_for_new_rows(request, fitted.outcome)
+        if is_asked_itself:
             tree = numbered(tree, request.spreads_rows)
     converged, why = has_converged(request, fitted.run, tree)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -190,6 +190,8 @@ def fit(
     if not converged and why:
         tree.attrs[WHY_NOT] = why
         warn(f"{model_name(request.model)} by {request.name} has not converged: {why}")
+    if not is_asked_itself:
+        return tree
     found = verdict(tree)
     tree.attrs["verdict"] = f"{found.word}: {found.text}"
     if converged and found.good is False:  # its draws cannot be trusted for another reason
