@@ -190,6 +190,7 @@ WRONG = [
     ("epca standardize", "loadings", Unit(1)),  # axis
     ("epca standardize", "noise_variance", Unit(2, (-1,))),
     ("epca standardize", "loc", Unit(2, (-1,), True)),
+    ("epca of unknown noise", "loc", Unit(1, (-1,))),  # location
     ("epca of exponential cells", "loadings", Unit(1, (-2,))),
     ("epca of gamma cells", "loc", Unit(-1)),  # axis
     ("paired", "loadings_1", Unit(1, (-2,))),  # part
@@ -200,6 +201,10 @@ WRONG = [
     ("paired with bits", "loadings_0", Unit(2, (-2,))),
     ("paired full", "specific_precision_1", Unit(1, (-2, -1), part=1)),
     ("paired full standardize", "specific_precision_0", Unit(-2)),  # axis
+    ("mcfa gaussian diagonal", "noise_variance", Unit(1, (-1,))),
+    ("mcfa gaussian diagonal standardize", "raw_loadings", Unit(1)),  # axis
+    ("mcfa ard isotropic", "loading_precision", Unit(2)),
+    ("mcfa ard isotropic", "raw_loc", Unit(1, (-1,))),  # location
     ("mixture full", "precisions", Unit(1, (-2, -1))),
     ("mixture full", "precisions", Unit(-2, (-1,))),  # axis
     ("mixture full", "locs", Unit(1, (-1,))),
@@ -243,6 +248,21 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
     assert not error < 1e-6
 
 
+def test_every_model_has_a_planted_power_axis_and_location():
+    planted = {}
+    for name, site, unit in WRONG:
+        case = CASES[name]
+        data, moments = rows_of(case, np.random.default_rng(0))
+        right = for_data(case.model(*moments), *data).units[site]
+        kinds = {
+            kind for kind in ("power", "axes", "is_location") if getattr(unit, kind) != getattr(right, kind)
+        }
+        planted[name.partition(" ")[0]] = planted.get(name.partition(" ")[0], set()) | kinds
+    without_sites = {"kernelpca"}  # whose unit is that of its rows alone
+    for name in {name.partition(" ")[0] for name in CASES} & set(zoo.MODELS) - without_sites:
+        assert planted.get(name) == {"power", "axes", "is_location"}, (name, planted.get(name))
+
+
 @pytest.mark.parametrize(
     ("name", "field", "unit"),
     [
@@ -262,6 +282,10 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("ppca gaussian diagonal", "noise_rate", Unit(1, (-1,))),
         ("ppca flat diagonal standardize", "column_scale", Unit(1)),
         ("kernelpca standardize", "column_scale", Unit(2, (-1,))),
+        ("mcfa gaussian diagonal", "loading_variance", Unit(1)),
+        ("mcfa ard isotropic", "ard_rate", Unit(-2)),
+        ("mcfa ard isotropic", "loc_mean", Unit(1, (-1,))),
+        ("mcfa gaussian diagonal standardize", "column_scale", Unit(1)),
         ("depcam unknown laplace", "sparsity", Unit(1)),
         ("depcam unknown laplace", "offset_mean", Unit(1, (-1,))),
         ("depcam unknown ard", "ard_rate", Unit(-2)),
