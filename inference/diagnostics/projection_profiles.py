@@ -244,7 +244,8 @@ def _columns(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         explained, left = variances[view.suffix]
         total = explained + left
         if explained.shape[1] != len(view.columns):  # classes: several loadings to a column
-            columns = names_along(aligned, _data_dim(aligned, view.name), explained.shape[1], "feature")
+            dim = model_of(aligned).variable_dims[view.name][1]
+            columns = names_along(aligned, dim, explained.shape[1], "feature")
         else:
             columns = view.columns
         share = np.divide(explained, total, where=total > 0, out=np.zeros_like(total))
@@ -262,10 +263,6 @@ def _columns(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         note += "; columns of classes have no variance"
     table.attrs |= {"title": "How well each column is explained", "note": note}
     return table
-
-
-def _data_dim(tree: xr.DataTree, part: str) -> str:
-    return model_of(tree).variable_dims[part][1]
 
 
 def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:

@@ -68,7 +68,6 @@ class ShownComponents(NamedTuple):
         index: (num_shown,) positions along the dim component.
         share: (num_shown,) posterior mean share of the rows.
         locs: (num_shown, num_features) posterior means over the draws in which the component is occupied.
-        loc_sds: (num_shown, num_features) their posterior standard deviations, over the same draws.
         covariances: (num_shown, num_features, num_features), likewise.
         owner: (num_observations,) the position of each row's most probable component.
     """
@@ -76,7 +75,6 @@ class ShownComponents(NamedTuple):
     index: np.ndarray
     share: np.ndarray
     locs: np.ndarray
-    loc_sds: np.ndarray
     covariances: np.ndarray
     owner: np.ndarray
 
@@ -111,7 +109,6 @@ def occupied_components(tree: xr.DataTree) -> ShownComponents | None:
         index,
         share[index],
         np.stack([locs[present[:, k], k].mean(0) for k in index]),
-        np.stack([locs[present[:, k], k].std(0) for k in index]),
         np.stack([covariances[present[:, k], k].mean(0) for k in index]),
         owner,
     )

@@ -162,7 +162,10 @@ def save(tree: xr.DataTree, path: str | os.PathLike) -> None:
         raise ValueError(f"this tree is not a whole fit: {found}; save the tree that inference.fit gave")
     groups = {where: node.to_dataset(inherit=False) for where, node in nodes_of(tree).items()}
     for dataset in groups.values():
-        dataset.attrs = {name: _storable_attribute(value) for name, value in dataset.attrs.items()}
+        dataset.attrs = {
+            name: _storable_text(value) if isinstance(value, str) else value
+            for name, value in dataset.attrs.items()
+        }
     root = groups["."].attrs
     root.pop(INTEGRITY, None)
     of_root = xr.DataTree.from_dict({"/": groups["."]} | {f"/{k}": v for k, v in groups.items() if k != "."})
@@ -204,10 +207,6 @@ def check_place_of_fit(path: str | os.PathLike) -> None:
                 is_fit = any(content.find(mark) >= 0 for mark in (b"model_fields", CHECKSUM.encode()))
     if not is_fit:
         raise ValueError(f"{path} is there and is no fit: it would be lost; choose another name")
-
-
-def _storable_attribute(value: Any) -> Any:
-    return _storable_text(value) if isinstance(value, str) else value
 
 
 def _storable_text(text: str) -> str:

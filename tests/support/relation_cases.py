@@ -14,6 +14,7 @@ from inference.calibration.relation_changes import RELATIONS
 from zoo.conjugate import BernoulliBeta, ExponentialGamma, MultinomialDirichlet, NormalGamma, PoissonGamma
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.cells import has_units
+from zoo.kernels import Polynomial, Precomputed
 
 _rng = np.random.default_rng(20)
 X = _rng.normal(size=(20, 2)) @ _rng.normal(size=(2, 4)) + 0.4 * _rng.normal(size=(20, 4)) + [3.0, 0, -2, 1]
@@ -235,7 +236,7 @@ def _of_kernel_pca(model, method):
     yield model.kernel.has_unit and given, dict.fromkeys(("rescaled", "other_units"), in_units)
     new = "no: draws of the latents have no coefficients to project new rows with"
     yield method in _SAMPLERS, {"fitted_rows": new}
-    has_origin = not model.kernel.ignores_origin
+    has_origin = isinstance(model.kernel, Polynomial | Precomputed)
     yield has_origin, dict.fromkeys(("shifted", "other_units"), "no: the kernel has an origin")
     yield model.standardize, {"columns_rescaled": "same"}
 

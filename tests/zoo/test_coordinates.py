@@ -200,6 +200,10 @@ WRONG = [
     ("paired with bits", "loadings_0", Unit(2, (-2,))),
     ("paired full", "specific_precision_1", Unit(1, (-2, -1), part=1)),
     ("paired full standardize", "specific_precision_0", Unit(-2)),  # axis
+    ("mcfa gaussian diagonal", "noise_variance", Unit(1, (-1,))),
+    ("mcfa gaussian diagonal standardize", "raw_loadings", Unit(1)),  # axis
+    ("mcfa ard isotropic", "loading_precision", Unit(2)),
+    ("mcfa ard isotropic", "raw_loc", Unit(1, (-1,))),  # location
     ("mixture full", "precisions", Unit(1, (-2, -1))),
     ("mixture full", "precisions", Unit(-2, (-1,))),  # axis
     ("mixture full", "locs", Unit(1, (-1,))),
@@ -243,6 +247,63 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
     assert not error < 1e-6
 
 
+def kinds_of_difference(unit, right):
+    """In which of power, axes and location two units differ."""
+    return {kind for kind in ("power", "axes", "is_location") if getattr(unit, kind) != getattr(right, kind)}
+
+
+def test_every_model_has_a_planted_power_axis_and_location():
+    planted = {name.partition(" ")[0]: set() for name in CASES}
+    for name, site, unit in WRONG:
+        data, moments = rows_of(CASES[name], np.random.default_rng(0))
+        right = for_data(CASES[name].model(*moments), *data).units[site]
+        planted[name.partition(" ")[0]] |= kinds_of_difference(unit, right)
+    # Kernel PCA's rows alone have a unit; a mean about the program's origin is as equivariant, see the next
+    lacking = {
+        "kernelpca": {"power", "axes", "is_location"},
+        "epca": {"is_location"},
+        "paired": {"is_location"},
+    }
+    for name in planted.keys() & zoo.MODELS.keys():
+        assert planted[name] == {"power", "axes", "is_location"} - lacking.get(name, set()), name
+
+
+def error_of_cells(case, make=lambda model: model):
+    """By how much two tables' log joints differ from the normal densities of their cells about the means."""
+    rng = np.random.default_rng(0)
+    data, moments = rows_of(case, rng)
+    model = for_data(make(case.model(*moments)), *data)
+    values = case.values(rng, SIZE) | case.locals(rng, len(data[0]))
+    joints, by_hand = [], []
+    with in_precision():
+        for parts in (data, tuple(x + rng.normal(size=x.shape) for x in data)):
+            joint = log_density(model.explicit, tuple(map(jnp.asarray, parts)), {}, values)[0]
+            joints.append(float(joint))
+            total = 0.0
+            for name, x in zip(model.data_names, parts, strict=True):
+                end = name.removeprefix("y") if name != "x" else ""
+                mean = values["latents"] @ values[f"loadings{end}"].T + values[f"loc{end}"]
+                seen, spread = ~np.isnan(x), values[f"noise_variance{end}"] ** 0.5
+                cells = jnp.where(seen, dist.Normal(mean, spread).log_prob(np.where(seen, x, 0.0)), 0.0)
+                total += model.part_weights.get(name, 1.0) * jnp.sum(cells)
+            by_hand.append(float(total))
+    return abs((joints[0] - joints[1]) / (by_hand[0] - by_hand[1]) - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "site"), [("epca of unknown noise", "loc"), ("paired", "loc_0"), ("paired", "loc_1")]
+)
+def test_means_of_a_model_stated_about_an_origin_are_those_of_the_data(name, site):
+    """A mean without its location would be one about the origin: equivariant, but another parameter."""
+
+    def planted(model):
+        right = model.units[site]
+        return with_table(model, "units", {**model.units, site: right._replace(is_location=False)})
+
+    assert error_of_cells(CASES[name]) < 1e-9
+    assert error_of_cells(CASES[name], planted) > 1e-3
+
+
 @pytest.mark.parametrize(
     ("name", "field", "unit"),
     [
@@ -262,6 +323,10 @@ def test_a_wrong_unit_of_a_site_is_found(name, site, unit):
         ("ppca gaussian diagonal", "noise_rate", Unit(1, (-1,))),
         ("ppca flat diagonal standardize", "column_scale", Unit(1)),
         ("kernelpca standardize", "column_scale", Unit(2, (-1,))),
+        ("mcfa gaussian diagonal", "loading_variance", Unit(1)),
+        ("mcfa ard isotropic", "ard_rate", Unit(-2)),
+        ("mcfa ard isotropic", "loc_mean", Unit(1, (-1,))),
+        ("mcfa gaussian diagonal standardize", "column_scale", Unit(1)),
         ("depcam unknown laplace", "sparsity", Unit(1)),
         ("depcam unknown laplace", "offset_mean", Unit(1, (-1,))),
         ("depcam unknown ard", "ard_rate", Unit(-2)),

@@ -44,14 +44,12 @@ class Kernel(Assumptions):
         is_precomputed: whether the data are kernel values instead of rows.
         weighs_columns_alike: whether a column's weight in values follows from its units alone.
         has_unit: whether values change with the unit of the columns (lengths read off the data apart).
-        ignores_origin: whether centred values are the same from any origin.
     """
 
     weighs_columns_alike: ClassVar[bool] = False
     is_shift_invariant: ClassVar[bool] = False
     is_precomputed: ClassVar[bool] = False
     has_unit: ClassVar[bool] = True
-    ignores_origin: ClassVar[bool] = True
 
     def matrix(self, x: Array | np.ndarray, y: Array | np.ndarray) -> Array | np.ndarray:
         """Kernel values of rows with rows, k(x_i, y_j).
@@ -191,8 +189,6 @@ class Polynomial(Kernel):
         scale: positive factor of the inner product.
     """
 
-    ignores_origin = False
-
     degree: int = whole(3)
     offset: Array = numbers(1.0, least=0)
     scale: Array = positive(1.0)
@@ -229,7 +225,6 @@ class Precomputed(Kernel):
     values with the fitted ones, shape (new rows, num_observations).
     """
 
-    ignores_origin = False
     is_precomputed = True
 
     def matrix(self, x: Array | np.ndarray, y: Array | np.ndarray) -> Array | np.ndarray:

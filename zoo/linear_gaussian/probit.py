@@ -226,19 +226,6 @@ def class_log_probabilities(predictor: Array) -> Array:
     return logsumexp(logs + jnp.asarray(np.log(weights / weights.sum())), axis=-1)
 
 
-def num_decisions(num_outputs: int, exclusive: bool) -> int:
-    """The number of entries of a row's decision.
-
-    Args:
-        num_outputs: L.
-        exclusive: whether the outputs are classes of which one occurs.
-
-    Returns:
-        L - 1 or L.
-    """
-    return num_outputs - 1 if exclusive else num_outputs
-
-
 def decisions(y: Array, predictor: Array, covariance: Array, exclusive: bool) -> tuple[Array, Array, Array]:
     """Mean and covariance of a row's decision d = T u, and T.
 

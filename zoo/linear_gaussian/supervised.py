@@ -31,7 +31,6 @@ from zoo.linear_gaussian.probit import (
     ProbitOutputs,
     ProbitOutputsGivenRows,
     carried_over,
-    num_decisions,
 )
 from zoo.linear_gaussian.rows import (
     RowsGivenOthers,
@@ -469,7 +468,7 @@ class Probit(Outputs):
     @property
     def has_marginal(self) -> bool:
         """Where a row has one decision."""
-        return num_decisions(self.model.num_outputs, self.model.is_classes) == 1
+        return self.model.num_outputs - self.model.is_classes == 1  # the last class follows from the others
 
     @override
     def sample(self, prior: Block) -> dict[str, Array]:
