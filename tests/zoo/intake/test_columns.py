@@ -62,7 +62,7 @@ def kind_of(cells, name="x"):
         (RNG.permutation(pd.date_range("2024-01-31", periods=N).strftime("%Y-%m-%dT%H:%M:%SZ")), "date"),
         (RNG.integers(0, 12, N) * 100 + 20240101 + RNG.integers(0, 27, N), "date"),
         (np.where(np.arange(N) < 5, np.nan, RNG.integers(1, 13, N) + 202400.0), "date"),
-        (np.where(np.arange(N) == 5, 20241301, 20240101), "real"),  # no thirteenth month
+        (np.where(np.arange(N) == 5, 20241301, 20240301 + np.arange(N) % 29), "real"),  # no thirteenth month
         (np.where(np.arange(N) == 5, 202413, RNG.integers(1, 13, N) + 202400), "real"),
         (np.where(np.arange(N) % 2, "2024-07-31T10:00:00+02:00", "2024-01-31T10:00:00+01:00"), "date"),
         (np.where(np.arange(N) % 2, "2024-07-31T10:00:00", "2024-01-31T10:00:00+01:00"), "category"),
