@@ -718,6 +718,11 @@ def test_what_follows_from_columns_that_were_left_out_names_them():
         ValueError, match=r"no column of x is left: columns left out: note \(30 different words"
     ):
         inference.fit(zoo.Mixture(), frame[["note"]], progress=False)
+    for model in (zoo.Mixture(), zoo.EPCA(), zoo.PPCA()):
+        with pytest.raises(ValueError, match="^x has no columns$"):
+            inference.fit(model, frame[[]], progress=False)
+        with pytest.raises(ValueError, match="^x has no columns beside 'id', which labels the rows$"):
+            inference.fit(model, pd.DataFrame({"id": [f"r{i}" for i in range(9)]}), progress=False)
 
 
 def test_no_word_is_refused_by_its_beginning_that_pandas_reads():
