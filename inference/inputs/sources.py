@@ -33,7 +33,7 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -396,7 +396,10 @@ def opened(model: Model, data: Sequence[Any]) -> tuple[Any, ...]:
 def as_passed(part: Any, model: Model) -> Any:
     """A part of the data in the types that the rest knows: frames of pandas, and counts of bags of words."""
     part = as_frame(part)
-    return as_counted(part) if model.takes_documents else part
+    if model.takes_documents:
+        return as_counted(part)
+    are_records = isinstance(part, list) and part and all(isinstance(row, Mapping) for row in part)
+    return pd.DataFrame(part) if are_records else part
 
 
 def is_arrow(part: object) -> bool:

@@ -106,12 +106,11 @@ def read_parts(
             found[place] = _columns_of_counts(data[place], arguments, name)
         else:
             found[place] = replace(read_columns(data[place], name=name, **arguments), is_held=is_held)
-    model = model.with_families(found)
-    found = list(as_taken(model, found))
     for name, columns in zip(model.data_names, found, strict=False):
         if columns is not None:
             _warn_of_left_out(columns, name)
-    return model, tuple(found)
+    model = model.with_families(found)
+    return model, tuple(as_taken(model, found))
 
 
 def read_tables(
@@ -271,9 +270,11 @@ def _is_count_type(kind: object) -> bool:
 
 def _warn_of_left_out(columns: Columns, name: str) -> None:
     """Warn of columns that are left out; raise ValueError if no other is there."""
-    if told := left_out_in_words(columns):
-        if not columns.kept:
-            raise ValueError(f"no column of {name} is left: {told}")
+    told = left_out_in_words(columns)
+    if not columns.kept:
+        others = "" if columns.label is None else f" beside {columns.label!r}, which labels the rows"
+        raise ValueError(f"no column of {name} is left: {told}" if told else f"{name} has no columns{others}")
+    if told:
         warn(told)
 
 

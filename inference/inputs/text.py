@@ -7,6 +7,7 @@ are dropped and counted, words they lack count zero.
 """
 
 import importlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -69,8 +70,9 @@ def as_counted(documents: Any) -> Any:
 
     Args:
         documents: a dict of words and their counts for each document, by the document's name or in a list;
-            bags of gensim, a list of pairs of a word's number and count for each document, whose words are
-            called by their numbers; or a table of pandas with one column of texts and none of counts.
+            a list of words for each; bags of gensim, a list of pairs of a word's number and count for each
+            document, whose words are called by their numbers; or a table of pandas with columns of texts, of
+            which the longest are taken, and none of counts.
 
     Returns:
         The counts.
@@ -82,7 +84,8 @@ def as_counted(documents: Any) -> Any:
         return _with_text_column(documents)
     if not isinstance(documents, list | tuple) or not documents or not all(map(_is_bag, documents)):
         return documents
-    bags = [list(bag.items() if isinstance(bag, Mapping) else bag) for bag in documents]
+    bags = [bag if isinstance(bag, Mapping) or not _are_words(bag) else Counter(bag) for bag in documents]
+    bags = [list(bag.items() if isinstance(bag, Mapping) else bag) for bag in bags]
     words = sorted({word for bag in bags for word, _ in bag}, key=lambda word: (isinstance(word, str), word))
     place = {word: number for number, word in enumerate(words)}
     rows = np.repeat(np.arange(len(bags)), list(map(len, bags)))
@@ -93,12 +96,17 @@ def as_counted(documents: Any) -> Any:
 
 
 def _is_bag(bag: Any) -> bool:
-    """Whether a document is a dict of counts, or pairs as gensim has them."""
+    """Whether a document is a dict of counts, pairs as gensim has them, or a list of words."""
     if isinstance(bag, Mapping):
         return all(isinstance(count, Real) for count in bag.values())
-    return isinstance(bag, list) and all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Integral) for pair in bag
+    return isinstance(bag, list) and (
+        _are_words(bag)
+        or all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Integral) for pair in bag)
     )
+
+
+def _are_words(bag: list) -> bool:
+    return all(isinstance(word, str) for word in bag)
 
 
 WORDS_OF_TEXT = 3.0  # words of a cell, on average, from which on a column holds texts
@@ -110,13 +118,13 @@ def _with_text_column(table: pd.DataFrame) -> Any:
         return table
     words = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name].dtype)]
     texts = [name for name in words if _holds_texts(table[name])]
-    if len(texts) != 1:
+    if not texts:
         return table
-    others = table.drop(columns=texts)
+    name = max(texts, key=lambda name: _words_of_a_cell(table[name]))
+    others = table.drop(columns=name)
     columns = read_columns(others) if others.shape[1] else None
     if columns is not None and any(column.kind in ("count", "yes/no") for column in columns.kept):
         return table
-    (name,) = texts
     cells = table[name].fillna("").astype(str).tolist()
     left = [column.name for column in columns.columns if column.name != columns.label] if columns else []
     if left:
@@ -131,7 +139,11 @@ def _holds_texts(cells: pd.Series) -> bool:
     present = cells.dropna()
     if not len(present) or not all(isinstance(cell, str) for cell in present):
         return False
-    return present.str.split().str.len().mean() >= WORDS_OF_TEXT
+    return _words_of_a_cell(present) >= WORDS_OF_TEXT
+
+
+def _words_of_a_cell(cells: pd.Series) -> float:
+    return cells.dropna().str.split().str.len().mean()
 
 
 def matching_words(counts: Any, words: np.ndarray) -> Any:

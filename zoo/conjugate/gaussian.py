@@ -462,7 +462,8 @@ def _means(x: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
 def _default_scale_matrix(x: np.ndarray, weight: np.ndarray | None, strength: np.ndarray) -> np.ndarray:
     """The inverse of the sample covariance over ``strength``; a warning if the columns are collinear."""
     num_features = x.shape[1]
-    check_rows(x, num_features + 1, f"the sample covariance of {num_features} columns; or give scale_matrix")
+    why = f"the sample covariance of {num_features} columns; for independent ones NormalGamma(), or"
+    check_rows(x, num_features + 1, f"{why} give scale_matrix")
     if not is_finite(x):
         covariance = covariance_of_observed(x, weight)[1]
     elif weight is None:

@@ -62,6 +62,7 @@ MAGIC = {  # beginnings of files of other kinds
 }
 EXTRAS = {".parquet": ("pyarrow", "parquet"), ".xlsx": ("openpyxl", "excel")}
 
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 COMMA = re.compile(r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)?,\d+([eE][+-]?\d+)?")
 GROUPED_BY_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
@@ -488,13 +489,17 @@ def _without_notes(text: str, separator: str, notes: list[str]) -> tuple[str, in
 
 def _records(text: str, separator: str) -> Iterator[list[str]]:
     """The fields of each line that is not blank."""
-    for _, fields in _numbered(text, separator):
+    for _, fields in _numbered(_lines(text), separator):
         yield [field.strip() for field in fields]
 
 
-def _numbered(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _lines(text: str) -> Iterator[str]:
+    """The lines with their ends, one after the other: a stream would copy the text for a few of them."""
+    return (line[0] for line in LINE.finditer(text))
+
+
+def _numbered(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
     """The number of each record's last line, and its fields."""
-    lines: Iterable[str] = io.StringIO(text, newline="")
     if separator == SPACES:
         lines, separator = (" ".join(line.split()) + "\n" for line in lines), " "
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
@@ -536,7 +541,7 @@ def _check_widths(path: Path, text: str, separator: str, skipped: int) -> tuple[
 
     ValueError names the first line that has another number.
     """
-    records = _numbered(text, separator)
+    records = _numbered(io.StringIO(text, newline=""), separator)
     _, first = next(records)
     width, line, are_closed = None, 0, True
     for number, fields in records:
@@ -665,9 +670,10 @@ def _without_headers_within(text: str, body: str, notes: list[str]) -> str:
 
 def _after_first_record(text: str, separator: str) -> str:
     """The text after its header, which may have line breaks between quotes."""
-    stream = io.StringIO(text, newline="")
-    next(csv.reader(stream, delimiter=" " if separator == SPACES else separator))
-    return text[stream.tell() :]
+    taken: list[str] = []
+    lines = (taken.append(line) or line for line in _lines(text))
+    next(csv.reader(lines, delimiter=" " if separator == SPACES else separator))
+    return text[sum(map(len, taken)) :]
 
 
 def _parsed(body: str, separator: str, width: int, **options: Any) -> pd.DataFrame:

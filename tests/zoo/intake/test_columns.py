@@ -62,7 +62,7 @@ def kind_of(cells, name="x"):
         (RNG.permutation(pd.date_range("2024-01-31", periods=N).strftime("%Y-%m-%dT%H:%M:%SZ")), "date"),
         (RNG.integers(0, 12, N) * 100 + 20240101 + RNG.integers(0, 27, N), "date"),
         (np.where(np.arange(N) < 5, np.nan, RNG.integers(1, 13, N) + 202400.0), "date"),
-        (np.where(np.arange(N) == 5, 20241301, 20240101), "real"),  # no thirteenth month
+        (np.where(np.arange(N) == 5, 20241301, 20240301 + np.arange(N) % 29), "real"),  # no thirteenth month
         (np.where(np.arange(N) == 5, 202413, RNG.integers(1, 13, N) + 202400), "real"),
         (np.where(np.arange(N) % 2, "2024-07-31T10:00:00+02:00", "2024-01-31T10:00:00+01:00"), "date"),
         (np.where(np.arange(N) % 2, "2024-07-31T10:00:00", "2024-01-31T10:00:00+01:00"), "category"),
@@ -718,6 +718,11 @@ def test_what_follows_from_columns_that_were_left_out_names_them():
         ValueError, match=r"no column of x is left: columns left out: note \(30 different words"
     ):
         inference.fit(zoo.Mixture(), frame[["note"]], progress=False)
+    for model in (zoo.Mixture(), zoo.EPCA(), zoo.PPCA()):
+        with pytest.raises(ValueError, match="^x has no columns$"):
+            inference.fit(model, frame[[]], progress=False)
+        with pytest.raises(ValueError, match="^x has no columns beside 'id', which labels the rows$"):
+            inference.fit(model, pd.DataFrame({"id": [f"r{i}" for i in range(9)]}), progress=False)
 
 
 def test_no_word_is_refused_by_its_beginning_that_pandas_reads():

@@ -14,6 +14,7 @@ import xarray as xr
 import inference
 import zoo
 from inference.estimators import MixtureEstimator
+from inference.inputs.sources import as_passed
 from inference.inputs.text import WordCounts, as_counted
 from zoo.exponential_family import Gaussian
 from zoo.intake import read_columns
@@ -120,6 +121,7 @@ def test_bags_of_words_are_counts():
     by_name = as_counted(BAGS)
     assert by_name.words == ["cat", "dog", "emu"] and by_name.documents == ["first", "second", "third"]
     assert counts_of(by_name) == wanted == counts_of(as_counted(list(BAGS.values())))
+    assert counts_of(as_counted([["dog", "cat", "cat"], ["dog", "dog", "emu", "dog"], []])) == wanted
     gensim = as_counted([[(0, 2), (7, 1)], [(7, 3), (10, 1)], []])
     assert gensim.words == ["0", "7", "10"] and counts_of(gensim) == wanted
     for other in ([[1.0, 2.0], [3.0, 4.0]], ["a text", "b"], [(0, 1), (2, 3)], np.eye(3), []):
@@ -134,10 +136,20 @@ def test_a_column_of_texts_is_documents_with_the_ids_of_the_table():
     with pytest.warns(UserWarning, match="the texts of the column 'text'; columns left out: day"):
         found = as_counted(table)
     assert found.documents == list(map(str, range(12))) and "parcel" in found.words
+    twice = table.assign(title="to the shop, please")
+    with pytest.warns(UserWarning, match="the texts of the column 'text'; columns left out: day, title"):
+        assert as_counted(twice).words == found.words
     counts = pd.DataFrame({"cat": RNG.poisson(2.0, 12), "note": texts})
     assert as_counted(counts) is counts  # the counts are the documents
     with pytest.raises(ValueError, match="weights such as tf-idf are no counts; pass how often"):
         inference.fit(zoo.LDA(num_topics=2), RNG.random((6, 4)))
+
+
+def test_a_list_of_dicts_is_rows_or_bags_as_the_model_takes_them():
+    records = [{"a": 1.5, "b": "x"}, {"a": 2.5}]
+    pd.testing.assert_frame_equal(as_passed(records, zoo.Mixture()), pd.DataFrame(records))
+    assert as_passed([{"a": 1}, {"b": 2}], zoo.LDA()).words == ["a", "b"]
+    assert as_passed([[1.5, 2.5]], zoo.Mixture()) == [[1.5, 2.5]] and as_passed([], zoo.Mixture()) == []
 
 
 def test_a_fit_of_bags_scores_new_bags():
