@@ -451,7 +451,7 @@ for claim, found in claims.items():
 # How to read it:
 #
 # - On the drawn corpus PCP is at home: its clusters are the true ones or parts of them, and it predicts held-out
-#   documents better than LDA by a few per cent. At 20 topics and full size its perplexity by completion is 52.5, that
+#   documents better than LDA, by completion by two to six per cent. At 20 topics and full size its perplexity by completion is 52.5, that
 #   of scikit-learn's LDA 54.5, and that of ours, which ends in another optimum, 55.5. How far it is ahead depends on
 #   the care that LDA gets: on two smaller corpora drawn from PCP, six topics, its perplexity is 0.97 times that of a
 #   well-run LDA (documents settled, both priors learnt) by the bound and by the likelihood and 0.98 by completion; it
@@ -466,7 +466,8 @@ for claim, found in claims.items():
 #   four starts do not distinguish it from LDA with k-means (0.59) and k-means of tf-idf (0.72, and 0.84 for the start
 #   with the least inertia). So it is better than the thesis's two baselines or level with them, but not better than
 #   tf-idf weights.
-# - The bound is a poor judge: it lies further from the likelihood for PCP than for LDA.
+# - The bound is a poor judge: how far it lies from the likelihood depends on the model. On the drawn corpus it is
+#   further for LDA, so that PCP looks better than it is, by up to two per cent.
 #
 # ## Exercises
 #

@@ -2,7 +2,8 @@
 
 All are drawn after `inference.symmetry.align_rotation`: the axes of every draw are turned to a common mean,
 so that the remaining spread is the posterior's and not the rotation's. The axes themselves are those in
-which the mean loadings are orthogonal, the strongest first; their signs are a convention.
+which the mean loadings are orthogonal, the strongest first; their signs are a convention. Features that the
+model measures in their standard deviations (``standardize=True``) stay in them: their units may differ.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_w
 from inference.results.files import model_of
 from inference.results.groups import labels_of, loadings_of, responsibilities_of
 from inference.symmetry.rotation import aligned_draws
+from zoo.coordinates.of_models import noise_factors
 
 _MOST_DRAWS = 400
 _MOST_FEATURES = 30
@@ -27,6 +29,7 @@ _MOST_LATENTS = 6
 _MOST_ARROWS = 12
 _MOST_ROWS = 2000
 _MOST_CLASSES = 12  # told apart by colour and marker
+_STANDARD = "features in their standard deviations"
 _MOST_BARS = 150  # rows with bars; above it they would cover each other
 
 
@@ -46,7 +49,7 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     """
     if not 0 < prob < 1:
         raise ValueError(f"prob must lie between 0 and 1; got {prob}")
-    draws, names, view = _stacked(aligned_draws(tree, _MOST_DRAWS))
+    draws, names, view = stacked_loadings(aligned_draws(tree, _MOST_DRAWS))
     size = np.sqrt((draws**2).mean(0)).max(1)
     kept = np.sort(np.argsort(-size, kind="stable")[:_MOST_FEATURES])
     count = min(draws.shape[2], _MOST_LATENTS)
@@ -69,6 +72,7 @@ def plot_loadings(tree: xr.DataTree, prob: float = 0.9) -> Figure:
     notes = [] if kind_of(tree) == "point" else [f"{prob:.0%} intervals; filled: without zero"]
     notes += [f"{len(kept)} of {len(names)} features"] if len(kept) < len(names) else []
     notes += [f"{count} of {draws.shape[2]} latents"] if count < draws.shape[2] else []
+    notes += [_STANDARD] if noise_factors(model_of(tree)) else []
     figure.suptitle("Loadings, axes aligned" + (f" ({'; '.join(notes)})" if notes else ""), fontsize=9)
     return figure
 
@@ -107,7 +111,7 @@ def plot_biplot(
     first, second = _two_of(latents, mean.shape[1])
     draws, names, view = np.zeros((1, 0, mean.shape[1])), [], np.zeros(0, int)
     if loadings_of(aligned):
-        draws, names, view = _stacked(aligned)
+        draws, names, view = stacked_loadings(aligned)
     num_rows = len(mean)
     rows = np.unique(np.linspace(0, num_rows - 1, min(num_rows, _MOST_ROWS)).astype(int))
     mean, sd = mean[rows][:, [first, second]], None if sd is None else sd[rows][:, [first, second]]
@@ -142,6 +146,7 @@ def plot_biplot(
     axis.set(xlabel=f"latent {first}", ylabel=f"latent {second}")
     notes = [f"{len(rows)} rows shown"] if len(rows) == _MOST_ROWS else []
     notes += [f"{len(named)} of {len(names)} features"] if len(named) < len(names) else []
+    notes += [_STANDARD] if names and noise_factors(model_of(tree)) else []
     title = ("Rows and features" if names else "Rows") + (f" ({'; '.join(notes)})" if notes else "")
     axis.set_title(title, fontsize=9, loc="left")
     return figure
@@ -244,12 +249,13 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
         )
 
 
-def _stacked(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
+def stacked_loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
     """Stack the loadings of all views, (draws, features, latents), with the features' names and views."""
-    blocks, names, views = [], [], []
-    for variable in loadings_of(tree).values():
+    blocks, names, views, factors = [], [], [], noise_factors(model_of(tree))
+    for suffix, variable in loadings_of(tree).items():
         feature, values = str(variable.dims[2]), variable.values
-        blocks.append(values.reshape(-1, *values.shape[2:]))
+        scale = np.sqrt(np.asarray(factors.get(suffix, 1.0))).reshape(-1, 1)
+        blocks.append((values / scale).reshape(-1, *values.shape[2:]))
         labels = variable[feature].values if feature in variable.coords else np.arange(values.shape[2])
         numbered = labels.dtype.kind in "iu"
         names += [f"{feature} {label}" if numbered else str(label) for label in labels]

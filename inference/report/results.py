@@ -24,7 +24,7 @@ from inference.plots.components import (
 from inference.plots.draws import plot_scree
 from inference.plots.fits import plot_co_clustering, plot_mixture
 from inference.plots.mixtures import occupied_components
-from inference.plots.projections import plot_biplot, plot_loadings
+from inference.plots.projections import plot_biplot, plot_loadings, stacked_loadings
 from inference.plots.topics import plot_clusters, plot_topics
 from inference.prediction import transform
 from inference.report.page import Paragraph, Picture, Section, ShownTable
@@ -314,9 +314,8 @@ def _how_aligned(tree: xr.DataTree, aligned: xr.DataTree) -> str:
 
 def _strongest(aligned: xr.DataTree) -> str:
     """Describe the feature with the largest mean loading on each of the first latents."""
-    means = [loadings.mean(("chain", "draw")) for loadings in loadings_of(aligned).values()]
-    names = [str(label) for mean in means for label in mean[mean.dims[0]].values]
-    values = np.abs(np.concatenate([mean.values for mean in means]))[:, :4]
+    draws, names, _ = stacked_loadings(aligned)
+    values = np.abs(draws.mean(0))[:, :4]
     parts = [f"latent {latent}: {names[row]}" for latent, row in enumerate(values.argmax(0))]
     return f"Largest on {'; '.join(parts)}."
 

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import inference
+import zoo
 from inference.convergence.partitions import central_draw
 from inference.plots.projections import plot_biplot, plot_loadings
 from inference.results.groups import thinned
@@ -105,3 +107,19 @@ def test_rows_of_a_model_with_clusters_have_their_colours():
     figure = plot_biplot(tree)
     words = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
     assert words == {f"cluster: {k}" for k in np.unique(shares.argmax(axis=1))}
+
+
+def test_no_unit_of_a_column_makes_its_arrow_long():
+    """Of a model that measures columns in their standard deviations; the tables have the columns' units."""
+    rows = np.random.default_rng(0).normal(size=(40, 4)) @ np.random.default_rng(1).normal(size=(4, 4))
+    found = []
+    for units in (np.ones(4), np.array([1.0, 1000.0, 1.0, 0.01])):
+        model = zoo.PPCA(num_latents=2, standardize=True)
+        tree = inference.fit(model, rows * units, method="closed_form")
+        axis = plot_biplot(tree).axes[0]
+        assert axis.get_title(loc="left") == "Rows and features (features in their standard deviations)"
+        arrows = np.array([note.xy for note in axis.texts if hasattr(note, "xy")])
+        dots = [line.get_xdata() for line in plot_loadings(tree).axes[0].lines if line.get_marker() == "o"]
+        found.append((arrows, np.ravel(dots)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-8)
