@@ -47,7 +47,7 @@ def of_topics(home: Any) -> Kernel:
 
     return Kernel(
         home.METHOD,
-        step,
+        (step,),
         prior,
         log_likelihood,
         home.recorded,

@@ -74,4 +74,4 @@ def of_normal_cells(home: Any) -> Kernel:
         by_site = log_densities(model.explicit, data, state.values)
         return sum(by_site[name] for name in model.data_names)
 
-    return Kernel(sampler, step, prior, log_likelihood, home.recorded)
+    return Kernel(sampler, (step,), prior, log_likelihood, home.recorded)
