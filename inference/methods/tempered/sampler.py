@@ -33,6 +33,7 @@ from inference.methods.tempered.evidence import told
 from inference.settings import FEWEST_TEMPERATURES as FEWEST
 from inference.settings import MOST_TEMPERATURES as MOST
 from inference.settings import Temperatures
+from zoo.checks import machine_memory, memory_in_words
 
 PER_BARRIER = 3.0  # temperatures for each unit of the barrier
 FEWEST_ENDS = 8  # sweeps of the first round
@@ -230,6 +231,7 @@ def resize(
     if number is None and not is_last and int(states.sweeps[0]) >= FEWEST_SWEEPS:
         wanted = min(1 + int(np.ceil(PER_BARRIER * barrier[-1])), MOST)
         size = wanted if wanted >= GROWTH * size else size
+        _check_memory(states.replicas, len(powers), size)
     places = np.linspace(0.0, barrier[-1], size)
     powers = np.interp(places, barrier, powers)
     powers[0], powers[-1] = 0.0, 1.0
@@ -252,6 +254,18 @@ def resize(
         zero,
         jnp.maximum(states.rounds - 1, 0),
     )
+
+
+def _check_memory(replicas: Any, number: int, wanted: int) -> None:
+    """Raise ValueError if the states at so many temperatures are larger than the memory of this machine."""
+    entries = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replicas)]
+    needed = sum(entries) * wanted / number
+    if needed > machine_memory():
+        raise ValueError(
+            f"the barrier from prior to posterior takes {wanted} temperatures, whose states need at least "
+            f"{memory_in_words(needed)} of memory, and there are {memory_in_words(machine_memory())}: take "
+            f"fewer num_chains, fewer rows or components, or num_temperatures={number}"
+        )
 
 
 def _slots_of_all(replicas: Any, model: Any, full: bool, resize: Callable) -> Any:
