@@ -69,6 +69,7 @@ from scipy.special import logsumexp
 from inference.convergence.identifiable import kind_of
 from inference.convergence.r_hat import effective_sample_size, judgement
 from inference.fitting.arguments import key_of
+from inference.fitting.verdict import verdict
 from inference.numerics.host_draws import generator
 from inference.numerics.programs import latent_names, over_draws
 from inference.precision import double_precision
@@ -99,7 +100,7 @@ def log_evidence(tree: xr.DataTree, seed: int | Array = 0) -> xr.DataTree:
     Returns:
         The fit with the attributes ``log_evidence`` (nats; of the observed cells, in the units of the data),
         ``log_evidence_se`` (its Monte Carlo standard error) and ``why_no_evidence``: empty, or the sentence
-        that says why the first two are NaN.
+        that says why the first two are NaN. ``verdict`` is that of the new fit.
 
     Raises:
         TypeError: ``tree`` is no tree.
@@ -128,7 +129,9 @@ def log_evidence(tree: xr.DataTree, seed: int | Array = 0) -> xr.DataTree:
         draws = jax.tree.map(np.asarray, over_draws(_unconstrained, draws, model, data))
         found, why = _of_halves(key, draws, model, data)
     attrs = {"log_evidence": found.value, "log_evidence_se": found.error, "why_no_evidence": why}
-    return with_groups(tree, {}, **attrs)
+    told = with_groups(tree, {}, **attrs)
+    told.attrs["verdict"] = verdict(told).said
+    return told
 
 
 class _Evidence(NamedTuple):

@@ -193,7 +193,7 @@ def fit(
     if not is_asked_itself:
         return tree
     found = verdict(tree)
-    tree.attrs["verdict"] = f"{found.word}: {found.text}"
+    tree.attrs["verdict"] = found.said
     if converged and found.good is False:  # its draws cannot be trusted for another reason
         warn(f"{model_name(request.model)} by {request.name}: {found.text}. Next: {found.advice}")
     return tree

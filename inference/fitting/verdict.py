@@ -199,6 +199,11 @@ class Judgement(NamedTuple):
         return {True: "Good", None: "Caution", False: "Problem"}[self.good]
 
     @property
+    def said(self) -> str:
+        """The word and the sentence, as a fit's attribute ``verdict`` has them."""
+        return f"{self.word}: {self.text}"
+
+    @property
     def use(self) -> str:
         """What someone who decides may do with the answers."""
         return {

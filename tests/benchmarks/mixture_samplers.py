@@ -33,7 +33,6 @@ import warnings
 from functools import partial
 from itertools import product
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 
@@ -172,6 +171,7 @@ def annealed_starts(x, num_sweeps):
     import jax.numpy as jnp
 
     from inference.methods.mixture import collapsed_gibbs as urn
+    from inference.methods.mixture import tempered
 
     tree, _ = fitted(x, "dirichlet", 1, num_warmup=0, num_samples=1, num_chains=CHAINS)
     model = model_on(x, "dirichlet")
@@ -180,8 +180,7 @@ def annealed_starts(x, num_sweeps):
         power, keys = item
 
         def one(key, state):
-            with patch.object(urn, "statistics_for", partial(_to_the_power, power)):
-                return urn.step(key, state, model, rows, split_merge=0)[0]
+            return tempered.urn_scan(key, power, state, model, rows)[0]
 
         return jax.vmap(one)(keys, states), None
 
@@ -193,20 +192,6 @@ def annealed_starts(x, num_sweeps):
     held = tree["posterior"]["assignments"]
     tree["posterior"]["assignments"] = held.copy(data=np.asarray(states.labels)[:, None].astype(held.dtype))
     return tree
-
-
-def _to_the_power(power, components):
-    """The statistics of a Polya urn whose predictive densities are raised to a power."""
-    from inference.methods.mixture.urn_statistics import statistics_for
-
-    class Raised(statistics_for(components)):
-        def log_predictive(self, components, row):
-            return power * super().log_predictive(components, row)
-
-        def changed(self, *arguments):
-            return Raised(*super().changed(*arguments))
-
-    return Raised
 
 
 def attempts(record=lambda **found: None):

@@ -19,6 +19,7 @@ from numpyro import handlers, sample
 
 import zoo
 from inference import evidence, fit, log_evidence, save
+from inference.fitting.verdict import verdict
 from inference.numerics.programs import over_draws
 from inference.precision import in_precision
 from inference.results.files import load
@@ -293,7 +294,11 @@ def _halves_apart(tree):
     ],
 )
 def test_what_the_verdict_does_not_tell(sampled, change, why):
-    attrs = log_evidence(change(sampled)).attrs
+    tree = log_evidence(change(sampled))
+    attrs = tree.attrs
+    judged = verdict(tree)
+    assert attrs["verdict"] == f"{judged.word}: {judged.text}"
+    assert "log evidence is not told" in f"{judged.text}; {judged.reason}"
     assert np.isnan(attrs["log_evidence"]) and np.isnan(attrs["log_evidence_se"])
     assert re.search(why, attrs["why_no_evidence"]), attrs["why_no_evidence"]
 

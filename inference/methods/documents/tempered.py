@@ -50,7 +50,7 @@ def of_topics(home: Any) -> TemperedKernel:
 
     return TemperedKernel(
         home.METHOD,
-        step,
+        (step,),
         prior,
         log_likelihood,
         home.recorded,

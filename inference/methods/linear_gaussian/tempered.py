@@ -75,4 +75,4 @@ def of_normal_cells(home: Any) -> TemperedKernel:
         by_site = log_densities(model.explicit, data, state.values)
         return sum(by_site[name] for name in model.data_names)
 
-    return TemperedKernel(sampler, step, prior, log_likelihood, home.recorded)
+    return TemperedKernel(sampler, (step,), prior, log_likelihood, home.recorded)

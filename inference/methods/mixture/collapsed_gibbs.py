@@ -29,6 +29,7 @@ is not exact, the slice move of `inference.methods.mixture.gibbs`. Split-merge m
 
 A sweep costs O(N K d^2) for Gaussian components (rank-one changes, no factorisation), O(N K S) for another
 family with S statistics, plus O(N d^2) per split-merge proposal, a scan over all rows with three clusters.
+A row's label is drawn by one uniform number: K of them, and the largest of K, take as long as the densities.
 On data where the plain urn mixes, split-merge adds effective draws per sweep and not per second; it is there
 for clusters that rows cannot leave one by one. The log joint recorded is the collapsed one: the prior of the
 concentration, the prior of the partition and the evidences.
@@ -38,10 +39,12 @@ program; for the process, the occupied atoms from their posteriors, largest firs
 broken by further sticks over empty slots, the last of which takes the rest. The fit's model has as many
 components as that takes.
 
-**Split-merge moves** are sequentially allocated (Dahl 2003). Two rows i and j are drawn. If they share a
-cluster it is split: i and j seed two clusters, and the other members, in random order, join one of them with
-probability proportional to its weight times its predictive density given those already there. If they do not,
-their clusters are merged. A split is accepted with probability
+**Split-merge moves** are sequentially allocated (Dahl 2003). In every sweep all rows are put on a circle in
+random order; a move begins anywhere on it, with rows i and j, and goes once round. (An order that labels have
+no part in serves any number of moves.) If i and j share a cluster it is split: they seed two clusters, and
+the other members join one of them in turn, with probability proportional to its weight times its predictive
+density given those already there. If they do not, their clusters are merged. A split is accepted with
+probability
 
 .. math::
     \min\Big\{1, \frac{p(c^{\mathrm{split}})\, L_i L_j}{p(c)\, L_{ij}\, q}\Big\},
@@ -67,10 +70,12 @@ from inference.methods.mixture import CollapsedGibbs
 from inference.methods.mixture.gibbs import (
     component_parameters,
     concentration_and_weights,
+    drawn_label,
     expected_hyperparameters,
     hyperparameter_blocks,
     to_convergence,
 )
+from inference.methods.mixture.split_merge import log_sigmoid
 from inference.methods.mixture.starts import given_labels
 from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
@@ -157,11 +162,11 @@ def scan_labels(
     statistics, num_slots = statistics_for(components), state.counts.shape[0]
     rows, slots = statistics.rows(components, x), jnp.arange(num_slots)
     cache = statistics.of(components, rows, state.labels, num_slots)
-    noise = jax.random.gumbel(key, (x.shape[0], num_slots))
+    uniforms = jax.random.uniform(key, (x.shape[0],), jnp.result_type(float))
 
     def visit(carry: tuple, item: tuple) -> tuple[tuple, Array]:
         cache, counts, full = carry
-        row, label, gumbel = item
+        row, label, uniform = item
         counts = counts - (slots == label)
         if model.weights.has_sticks:
             empty = counts == 0
@@ -170,12 +175,16 @@ def scan_labels(
             weight = jnp.where(empty, jnp.where(new, alpha, 0.0), counts)
         else:
             weight = counts + alpha / model.num_components
-        level = jnp.log(weight) + gumbel
-        cache, label = cache.drawn_anew(components, label, row, lambda density: jnp.argmax(level + density))
+
+        def choose(density: Array) -> tuple[Array, Array]:
+            drawn = drawn_label(jnp.log(weight) + density, uniform)
+            return slots == drawn, drawn
+
+        cache, label = cache.drawn_anew(components, label, row, choose)
         return (cache, counts + (slots == label), full), label
 
     start = (cache, state.counts, jnp.zeros((), bool))
-    (_, counts, full), labels = jax.lax.scan(visit, start, (rows, state.labels, noise))
+    (_, counts, full), labels = jax.lax.scan(visit, start, (rows, state.labels, uniforms))
     return state._replace(labels=labels.astype(state.labels.dtype), counts=counts), full
 
 
@@ -210,38 +219,42 @@ def update_hyperparameters(key: Array, state: CollapsedMixtureState, model: Mixt
 
 
 def split_and_merge(
-    keys: Array, state: CollapsedMixtureState, model: Mixture, x: Array
+    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, number: int
 ) -> tuple[CollapsedMixtureState, Array, Array]:
-    """A split-merge move for each key; whether the slots ran out, and the share of moves accepted."""
-    components = model.components.with_hyperparameters(state.hyperparameters)
-    if not len(keys) or x.shape[0] < 2 or components.couples_components:
+    """Split-merge moves; whether the slots ran out, and the share of the moves accepted."""
+    components, num_rows = model.components.with_hyperparameters(state.hyperparameters), x.shape[0]
+    if not number or num_rows < 2 or components.couples_components:
         return state, jnp.zeros((), bool), jnp.zeros(())
     statistics = statistics_for(components)
-    rows = statistics.rows(components, x)
     offset = 0.0 if model.weights.has_sticks else state.concentration / model.num_components
     log_prior = _log_prior_of_split(state.concentration, model)
+    uniforms = jax.random.uniform(key, (number + 1, num_rows + 2), jnp.result_type(float))
+    circle = jnp.argsort(uniforms[-1, :num_rows])  # sorted once: that takes as long as a move's scan
+    rows = statistics.rows(components, x)[circle]
     no_rows = statistics.without_rows(components, rows, 3)
 
-    def propose(carry: tuple, key: Array) -> tuple[tuple, Array]:
+    def propose(carry: tuple, uniforms: Array) -> tuple[tuple, Array]:
         labels, counts, full = carry
         full = full | (model.weights.has_sticks & jnp.all(counts > 0))
-        labels, counts, accepted = split_or_merge(
-            key, labels, counts, rows, components, no_rows, offset, log_prior
+        first = jnp.floor(uniforms[-1] * num_rows).astype(int)
+        ahead, own = jnp.roll(rows, -first, axis=0), jnp.roll(labels, -first)
+        own, counts, accepted = split_or_merge(
+            uniforms[:-1], own, counts, ahead, components, no_rows, offset, log_prior
         )
-        return (labels, counts, full), accepted
+        return (jnp.roll(own, first), counts, full), accepted
 
-    begin = (state.labels, state.counts, jnp.zeros((), bool))
-    (labels, counts, full), accepted = jax.lax.scan(propose, begin, keys)
-    return state._replace(labels=labels, counts=counts), full, jnp.mean(accepted.astype(float))
+    begin = (state.labels[circle], state.counts, jnp.zeros((), bool))
+    (labels, counts, full), accepted = jax.lax.scan(propose, begin, uniforms[:-1])
+    state = state._replace(labels=state.labels.at[circle].set(labels), counts=counts)
+    return state, full, jnp.mean(accepted.astype(float))
 
 
 def step(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
     """Run one sweep: split-merge proposals, labels row by row, concentration, hyperparameters."""
-    keys = jax.random.split(key, 3 + split_merge)  # in one call, which compiles sooner
-    scan_key, concentration_key, hyper_key, move_keys = keys[0], keys[1], keys[2], keys[3:]
-    state, full, rate = split_and_merge(move_keys, state, model, x)
+    move_key, scan_key, concentration_key, hyper_key = jax.random.split(key, 4)
+    state, full, rate = split_and_merge(move_key, state, model, x, split_merge)
     state, scan_full = scan_labels(scan_key, state, model, x)
     state = state._replace(concentration=update_concentration(concentration_key, state, model, x))
     state = state._replace(hyperparameters=update_hyperparameters(hyper_key, state, model, x))
@@ -454,26 +467,26 @@ METHOD = Sampler(
 )
 
 
-SIDE_I, SIDE_J, BOTH, NOWHERE = 0, 1, 2, 3
+SIDE_I, SIDE_J, BOTH = 0, 1, 2
 
 
 def split_or_merge(
-    key: Array,
+    uniforms: Array,
     labels: Array,
     counts: Array,
     rows: Array,
     components: Any,
     no_rows: Any,
-    weight_offset: Array,
+    weight_offset: Array | float,
     log_prior_of_split: Any,
 ) -> tuple[Array, Array, Array]:
-    """Propose one split or merge, and accept or refuse it.
+    """Propose one split or merge, and accept or refuse it; the first two rows are the pair.
 
     Args:
-        key: random key.
-        labels: slot of each row.
+        uniforms: independent uniform numbers on [0, 1), one for each row and one more.
+        labels: slot of each row, at least two of them.
         counts: rows per slot.
-        rows: what ``statistics`` takes of the rows.
+        rows: what ``statistics`` takes of the rows, in the order in which they are allocated.
         components: the family.
         no_rows: the statistics of three empty clusters, from `inference.methods.mixture.urn_statistics`.
         weight_offset: what a cluster's weight exceeds its number of rows by (0 for the Dirichlet process,
@@ -485,50 +498,36 @@ def split_or_merge(
         labels, counts, and whether the proposal was accepted. Without an empty slot a split is refused;
         the caller grows the slots.
     """
-    num_rows, tiny = labels.shape[0], jnp.finfo(rows.dtype).tiny
-    # one call for random numbers: each takes a while to compile
-    uniform = jax.random.uniform(key, (2 * num_rows + 3,), rows.dtype, tiny)
-    of_order, of_side = uniform[:num_rows], uniform[num_rows : 2 * num_rows]
-    of_i, of_j, of_acceptance = uniform[2 * num_rows :]
-    i = jnp.floor(of_i * num_rows).astype(int)
-    j = (i + 1 + jnp.floor(of_j * (num_rows - 1)).astype(int)) % num_rows
-    splits = labels[i] == labels[j]
-    order = jnp.argsort(of_order)
-    log_odds = jnp.log(of_side) - jnp.log1p(-of_side)
-    member = ((labels == labels[i]) | (labels == labels[j])).at[jnp.array([i, j])].set(False)
+    with_i, with_j = labels == labels[0], labels == labels[1]
+    splits, three = labels[0] == labels[1], jnp.arange(3)
 
     def allocate(carry: tuple, item: tuple) -> tuple[tuple, Array]:
-        cache, sizes, log_q, log_apart, log_together = carry
-        place, number = item
-        row, seeds = rows[place], number < 2  # the pair comes first, and each row of it seeds its side
-        density = cache.log_predictive(components, row)
-        log_weight = jnp.log(jnp.maximum(sizes, 1.0) + weight_offset) + density[:2]
-        advantage = log_weight[SIDE_J] - log_weight[SIDE_I]
-        drawn = jnp.where(log_odds[place] < advantage, SIDE_J, SIDE_I)
-        side = jnp.where(splits, drawn, jnp.where(labels[place] == labels[j], SIDE_J, SIDE_I))
-        side = jnp.where(seeds, number, side)
-        chosen = jnp.where(seeds, 0.0, jax.nn.log_sigmoid(jnp.where(side == SIDE_J, advantage, -advantage)))
-        in_it = (seeds | member[place]).astype(rows.dtype)
-        cache = cache.changed(components, side, row, in_it).changed(components, BOTH, row, in_it)
-        logs = log_q + in_it * chosen, log_apart + in_it * density[side], log_together + in_it * density[BOTH]
-        return (cache, sizes.at[side].add(in_it), *logs), side
+        cache, sizes, log_ratio = carry
+        row, number, level, with_j, is_member = item
+        is_seed = number < 2
 
-    places = jnp.concatenate([jnp.stack([i, j]), order])
-    zero = jnp.zeros((), rows.dtype)
-    start = (no_rows, jnp.zeros(2, rows.dtype), zero, zero, zero)
-    after, sides = jax.lax.scan(allocate, start, (places, jnp.arange(num_rows + 2)))
-    _, sizes, log_q, log_apart, log_together = after
-    side = jnp.zeros(num_rows, int).at[order].set(sides[2:]).at[i].set(SIDE_I).at[j].set(SIDE_J)
-    member = member.at[jnp.array([i, j])].set(True)
+        def choose(density: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+            log_weight = jnp.log(jnp.maximum(sizes, 1.0) + weight_offset) + density
+            advantage = log_weight[SIDE_J] - log_weight[SIDE_I]
+            is_j = jnp.where(splits, level < jax.nn.sigmoid(advantage), with_j)
+            side = jnp.where(is_seed, number, jnp.where(is_j, SIDE_J, SIDE_I))
+            log_q = log_sigmoid(jnp.where(side == SIDE_J, advantage, -advantage))
+            takes = is_member & ((three == side) | (three == BOTH))
+            gain = jnp.sum(jnp.where(takes, jnp.where(three == BOTH, -density, density), 0.0))
+            return takes, (takes, gain - jnp.where(is_member & ~is_seed, log_q, 0.0), side)
 
-    num_occupied = jnp.sum(counts > 0)
-    apart_number = num_occupied + jnp.where(splits, 0, -1)  # clusters when the two are one
-    log_prior = log_prior_of_split(sizes[SIDE_I], sizes[SIDE_J], apart_number)
-    log_ratio = log_prior + log_apart - log_together - log_q
-    log_ratio = jnp.where(splits, log_ratio, -log_ratio)
+        cache, (takes, gain, side) = cache.drawn_anew(components, -1, row, choose)
+        return (cache, sizes + takes, log_ratio + gain), side
+
+    dtype = uniforms.dtype
+    begin = (no_rows, jnp.zeros(3, dtype), jnp.zeros((), dtype))
+    items = (rows, jnp.arange(labels.shape[0]), uniforms[:-1], with_j, with_i | with_j)
+    (_, sizes, log_ratio), side = jax.lax.scan(allocate, begin, items)
+    num_others = jnp.sum(counts > 0) - jnp.where(splits, 0, 1)  # clusters when the two are one
+    log_ratio += log_prior_of_split(sizes[SIDE_I], sizes[SIDE_J], num_others)
     empty = jnp.argmin(counts)  # an empty slot, if there is one
     possible = ~splits | (counts[empty] == 0)
-    accepted = possible & (jnp.log(of_acceptance) < log_ratio)
-    moved = member & jnp.where(splits, side == SIDE_I, True)
-    labels = jnp.where(accepted & moved, jnp.where(splits, empty, labels[j]), labels)
+    accepted = possible & (jnp.log(uniforms[-1]) < jnp.where(splits, log_ratio, -log_ratio))
+    moved = accepted & with_i & (~splits | (side == SIDE_I))
+    labels = jnp.where(moved, jnp.where(splits, empty, labels[1]), labels)
     return labels, jnp.zeros_like(counts).at[labels].add(1), accepted

@@ -421,9 +421,21 @@ class RowLabels(dist.CategoricalLogits):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Labels, by the cumulated probabilities; one of probability zero is never drawn."""
         shape = (*sample_shape, *self.batch_shape)
-        upto = jnp.cumsum(jnp.exp(self.logits - jnp.max(self.logits, axis=-1, keepdims=True)), axis=-1)
-        level = jax.random.uniform(key, shape, upto.dtype) * upto[..., -1]
-        return jnp.sum(upto <= level[..., None], axis=-1)
+        return drawn_label(self.logits, jax.random.uniform(key, shape, self.logits.dtype))
+
+
+def drawn_label(logits: Array, uniform: Array) -> Array:
+    """Labels by their cumulated probabilities.
+
+    Args:
+        logits: log probabilities up to a constant, shape (..., num_labels).
+        uniform: a number on [0, 1) for each label to draw, shape (...).
+
+    Returns:
+        Shape (...).
+    """
+    upto = jnp.cumsum(jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True)), axis=-1)
+    return jnp.sum(upto <= (uniform * upto[..., -1])[..., None], axis=-1)
 
 
 REORDERING = Move(reorder_components)

@@ -257,17 +257,16 @@ def draw_sides(components: ComponentPrior, sides: Any, sizes: Array, scanned: tu
         sides, sizes = carry
         row, side, is_drawn, level = item
         others = sizes - ((both == side) & is_drawn)
-        advantage: Any = None
 
-        def choose(density: Array) -> Array:
-            nonlocal advantage
+        def choose(density: Array) -> tuple[Array, tuple[Array, Array]]:
             scores = jnp.log(others) + density
             advantage = scores[0] - scores[1]
-            return jnp.where(is_drawn, jnp.where(level < jax.nn.sigmoid(advantage), 0, 1), side)
+            drawn = jnp.where(is_drawn, jnp.where(level < jax.nn.sigmoid(advantage), 0, 1), side)
+            log_q = jnp.where(is_drawn, log_sigmoid(jnp.where(drawn == 0, advantage, -advantage)), 0.0)
+            return both == drawn, (drawn, log_q)
 
-        sides, side = sides.drawn_anew(components, side, row, choose)
-        log_q = jnp.where(is_drawn, log_sigmoid(jnp.where(side == 0, advantage, -advantage)), 0.0)
-        return (sides, others + ((both == side) & is_drawn)), (side, log_q)
+        sides, told = sides.drawn_anew(components, side, row, choose)
+        return (sides, others + ((both == told[0]) & is_drawn)), told
 
     _, (drawn, log_q) = jax.lax.scan(visit, (sides, sizes), scanned)
     return drawn, jnp.sum(log_q)

@@ -52,7 +52,7 @@ class TemperedMixtureInfo(NamedTuple):
 # The Polya urn
 
 
-def urn_step(
+def urn_moves(
     key: Array,
     power: Array,
     state: collapsed_gibbs.CollapsedMixtureState,
@@ -62,14 +62,25 @@ def urn_step(
     split_merge: int,
     **options: object,
 ) -> tuple[collapsed_gibbs.CollapsedMixtureState, Array]:
-    """Split-merge moves, labels row by row, and the concentration, under the evidence to a power."""
-    keys = jax.random.split(key, 2 + split_merge)
-    scan_key, concentration_key, move_keys = keys[0], keys[1], keys[2:]
+    """Split-merge moves under the evidence to a power."""
     raised = model.replaced(components=OfEvidence(model.components, power))
-    state, full, _ = collapsed_gibbs.split_and_merge(move_keys, state, raised, x)
-    state, scan_full = collapsed_gibbs.scan_labels(scan_key, state, raised, x)
+    return collapsed_gibbs.split_and_merge(key, state, raised, x, split_merge)[:2]
+
+
+def urn_scan(
+    key: Array,
+    power: Array,
+    state: collapsed_gibbs.CollapsedMixtureState,
+    model: Mixture,
+    x: Array,
+    **options: Any,
+) -> tuple[collapsed_gibbs.CollapsedMixtureState, Array]:
+    """Labels row by row under the evidence to a power, and the concentration."""
+    scan_key, concentration_key = jax.random.split(key)
+    raised = model.replaced(components=OfEvidence(model.components, power))
+    state, full = collapsed_gibbs.scan_labels(scan_key, state, raised, x)
     alpha = collapsed_gibbs.update_concentration(concentration_key, state, model, x)
-    return state._replace(concentration=alpha), full | scan_full
+    return state._replace(concentration=alpha), full
 
 
 def urn_prior(
@@ -154,14 +165,14 @@ def blocked_info(state: gibbs.MixtureGibbsState, model: Mixture, x: Array | Rows
 KERNELS: Mapping[str, TemperedKernel] = {
     "collapsed_gibbs": TemperedKernel(
         sampler=collapsed_gibbs.METHOD,
-        step=urn_step,
+        steps=(urn_moves, urn_scan),
         prior=urn_prior,
         log_likelihood=urn_log_likelihood,
         info=urn_info,
     ),
     "gibbs": TemperedKernel(
         sampler=gibbs.METHOD,
-        step=blocked_step,
+        steps=(blocked_step,),
         prior=blocked_prior,
         log_likelihood=blocked_log_likelihood,
         info=blocked_info,

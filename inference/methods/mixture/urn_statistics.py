@@ -1,4 +1,4 @@
-r"""Statistics of the clusters of a Polya urn: predictive densities of a row, and changes row by row.
+r"""Statistics of the clusters of a Polya urn: a row is put where its predictive densities decide.
 
 Three classes of one interface. `EvidenceStatistics` serves any conjugate family whose components are
 independent given the labels: the predictive density is a difference of log evidences. `StudentStatistics`
@@ -95,57 +95,29 @@ class EvidenceStatistics(NamedTuple):
         sums = jnp.zeros((num_slots, rows.shape[1]), rows.dtype)
         return cls(sums, components.log_evidence(sums))
 
-    def log_predictive(self, components: ComponentPrior, row: Array) -> Array:
-        """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
-
-        Args:
-            components: the prior of a cluster's parameters.
-            row: one of `rows`, shape (num_statistics,).
-
-        Returns:
-            Shape (num_slots,).
-        """
-        return components.log_evidence(self.sums + row) - self.evidence
-
-    def changed(self, components: ComponentPrior, slot: Array, row: Array, sign: Array) -> Self:
-        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
-
-        Args:
-            components: the prior of a cluster's parameters.
-            slot: the cluster.
-            row: one of `rows`, shape (num_statistics,).
-            sign: 1, -1 or 0.
-
-        Returns:
-            The statistics after the change; the other clusters' are as before.
-        """
-        sums = self.sums[slot] + sign * row
-        return EvidenceStatistics(
-            self.sums.at[slot].set(sums), self.evidence.at[slot].set(components.log_evidence(sums))
-        )
-
     def drawn_anew(
-        self, components: ComponentPrior, slot: Array, row: Array, choose: Callable
-    ) -> tuple[Self, Array]:
-        """A row taken out of its cluster and put into one that is chosen by its predictive densities.
+        self, components: ComponentPrior, slot: Array | int, row: Array, choose: Callable
+    ) -> tuple[Self, Any]:
+        """A row taken out of its cluster, if it is in one, and put where its predictive densities decide.
 
         Args:
             components: the prior of a cluster's parameters.
-            slot: the row's cluster.
+            slot: the row's cluster; -1: none.
             row: one of `rows`, shape (num_statistics,).
-            choose: ``choose(log_predictive)``, shape (num_slots,), of the row given all others.
+            choose: ``choose(log_predictive) -> (takes, told)``, from log densities given all other rows,
+                shape (num_slots,), nats, to the clusters that take the row, booleans of that shape.
 
         Returns:
-            The statistics after the change, and the cluster chosen.
+            The statistics after the change, and what ``choose`` has told.
         """
-        slots = jnp.arange(self.evidence.shape[0])
-        sign = jnp.where(slots == slot, -1.0, 1.0)  # an own cluster loses the row, every other could gain it
+        is_own = jnp.arange(self.evidence.shape[0]) == slot
+        sign = jnp.where(is_own, -1.0, 1.0)  # an own cluster loses the row, every other could gain it
         sums = self.sums + sign[:, None] * row
         evidence = components.log_evidence(sums)
-        chosen = choose(sign * (evidence - self.evidence))
-        moved = ((slots == slot) | (slots == chosen)) & (chosen != slot)
+        takes, told = choose(sign * (evidence - self.evidence))
+        moved = is_own != takes
         sums = jnp.where(moved[:, None], sums, self.sums)
-        return EvidenceStatistics(sums, jnp.where(moved, evidence, self.evidence)), chosen
+        return EvidenceStatistics(sums, jnp.where(moved, evidence, self.evidence)), told
 
 
 class StudentStatistics(NamedTuple):
@@ -153,8 +125,8 @@ class StudentStatistics(NamedTuple):
 
     Attributes:
         count: rows, shape (num_slots,).
-        loc: posterior location m_k, shape (num_slots, d).
-        scale_matrix: W_k, shape (num_slots, d, d).
+        loc: posterior location m_k, shape (d, num_slots): clusters last, so that they are computed at once.
+        scale_matrix: W_k, shape (d, d, num_slots).
         log_det: log |W_k|, shape (num_slots,).
         constants: the log density's terms in the number of rows of a cluster alone, for 0, 1, ... of them,
             shape (num_observations + 1,): log-gammas would cost more than all the rest.
@@ -192,11 +164,8 @@ class StudentStatistics(NamedTuple):
         Returns:
             Counts and posterior of each cluster, leading shape (num_slots,).
         """
-        features = components.features(rows)
-        sums = jax.ops.segment_sum(features, labels, num_segments=num_slots)
-        posterior = components.posterior(sums)
-        log_dets, constants = log_det(posterior.scale_matrix), _constants(components, rows)
-        return cls(sums[:, 0], posterior.loc, posterior.scale_matrix, log_dets, constants)
+        sums = jax.ops.segment_sum(components.features(rows), labels, num_segments=num_slots)
+        return cls.without_rows(components, rows, num_slots).holding(components, sums)
 
     def holding(self, components: GaussianWishart, sums: Array) -> Self:
         """The statistics of clusters whose rows' features add up to these.
@@ -209,8 +178,8 @@ class StudentStatistics(NamedTuple):
             Statistics of as many clusters.
         """
         own = components.posterior(sums)
-        log_dets = log_det(own.scale_matrix)
-        return self._replace(count=sums[:, 0], loc=own.loc, scale_matrix=own.scale_matrix, log_det=log_dets)
+        loc, scale_matrix = jnp.moveaxis(own.loc, 0, -1), jnp.moveaxis(own.scale_matrix, 0, -1)
+        return StudentStatistics(sums[:, 0], loc, scale_matrix, log_det(own.scale_matrix), self.constants)
 
     @classmethod
     def without_rows(cls, components: GaussianWishart, rows: Array, num_slots: int) -> Self:
@@ -226,95 +195,50 @@ class StudentStatistics(NamedTuple):
         """
         scale_matrix = jnp.asarray(components.scale_matrix)
         prior = jnp.zeros((), rows.dtype), jnp.asarray(components.loc), scale_matrix, log_det(scale_matrix)
-        of_each = (jnp.broadcast_to(own, (num_slots, *own.shape)) for own in prior)
+        of_each = (jnp.broadcast_to(own[..., None], (*own.shape, num_slots)) for own in prior)
         return cls(*of_each, _constants(components, rows))
 
-    def log_predictive(self, components: GaussianWishart, row: Array) -> Array:
-        """Log density of a row in each cluster given the rows there, shape (num_slots,), nats.
-
-        Args:
-            components: the prior of a cluster's parameters.
-            row: shape (num_features,).
-
-        Returns:
-            Shape (num_slots,).
-        """
-        strength = components.mean_precision + self.count
-        half = 0.5 * (components.degrees_of_freedom + self.count + 1)
-        constant = self.constants[self.count.astype(int)] + 0.5 * self.log_det
-        away = row - self.loc
-        squared = jnp.einsum("ki,kij,kj->k", away, self.scale_matrix, away)
-        return constant - half * jnp.log1p(strength / (strength + 1) * squared)
-
-    def changed(self, components: GaussianWishart, slot: Array, row: Array, sign: Array) -> Self:
-        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
-
-        Args:
-            components: the prior of a cluster's parameters.
-            slot: the cluster.
-            row: shape (num_features,).
-            sign: 1, -1 or 0.
-
-        Returns:
-            The statistics after the change, by an update of rank one; the other clusters' are as before.
-        """
-        before = components.mean_precision + self.count[slot]
-        after = before + sign
-        loc, scale_matrix = self.loc[slot], self.scale_matrix[slot]
-        away = row - loc
-        factor = sign * before / after  # how much away away' changes the inverse of W
-        turned = scale_matrix @ away
-        growth = 1 + factor * (away @ turned)
-        return StudentStatistics(
-            self.count.at[slot].add(sign),
-            self.loc.at[slot].set(loc + sign * away / after),
-            self.scale_matrix.at[slot].set(scale_matrix - (factor / growth) * jnp.outer(turned, turned)),
-            self.log_det.at[slot].add(-jnp.log(growth)),
-            self.constants,
-        )
-
     def drawn_anew(
-        self, components: GaussianWishart, slot: Array, row: Array, choose: Callable
-    ) -> tuple[Self, Array]:
-        """A row taken out of its cluster and put into one that is chosen by its predictive densities.
+        self, components: GaussianWishart, slot: Array | int, row: Array, choose: Callable
+    ) -> tuple[Self, Any]:
+        """A row taken out of its cluster, if it is in one, and put where its predictive densities decide.
 
         One quadratic form and one logarithm a cluster: with g = |W before| / |W after| for the row put in, or
         for the own cluster taken out, a density is a power of g times a constant, and a change of rank one.
 
         Args:
             components: the prior of a cluster's parameters.
-            slot: the row's cluster.
+            slot: the row's cluster; -1: none.
             row: shape (num_features,).
-            choose: ``choose(log_predictive)``, shape (num_slots,), of the row given all others.
+            choose: as of `EvidenceStatistics.drawn_anew`.
 
         Returns:
-            The statistics after the change, and the cluster chosen.
+            The statistics after the change, and what ``choose`` has told.
         """
-        slots = jnp.arange(self.count.shape[0])
-        is_own = slots == slot
+        is_own = jnp.arange(self.count.shape[0]) == slot
         sign = jnp.where(is_own, -1.0, 1.0)
         before = components.mean_precision + self.count
         after = before + sign
-        factor = before * sign / after
-        away = row - self.loc
-        turned = jnp.sum(self.scale_matrix * away[:, None, :], axis=-1)
-        growth = 1 + factor * jnp.sum(away * turned, axis=-1)
+        factor = before * sign / after  # how much away away' changes the inverse of W
+        away = row[:, None] - self.loc
+        turned = jnp.sum(self.scale_matrix * away, axis=1)
+        growth = 1 + factor * jnp.sum(away * turned, axis=0)
         log_growth = jnp.log(growth)
         others = self.count - is_own  # rows without this one
         half = 0.5 * (components.degrees_of_freedom + others + 1)
         power = jnp.where(is_own, half - 0.5, -half)
         constant = self.constants[others.astype(int)]
-        chosen = choose(constant + 0.5 * self.log_det + power * log_growth)
-        moved = (is_own | (slots == chosen)) & (chosen != slot)
+        takes, told = choose(constant + 0.5 * self.log_det + power * log_growth)
+        moved = is_own != takes
         shift, shrinkage = jnp.where(moved, sign / after, 0.0), jnp.where(moved, factor / growth, 0.0)
         changed = StudentStatistics(
             jnp.where(moved, self.count + sign, self.count),
-            self.loc + shift[:, None] * away,
-            self.scale_matrix - (shrinkage[:, None] * turned)[:, :, None] * turned[:, None, :],
+            self.loc + shift * away,
+            self.scale_matrix - (shrinkage * turned)[:, None] * turned,
             jnp.where(moved, self.log_det - log_growth, self.log_det),
             self.constants,
         )
-        return changed, chosen
+        return changed, told
 
 
 def _constants(components: GaussianWishart, rows: Array) -> Array:
@@ -426,22 +350,22 @@ class SharedStudentStatistics(NamedTuple):
 
     def drawn_anew(
         self, components: SharedGaussianWishart, slot: Array, row: Array, choose: Callable
-    ) -> tuple[Self, Array]:
+    ) -> tuple[Self, Any]:
         """A row taken out of its cluster and put into one that is chosen by its predictive densities.
 
         Args:
             components: the prior of the means and of the precision.
             slot: the row's cluster.
             row: shape (num_features,).
-            choose: ``choose(log_predictive)``, shape (num_slots,), of the row given all others.
+            choose: as of `EvidenceStatistics.drawn_anew`; one cluster takes the row.
 
         Returns:
-            The statistics after the change, and the cluster chosen.
+            The statistics after the change, and what ``choose`` has told.
         """
         one = jnp.ones((), row.dtype)
         without = self.changed(components, slot, row, -one)
-        chosen = choose(without.log_predictive(components, row))
-        return without.changed(components, chosen, row, one), chosen
+        takes, told = choose(without.log_predictive(components, row))
+        return without.changed(components, jnp.argmax(takes), row, one), told
 
 
 class RaisedStatistics(NamedTuple):
@@ -472,24 +396,16 @@ class RaisedStatistics(NamedTuple):
         """The statistics of clusters whose rows' features add up to these."""
         return RaisedStatistics(self.own.holding(components.family, sums))
 
-    def log_predictive(self, components: OfEvidence | OfLikelihood, row: Array) -> Array:
-        """Log density of a row in each cluster times the power, shape (num_slots,), nats."""
-        return components.power * self.own.log_predictive(components.family, row)
-
-    def changed(self, components: OfEvidence | OfLikelihood, slot: Array, row: Array, sign: Array) -> Self:
-        """A row put into a cluster (sign 1), taken out of it (-1) or neither (0)."""
-        return RaisedStatistics(self.own.changed(components.family, slot, row, sign))
-
     def drawn_anew(
-        self, components: OfEvidence | OfLikelihood, slot: Array, row: Array, choose: Callable
-    ) -> tuple[Self, Array]:
-        """A row taken out of its cluster and put into one chosen by its predictive densities to the power."""
+        self, components: OfEvidence | OfLikelihood, slot: Array | int, row: Array, choose: Callable
+    ) -> tuple[Self, Any]:
+        """A row put where its predictive densities to the power decide."""
 
-        def choose_raised(log_predictive: Array) -> Array:
+        def choose_raised(log_predictive: Array) -> tuple[Array, Any]:
             return choose(components.power * log_predictive)
 
-        own, chosen = self.own.drawn_anew(components.family, slot, row, choose_raised)
-        return RaisedStatistics(own), chosen
+        own, told = self.own.drawn_anew(components.family, slot, row, choose_raised)
+        return RaisedStatistics(own), told
 
 
 def statistics_for(components: ComponentPrior | OfEvidence | OfLikelihood) -> Any:

@@ -12,5 +12,5 @@ Bouchard-Cote, Deligiannidis and Doucet 2022). The draws at power 1 are those of
 
 `inference.methods.tempered.sampler` has the sweep, the schedule of powers and what is concluded,
 `inference.methods.tempered.evidence` the estimates and when they are told. A kernel is a
-`inference.methods.tempered.sampler.Kernel`, beside the sampler that it is made of.
+`inference.methods.tempered.sampler.TemperedKernel`, beside the sampler that it is made of.
 """

@@ -120,7 +120,7 @@ def arrived(state: TemperedNUTSState, z: dict[str, Array]) -> TemperedNUTSState:
 
 KERNEL = TemperedKernel(
     sampler=nuts_hmc.METHODS["nuts"],
-    step=step,
+    steps=(step,),
     prior=prior,
     log_likelihood=log_likelihood,
     info=info,

@@ -1,6 +1,8 @@
 r"""Non-reversible parallel tempering of any kernel, as a sampler of the driver: chains are replicates.
 
-A sweep moves all temperatures by one compiled step, exchanges neighbours, and records the log likelihoods.
+A sweep moves all temperatures by one compiled step, exchanges neighbours after each of the kernel's parts of
+it, and records the log likelihoods. (The urn's exchange after the split-merge moves and again after the scan
+makes nearly twice the round trips on Old Faithful, at the same cost: a part forgets enough.)
 Warm-up is cut into rounds of doubling length. After each the powers are set so that all pairs of neighbours
 reject alike, by the barrier
 
@@ -31,6 +33,7 @@ from inference.methods.tempered.evidence import told
 from inference.settings import FEWEST_TEMPERATURES as FEWEST
 from inference.settings import MOST_TEMPERATURES as MOST
 from inference.settings import Temperatures
+from zoo.checks import machine_memory, memory_in_words
 from zoo.model import Model
 from zoo.shapes import Values
 from zoo.sparse import Observed
@@ -63,8 +66,9 @@ class TemperedKernel(NamedTuple):
 
     Attributes:
         sampler: the method whose starts, draws and conclusions it has, and whose options it takes.
-        step: ``step(key, power, state, model, *data, **options) -> (state, full)``, which leaves the prior
-            times the likelihood to that power invariant; ``full`` as that of a sampler with slots.
+        steps: the parts of a sweep, each ``step(key, power, state, model, *data, **options) -> (state,
+            full)``, which leaves the prior times the likelihood to that power invariant; ``full`` as that of
+            a sampler with slots.
         prior: ``prior(key, state, model, *data, **options) -> (state, full)``, an independent draw from the
             prior in a state of the same shapes.
         log_likelihood: ``log_likelihood(state, model, *data)``, what the power is of, a scalar in nats.
@@ -77,7 +81,7 @@ class TemperedKernel(NamedTuple):
     """
 
     sampler: Sampler
-    step: Callable
+    steps: tuple[Callable, ...]
     prior: Callable
     log_likelihood: Callable
     info: Callable
@@ -99,7 +103,7 @@ class TemperedState(NamedTuple):
         replicas: of the kernel, leaves with a leading axis over temperatures.
         powers: of the likelihood, shape (num_temperatures,), rising from 0 to 1.
         log_likelihoods: shape (num_temperatures,).
-        rejected: sums over the sweeps of this round of the probability that the exchange with the next
+        rejected: sums over the sweeps of this round of the mean probability that an exchange with the next
             temperature is refused, shape (num_temperatures,), the last 0.
         came_from: `NOWHERE`, `HOT` or `COLD` of each state, shape (num_temperatures,).
         sweeps: of this round.
@@ -150,15 +154,38 @@ def _init(
 def step(
     key: Array, state: TemperedState, model: Model, *data: Observed, kernel: TemperedKernel, options: tuple
 ) -> tuple[TemperedState, Any]:
-    """Move all temperatures, then exchange neighbours."""
-    number, own = state.powers.shape[0], dict(options)
+    """Move all temperatures, and exchange neighbours after each part of the kernel's sweep."""
+    exchanges = len(kernel.steps)
+    keys, full = jax.random.split(key, exchanges), jnp.zeros((), bool)
+    for place, move in enumerate(kernel.steps):
+        is_odd = (exchanges * state.sweeps + place) % 2
+        state, own_full = _moved(keys[place], state, is_odd, move, model, data, kernel, dict(options))
+        full |= own_full
+    info = kernel.info(jax.tree.map(lambda leaf: leaf[-1], state.replicas), model, *data)
+    if "full" in info._fields:
+        info = info._replace(full=full)
+    return state._replace(sweeps=state.sweeps + 1), info
+
+
+def _moved(
+    key: Array,
+    state: TemperedState,
+    is_odd: Array,
+    step: Callable,
+    model: Any,
+    data: tuple,
+    kernel: TemperedKernel,
+    options: dict[str, Any],
+) -> tuple[TemperedState, Array]:
+    """Move all temperatures, then exchange even or odd pairs of neighbours; whether slots ran out."""
+    number = state.powers.shape[0]
     swap_key, *keys = jax.random.split(key, number + 1)
     hottest = jax.tree.map(lambda leaf: leaf[0], state.replicas)
     colder = jax.tree.map(lambda leaf: leaf[1:], state.replicas)
-    hottest, full = kernel.prior(keys[0], hottest, model, *data, **own)
+    hottest, full = kernel.prior(keys[0], hottest, model, *data, **options)
 
     def move(key: Array, power: Array, replica: Any) -> tuple[Any, Array]:
-        return kernel.step(key, power, replica, model, *data, **own)
+        return step(key, power, replica, model, *data, **options)
 
     colder, all_full = jax.vmap(move)(jnp.stack(keys[1:]), state.powers[1:], colder)
     replicas = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), hottest, colder)
@@ -166,25 +193,18 @@ def step(
     log_likelihoods = jnp.where(jnp.isnan(found), -jnp.inf, found)  # of a draw that overflows
     gain = jnp.diff(state.powers) * -jnp.diff(log_likelihoods)
     accepts = jnp.where(jnp.isnan(gain), 0.0, jnp.exp(jnp.minimum(gain, 0.0)))
-    is_turn = jnp.arange(number - 1) % 2 == state.sweeps % 2
+    is_turn = jnp.arange(number - 1) % 2 == is_odd
     swaps = is_turn & (jax.random.uniform(swap_key, (number - 1,), accepts.dtype) < accepts)
     order = jnp.arange(number) + jnp.pad(swaps, (0, 1)) - jnp.pad(swaps, (1, 0))
     moving = jax.tree.map(lambda leaf: leaf[order], jax.vmap(kernel.moving)(replicas))
-    replicas = jax.vmap(kernel.arrived)(replicas, moving)
     came_from, returned = _tracked(state.came_from[order])
-    info = kernel.info(jax.tree.map(lambda leaf: leaf[-1], replicas), model, *data)
-    if "full" in info._fields:
-        info = info._replace(full=full | jnp.any(all_full))
-    return TemperedState(
-        replicas,
-        state.powers,
-        log_likelihoods[order],
-        state.rejected + jnp.pad(1 - accepts, (0, 1)),
-        came_from,
-        state.sweeps + 1,
-        state.round_trips + returned,
-        state.rounds,
-    ), info
+    return state._replace(
+        replicas=jax.vmap(kernel.arrived)(replicas, moving),
+        log_likelihoods=log_likelihoods[order],
+        rejected=state.rejected + jnp.pad(1 - accepts, (0, 1)) / len(kernel.steps),
+        came_from=came_from,
+        round_trips=state.round_trips + returned,
+    ), full | jnp.any(all_full)
 
 
 def _tracked(came_from: Array) -> tuple[Array, Array]:
@@ -220,6 +240,7 @@ def resize(
     if number is None and not is_last and int(states.sweeps[0]) >= FEWEST_SWEEPS:
         wanted = min(1 + int(np.ceil(PER_BARRIER * barrier[-1])), MOST)
         size = wanted if wanted >= GROWTH * size else size
+        _check_memory(states.replicas, len(powers), size)
     places = np.linspace(0.0, barrier[-1], size)
     powers = np.interp(places, barrier, powers)
     powers[0], powers[-1] = 0.0, 1.0
@@ -242,6 +263,18 @@ def resize(
         zero,
         jnp.maximum(states.rounds - 1, 0),
     )
+
+
+def _check_memory(replicas: Any, number: int, wanted: int) -> None:
+    """Raise ValueError if the states at so many temperatures are larger than the memory of this machine."""
+    entries = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replicas)]
+    needed = sum(entries) * wanted / number
+    if needed > machine_memory():
+        raise ValueError(
+            f"the barrier from prior to posterior takes {wanted} temperatures, whose states need at least "
+            f"{memory_in_words(needed)} of memory, and there are {memory_in_words(machine_memory())}: take "
+            f"fewer num_chains, fewer rows or components, or num_temperatures={number}"
+        )
 
 
 def _slots_of_all(replicas: Any, model: Model, full: bool, resize: Callable) -> Any:

@@ -175,6 +175,41 @@ def test_the_barrier_decides_how_many_temperatures_there_are():
     assert last.powers.shape == short.powers.shape == (2, 8)
 
 
+def test_temperatures_that_memory_does_not_hold_are_refused(monkeypatch):
+    """At the number that the barrier takes, sixteen, when it is known; eight would fit."""
+    state = state_after([0.7] * 7, np.linspace(0, 1, 8))
+    monkeypatch.setattr(sampler, "machine_memory", lambda: 1.5 * state.replicas.nbytes)
+    with pytest.raises(ValueError, match="takes 16 temperatures, .* or num_temperatures=8"):
+        resize(state, None, False, kernel=KERNEL, number=None)
+    assert resize(state, None, False, kernel=KERNEL, number=8).powers.shape == (2, 8)
+
+
+def test_even_and_odd_pairs_exchange_in_turn_after_every_part_of_a_sweep():
+    """Of states that are all alike likely, so that every exchange is made; a part adds 1 but to the prior."""
+
+    def add(key, power, state, model):
+        return state + 1, jnp.zeros((), bool)
+
+    def draw(key, state, model):
+        return state, jnp.zeros((), bool)
+
+    def info(state, model):
+        return tempered.TemperedMixtureInfo(state, state, jnp.zeros((), bool))
+
+    begun = jax.tree.map(lambda leaf: leaf[0], state_after([0.0] * 4, np.linspace(0, 1, 5), sweeps=0))
+    begun = begun._replace(replicas=10.0 * jnp.arange(5))
+    same = KERNEL._replace(prior=draw, log_likelihood=lambda state, model: jnp.zeros(()), info=info)
+    found = []
+    for parts, sweeps in ((2, 1), (1, 2)):
+        state = begun
+        for key in jax.random.split(jax.random.key(0), sweeps):
+            kernel = same._replace(steps=(add,) * parts)
+            state, told = sampler.step(key, state, None, kernel=kernel, options=())
+        found.append(state.replicas.tolist())
+        assert float(told.objective) == found[-1][-1] and int(state.sweeps) == sweeps
+    assert found == [[11, 32, 1, 42, 22]] * 2
+
+
 def test_a_round_trip_is_from_the_prior_to_the_posterior_and_back():
     came_from, total = jnp.zeros(3, int), 0
     for order in ([0, 1, 2], [1, 0, 2], [0, 2, 1], [0, 2, 1], [1, 0, 2]):

@@ -29,6 +29,7 @@ from zoo.in_blocks import map_in_blocks
 from zoo.intake.families import for_data
 from zoo.model import in_current_precision
 
+SHORT = {"num_chains": 1, "num_warmup": 1, "num_samples": 1, "progress": False}
 RUN = {"method": "tempered", "num_chains": 16, "num_warmup": 200, "num_samples": 400, "num_temperatures": 8}
 
 
@@ -161,6 +162,56 @@ def test_every_model_and_kernel_gives_the_evidence():
     errors, standard_errors = errors_of(PAIRS)
     assert of_errors(errors, standard_errors) > FALSE_ALARMS, (errors / standard_errors).round(1)
     assert abs(errors.mean()) <= CLOSE
+
+
+#: Model, data, and why there is no evidence to tell.
+REFUSED = {
+    "views of weight": (
+        zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), loc_variance=1.0, view_weights=(1.0, 0.5)),
+        (BITS[:, :2], BITS[:, 2:]),
+        "the density of y_1 counts to the power 0.5, which is no density of data",
+    ),
+    "paired with beta": (
+        zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), beta=1.0),
+        (BITS[:, :2], BITS[:, 2:]),
+        "the prior of Paired is unnormalised, .*; choose beta=0",
+    ),
+    "epca with beta": (
+        zoo.EPCA(family="bernoulli", num_latents=1, beta=1.0),
+        (BITS,),
+        "the prior of EPCA is unnormalised, .*; choose beta=0",
+    ),
+    "depcam with repulsion": (
+        zoo.DEPCAM(num_components=2, num_latents=1, repulsion=1.0, sparsity=1.0, offset_variance=1.0),
+        (BITS,),
+        "the prior of DEPCAM is unnormalised, .*; choose repulsion=0",
+    ),
+    "ppca of flat loadings": (
+        zoo.PPCA(num_latents=1, num_features=3, loading_prior="flat"),
+        (X,),
+        "the prior of PPCA is improper, .*; choose loading_prior",
+    ),
+    "sppca of flat loadings": (
+        zoo.SPPCA(num_latents=1, num_features=3, num_outputs=2, loading_prior="flat"),
+        (X, Y),
+        "the prior of SPPCA is improper, .*; choose loading_prior",
+    ),
+    "kernel pca": (zoo.KernelPCA(num_latents=1), (X,), "tempered"),
+    "plsi": (zoo.PLSI(num_topics=2), (np.eye(4, 3),), "tempered"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_evidence_is_refused_with_the_reason(name):
+    model, data, why = REFUSED[name]
+    with pytest.raises(ValueError, match=why):
+        fit(model, *data, method="tempered", **SHORT)
+
+
+def test_every_model_of_the_zoo_is_tempered_or_refused():
+    """Mixtures are in `tests.inference.methods.test_tempered`."""
+    seen = {type(model).__name__.lower() for model, *_ in (*ALL.values(), *REFUSED.values())}
+    assert seen | {"mixture"} == set(zoo.MODELS)
 
 
 def noise_without_power(whole, power, values, model, *data):

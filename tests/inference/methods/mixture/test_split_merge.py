@@ -181,22 +181,18 @@ def test_a_scan_without_its_probability_is_seen(monkeypatch):
 
 @pytest.mark.parametrize("name", ["GaussianWishart", "BernoulliBeta"])
 def test_a_row_drawn_anew_is_taken_out_and_put_in(name):
-    """Densities and statistics are those of two changes one after the other, to 1e-9."""
+    """Densities are ratios of evidence and statistics those of the labels after it, to 1e-9."""
     components, x = FAMILIES[{"GaussianWishart": "gaussian", "BernoulliBeta": "bernoulli"}[name]]
-    statistics = statistics_for(components)
-    rows = statistics.rows(components, jnp.asarray(x))
-    begun = statistics.of(components, rows, jnp.array([0, 0, 1, 1, 2]), 4)
-    for row, slot, chosen in ((rows[0], 0, 1), (rows[4], 2, 3), (rows[2], 1, 1)):
-        seen = []
-
-        def choose(density, seen=seen, chosen=chosen):
-            seen.append(density)
-            return chosen
-
-        found, _ = begun.drawn_anew(components, slot, row, choose)
-        without = begun.changed(components, slot, row, -1.0)
-        np.testing.assert_allclose(seen[0], without.log_predictive(components, row), rtol=1e-9)
-        wanted = without.changed(components, chosen, row, 1.0)
+    statistics, features = statistics_for(components), components.features(jnp.asarray(x))
+    rows, labels = statistics.rows(components, jnp.asarray(x)), jnp.array([0, 0, 1, 1, 2])
+    for place, slot, takes in ((0, 0, [1]), (4, 2, [3]), (2, 1, [1]), (1, -1, [0, 3]), (3, 1, [])):
+        taken = jnp.isin(jnp.arange(4), jnp.array(takes, int))
+        begun = statistics.of(components, rows, labels.at[place].set(slot), 4)
+        found, density = begun.drawn_anew(components, slot, rows[place], lambda own, to=taken: (to, own))
+        sums = jax.ops.segment_sum(features, labels.at[place].set(-1), num_segments=4)
+        wanted = components.log_evidence(sums + features[place]) - components.log_evidence(sums)
+        np.testing.assert_allclose(density, wanted, rtol=1e-9)
+        wanted = begun.holding(components, sums + taken[:, None] * features[place])
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-12), found, wanted)
 
 
