@@ -670,10 +670,9 @@ def _without_headers_within(text: str, body: str, notes: list[str]) -> str:
 
 def _after_first_record(text: str, separator: str) -> str:
     """The text after its header, which may have line breaks between quotes."""
-    taken: list[str] = []
-    lines = (taken.append(line) or line for line in _lines(text))
-    next(csv.reader(lines, delimiter=" " if separator == SPACES else separator))
-    return text[sum(map(len, taken)) :]
+    reader = csv.reader(_lines(text), delimiter=" " if separator == SPACES else separator)
+    next(reader)
+    return text[sum(map(len, itertools.islice(_lines(text), reader.line_num))) :]
 
 
 def _parsed(body: str, separator: str, width: int, **options: Any) -> pd.DataFrame:

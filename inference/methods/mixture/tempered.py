@@ -19,7 +19,7 @@ alone, so that a family whose evidence is tempered has them as it stands.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
