@@ -74,7 +74,19 @@ def test_an_exchange_of_two_latents_is_noticed(fitted, monkeypatch):
 
 
 def test_fewer_draws_have_the_orientation_of_all(fitted):
-    tree, _ = fitted
+    check_few_draws(fitted[0])
+
+
+def test_fewer_draws_of_a_sampler_have_the_orientation_of_all():
+    model, data, _ = CASES["ppca vb"]
+    settings = {"num_samples": 20, "num_warmup": 20, "num_chains": 2, "progress": False}
+    with pytest.warns(UserWarning, match="has not converged"):
+        tree = inference.fit(model, *data, method="gibbs", **settings)
+    check_few_draws(tree)
+
+
+def check_few_draws(tree):
+    """That they are those of the aligned fit, although fewer have another mean."""
     few, all_of_them = aligned_draws(tree, 7), align_rotation(tree)
     for view, loadings in loadings_of(few).items():
         np.testing.assert_array_equal(loadings, loadings_of(thinned(all_of_them, 7))[view])
