@@ -252,7 +252,7 @@ def part(default: Any = None, kind: type = object, called: str = "", **facts: An
 # What they declare
 
 
-def facts_of(owner: "Assumptions", fact: str) -> dict[str, Any]:
+def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, Any]:
     """A fact of the fields that state it.
 
     Args:
