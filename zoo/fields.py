@@ -275,7 +275,7 @@ def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, A
     return found
 
 
-def _is_used(field: dataclasses.Field, owner: "Assumptions") -> bool:
+def _is_used(field: dataclasses.Field, owner: "Assumptions | type[Assumptions]") -> bool:
     return "is_used" not in field.metadata or field.metadata["is_used"](owner)
 
 
