@@ -252,7 +252,7 @@ def part(default: Any = None, kind: type = object, called: str = "", **facts: An
 # What they declare
 
 
-def facts_of(owner: "Assumptions", fact: str) -> dict[str, Any]:
+def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, Any]:
     """A fact of the fields that state it.
 
     Args:
@@ -275,7 +275,7 @@ def facts_of(owner: "Assumptions", fact: str) -> dict[str, Any]:
     return found
 
 
-def _is_used(field: dataclasses.Field, owner: "Assumptions") -> bool:
+def _is_used(field: dataclasses.Field, owner: "Assumptions | type[Assumptions]") -> bool:
     return "is_used" not in field.metadata or field.metadata["is_used"](owner)
 
 

@@ -99,7 +99,7 @@ class ComponentPrior(Assumptions):
     units_of_parameters: ClassVar[Mapping[str, Unit]] = {}
     has_counts: ClassVar[bool] = False
     rounding: ClassVar[Any] = None
-    logs: ClassVar[tuple[int | str, ...]] = ()
+    logs: ClassVar[tuple[int, ...]] = ()
     optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns", "rounding")
 
     @property

@@ -92,8 +92,8 @@ def check_resolved(
     deviations = np.sqrt(share.max() / checks.unit_roundoff(dtype))
     message = (
         f"component {component} lies {deviations:.2g} of its standard deviations from the middle of the "
-        f"data, along {checks.column_of(x, column)}: {dtype} leaves {share.max():.1g} of its variance to "
-        f"rounding"
+        f"data, along {checks.column_of(x, int(column))}: {dtype} leaves {share.max():.1g} of its variance "
+        f"to rounding"
     )
     remedy = "fit the far groups apart" + (", or with dtype='float64'" if dtype == "float32" else "")
     if share.max() > SPOILT_SHARE:

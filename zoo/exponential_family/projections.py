@@ -74,7 +74,7 @@ def _no_unit(part: Part) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(part.rows.shape[1]), np.ones(())
 
 
-def _kernels(model: "Projection", *parts: Part) -> np.ndarray | None:
+def _kernels(model: "Projection", *parts: Part) -> Any:
     """The default kernels' lam and nu, read off the data where there must be kernels."""
     families = model.cell_families
     if not (model.needs_kernel and all(family.has_kernel for family in families)):

@@ -360,7 +360,7 @@ class Columns:
         )
         return cls(tuple(made), label)
 
-    def numbered_from(self, starts: Sequence[int], model: str) -> Self:
+    def numbered_from(self, starts: Sequence[int] | np.ndarray, model: str) -> Self:
         """The columns with levels numbered as a model takes them.
 
         Args:

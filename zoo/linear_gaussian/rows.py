@@ -356,7 +356,7 @@ class LinearGaussianRows(dist.Distribution):
         "loc": dist.constraints.real_vector,
     }
     support = dist.constraints.real_vector
-    pytree_data_fields = ("loadings", "loc", "noise_variance")
+    pytree_data_fields: tuple[str, ...] = ("loadings", "loc", "noise_variance")
 
     def __init__(
         self, loadings: Array, loc: Array, noise_variance: Array, *, validate_args: bool | None = None

@@ -103,7 +103,7 @@ class CollapsedMixtureState(NamedTuple):
     labels: Array
     counts: Array
     concentration: Array
-    hyperparameters: dict[str, Array]
+    hyperparameters: Values
 
 
 class CollapsedMixtureInfo(NamedTuple):

@@ -86,7 +86,7 @@ def posteriors(sizes: Array, by_cluster: Array, by_word: Array, model: PCP) -> d
     }
 
 
-def clusters(values: Values, model: PCP, counts: Tokens) -> dict[str, dist.Distribution]:
+def clusters(values: Values, model: PCP, counts: SparseCounts) -> dict[str, dist.Distribution]:
     """The documents' clusters given the parameters, then the topics of their words given the clusters.
 
     For small corpora; a sweep draws the topics token by token.

@@ -212,7 +212,7 @@ def _begun(state: PLSIEMState, inverse_temperature: float) -> AnnealedState:
     return AnnealedState(state, state, b, b, unknown, unknown)
 
 
-def split_off(counts: SparseCounts, share: float) -> tuple[SparseCounts, SparseCounts]:
+def split_off(counts: SparseCounts, share: float) -> tuple[SparseCounts, ...]:
     """Hold out each token with the same probability, so that no document and no word loses all it has.
 
     Args:

@@ -1,5 +1,7 @@
 """Whether noise variances of SPPCA are at their floor, or nothing else bounds the likelihood."""
 
+from typing import Any
+
 import numpy as np
 
 from zoo.checks import warn
@@ -20,7 +22,7 @@ def warn_of_floors(values: Values, model: SPPCA, y: np.ndarray, variance_x: floa
     """
     variance_y = np.nanvar(y, axis=0)
     shared, has_noise_y = model.output_noise == "shared", model.output_likelihood == "gaussian"
-    floors = {}
+    floors: dict[str, Any] = {}
     if has_noise_y:
         floors["y"] = float(model.noise_floor[1]) * (variance_y.mean() if shared else variance_y)
     if variance_x is not None:

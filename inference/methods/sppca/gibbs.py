@@ -285,7 +285,7 @@ class _Truncated(dist.Distribution):
     """Utilities with given means truncated by their outputs, standard normal where outputs are missing."""
 
     support = dist.constraints.real_vector
-    pytree_data_fields = ("predictor", "y")
+    pytree_data_fields: tuple[str, ...] = ("predictor", "y")
 
     def __init__(self, predictor: Array, y: Array) -> None:
         self.missing = jnp.isnan(y)
