@@ -148,7 +148,7 @@ table = pd.DataFrame(
 table.round(3).astype(object).fillna("")
 
 # %% [markdown]
-# The samplers agree that the number is uncertain: five, the truth, is not even the most probable. Many of
+# The samplers agree that the number is uncertain: five, the truth, is not even the most probable. Some of
 # the clusters hold one or two rows; that is what a Dirichlet process believes about data, not an accident.
 # VB with its single mode is narrower. The urn and the truncated process are the same model up to the
 # truncation, and give the same answer; DMA with K = 30 is a different prior, but not by much: here it says
