@@ -671,10 +671,16 @@ def _without_headers_within(text: str, body: str, notes: list[str]) -> str:
 
 def _after_first_record(text: str, separator: str) -> str:
     """The text after its header, which may have line breaks between quotes."""
-    taken: list[str] = []
-    lines = (taken.append(line) or line for line in _lines(text))
-    next(csv.reader(lines, delimiter=" " if separator == SPACES else separator))
-    return text[sum(map(len, taken)) :]
+    position = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal position
+        for line in _lines(text):
+            position += len(line)
+            yield line
+
+    next(csv.reader(lines(), delimiter=" " if separator == SPACES else separator))
+    return text[position:]
 
 
 def _parsed(body: str, separator: str, width: int, **options: Any) -> pd.DataFrame:
