@@ -167,17 +167,17 @@ def test_every_model_and_kernel_gives_the_evidence():
 #: Model, data, and why there is no evidence to tell.
 REFUSED = {
     "views of weight": (
-        zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), loc_variance=1.0, view_weights=(1.0, 0.5)),
+        zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), loc_variance=1.0, view_weights=(1.0, 3.0)),
         (BITS[:, :2], BITS[:, 2:]),
-        "the density of y_1 counts to the power 0.5, which is no density of data",
+        "the density of y_1 counts to the power 3, which is no density of data",
     ),
     "paired with beta": (
-        zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), beta=1.0),
+        zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), beta=0.5),
         (BITS[:, :2], BITS[:, 2:]),
         "the prior of Paired is unnormalised, .*; choose beta=0",
     ),
     "epca with beta": (
-        zoo.EPCA(family="bernoulli", num_latents=1, beta=1.0),
+        zoo.EPCA(family="bernoulli", num_latents=1, beta=0.5),
         (BITS,),
         "the prior of EPCA is unnormalised, .*; choose beta=0",
     ),
