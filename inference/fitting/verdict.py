@@ -506,7 +506,7 @@ def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     names = list(dict.fromkeys(name for name, _ in largest))
     steps = {name: recorded_step(x[name].to_numpy()) for name in names}
     known = [f"{name} in steps of {step:g}" for name, step in steps.items() if step]
-    reason = f"recorded are {', '.join(known)}; " if known else ""
+    reason = f"some columns are recorded coarsely ({', '.join(known)}); " if known else ""
     reason += "a Gaussian shrinks onto equal cells as far as its prior lets it, and counts as a cluster"
     advice = f"leave these columns out, x.drop(columns={names}), and compare"
     takes = "rounding" in components.field_dims and not (

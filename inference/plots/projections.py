@@ -250,7 +250,17 @@ def _name_arrows(axis: Axes, tips: np.ndarray, names: list[tuple[str, str]]) -> 
 
 
 def stacked_loadings(tree: xr.DataTree) -> tuple[np.ndarray, list[str], np.ndarray]:
-    """Stack the loadings of all views, (draws, features, latents), with the features' names and views."""
+    """Stack the loadings of all views in units of their columns, with the features' names and views.
+
+    Args:
+        tree: a fit.
+
+    Returns:
+        Shapes (num_draws, num_features, num_latents), (num_features,) and (num_features,).
+
+    Raises:
+        ValueError: the fit has no loadings.
+    """
     blocks, names, views, factors = [], [], [], noise_factors(model_of(tree))
     for suffix, variable in loadings_of(tree).items():
         feature, values = str(variable.dims[2]), variable.values

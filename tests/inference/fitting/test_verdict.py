@@ -120,7 +120,7 @@ def test_a_component_on_one_number_is_named_with_the_step(options, said, monkeyp
     if said is not None:
         assert found.text == f"Components sit on single numbers: {said}"
         assert (
-            found.reason.startswith(f"recorded are {columns[0]} in steps of 1; ")
+            found.reason.startswith(f"some columns are recorded coarsely ({columns[0]} in steps of 1); ")
             and f"[{columns[0]!r}]" in found.advice
         )
         assert "say so, rounding=[1, 0]" in found.advice
