@@ -37,7 +37,8 @@ def at_power(
     values, lost, suffixes = dict(values), [], model.roles.loadings.values()
     for suffix, part in zip(suffixes, data, strict=True):
         noise = values.get(NOISE + suffix)
-        count = jnp.sum(~jnp.isnan(part), axis=0 if jnp.ndim(noise) else None)
+        of_columns = noise is not None and jnp.ndim(noise) > 0
+        count = jnp.sum(~jnp.isnan(part), axis=0 if of_columns else None)
         lost.append(jnp.atleast_1d((1 - power) / 2 * count) if len(data) > 1 else (1 - power) / 2 * count)
         if noise is not None:
             values[NOISE + suffix] = noise / power
