@@ -52,9 +52,15 @@ def test_names_from_the_data_are_escaped():
     assert "<b>" not in card(tree).replace("<br>", "")
 
 
+@pytest.fixture
+def shell():
+    """A running IPython, of which no later test is to know."""
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_a_notebook_shows_fits_as_cards_and_other_trees_as_before(monkeypatch):
-    shell = InteractiveShell.instance()
+def test_a_notebook_shows_fits_as_cards_and_other_trees_as_before(shell, monkeypatch):
     importlib.reload(inference)
     show = shell.display_formatter.formatters["text/html"]
     monkeypatch.setattr(show, "enabled", True)
