@@ -269,7 +269,7 @@ def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
     """Scores of the fitted rows and their standard deviations (NaN where unknown), (rows, latents) each."""
     model, posterior, data = model_of(aligned), draws_of(aligned), None
     site = model.roles.latent
-    if not model.roles.loadings:  # latents have the scale of a Gram matrix, those of `transform` none
+    if not model.roles.loadings:  # on the scale of the Gram matrix; `transform` has standard scores
         data = fitted_data(aligned)
     if data is None and site in posterior:
         values = flat_draws(posterior[site], "observation", "latent")

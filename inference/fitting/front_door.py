@@ -177,8 +177,8 @@ def fit(
         rows, weight = request.data[0], request.sample_weight
         num_rows = len(rows) if weight is None else weight.sum()
         answer_of(request.model, "check_resolved", fitted.outcome.posterior, num_rows, dtype, rows)
-        tree, is_asked_itself = build_tree(request, fitted), not is_for_new_rows(request, fitted.outcome)
-        if is_asked_itself:
+        tree, is_judged = build_tree(request, fitted), not is_for_new_rows(request, fitted.outcome)
+        if is_judged:
             tree = numbered(tree, request.spreads_rows)
     converged, why = has_converged(request, fitted.run, tree)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -190,7 +190,7 @@ def fit(
     if not converged and why:
         tree.attrs[WHY_NOT] = why
         warn(f"{model_name(request.model)} by {request.name} has not converged: {why}")
-    if not is_asked_itself:
+    if not is_judged:
         return tree
     found = verdict(tree)
     tree.attrs["verdict"] = found.said

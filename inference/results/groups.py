@@ -81,7 +81,7 @@ def loadings_of(tree: xr.DataTree) -> dict[str, xr.DataArray]:
 
 
 def thinning(tree: xr.DataTree, most: int) -> int:
-    """The distance of draws of each chain, of which at most so many are left in all."""
+    """Every how many draws of each chain one is kept, so that at most ``most`` are left in all."""
     sizes = group_of(tree, "posterior").sizes
     return -(-sizes["draw"] // max(most // sizes["chain"], 1))
 
