@@ -271,17 +271,18 @@ def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
     site = model.roles.latent
     if not model.roles.loadings:  # on the scale of the Gram matrix; `transform` has standard scores
         data = fitted_data(aligned)
-    if data is None and site in posterior:
-        values = flat_draws(posterior[site], "observation", "latent")
-        return values.mean(0), values.std(0) if len(values) > 1 else np.full(values.shape[1:], np.nan)
     stored = aligned["variational"].to_dataset() if "variational" in aligned.children else xr.Dataset()
-    if data is None and site in stored:
-        mean = stored[site].transpose("observation", "latent").to_numpy()
+    held = next((name for name in (site, f"{site}_mean") if name in stored), None)
+    if data is None and held is not None and kind_of(aligned) != "sampling":
+        mean = stored[held].transpose("observation", "latent").to_numpy()
         spread = stored.get(f"{site}_covariance")
         if spread is None:
             return mean, np.full(mean.shape, np.nan)
         variances = np.diagonal(spread.transpose(..., *spread.dims[-2:]).to_numpy(), axis1=-2, axis2=-1)
         return mean, np.broadcast_to(np.sqrt(variances), mean.shape)  # complete rows have one covariance
+    if data is None and site in posterior:
+        values = flat_draws(posterior[site], "observation", "latent")
+        return values.mean(0), values.std(0) if len(values) > 1 else np.full(values.shape[1:], np.nan)
     data = fitted_data(aligned) if data is None else data
     if data is None:
         return None

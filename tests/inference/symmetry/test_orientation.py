@@ -110,6 +110,13 @@ def test_scores_of_a_kernel_have_the_scale_of_transform(method):
     np.testing.assert_allclose(scores_of_table(tree), inference.transform(tree, X), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("case", ["ppca vb", "ppca em", "mcfa vb"])
+def test_scores_of_a_table_are_those_of_q_and_not_of_its_draws(case):
+    model, data, method = CASES[case]
+    tree = inference.fit(model, *data, method=method, progress=False)
+    np.testing.assert_allclose(scores_of_table(tree), inference.transform(tree, *data), rtol=1e-5, atol=1e-5)
+
+
 def test_covariances_turn_with_the_scores():
     """A row alone with its covariance: the two axes of a fit turned by hand, and turned back."""
     model, data, method = CASES["ppca vb"]
