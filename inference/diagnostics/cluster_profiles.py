@@ -63,6 +63,12 @@ def aligned_clusters(tree: xr.DataTree) -> xr.DataTree:
     return relabel(few)
 
 
+def seen_memberships(tree: xr.DataTree) -> np.ndarray:
+    """Probability of each cluster for each fitted row, from all draws that hold labels with numbers."""
+    probs = memberships(tree, numbered="relabelled" not in tree.attrs)
+    return memberships(aligned_clusters(tree)) if probs is None else probs
+
+
 def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     """Build the tables on clusters of rows or documents."""
     model, kind = model_of(tree), kind_of(tree)
@@ -73,7 +79,7 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
             found["num_clusters"].attrs[said] += f"; {note}"
         return found
     aligned = aligned_clusters(tree)
-    probs, by_draw = memberships(aligned), _shares(aligned)
+    probs, by_draw = seen_memberships(tree), _shares(aligned)
     rows = probs.sum(0)
     kept = np.flatnonzero(rows >= LEAST_ROWS)
     clusters = intervals(by_draw, kind, asked.probability)

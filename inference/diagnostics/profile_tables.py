@@ -13,12 +13,11 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
-from inference.convergence.partitions import memberships
 from inference.diagnostics.blocks import AnswerCard, Cards, ShownTable
 from inference.diagnostics.cluster_profiles import (
     SURE,
-    aligned_clusters,
     cluster_tables,
+    seen_memberships,
     starts_table,
 )
 from inference.diagnostics.filled_cells import filled_cells, number_filled
@@ -405,7 +404,7 @@ def _picture_text(tree: xr.DataTree, tables: dict[str, pd.DataFrame], width: int
     if not is_plane or not isinstance(table := data[0], np.ndarray) or table.shape[1:] != (2,):
         return []
     kept = list(tables["clusters"].index[:_MOST_CLUSTERS])
-    probs = memberships(aligned_clusters(tree))
+    probs = seen_memberships(tree)
     marks = [
         "?" if probs[n, k] < SURE else str(k) if k in kept and k < 10 else "+"
         for n, k in enumerate(probs.argmax(1))

@@ -9,7 +9,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from inference.diagnostics.blocks import Cards
-from inference.diagnostics.cluster_profiles import aligned_clusters, memberships
+from inference.diagnostics.cluster_profiles import seen_memberships
 from inference.diagnostics.profile_parts import row_names
 from inference.diagnostics.profile_tables import answer_blocks
 from inference.plots.palette import COLOURS, ShownFigure, literal
@@ -82,7 +82,7 @@ def _over_time(tree: xr.DataTree, blocks: list) -> list[Picture]:
         return []
     name, when = dates
     if model_of(tree).roles.cluster is not None:
-        shares = memberships(aligned_clusters(tree))
+        shares = seen_memberships(tree)
     elif model_of(tree).roles.topic is not None and "observed_data" in tree.children:
         shares = token_shares(tree).to_numpy()
     else:
