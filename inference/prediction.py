@@ -60,9 +60,11 @@ def transform(
 ) -> _Scores | xr.Dataset | Path:
     """Posterior mean scores of new rows: a mixture's shares in its components, a projection's latents.
 
-    From VB they are those of q. From draws they are averaged over draws that were first brought to one
-    labelling or orientation. Latents have the numbers, axes and signs of the tables, pictures and reports:
-    the orientation of `inference.symmetry.align_rotation`, whatever axes a method has ended with.
+    From VB they are those of q, from MAP those of the joint maximum. From draws they are averaged over draws
+    that were first brought to one labelling or orientation; of cells that are not Gaussian each draw's are a
+    mean to the order after Laplace's (`zoo.exponential_family.natural_params.row_means`). Latents have the
+    numbers, axes and signs of the tables, pictures and reports: the orientation of
+    `inference.symmetry.align_rotation`, whatever axes a method has ended with.
 
     Args:
         tree: a fit.
@@ -110,7 +112,7 @@ def transform(
             values = values @ turn
     else:
         draws = tree.fit.kept(_aligned_draws)
-        values = _mean_over_draws(_scores, draws, model, arrays, (("kind", scores),))
+        values = _mean_over_draws(_scores_of_draw, draws, model, arrays, (("kind", scores),))
     dim = model.roles.scores[-1]
     values = in_shown_order(values, tree, model) if dim == cluster_dim(model) else values
     labels = Labels({**coords, dim: _columns(tree, dim)})
@@ -131,7 +133,7 @@ def _covariance(tree: xr.DataTree, model: Model, arrays: tuple) -> jax.Array:
         spread = _apply(function, stored_variables(tree, model), model, arrays)
         return spread if (turn := tree.fit.kept(orientation)) is None else turn.T @ spread @ turn
     draws = tree.fit.kept(_aligned_draws)
-    mean = _mean_over_draws(_scores, draws, model, arrays)
+    mean = _mean_over_draws(_scores_of_draw, draws, model, arrays)
     return _mean_over_draws(_covariance_about, draws, model, (mean, *arrays))
 
 
@@ -594,6 +596,10 @@ def _scores(values: dict[str, jax.Array], model: Model, *data: jax.Array, kind: 
     return model.scores(values, *data, kind=kind)
 
 
+def _scores_of_draw(values: dict[str, jax.Array], model: Model, *data: jax.Array, **kind: str) -> jax.Array:
+    return answer_of(model, "scores_of_draw", values, *data, **kind)
+
+
 def _scores_covariance(values: dict[str, jax.Array], model: Model, *data: jax.Array) -> jax.Array:
     return answer_of(model, "scores_covariance", values, *data)
 
@@ -621,7 +627,7 @@ def _rests_on_tail(
 def _covariance_about(
     values: dict[str, jax.Array], model: Model, mean: jax.Array, *data: jax.Array
 ) -> jax.Array:
-    away = model.scores(values, *data) - mean
+    away = _scores_of_draw(values, model, *data) - mean
     return answer_of(model, "scores_covariance", values, *data) + away[:, :, None] * away[:, None, :]
 
 

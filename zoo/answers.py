@@ -198,6 +198,20 @@ class Answers:
         """
         raise ValueError(f"{type(model).__name__} has no scores")
 
+    def scores_of_draw(self, model: "Model", values: Values, *data: Observed, kind: str = "latent") -> Array:
+        """`scores` for an average over draws, where a point estimate has those of its own maximum.
+
+        Args:
+            model: as of `log_rows`.
+            values: of one draw.
+            *data: likewise.
+            kind: as of `scores`.
+
+        Returns:
+            As of `scores`.
+        """
+        return model.scores(values, *data, kind=kind)
+
     def scores_covariance(self, model: "Model", values: Values, *data: Observed) -> Array:
         """Posterior covariance of the ``"latent"`` scores of each row.
 
@@ -425,8 +439,8 @@ _AS_PASSED = {
 # Types of the answers by name; a name that no model has is a mistake to type checkers
 _Is = Literal["sums_out_locals", "scores_are_linear", "has_moments", "needs_fitted_rows",
               "has_several_modes", "leaves_some_empty"]  # fmt: skip
-_Row = Literal["log_rows", "scores", "scores_covariance", "log_density_by_cluster", "document_bounds",
-               "sampling_errors"]  # fmt: skip
+_Row = Literal["log_rows", "scores", "scores_of_draw", "scores_covariance", "log_density_by_cluster",
+               "document_bounds", "sampling_errors"]  # fmt: skip
 _Tail = Literal["rests_on_tail", "class_probs"]
 _Typical = Literal["typical_cells", "cells_given"]
 

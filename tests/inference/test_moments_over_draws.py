@@ -39,7 +39,7 @@ class Told(NamedTuple):
     def log_likelihood(self, values, x):
         return x * values["mean"]
 
-    def scores(self, values, x):
+    def scores(self, values, x, kind="latent"):
         return x[:, None] * values["slope"]
 
 

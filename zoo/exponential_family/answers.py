@@ -24,7 +24,7 @@ from zoo.exponential_family.expectations import (
     rests_on_tail,
     with_spread,
 )
-from zoo.exponential_family.natural_params import LowRank, RowMode, row_modes
+from zoo.exponential_family.natural_params import LowRank, RowMode, row_means, row_modes
 from zoo.model import in_current_precision
 from zoo.shapes import Covariances, PerRow, Rows, Scores, Values, View
 
@@ -88,7 +88,19 @@ class ProjectionAnswers(Answers):
     @override
     def scores(self, model: "Projection", values: Values, *data: View, kind: str = "latent") -> Scores:
         """The mode of each row's latents, or its natural parameters' coordinates in an orthonormal basis."""
-        u = self._modes(model, values, data).latents[:, : model.num_latents]
+        return self._of_kind(model, values, self._modes(model, values, data).latents, kind)
+
+    @override
+    def scores_of_draw(
+        self, model: "Projection", values: Values, *data: View, kind: str = "latent"
+    ) -> Scores:
+        """Of the mean of each row's latents: of steep cells the mode is nearer to zero by a fifth."""
+        rows, log_joint = jnp.concatenate(data, axis=1), self._log_joint(model, values, data)
+        means = row_means(log_joint, rows, self._modes(model, values, data))
+        return self._of_kind(model, values, means, kind)
+
+    def _of_kind(self, model: "Projection", values: Values, local: Array, kind: str) -> Scores:
+        u = local[:, : model.num_latents]
         if kind == "latent":
             return u
         factors = noise_factors(model)
