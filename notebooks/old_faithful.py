@@ -92,7 +92,7 @@ plt.show()
 import inspect
 
 model = zoo.Mixture.from_data(x, num_components=10, concentration=1.0)
-print(inspect.getsource(zoo.Mixture.__call__))
+print(inspect.getsource(zoo.Mixture.program))
 
 # %% [markdown]
 # `from_data` chose the prior of the components as the thesis does: centred at the mean of the data ($m_0$),
