@@ -20,7 +20,8 @@ _AS_OPTIONS = (
     (re.compile(r"\by is missing$"), "y is missing: name its columns, such as --y COLUMN"),
     (re.compile(r"\bor tolerance\b"), "or --tolerance"),
     (re.compile(r"\bdtype='(float\d\d)'"), r"--dtype \1"),
-    (re.compile(r"\bmethod='(\w+)'"), r"--method \1"),
+    (re.compile(r"\bmethod=('\w+'(?: or '\w+')*)"), lambda found: f"--method {found[1].replace("'", '')}"),
+    (re.compile(r"\b(loading_prior|weight_prior)='(\w+)'"), r"--set \1=\2"),
     (
         re.compile(r"(?<![-\w])(max_iterations|num_restarts|num_samples|num_warmup|batch_size)(?:=(\d+))?\b"),
         lambda found: f"--{found[1].replace('_', '-')}" + (f" {found[2]}" if found[2] else ""),

@@ -1,0 +1,17 @@
+"""Remedies of messages as the command line has them."""
+
+import pytest
+
+from inference.cli.printing import as_options
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("take method='em' or 'vb' or 'gibbs'", "take --method em or vb or gibbs"),
+        ("give the model loading_prior='ard'", "give the model --set loading_prior=ard"),
+        ("raise max_iterations=500", "raise --max-iterations 500"),
+    ],
+)
+def test_calls_of_python_are_options(said, shown):
+    assert as_options(said) == shown
