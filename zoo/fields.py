@@ -460,11 +460,8 @@ _READ = {"read", "fill", "scales"}  # facts of fields that data decide
 
 def _choices(model: "Model") -> list[Any]:
     """What decides how the fields of a model are read."""
-    fixed = (
-        getattr(model, name)
-        for name in model.static_names()
-        if name not in ("draw_locals", "has_steep_cells")
-    )
+    own = (field for field in dataclasses.fields(model) if field.init and field.metadata.get("static"))
+    fixed = (getattr(model, field.name) for field in own)
     return [value for value in fixed if isinstance(value, str | bool)] + list(map(type, model.part_families))
 
 

@@ -120,10 +120,10 @@ class LocalPCAFields(ChoosesFamily, Model):
         return dict(self.dims) | own
 
     @property
-    def scale_remedy(self) -> str:
+    def scale_remedies(self) -> tuple[str, ...]:
         """`standardize`, which cells of known noise do not have."""
-        own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
-        return f"give {own}standardize=True"
+        family = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
+        return tuple(own and f"give {family}standardize=True" for own in super().scale_remedies)
 
     def validate(self) -> None:
         """Raise ValueError if fields do not go together."""

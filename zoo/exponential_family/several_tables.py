@@ -285,10 +285,10 @@ class SeveralTables(JointPriorModel):
     # Facts of the views
 
     @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """For each view whether all its cells are Gaussian with one noise variance, in one unit."""
-        pairs = enumerate(super().isotropic_parts)
-        return tuple(is_isotropic and not self.has_dense_rows(v) for v, is_isotropic in pairs)
+    def scale_remedies(self) -> tuple[str, ...]:
+        """None for views whose noise has a full covariance."""
+        pairs = enumerate(super().scale_remedies)
+        return tuple("" if self.has_dense_rows(v) else own for v, own in pairs)
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:

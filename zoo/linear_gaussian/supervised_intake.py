@@ -242,8 +242,8 @@ class SupervisedIntake(Model):
             )
 
     @property
-    def scale_remedy(self) -> str:
+    def scale_remedies(self) -> tuple[str, ...]:
         """With a kernel the columns are standardised by hand."""
-        if self.kernel is None:
-            return super().scale_remedy
-        return "divide the columns by their standard deviations"
+        found = super().scale_remedies
+        by_hand = "divide the columns by their standard deviations"
+        return found if self.kernel is None else tuple(own and by_hand for own in found)
