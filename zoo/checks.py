@@ -800,6 +800,18 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
+def listed(names: Iterable[object]) -> str:
+    """Names with commas between and a last "and"."""
+    *others, last = map(str, names)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def words_of(error: Exception) -> str:
+    """What a library says of an error, on one line and not too long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise ValueError unless ``value`` is one of the names in ``choices``."""
     if not isinstance(value, str) or value not in choices:
@@ -932,10 +944,10 @@ def check_names(name: str, value: object, allowed: Collection[str]) -> None:
             raise ValueError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {shown(part)}")
 
 
-def check_seed(name: str, value: object) -> None:
-    """Raise ValueError unless ``value`` is a whole number in [0, 2**32)."""
+def check_seed(value: object) -> None:
+    """Raise ValueError unless a seed is a whole number in [0, 2**32)."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
-        raise ValueError(f"{name} must be a whole number in [0, 2**32); got {shown(value)}")
+        raise ValueError(f"seed must be a whole number in [0, 2**32); got {shown(value)}")
 
 
 # What a precision can hold
