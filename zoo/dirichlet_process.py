@@ -53,7 +53,10 @@ class DirichletAllocation(NamedTuple):
     num_components: int
     name: str = "weights"
 
-    has_sticks = False
+    @property
+    def has_sticks(self) -> bool:
+        """Whether the weights are made of sticks."""
+        return False
 
     @property
     def site(self) -> str:
@@ -255,7 +258,10 @@ class StickBreaking(NamedTuple):
     free_last_stick: bool = False
     name: str = "weights"
 
-    has_sticks = True
+    @property
+    def has_sticks(self) -> bool:
+        """Whether the weights are made of sticks."""
+        return True
 
     @property
     def site(self) -> str:

@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 SIZE = Unit(1, (-1,))  # of a deviation for each column
 
 
+class Given[From, To]:
+    """The annotation of a field that is given as one type and holds another: a name, and what it names."""
+
+    if TYPE_CHECKING:
+
+        def __get__(self, model: object, owner: type) -> To: ...
+
+        def __set__(self, model: object, value: From) -> None: ...
+
+
 # Kinds of fields
 
 

@@ -15,7 +15,7 @@ Reference: Yu (2006), sections 2.1-2.2, Table 2.1. Correction: the Wishart needs
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -518,7 +518,7 @@ class GaussianWishart(_FullGaussian):
     patterns: Array | None = None
     rounding: Array | None = recorded_steps()
 
-    learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
+    learnable: ClassVar[tuple[str, ...]] = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
     posterior_dims = _fields_by_component(*learnable)
     parameter_dims = PARAMETERS
 
@@ -783,7 +783,7 @@ class SharedGaussianWishart(GaussianWishart):
 
     def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
-        return super().coefficients(parameters | {"precisions": parameters["shared_precision"]})
+        return super().coefficients({**parameters, "precisions": parameters["shared_precision"]})
 
     def log_evidence(self, statistics: OneOrMoreStatistics) -> Scalar:
         """Log probability of all rows with means and covariance integrated out, in nats; one number."""

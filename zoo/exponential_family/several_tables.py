@@ -264,7 +264,9 @@ class SeveralTables(JointPriorModel):
             The model, and the place in this one of each of its latents, shape (num_latents,).
         """
         last = len(self.families) - 1
-        fields = {name: tuple(reversed(getattr(self, name))) for name in ("families", "num_specific")}
+        fields: dict[str, Any] = {
+            name: tuple(reversed(getattr(self, name))) for name in ("families", "num_specific")
+        }
         if self.num_features is not None:
             fields["num_features"] = tuple(reversed(self.num_features))
         for name in ("view_weights",) if self.standardize else ("view_weights", "unit"):
@@ -274,8 +276,8 @@ class SeveralTables(JointPriorModel):
             {"unit": 1} if self.standardize else {}
         )
         for name in [name for name, axes in widths.items() if np.ndim(getattr(self, name)) == axes]:
-            sizes = zip(self.families, self.num_features, strict=True)
-            sizes = [family.num_params(d) if name == "natural_unit" else d for family, d in sizes]
+            pairs = zip(self.families, self.num_features, strict=True)
+            sizes = [family.num_params(d) if name == "natural_unit" else d for family, d in pairs]
             parts = np.split(getattr(self, name), np.cumsum(sizes)[:-1])
             fields[name] = np.concatenate(parts[::-1])
         places = [self.latents_of(v)[self.num_shared :] for v in range(last, -1, -1)]

@@ -174,9 +174,9 @@ def centred_gram(kernel: Kernel, x: Array | np.ndarray, announce: bool = True) -
     centring = centring_of(gram)  # of rows that have mean zero up to rounding, and the offset of a polynomial
     centring.gram_in_place(gram)
     means = np.asarray(kernel.matrix(rows, mean[None]))[:, 0]
-    rounding = float(kernel.linear_scale) * ROUNDING * np.finfo(np.float64).eps * np.sum(rows**2, axis=0)
+    of_columns = float(kernel.linear_scale) * ROUNDING * np.finfo(np.float64).eps * np.sum(rows**2, axis=0)
     factor = np.sqrt(float(kernel.linear_scale)) * about
-    return CentredGram(gram, means, float(np.sum(rounding)), factor, rounding)
+    return CentredGram(gram, means, float(np.sum(of_columns)), factor, of_columns)
 
 
 def centred_matrix(kernel: Kernel, x: Array) -> Array:

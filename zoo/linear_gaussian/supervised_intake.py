@@ -46,7 +46,9 @@ def _rates(model: "SPPCA", x: Any, y: Any) -> np.ndarray:
 def _dimension(model: "SPPCA", x: Part, y: Part) -> int | None:
     """The dimension of the kernel's feature space, as a row's density has it; None: there is no kernel."""
     num_rows, num_features = x.rows.shape
-    return model.kernel and scored_dimension(model.kernel.feature_dimension(num_features), num_rows)
+    if model.kernel is None:
+        return None
+    return scored_dimension(model.kernel.feature_dimension(num_features), num_rows)
 
 
 def _columns(model: "SPPCA") -> dict[str, int | str]:
@@ -158,10 +160,10 @@ class SupervisedIntake(Model):
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError if the data do not suit the model."""
-        x, y = as_rows(x), checks.as_matrix(y, "y")
-        self.check_new(x, y)
-        self._check_observed(x, y)
-        check_latents(self, (x, y))
+        rows, y = as_rows(x), checks.as_matrix(y, "y")
+        self.check_new(rows, y)
+        self._check_observed(rows, y)
+        check_latents(self, (rows, y))
 
     def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""

@@ -416,8 +416,8 @@ def step(
     """
     lowest = jnp.broadcast_to(floor, rows.group_variance.shape) * rows.group_variance
     keywords = {"center": center, "lowest": lowest, "fixed_noise": fixed_noise}
-    sweep = partial(sweep or _sweep, expand=acceleration != "none", **keywords)
-    first, at_floor = sweep(state.parameters, state.moments, rows, prior)
+    once = partial(_sweep if sweep is None else sweep, expand=acceleration != "none", **keywords)
+    first, at_floor = once(state.parameters, state.moments, rows, prior)
     if e_step is moments_of:  # on the host there is no program to spare, and starts are seen
         is_unseen = jnp.isneginf(state.objective)
         first = jax.tree.map(partial(jnp.where, is_unseen), state.parameters, first)
@@ -439,8 +439,10 @@ def _sweep(
     """The M-step, and the expansion if ``expand``."""
     rows, size = as_weighed(rows, moments.of_rows)
     new, at_floor = m_step(parameters, moments, rows, prior, center=center, **bounds)
-    found = (total / size for total in (moments.total_first, moments.total_second))
-    return (standardised(new, *found, rows, prior, center, size) if expand else new), at_floor
+    if expand:
+        mean, second = moments.total_first / size, moments.total_second / size
+        new = standardised(new, mean, second, rows, prior, center, size)
+    return new, at_floor
 
 
 def as_weighed(

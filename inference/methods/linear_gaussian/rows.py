@@ -393,7 +393,7 @@ def sparse_rows(x: SparseMatrix, y: np.ndarray | None, group: np.ndarray) -> Spa
     order = np.argsort(which, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(which))[:-1]) if len(masks) > 1 else [slice(None)]
     patterns = tuple(
-        OutputPattern(mask.astype(dtype), own, num_rows if isinstance(own, slice) else own.size)
+        OutputPattern(mask.astype(dtype), own, num_rows if isinstance(own, slice) else len(own))
         for mask, own in zip(masks, members, strict=True)
     )
     matrix = x.to_scipy()

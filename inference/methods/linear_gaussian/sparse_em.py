@@ -170,8 +170,9 @@ def _swept(
         held.append(at_floor)
     joint = jax.tree.map(lambda *own: jnp.concatenate(own), *parts)
     if expand:
-        found = (total / blocks[0].total_weight for total in (moments.total_first, moments.total_second))
-        joint = linear_gaussian.standardised(joint, *found, blocks[0], None, center)
+        weight = blocks[0].total_weight
+        mean, second = moments.total_first / weight, moments.total_second / weight
+        joint = linear_gaussian.standardised(joint, mean, second, blocks[0], None, center)
     return joint, jnp.concatenate(held)
 
 
@@ -330,7 +331,7 @@ def leading_pairs(
     if size <= FEW_ROWS or count > LARGE_SHARE * size:
         values, vectors = np.linalg.eigh(times(np.eye(size, dtype=dtype)))
     else:
-        start = np.random.default_rng(0).standard_normal(size).astype(dtype)
+        start: np.ndarray = np.random.default_rng(0).standard_normal(size).astype(dtype)
         operator = LinearOperator((size, size), matvec=times, dtype=dtype)
         values, vectors = eigsh(operator, k=count, which="LA", v0=start, tol=tolerance)
     return values[::-1][:count], vectors[:, ::-1][:, :count]

@@ -601,7 +601,8 @@ def _with_latents(sample_globals: Callable) -> Callable:
     def program(stored: dict[str, Array], model: PPCA | MCFA, moments: tuple[Array, ...]) -> None:
         sample_globals(stored, model)
         nu = model.degrees_of_freedom if len(moments) > 2 else None
-        sample_latents(*moments[0].shape, moments, nu)
+        num_rows, num_latents = moments[0].shape
+        sample_latents(num_rows, num_latents, moments, nu)
 
     return program
 

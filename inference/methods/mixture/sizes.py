@@ -37,7 +37,11 @@ class SizedAllocation(NamedTuple):
 
     present: Array
 
-    has_sticks = False
+    @property
+    def has_sticks(self) -> bool:
+        """Whether the weights are made of sticks."""
+        return False
+
     expected_log_weights = DirichletAllocation.expected_log_weights
 
     @property
@@ -70,7 +74,11 @@ class SizedSticks(NamedTuple):
 
     present: Array
 
-    has_sticks = True
+    @property
+    def has_sticks(self) -> bool:
+        """Whether the weights are made of sticks."""
+        return True
+
     free_last_stick = False
     best_order = StickBreaking.best_order
 

@@ -67,15 +67,15 @@ def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
 
 
 def prepare(
-    model: PPCA, data: tuple[np.ndarray | Rows], init: Init, **options: object
+    model: PPCA, data: tuple[np.ndarray | SparseMatrix | Rows], init: Init, **options: object
 ) -> tuple[np.ndarray | SparseMatrix | Rows, CompressedRows | SparseRows]:
     """The rows themselves and their compressed form."""
-    groups = groups_of(model, data[0].shape[1])
-    if isinstance(unweighted(data[0]), SparseMatrix):
-        if isinstance(data[0], Rows):
-            raise ValueError("sample_weight goes with dense rows: sparse ones count once")
-        return data[0], linear_gaussian_rows.sparse_rows(data[0], None, groups)
-    return data[0], dense_rows(model, data[0], rotate=model.loading_prior == "flat")
+    (x,) = data
+    if isinstance(x, SparseMatrix):
+        return x, linear_gaussian_rows.sparse_rows(x, None, groups_of(model, x.shape[1]))
+    if isinstance(unweighted(x), SparseMatrix):
+        raise ValueError("sample_weight goes with dense rows: sparse ones count once")
+    return x, dense_rows(model, x, rotate=model.loading_prior == "flat")
 
 
 def dense_rows(model: PPCA, x: np.ndarray | Rows, *, rotate: bool) -> CompressedRows:
@@ -151,7 +151,7 @@ def conclude(
     """Conclude with the estimate in its canonical rotation and the latents of the rows."""
     rows = compressed_rows(model, *data)
     parameters = to_numpy(state.parameters)
-    loadings, loc = linear_gaussian_rows.expanded(*parameters[:2], rows)
+    loadings, loc = linear_gaussian_rows.expanded(parameters.loadings, parameters.loc, rows)
     noise = parameters.noise_variance if model.noise == "diagonal" else parameters.noise_variance[0]
     values = {"loadings": loadings, "loc": loc, "noise_variance": np.asarray(noise)}
     if model.loading_prior == "ard":

@@ -333,11 +333,12 @@ def predict(stored: Values, model: PPCA, x: Array) -> tuple[Array, Array]:
 def log_density(stored: Values, model: PPCA, x: Array) -> Array:
     """Log of the expectation of each row's density under q, see `inference.methods.linear_gaussian.vb`."""
     group = groups_of(model, x.shape[1])
-    noise = (jnp.broadcast_to(stored[name], (int(group.max()) + 1,)) for name in OF_NOISE)
-    columns = stored["loadings_mean"], stored["loc_mean"], joint_covariance(stored)
+    shape, rate = (jnp.broadcast_to(stored[name], (int(group.max()) + 1,)) for name in OF_NOISE)
+    loadings, loc, covariance = stored["loadings_mean"], stored["loc_mean"], joint_covariance(stored)
     if model.degrees_of_freedom is None:
-        return linear_gaussian.log_predictive(x, *columns, *noise, group)
-    return linear_gaussian.log_predictive_of_student(x, *columns, *noise, group, model.degrees_of_freedom)
+        return linear_gaussian.log_predictive(x, loadings, loc, covariance, shape, rate, group)
+    nu = model.degrees_of_freedom
+    return linear_gaussian.log_predictive_of_student(x, loadings, loc, covariance, shape, rate, group, nu)
 
 
 METHOD = Ascent(
