@@ -24,7 +24,7 @@ probability :math:`\alpha / (\alpha + i)`, else one of the i before it (Blackwel
 (3.5)).
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ class DirichletAllocation(NamedTuple):
     name: str = "weights"
 
     @property
-    def has_sticks(self) -> bool:
+    def has_sticks(self) -> Literal[False]:
         """Whether the weights are made of sticks."""
         return False
 
@@ -259,7 +259,7 @@ class StickBreaking(NamedTuple):
     name: str = "weights"
 
     @property
-    def has_sticks(self) -> bool:
+    def has_sticks(self) -> Literal[True]:
         """Whether the weights are made of sticks."""
         return True
 

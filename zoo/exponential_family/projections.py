@@ -20,7 +20,6 @@ from zoo.exponential_family.cells import (
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.fields import Part, require
 from zoo.intake.families import ChoosesFamily
-from zoo.model import Model
 from zoo.sparse import Observed
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-class JointPriorModel(ChoosesFamily, Model):
+class JointPriorModel(ChoosesFamily):
     """A projection with Gaussian priors or the joint beta-prior (`zoo.exponential_family.joint_prior`).
 
     Subclasses have the fields ``beta``, ``conjugate``, ``ard``, ``standardize`` and the variances,

@@ -68,6 +68,10 @@ class SeveralTables(JointPriorModel):
     view_weights: Array
     covariance_scale: Array
 
+    if TYPE_CHECKING:
+
+        def __init__(self, families: Any, num_shared: Any, num_specific: Any, **fields: Any) -> None: ...
+
     def with_families(self, columns: Sequence[Any]) -> Self:
         """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
         given, settled = self._given, super().with_families(columns)

@@ -15,7 +15,7 @@ from zoo.linear_gaussian.class_labels import are_labels, class_names, code_label
 from zoo.linear_gaussian.probit import check_probit_outputs
 from zoo.linear_gaussian.units import BROAD, of_prior
 from zoo.model import Model
-from zoo.sparse import as_rows, is_sparse
+from zoo.sparse import SparseMatrix, as_rows, is_sparse
 
 if TYPE_CHECKING:
     from zoo.sppca import SPPCA
@@ -165,7 +165,7 @@ class SupervisedIntake(Model):
         self._check_observed(rows, y)
         check_latents(self, (rows, y))
 
-    def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
+    def _check_observed(self, x: np.ndarray | SparseMatrix, y: np.ndarray) -> None:
         """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""
         if len(y) and np.isnan(y).all():
             raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")

@@ -94,9 +94,10 @@ def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, fl
         factor = np.linalg.cholesky(precision)
         half = np.linalg.inv(factor)
         inverse = half.T @ half
-        is_whole = number == whole or isinstance(pattern.members, slice)
-        for block in _blocks(num_rows if is_whole else pattern.count):
-            members = block if is_whole else pattern.members[block]
+        held = pattern.members
+        is_whole = number == whole or isinstance(held, slice)
+        for block in _blocks(num_rows if is_whole else pattern.size):
+            members = block if number == whole or isinstance(held, slice) else held[block]
             own = mean[members] if is_whole else mean.take(members, axis=0, mode="clip")
             if seen.any():
                 residual = rows.y[members] - seen * loc_y
@@ -111,10 +112,10 @@ def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, fl
             else:
                 mean[members] = 0.0
                 waiting.append((members, latents))
-        total[-1] = np.append(total[:-1, -1], pattern.count)
-        total[:-1, :-1] += pattern.count * inverse
+        total[-1] = np.append(total[:-1, -1], pattern.size)
+        total[:-1, :-1] += pattern.size * inverse
         log_det = 2 * float(np.log(np.diag(factor)).sum()) + float(seen @ np.log(2 * np.pi * psi_y))
-        deviance += pattern.count * log_det
+        deviance += pattern.size * log_det
     for members, latents in waiting:
         mean[members] = latents
     return mean, deviance, sums
@@ -128,7 +129,7 @@ def _order_of(rows: SparseRows) -> tuple[list[int], int | None]:
     arithmetic does.
     """
     without = (k for k, own in enumerate(rows.patterns) if not own.observed.any())
-    whole = next((k for k in without if 2 * rows.patterns[k].count > len(rows.y)), None)
+    whole = next((k for k in without if 2 * rows.patterns[k].size > len(rows.y)), None)
     return sorted(range(len(rows.patterns)), key=lambda number: number == whole), whole
 
 

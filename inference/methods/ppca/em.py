@@ -39,6 +39,7 @@ from zoo.mcfa import MCFA
 from zoo.ppca import PPCA
 from zoo.shapes import Values
 from zoo.sparse import SparseMatrix
+from zoo.sppca import SPPCA
 
 
 def groups_of(model: PPCA, num_features: int) -> np.ndarray:
@@ -46,7 +47,7 @@ def groups_of(model: PPCA, num_features: int) -> np.ndarray:
     return np.arange(num_features) if model.noise == "diagonal" else np.zeros(num_features, np.int64)
 
 
-def degrees_of_rows(model: PPCA | MCFA) -> Array | None:
+def degrees_of_rows(model: PPCA | MCFA | SPPCA) -> Array | None:
     """Of Student-t rows; those of other models that come by here are of something else."""
     return model.degrees_of_freedom if isinstance(model, PPCA) else None
 

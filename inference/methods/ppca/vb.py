@@ -37,6 +37,7 @@ from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 from zoo.shapes import Values
+from zoo.sppca import SPPCA
 
 DIMS = {
     "loadings_mean": ("feature", "latent"),
@@ -224,7 +225,7 @@ def _from_stored(stored: Values, model: PPCA, rows: CompressedRows) -> LinearGau
     )
 
 
-def latents(stored: Values, model: PPCA, x: Array) -> tuple[Array, ...]:
+def latents(stored: Values, model: PPCA | SPPCA, x: Array) -> tuple[Array, ...]:
     """Means and covariances of the latents of rows under q.
 
     Of Student-t rows those given a precision of 1, and concentrations and rates of the precisions.
@@ -308,7 +309,7 @@ def transform(stored: Values, model: PPCA, x: Array, *, kind: str = "latent") ->
     return (predict(stored, model, x)[0] - stored["loc_mean"]) @ (left @ right)
 
 
-def predict(stored: Values, model: PPCA, x: Array) -> tuple[Array, Array]:
+def predict(stored: Values, model: PPCA | SPPCA, x: Array) -> tuple[Array, Array]:
     """Rows with missing cells replaced by their means under q, and the variance of every cell.
 
     A noise variance whose q has no mean (a concentration of at most 1) counts as infinite.
