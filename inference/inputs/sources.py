@@ -24,6 +24,8 @@ strings is a list of texts: give the paths of files as ``pathlib.Path``.
 objects, or a file of its kind, is passed. Files are looked at again at every pass: one that has changed
 since (time or size), or gives other rows, is an error, because a fit adds up passes over the same rows. A
 file of text is held whole while it is read: large ones are better split, or written as Parquet.
+``pyarrow.dataset`` reads the Parquet files here, and could read of the rest neither arrays nor workbooks nor
+documents; its reader of CSV guesses no separator, header or decimal mark.
 """
 
 import copy

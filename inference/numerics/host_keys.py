@@ -29,15 +29,16 @@ def numbered_keys(key: Array, count: int) -> Array:
 
     ``jax.random.split(key, count)`` gives the same.
     """
-    return _folded(key, count)
+    return folded(key, count)
 
 
 @partial(compiled, once=True, static_argnums=1)
 def run_keys(key: Array, count: int) -> tuple[Array, Array]:
     """The keys of all restarts or chains of a run, shape (count,), and that of its conclusion."""
-    run_key, conclude_key = _folded(key, 2)
-    return _folded(run_key, count), conclude_key
+    run_key, conclude_key = folded(key, 2)
+    return folded(run_key, count), conclude_key
 
 
-def _folded(key: Array, count: int) -> Array:
+def folded(key: Array, count: int) -> Array:
+    """`numbered_keys` inside a program, in one call: each takes a while to compile."""
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
