@@ -5,8 +5,6 @@ import platform
 import re
 import textwrap
 
-__all__ = ["show_versions"]
-
 _LIBRARY = "probabilistic-model-zoo"
 
 
