@@ -15,7 +15,7 @@ Reference: Yu (2006), sections 2.1-2.2, Table 2.1. Correction: the Wishart needs
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -413,7 +413,20 @@ def log_det(matrix: Array) -> Array:
     return 2 * jnp.sum(jnp.log(diagonal), axis=-1)
 
 
-def expected_log_det(q: _FullGaussian) -> Array:
+class WishartNumbers(Protocol):
+    """What has the numbers of a Wishart distribution: a family, or a factor of q."""
+
+    @property
+    def num_features(self) -> int: ...  # noqa: D102
+
+    @property
+    def scale_matrix(self) -> Any: ...  # noqa: D102
+
+    @property
+    def degrees_of_freedom(self) -> Any: ...  # noqa: D102
+
+
+def expected_log_det(q: WishartNumbers) -> Array:
     """E[log |precision|] under the Wishart.
 
     Args:
@@ -427,7 +440,7 @@ def expected_log_det(q: _FullGaussian) -> Array:
     return jnp.sum(digamma(half), axis=-1) + d * np.log(2.0) + log_det(q.scale_matrix)
 
 
-def log_wishart_normaliser(q: _FullGaussian) -> Array:
+def log_wishart_normaliser(q: WishartNumbers) -> Array:
     """Log of the integral of the Wishart kernel |P|^((nu - d - 1)/2) exp(-tr(W^-1 P)/2).
 
     Args:
