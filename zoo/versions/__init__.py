@@ -5,6 +5,8 @@ import platform
 import re
 import textwrap
 
+__all__ = ["show_versions"]
+
 _LIBRARY = "probabilistic-model-zoo"
 
 

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+__all__ = ["map_in_blocks"]
+
 
 def map_in_blocks(function: Callable, elements: Any, size: int) -> Any:
     """Return ``function(element)`` of every element, stacked, computed at most ``size`` elements at a time.

@@ -17,6 +17,8 @@ _HOMES = {
     "qmc": "scipy.stats",
 }
 
+__all__ = [*_HOMES]
+
 
 def __getattr__(name: str) -> Any:
     """The function or module of that name."""
