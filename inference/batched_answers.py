@@ -18,6 +18,7 @@ import xarray as xr
 from inference.inputs.sources import as_passed, as_source, is_source, opened
 from inference.inputs.streams import is_chunked, stacked
 from inference.inputs.text import WordCounts
+from inference.results.groups import labels_along
 from inference.results.written_tables import table_file
 from zoo.checks import check_size, warn
 from zoo.model import Model
@@ -220,8 +221,11 @@ def _of_interest(source: Any, tree: xr.DataTree, model: Model) -> Any:
         return source.as_texts() if len(source.names) == 1 else source
     own = tree.fit.columns[0]
     dim = model.variable_dims[model.data_names[0]][1]
-    known = next(group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
-    wanted = set(map(str, known)) if own is None else {column.name for column in own.kept} | {own.label}
+    wanted = (
+        set(map(str, labels_along(tree, dim)))
+        if own is None
+        else {column.name for column in own.kept} | {own.label}
+    )
     taken = [name for name in source.names if name in wanted]
     return source.taking(taken) if taken else source
 

@@ -32,7 +32,7 @@ from inference.methods import method_of
 from inference.precision import double_precision
 from inference.prediction import has_estimate, log_joint, predict, transform
 from inference.results.files import model_of
-from inference.results.groups import group_of, responsibilities_of, restored_data
+from inference.results.groups import group_of, labels_along, responsibilities_of, restored_data
 from zoo.answers import answer_of, completions_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.intake.tables import takes_missing
@@ -119,8 +119,8 @@ def _place_of(tree: xr.DataTree, model: Model, size: int, row: Any) -> tuple[int
 
 
 def _labels(tree: xr.DataTree, dim: str, size: int) -> Any:
-    held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
-    return next(held, np.arange(size))
+    labels = labels_along(tree, dim)
+    return np.arange(size) if labels is None else labels
 
 
 def _row_of(part: Any, place: int) -> np.ndarray:

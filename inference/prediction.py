@@ -33,7 +33,7 @@ from inference.numerics.compiled import compiled, for_work
 from inference.numerics.weighted_rows import beside_copies, bucket, power_of_two, shares_shapes
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
-from inference.results.groups import ROW_DIMS, flat_draws, group_of, restored_data
+from inference.results.groups import ROW_DIMS, flat_draws, group_of, labels_along, restored_data
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.rotation import orientation
 from zoo.answers import answer_of, completion_of, completions_of
@@ -107,7 +107,7 @@ def transform(
     if has_estimate(method):
         wanted = () if scores == "latent" else (("kind", scores),)
         values = _apply(method.transform or _scores, *_of_estimate(tree, model, method), arrays, wanted)
-        values = np.asarray(values)[:, : len(_columns(tree, model.roles.scores[-1]))]
+        values = np.asarray(values)[:, : len(labels_along(tree, model.roles.scores[-1]))]
         if scores == "latent" and (turn := tree.fit.kept(orientation)) is not None:
             values = values @ turn
     else:
@@ -115,7 +115,7 @@ def transform(
         values = _mean_over_draws(_scores_of_draw, draws, model, arrays, (("kind", scores),))
     dim = model.roles.scores[-1]
     values = in_shown_order(values, tree, model) if dim == cluster_dim(model) else values
-    labels = Labels({**coords, dim: _columns(tree, dim)})
+    labels = Labels({**coords, dim: labels_along(tree, dim)})
     _warn_of_lost_rows(values, coords, model.roles.scores[0])
     means = _labelled(values, model.roles.scores, labels)
     if not covariance:
@@ -230,7 +230,7 @@ def predict(
         mean[rows], variance[rows] = of_rows
     _warn_of_lost_rows(mean, coords, predicted_dims[0])
     dim = predicted_dims[-1]
-    columns = list(model.classes) if dim == "class" else _columns(tree, dim)
+    columns = list(model.classes) if dim == "class" else labels_along(tree, dim)
     predicted = _labelled(mean, predicted_dims, Labels({**coords, dim: columns}))
     deviation = np.sqrt(np.maximum(np.asarray(variance), 0.0))
     if completed is not None:
@@ -261,7 +261,7 @@ def _probabilities(tree: xr.DataTree, model: Model, arrays: tuple, coords: dict[
         values = _mean_over_draws(_shares_in_draw, draws_without_rows(relabel(tree)), model, arrays)
     dims = completions_of(model)["probabilities"].dims
     _warn_of_lost_rows(values, coords, dims[0])
-    labels = Labels({**coords, dims[-1]: _columns(tree, dims[-1])})
+    labels = Labels({**coords, dims[-1]: labels_along(tree, dims[-1])})
     return _labelled(in_shown_order(values, tree, model), dims, labels).rename("probabilities")
 
 
@@ -342,7 +342,7 @@ def warn_of_impossible(tree: xr.DataTree, model: Model, scores: np.ndarray, coun
     topics = group_of(tree, "posterior")[model.roles.topic]
     highest = topics.max([dim for dim in topics.dims if dim != "word"]).to_numpy()
     never = np.unique(word[held & (highest[word] <= 0)])
-    names = [str(name) for name in _columns(tree, "word")[never[:5]]]
+    names = [str(name) for name in labels_along(tree, "word")[never[:5]]]
     of_words = f" to {', '.join(names)}{', ...' if never.size > 5 else ''}" if names else " to their words"
     warn(
         f"{rows.size} of {scores.size} documents have density zero (rows {', '.join(map(str, rows[:5]))}"
@@ -369,7 +369,7 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     model, given = model.encoded(*given)
     dims = [model.variable_dims[name][1] for name in model.data_names[: len(given)]]
     match = matching_words if model.takes_documents else matching_columns
-    parts = tuple(match(part, _columns(tree, dim)) for part, dim in zip(given, dims, strict=True))
+    parts = tuple(match(part, labels_along(tree, dim)) for part, dim in zip(given, dims, strict=True))
     arrays, coords = as_arrays(model, parts)
     if not arrays[0].shape[0]:
         raise ValueError(f"{model.data_names[0]} has no rows: there is nothing to score or predict")
@@ -378,10 +378,6 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     check_count_sizes(model, arrays, coords)
     model = for_data(model, *arrays)
     return model, jax.tree.map(jax.device_put, arrays), coords
-
-
-def _columns(tree: xr.DataTree, dim: str) -> np.ndarray:
-    return next(group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
 
 
 def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:
@@ -454,7 +450,7 @@ def _warn_of_tails(
     """Warn of cells whose expectation at a point estimate rests on the tail of the latents' posterior."""
     if far is None or not (cells := np.asarray(far)).any():
         return
-    held, columns = np.flatnonzero(cells.any(axis=0)), _columns(tree, dim)
+    held, columns = np.flatnonzero(cells.any(axis=0)), labels_along(tree, dim)
     named = ", ".join(str(columns[place]) for place in held[:5]) + (", ..." if held.size > 5 else "")
     num_missing = int(np.sum(np.asarray(variance) != 0))
     has_bound = not any("other" in family.log_partition_forms for family in model.cell_families)

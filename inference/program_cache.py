@@ -7,7 +7,9 @@ process, since JAX has no other: every program that the process compiles is kept
 Two processes at once. JAX writes an entry in place, where another process could read half of it. So each
 process has a folder of its own, with links to all entries that were there when it began; what it has added
 it moves to the common folder when it ends, one atomic rename each. What a process that was killed has
-compiled is lost, and its folder is removed by a later one.
+compiled is lost, and its folder is removed by a later one. JAX's bound, ``jax_compilation_cache_max_size``,
+is no remedy: it writes in place too, under a lock that every read waits for, and never replaces the half of
+an entry that a killed process has left.
 
 An entry is of use for the same versions and the same kind of processor: the common folder's name has both.
 """

@@ -15,10 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+
+if TYPE_CHECKING:
+    from zoo.sparse import SparseCounts, SparseMatrix
 
 try:
     import resource
@@ -610,7 +613,9 @@ def check_num_latents(num_latents: int, limits: Mapping[str, int], *, below: boo
         )
 
 
-def check_not_constant(x: np.ndarray, name: str = "x", measured: np.ndarray | None = None) -> None:
+def check_not_constant(
+    x: "np.ndarray | SparseMatrix", name: str = "x", measured: np.ndarray | None = None
+) -> None:
     """Raise ValueError naming the first column whose values are all equal; ``x`` may be sparse.
 
     Args:
@@ -618,12 +623,13 @@ def check_not_constant(x: np.ndarray, name: str = "x", measured: np.ndarray | No
         name: of the data in messages.
         measured: whether a column is looked at, shape (num_features,); None: all are.
     """
-    is_dense = not hasattr(x, "extremes")
-    if is_dense and len(x) > 1 and ((x[0] < x[1]) | (x[0] > x[1])).all():
+    if hasattr(x, "extremes"):
+        lowest, highest = x.extremes()
+    elif len(x) > 1 and ((x[0] < x[1]) | (x[0] > x[1])).all():
         return
-    held = x if measured is None else np.where(measured, x, 0.0)
-    extremes = (lambda: (np.nanmin(held, axis=0), np.nanmax(held, axis=0))) if is_dense else x.extremes
-    lowest, highest = extremes()
+    else:
+        held = x if measured is None else np.where(measured, x, 0.0)
+        lowest, highest = np.nanmin(held, axis=0), np.nanmax(held, axis=0)
     is_constant = highest == lowest
     constant = np.flatnonzero(is_constant if measured is None else is_constant & measured)
     if constant.size:
@@ -694,7 +700,7 @@ def check_positive_columns(name: str, value: np.ndarray, num_columns: int | None
 
 
 def check_columns(
-    x: np.ndarray,
+    x: "np.ndarray | SparseCounts",
     num_features: int | None,
     name: str = "x",
     owner: str = "component prior",
@@ -798,6 +804,18 @@ def shown(value: object) -> str:
         value = value.item()
     text = " ".join(repr(value).split())
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names with commas between and a last "and"."""
+    *others, last = map(str, names)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def words_of(error: Exception) -> str:
+    """What a library says of an error, on one line and not too long."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
@@ -932,10 +950,10 @@ def check_names(name: str, value: object, allowed: Collection[str]) -> None:
             raise ValueError(f"{name} must be a tuple of some of {', '.join(allowed)}; got {shown(part)}")
 
 
-def check_seed(name: str, value: object) -> None:
-    """Raise ValueError unless ``value`` is a whole number in [0, 2**32)."""
+def check_seed(value: object) -> None:
+    """Raise ValueError unless a seed is a whole number in [0, 2**32)."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
-        raise ValueError(f"{name} must be a whole number in [0, 2**32); got {shown(value)}")
+        raise ValueError(f"seed must be a whole number in [0, 2**32); got {shown(value)}")
 
 
 # What a precision can hold

@@ -73,7 +73,7 @@ from zoo.exponential_family import Family, as_family
 from zoo.exponential_family.local_pca import ComponentRows, SparseScales, components_of, orthonormal
 from zoo.exponential_family.local_pca_answers import LocalPCAAnswers
 from zoo.exponential_family.local_pca_fields import FACTS, LEAST_ARD_RATE, LocalPCAFields
-from zoo.fields import choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
+from zoo.fields import Given, choice, flag, numbers, part, positive, pseudo_counts, scale_of, size, size_of
 from zoo.linear_gaussian.rows import standard_normal
 from zoo.model import NUMBERS, Roles, Table
 from zoo.programs import local
@@ -112,7 +112,7 @@ class DEPCAM(LocalPCAFields):
         array(2.)
     """
 
-    family: Family | str = part("auto", convert=as_family)
+    family: Given[Family | str, Family] = part("auto", convert=as_family)
     num_components: int = size(3)
     num_latents: int = size(2)
     repulsion: Array = numbers(1.0, least=0)

@@ -24,7 +24,7 @@ probability :math:`\alpha / (\alpha + i)`, else one of the i before it (Blackwel
 (3.5)).
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,10 @@ class DirichletAllocation(NamedTuple):
     num_components: int
     name: str = "weights"
 
-    has_sticks = False
+    @property
+    def has_sticks(self) -> Literal[False]:
+        """Whether the weights are made of sticks."""
+        return False
 
     @property
     def site(self) -> str:
@@ -255,7 +258,10 @@ class StickBreaking(NamedTuple):
     free_last_stick: bool = False
     name: str = "weights"
 
-    has_sticks = True
+    @property
+    def has_sticks(self) -> Literal[True]:
+        """Whether the weights are made of sticks."""
+        return True
 
     @property
     def site(self) -> str:

@@ -77,7 +77,7 @@ from zoo.exponential_family.joint_prior import joint_prior_factor
 from zoo.exponential_family.natural_params import LowRank
 from zoo.exponential_family.one_table import OneTable
 from zoo.exponential_family.projections import FACTS
-from zoo.fields import flag, numbers, part, positive, size, size_of
+from zoo.fields import Given, flag, numbers, part, positive, size, size_of
 from zoo.model import ANY, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows, Values
@@ -118,7 +118,7 @@ class EPCA(OneTable):
         5
     """
 
-    family: Family | str = part("auto", convert=as_family)
+    family: Given[Family | str, Family] = part("auto", convert=as_family)
     num_latents: int = size(2)
     beta: Array = numbers(0.0)
     latent_variance: Array = positive(1.0)

@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 SIZE = Unit(1, (-1,))  # of a deviation for each column
 
 
+class Given[From, To]:
+    """The annotation of a field that is given as one type and holds another: a name, and what it names."""
+
+    if TYPE_CHECKING:
+
+        def __get__(self, model: object, owner: type) -> To: ...
+
+        def __set__(self, model: object, value: From) -> None: ...
+
+
 # Kinds of fields
 
 
@@ -460,11 +470,8 @@ _READ = {"read", "fill", "scales"}  # facts of fields that data decide
 
 def _choices(model: "Model") -> list[Any]:
     """What decides how the fields of a model are read."""
-    fixed = (
-        getattr(model, name)
-        for name in model.static_names()
-        if name not in ("draw_locals", "has_steep_cells")
-    )
+    own = (field for field in dataclasses.fields(model) if field.init and field.metadata.get("static"))
+    fixed = (getattr(model, field.name) for field in own)
     return [value for value in fixed if isinstance(value, str | bool)] + list(map(type, model.part_families))
 
 

@@ -196,9 +196,10 @@ class KernelPCA(Model):
         return {"x": 0.0}
 
     @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """Whether the kernel weighs all columns alike, as a linear one and an RBF of one length scale do."""
-        return (self.kernel.weighs_columns_alike and not self.standardize,)
+    def scale_remedies(self) -> tuple[str]:
+        """`standardize`, if the kernel weighs columns alike, as a linear one and an RBF of one length do."""
+        is_alike = self.kernel.weighs_columns_alike and not self.standardize
+        return ("give standardize=True" if is_alike else "",)
 
     @property
     def prior(self) -> str:

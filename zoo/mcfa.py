@@ -174,7 +174,7 @@ class MCFA(ProjectionUnits, Model):
     def units(self) -> Mapping[str, Unit]:
         """Rows, means, loadings, and variances; latents have none."""
         units = super().units
-        return units | {"raw_loadings": units["loadings"], "raw_loc": units["loc"]}
+        return {**units, "raw_loadings": units["loadings"], "raw_loc": units["loc"]}
 
     @property
     def mixture(self) -> Mixture:

@@ -27,6 +27,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from zoo.answers import Answers, answer_of
+from zoo.cards.markup import facts_as_html
 from zoo.checks import shown
 from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
 from zoo.coordinates.of_models import coordinate_fields, turned
@@ -318,26 +319,19 @@ class Model(Assumptions):
 
     def _repr_html_(self) -> str:
         """A card for notebooks: what is assumed, the fields, and the ways to fit it."""
-        title = (type(self).__doc__ or type(self).__name__).strip().partition("\n")[0]
+        name = type(self).__name__
+        title = (type(self).__doc__ or name).strip().partition("\n")[0]
         prior = {
             "proper": "proper: it draws data without any",
             "unnormalised": "unnormalised: a factor multiplies it",
             "improper": "improper: it draws nothing without data",
         }[self.prior]
-        rows = [
-            (field.name, _short_html(getattr(self, field.name)))
-            for field in dataclasses.fields(self)
-            if field.init
-        ]
-        rows += [("prior", prior), ("unchanged under", ", ".join(self.exact_symmetries) or "nothing")]
-        rows.append(("methods", ", ".join(self.methods) or "registered ones"))
-        cells = "".join(
-            f'<tr><th scope="row" style="text-align:left;padding-right:1em">{html.escape(name)}</th>'
-            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
-            for name, text in rows
-        )
-        name = html.escape(type(self).__name__)
-        return f"<div><p><strong>{name}</strong> {html.escape(title)}</p><table>{cells}</table></div>"
+        facts = {f.name: _short(getattr(self, f.name)) for f in dataclasses.fields(self) if f.init} | {
+            "prior": prior,
+            "unchanged under": ", ".join(self.exact_symmetries) or "nothing",
+            "methods": ", ".join(self.methods) or "registered ones",
+        }
+        return f"<div><p><strong>{name}</strong> {html.escape(title)}</p>{facts_as_html(facts)}</div>"
 
     @property
     def explicit(self) -> Self:
@@ -404,15 +398,17 @@ class Model(Assumptions):
         return tuple(self.symmetries)
 
     @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """For each part of the data whether all its columns have one noise variance; empty: none has.
+    def scale_remedies(self) -> tuple[str, ...]:
+        """For each part of the data what to do where its columns have very different scales.
 
-        Columns in very different units then are not fitted alike: the noise is that of the largest ones.
+        Empty of a part whose columns do not share one noise variance: where they do, those in very different
+        units are not fitted alike, since the noise is that of the largest ones.
         """
-        units = self.units.items()
+        has_option = "standardize" in self.static_names()
+        remedy = "give standardize=True" if has_option else "divide the columns by their standard deviations"
         shared = {
             own.part
-            for name, own in units
+            for name, own in self.units.items()
             if (
                 name.startswith(("noise_variance", "precisions"))
                 and own.power
@@ -421,14 +417,7 @@ class Model(Assumptions):
             )
             or (name in self.data_names and not own.power)  # whose scale is that of a known noise
         }
-        return tuple(number in shared for number in range(len(self.data_names))) if units else ()
-
-    @property
-    def scale_remedy(self) -> str:
-        """What to do where columns of very different scales share one noise variance."""
-        if "standardize" in self.static_names():
-            return "give standardize=True"
-        return "divide the columns by their standard deviations"
+        return tuple(remedy if number in shared else "" for number in range(len(self.data_names)))
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -595,7 +584,7 @@ class Model(Assumptions):
         """
 
 
-def _short_html(value: object) -> str:
+def _short(value: object) -> str:
     """A field in a few words: numbers as they are, larger arrays by their shape and range."""
     if value is None:
         return "read off the data"

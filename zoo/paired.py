@@ -82,7 +82,7 @@ from zoo.exponential_family.natural_params import LowRank, padded
 from zoo.exponential_family.paired_answers import PairedAnswers
 from zoo.exponential_family.projections import FACTS
 from zoo.exponential_family.several_tables import VIEW_FACTS, SeveralTables
-from zoo.fields import choice, flag, numbers, part, positive, size, static
+from zoo.fields import Given, choice, flag, numbers, part, positive, size, static
 from zoo.linear_gaussian.rows import DenseRows
 from zoo.model import ANY, Roles, Table
 from zoo.programs import local
@@ -118,7 +118,9 @@ class Paired(SeveralTables):
         4
     """
 
-    families: tuple[Family | str, ...] = part(("auto", "auto"), **VIEW_FACTS["families"])
+    families: Given[tuple[Family | str, ...], tuple[Family, ...]] = part(
+        ("auto", "auto"), **VIEW_FACTS["families"]
+    )
     num_shared: int = size(1, 0)
     num_specific: tuple[int, ...] | None = static(None, **VIEW_FACTS["num_specific"])
     specific: str = choice("low_rank", "full_covariance")

@@ -77,7 +77,7 @@ from jax import Array
 from numpyro import plate, sample
 
 from zoo.coordinates import Freedom, Unit
-from zoo.fields import choice, flag, numbers, part, positive, scale_of, size, size_of, static
+from zoo.fields import Given, choice, flag, numbers, part, positive, scale_of, size, size_of, static
 from zoo.kernels import Kernel
 from zoo.linear_gaussian.rows import flat, standard_normal
 from zoo.linear_gaussian.supervised import Block, FeatureSpace, Primal, Probit, Real, block_prior
@@ -122,7 +122,7 @@ class SPPCA(SupervisedIntake):
     """
 
     num_latents: int = size(2)
-    kernel: Kernel | str | None = part(**FACTS["kernel"])
+    kernel: Given[Kernel | str | None, Kernel] = part(**FACTS["kernel"])
     output_likelihood: str = choice("gaussian", "probit")
     output_noise: str = choice("shared", "per_output")
     center: str = choice("joint", "plugin")

@@ -70,7 +70,7 @@ def conditional_check(
     check_arguments(data)
     if num_draws < 2:
         raise ValueError(f"num_draws must be at least 2, to compare them; got {num_draws}")
-    check_seed("seed", seed)
+    check_seed(seed)
     program = explicit_form(model)
     latents = latent_sites(program, *data)
     check_latents({name: np.shape(value) for name, value in values.items()}, latents, "values")

@@ -14,6 +14,7 @@ from inference.cli.selection import data_of, in_words
 from inference.prediction import log_density, most_probable, predict, transform
 from inference.program_cache import compile_cache
 from inference.results.files import load, model_of
+from inference.results.groups import labels_along
 from inference.results.written_tables import check_table_file, table_file
 from zoo.answers import completions_of
 from zoo.intake.tables import num_needed, takes_missing
@@ -72,7 +73,7 @@ def _parts(tree: xr.DataTree, model: Model, table: Any, what: str | None) -> tup
     dims = [model.variable_dims[name][-1] for name in model.data_names]
     if not hasattr(table, "columns"):
         return (table,)
-    names = [[str(name) for name in _labels(tree, dim)] for dim in dims]
+    names = [[str(name) for name in labels_along(tree, dim)] for dim in dims]
     held = set(map(str, table.columns))
     if len(names) == 1:
         unnamed = names[0] == [str(place) for place in range(len(names[0]))]
@@ -91,10 +92,6 @@ def _parts(tree: xr.DataTree, model: Model, table: Any, what: str | None) -> tup
     while found and found[-1] is None:
         found.pop()
     return tuple(found)
-
-
-def _labels(tree: xr.DataTree, dim: str) -> Any:
-    return next(group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
 
 
 def _answer(

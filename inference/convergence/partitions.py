@@ -33,6 +33,7 @@ _BLOCK = 2**24  # entries of a block of indicators held at once
 _EVALUATIONS = 2**30  # pairs of rows looked at while draws are compared
 _MAX_SWEEPS = 100
 _NEAR = 0.1  # share of the pairs of rows on which draws of one mode may differ
+MOST_COMPARED = 100  # draws among which a central one is looked for
 _FEW = 0.05  # share of the draws, below which they are no mode
 
 
@@ -130,11 +131,11 @@ def point_partition(tree: xr.DataTree, loss: str = "binder", rows: np.ndarray | 
     )
 
 
-def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
+def central_draw(tree: xr.DataTree) -> np.ndarray:
     """The drawn partition nearest to the others: the draw of least expected Binder loss (Dahl 2006).
 
-    It needs no matrix of pairs of rows, O(most^2 N) instead of the O(N^2) of `point_partition`, and searches
-    among draws only.
+    It needs no matrix of pairs of rows, O(M^2 N) for M draws instead of the O(N^2) of `point_partition`, and
+    searches among draws only, `MOST_COMPARED` of them.
 
     Returns:
         The component of each row, integers of shape (num_observations,); of responsibilities the most
@@ -146,7 +147,7 @@ def central_draw(tree: xr.DataTree, most: int = 100) -> np.ndarray:
     labels, soft, _ = _clusters(tree)
     if soft is not None:
         return soft.argmax(1)
-    chosen = np.unique(np.linspace(0, len(labels) - 1, min(len(labels), most)).astype(int))
+    chosen = np.unique(np.linspace(0, len(labels) - 1, min(len(labels), MOST_COMPARED)).astype(int))
     draws = np.stack([_compact(labels[draw]) for draw in chosen]).astype(np.int64)
     return draws[np.argmin(_distances(draws).sum(1))]
 

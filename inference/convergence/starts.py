@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 
 from inference.results.files import model_of
+from zoo.checks import listed
 
 CLOSE = 2.0  # nats: of starts that end so near to the best, none can be called the worse answer
 MOST_NAMED = 10
@@ -54,8 +55,7 @@ def spread_of_starts(tree: xr.DataTree) -> str:
     near = np.unique(occupied[best - ends[order] <= CLOSE])
     if near.size == 1:
         return text
-    numbers = " and ".join(filter(None, (", ".join(map(str, near[:-1])), str(near[-1]))))
-    return f"{text} Not sure how many: starts within {CLOSE:g} nats of the best occupy {numbers}."
+    return f"{text} Not sure how many: starts within {CLOSE:g} nats of the best occupy {listed(near)}."
 
 
 def components_in_one_place(tree: xr.DataTree) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from inference.convergence.identifiable import draws_of, invariants, kind_of
 from inference.extension import check_replicable, extend
 from inference.precision import double_precision
 from inference.results.files import SAMPLE_DIMS, first_number, model_of
-from inference.results.groups import ROW_DIMS, group_of, labels_of, restored_data
+from inference.results.groups import ROW_DIMS, group_of, labels_along, labels_of, restored_data
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.labels import given_rows
 from zoo.checks import shown
@@ -245,8 +245,9 @@ def _outcome(
         model.data_names, restored_data(group_of(tree, "observed_data"), model), strict=True
     ):
         row_dim, dim = model.variable_dims[site]
+        found = (labels_along(tree, own, size) for own, size in zip((row_dim, dim), part.shape, strict=True))
         rows, labels = (
-            _labels_of(tree, own, size) for own, size in zip((row_dim, dim), part.shape, strict=True)
+            np.arange(n) if own is None else own for own, n in zip(found, part.shape, strict=True)
         )
         for place, label in enumerate(labels.tolist()):
             if column is not None and label != column and str(label) != str(column):
@@ -266,11 +267,6 @@ def _outcome(
         raise ValueError(f"the data have no column {column!r}: there are {shown(listed)}")
     reasons.append("observed_data: every column has missing cells, and an outcome is one a row")
     return None
-
-
-def _labels_of(tree: xr.DataTree, dim: str, size: int) -> np.ndarray:
-    held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
-    return next((labels for labels in held if len(labels) == size), np.arange(size))
 
 
 def _column_of(part: Any, place: int) -> np.ndarray:

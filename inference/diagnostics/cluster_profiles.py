@@ -30,7 +30,7 @@ from inference.diagnostics.profile_parts import (
     row_names,
     spread_of_logs,
 )
-from inference.diagnostics.suggested_names import listed, name_of_cluster, with_namesakes
+from inference.diagnostics.suggested_names import name_of_cluster, with_namesakes
 from inference.diagnostics.summaries import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
@@ -40,6 +40,7 @@ from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from inference.topics.topic_tables import nearest_documents
 from zoo.answers import answer_of
+from zoo.checks import listed
 from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
 from zoo.intake.families import for_data

@@ -120,7 +120,7 @@ def cross_validate(
         raise TypeError("models must be a dict of name to model of the zoo")
     if not models:
         raise ValueError("models is empty: give at least one")
-    check_seed("seed", seed)
+    check_seed(seed)
     if not data:
         raise TypeError("there is no data: call cross_validate(models, x)")
     read: dict[Any, tuple[Model, _Rows]] = {}
@@ -332,7 +332,7 @@ def choose_num_latents(
 
 def _in_closed_form(flat: Mapping[int, PPCA], x: Any, folds: int, seed: int) -> pd.DataFrame:
     """The scores that `cross_validate` gives, all numbers of latents from one decomposition of each fold."""
-    check_seed("seed", seed)
+    check_seed(seed)
     rows = read_rows(next(iter(flat.values())), (x,))[1]
     (x,) = rows.take(np.full(len(x), True))
     (num_rows, num_features), part = x.shape, _parts(len(x), folds, seed)
@@ -450,7 +450,7 @@ def choose_num_latents_for_classes(
 
 def _dealt(label: np.ndarray, num_classes: int, folds: int, seed: int) -> np.ndarray:
     """The fold of each labelled row, those of each class dealt out evenly; -1 of a row without a label."""
-    check_seed("seed", seed)
+    check_seed(seed)
     counts = np.bincount(label[label >= 0], minlength=num_classes)
     if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
         raise ValueError(f"folds must be a whole number from 2; got {folds!r}")

@@ -16,6 +16,7 @@ from inference.diagnostics.first_screen import found_in_words
 from inference.diagnostics.profile_tables import answer_blocks, printed_tables
 from inference.fitting.verdict import sentences, verdict
 from inference.results.files import check_tree, model_of
+from zoo.cards.markup import facts_as_html
 
 _COLOURS = {True: "#1b7a43", False: "#b3261e", None: "#6b5900"}
 _MOST = 8  # clusters, topics or latents
@@ -30,17 +31,12 @@ def card(tree: xr.DataTree) -> str:
     first = html.escape(f"{judgement.word}: {said}")
     tables = printed_tables(tree)
     found = found_in_words(tree, tables)
-    rows = "".join(
-        f'<tr><th scope="row" style="text-align:left;padding-right:1em">{html.escape(name)}'
-        f'</th><td style="text-align:left">{html.escape(text)}</td></tr>'
-        for name, text in _facts(tree, tables).items()
-    )
     colour = _COLOURS[judgement.good]
     return (
         f'<div style="border-left:4px solid {colour};padding:.3em .8em;max-width:60em">'
         f'<p style="margin:.2em 0">{html.escape(f"{found}." if found else "")}</p>'
         f'<p style="margin:.2em 0"><strong style="color:{colour}">{first}</strong> '
-        f'{" ".join(map(html.escape, rest))}</p><table style="border:0;margin:.3em 0">{rows}</table></div>'
+        f"{' '.join(map(html.escape, rest))}</p>{facts_as_html(_facts(tree, tables))}</div>"
     )
 
 

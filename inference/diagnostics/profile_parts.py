@@ -17,6 +17,7 @@ from inference.results.groups import (
     ROW_DIMS,
     flat_draws,
     group_of,
+    labels_along,
     labels_of,
     responsibilities_of,
     restored_data,
@@ -98,8 +99,8 @@ def names_along(tree: xr.DataTree, dim: str, size: int, noun: str) -> list[str]:
         size: of the dim.
         noun: the word for numbered ones.
     """
-    held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
-    names = next((found for found in held if len(found) == size), np.arange(size))
+    labels = labels_along(tree, dim, size)
+    names = np.arange(size) if labels is None else labels
     return [f"{noun} {name}" if isinstance(name, int | np.integer) else str(name) for name in names]
 
 
@@ -111,9 +112,7 @@ def column_names(tree: xr.DataTree, part: str, size: int) -> list[str]:
 
 def row_names(tree: xr.DataTree) -> np.ndarray | None:
     """Labels of the fitted rows or documents, as they are in the tree; None where the fit holds no row."""
-    dim = model_of(tree).roles.scores[0]
-    held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
-    return next(held, None)
+    return labels_along(tree, model_of(tree).roles.scores[0])
 
 
 def fitted_data(tree: xr.DataTree) -> tuple | None:

@@ -181,10 +181,10 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
         note += (
             f"; kind: the only view that has the latent, or shared; share_0, ...: of {', '.join(names)} alone"
         )
-    if any(model.isotropic_parts):
+    if remedies := list(filter(None, model.scale_remedies)):
         note += (
             "; in the units of the columns, so that those with large numbers count most (unless all are in "
-            f"the same unit, {model.scale_remedy})"
+            f"the same unit, {remedies[0]})"
         )
     table.attrs |= {"title": "Latents by the variance they explain", "note": note, "of": of.partition(";")[0]}
     return table

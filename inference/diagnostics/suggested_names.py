@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from zoo.checks import listed
+
 _LEAST_APART = 0.5  # standard deviations from the other clusters, below which a column says nothing
 _BESIDE = 1 / 3  # of the largest difference or loading, below which another is not named beside it
 _SURE = 0.95  # probability of a sign that is named
 _LIKE_ALL = "like all the others"
 _MOST = 3  # columns or words of a name, or of an end of a latent
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names with commas between and a last "and"."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def with_namesakes(names: Mapping[int, str], noun: str) -> dict[int, str]:

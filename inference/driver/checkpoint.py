@@ -30,7 +30,7 @@ from numpyro.distributions import Distribution
 
 from inference.numerics.atomic_files import replacing
 from inference.numerics.devices import of_first_process
-from zoo.checks import warn
+from zoo.checks import warn, words_of
 from zoo.model import Assumptions, Model
 
 SECONDS_BETWEEN_SAVES = 5.0
@@ -167,7 +167,7 @@ class Checkpoint:
             raise ValueError(str(error)) from None
         except _FAULTS as error:
             raise ValueError(
-                f"{self.path} is not a checkpoint of this library, or is damaged ({_words(error)}); remove "
+                f"{self.path} is not a checkpoint of this library, or is damaged ({words_of(error)}); remove "
                 "it or name another"
             ) from None
 
@@ -270,11 +270,6 @@ _FAULTS = (
     ValueError, OSError, EOFError, LookupError, TypeError, SyntaxError, OverflowError, RuntimeError,
     MemoryError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, tokenize.TokenError,
 )  # fmt: skip
-
-
-def _words(error: Exception) -> str:
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= 200 else f"{words[:200]}..."
 
 
 def _members(file: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

@@ -361,11 +361,11 @@ def scales_in_words(
     Returns:
         What was found and what to do about it; both empty where all is well.
     """
-    found = []
-    shared = zip(model.isotropic_parts, model.part_families, strict=False)
+    found, remedy = [], ""
+    shared = zip(model.scale_remedies, model.part_families, strict=False)
     parts = zip(model.data_names, column_dims(model), arrays, shared, strict=False)
-    for name, dim, part, (is_isotropic, family) in parts:
-        if not is_isotropic or not isinstance(part, np.ndarray):
+    for name, dim, part, (own, family) in parts:
+        if not own or not isinstance(part, np.ndarray):
             continue
         deviations = column_moments(part, weight)[1]
         if getattr(family, "is_mixed", False):
@@ -378,7 +378,8 @@ def scales_in_words(
             labels = coords.get(dim, range(part.shape[1]))
             small, large = (f"{labels[i]} (sd {deviations[i]:.3g})" for i in (least, most))
             found.append(f"the columns of {name} have very different scales, {small} to {large}")
-    return (" and ".join(found), model.scale_remedy) if found else ("", "")
+            remedy = own
+    return " and ".join(found), remedy
 
 
 def _that_count(arrays: tuple, weight: np.ndarray | None) -> tuple[tuple, np.ndarray | None]:

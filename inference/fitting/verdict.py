@@ -564,7 +564,7 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
 
 def _of_scales(tree: xr.DataTree) -> Judgement | None:
     model = model_of(tree)
-    if "observed_data" not in tree.children or not any(model.isotropic_parts):
+    if "observed_data" not in tree.children or not any(model.scale_remedies):
         return None
     held = tree["observed_data"].to_dataset()
     coords = {str(dim): values.to_numpy() for dim, values in held.coords.items()}

@@ -24,6 +24,8 @@ strings is a list of texts: give the paths of files as ``pathlib.Path``.
 objects, or a file of its kind, is passed. Files are looked at again at every pass: one that has changed
 since (time or size), or gives other rows, is an error, because a fit adds up passes over the same rows. A
 file of text is held whole while it is read: large ones are better split, or written as Parquet.
+``pyarrow.dataset`` reads the Parquet files here, and could read of the rest neither arrays nor workbooks nor
+documents; its reader of CSV guesses no separator, header or decimal mark.
 """
 
 import copy
@@ -45,7 +47,7 @@ import scipy.sparse
 
 from inference.inputs.reading_ahead import read_ahead
 from inference.inputs.text import as_counted
-from zoo.checks import check_unique, shown
+from zoo.checks import check_unique, shown, words_of
 from zoo.datasets import read_table
 from zoo.intake import Columns
 from zoo.intake.files import ENDINGS, EXTRAS, require
@@ -580,9 +582,9 @@ def _read_dataset(held: Any, columns: Sequence[str] | None, rows: int | None) ->
         for batch in batches:
             yield _frame_of(batch)
     except (OSError, ValueError) as error:  # what pyarrow raises of a damaged page
-        files, words = getattr(held, "files", ()), " ".join(str(error).split())[:200]
+        files = getattr(held, "files", ())
         which = files[0] if len(files) == 1 else "the dataset of Arrow"
-        raise ValueError(f"{which} cannot be read: {words}; copy it again") from None
+        raise ValueError(f"{which} cannot be read: {words_of(error)}; copy it again") from None
 
 
 def _frame_of(batch: Any) -> pd.DataFrame:
@@ -665,41 +667,18 @@ def _open_npy(files: Sequence[Path]) -> Source:
 
 
 def _read_npy(file: Path, columns: Sequence[str] | None, rows: int | None) -> Iterator[np.ndarray]:
-    """The rows by plain reading: a map would count every page that was read as memory of the process."""
-    held = np.load(file, mmap_mode="r")
-    step = _rows_at_once(held.shape[1], rows)
-    begins = range(0, held.shape[0], step)
-    if not held.flags.c_contiguous:
-        yield from (np.array(held[begin : begin + step]) for begin in begins)
-        return
-    width, kind, offset = held.shape[1], held.dtype, held.offset
-    num_rows = held.shape[0]
-    del held
-    with open(file, "rb") as stream:
-        stream.seek(offset)
-        for begin in begins:
-            count = min(step, num_rows - begin)
-            cells = np.fromfile(stream, kind, count * width)
-            if cells.size < count * width:
-                raise ValueError(f"{file} was cut short: it ends in row {begin + cells.size // width}")
-            yield cells.reshape(count, width)
+    """The rows by a map for each chunk: one map would count every page that was read as memory of ours."""
+    num_rows, width = np.load(file, mmap_mode="r").shape
+    step = _rows_at_once(width, rows)
+    for begin in range(0, num_rows, step):
+        yield np.array(np.load(file, mmap_mode="r")[begin : begin + step])
 
 
 # Zarr and Dask
 
 
-def _needed_package(package: str, what: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            f"{what} needs {package}, which is not installed: "
-            f"pip install 'probabilistic-model-zoo[{package}]'"
-        ) from None
-
-
 def _open_zarr_folders(folders: Sequence[Path]) -> Source:
-    zarr = _needed_package("zarr", "a .zarr folder")
+    zarr = _needed("zarr", ".zarr")
     parts = []
     for folder in folders:
         try:

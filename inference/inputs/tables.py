@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from inference.inputs.text import read_documents
-from zoo.checks import as_matrix, check_unique, warn
+from zoo.checks import as_matrix, check_unique, listed, warn
 from zoo.documents.bags import warn_of_empty
 from zoo.intake import KINDS, Columns, plain_numbers, read_columns
 from zoo.intake.families import as_taken
@@ -349,12 +349,8 @@ def _hint_of(data: tuple, num_taken: int, weighted: tuple[str, ...]) -> str:
     outputs = "; class labels and outputs go with zoo.SPPCA" if num_taken == 1 else ""
     if not weighted:
         return f"leave the others out{outputs}"
-    methods = f"method{'s' * (len(weighted) > 1)} {_listed(weighted)}"
+    methods = f"method{'s' * (len(weighted) > 1)} {listed(weighted)}"
     return f"the last has one value a row; did you mean sample_weight=... ({methods})?{outputs}"
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _shape_of(part: Any) -> tuple[int, ...] | None:

@@ -12,10 +12,10 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from inference.numerics.gamma_draws import draw
+from inference.numerics.host_keys import folded
 from zoo.model import Model
 from zoo.shapes import Values
 
@@ -48,8 +48,8 @@ def sweep(
         Values after the sweep.
     """
     values = dict(values)
-    block_keys = _folded(key, len(blocks))
-    site_keys = jax.vmap(partial(_folded, number=SITES))(block_keys)
+    block_keys = folded(key, len(blocks))
+    site_keys = jax.vmap(partial(folded, count=SITES))(block_keys)
     for number, block in enumerate(blocks):
         block_key = block_keys[number]
         if isinstance(block, Move):
@@ -62,8 +62,3 @@ def sweep(
             values = values | {site: draw(own, conditional)}
             place += 1
     return values
-
-
-def _folded(key: Array, number: int) -> Array:
-    """The keys ``fold_in(key, 0)``, ``fold_in(key, 1)``, ... in one call: each takes a while to compile."""
-    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(number))

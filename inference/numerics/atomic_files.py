@@ -4,7 +4,7 @@ A file is written beside its place under a short name of its own, flushed to the
 place. While it is written its writer holds a lock of the operating system on it, which ends with the process:
 what carries such a name and is not locked was left by a process that was killed, and the next one that writes
 the same file removes it. Where the system has no such locks (Windows, some network folders) nothing is
-removed and nothing is refused.
+removed and nothing is refused. ``filelock`` locks files that it opens itself, and not one that is written.
 """
 
 import errno

@@ -1,7 +1,6 @@
-"""JAX's keys, derived on the host: the keys of a run cost a compiled program of half a second otherwise.
+"""JAX's keys of a run, derived by NumPy where it can: a compiled program for them takes half a second.
 
-The keys are those that JAX derives, bit by bit (`inference.numerics.threefry`). Keys of another generator are
-derived by JAX.
+The first run of a process takes 14 ms for its keys, most of it tracing.
 """
 
 from functools import partial
@@ -12,63 +11,34 @@ import numpy as np
 from jax import Array
 
 from inference.numerics.compiled import compiled
-from inference.numerics.threefry import enciphered
-
-DEFAULT = "threefry2x32"
 
 
 def key_from_seed(seed: int) -> Array:
-    """``jax.random.key(seed)``, whose generator is the one that ``jax_default_prng_impl`` names.
-
-    Args:
-        seed: a whole number in [0, 2**32).
-    """
-    if jax.config.jax_default_prng_impl != DEFAULT:
-        return jax.random.key(np.uint32(seed))
-    return jax.random.wrap_key_data(np.array([0, seed], np.uint32))
+    """The key of a seed in [0, 2**32), of the generator that ``jax_default_prng_impl`` names."""
+    return _key(np.uint32(seed), jax.config.jax_default_prng_impl)
 
 
+@partial(compiled, once=True, static_argnums=1)
+def _key(seed: np.uint32, generator: str) -> Array:
+    return jax.random.key(seed, impl=generator)
+
+
+@partial(compiled, once=True, static_argnums=1)
 def numbered_keys(key: Array, count: int) -> Array:
     """The keys of all restarts, chains or draws, ``fold_in(key, number)``, shape (count,).
 
     ``jax.random.split(key, count)`` gives the same.
-
-    Args:
-        key: a JAX key.
-        count: how many.
     """
-    implementation = jax.random.key_impl(key)
-    if str(implementation) != DEFAULT:
-        return _folded(key, count)
-    return jax.random.wrap_key_data(_folded_words(_words(key), count), impl=implementation)
+    return folded(key, count)
 
 
+@partial(compiled, once=True, static_argnums=1)
 def run_keys(key: Array, count: int) -> tuple[Array, Array]:
-    """The keys of all restarts or chains of a run, shape (count,), and that of its conclusion.
-
-    Args:
-        key: the key of the fit.
-        count: how many restarts or chains.
-    """
-    implementation = jax.random.key_impl(key)
-    if str(implementation) != DEFAULT:
-        run_key, conclude_key = _folded(key, 2)
-        return _folded(run_key, count), conclude_key
-    run_words, conclude_words = _folded_words(_words(key), 2)
-    keys = jax.random.wrap_key_data(_folded_words(run_words, count), impl=implementation)
-    return keys, jax.random.wrap_key_data(conclude_words, impl=implementation)
+    """The keys of all restarts or chains of a run, shape (count,), and that of its conclusion."""
+    run_key, conclude_key = folded(key, 2)
+    return folded(run_key, count), conclude_key
 
 
-@partial(compiled, static_argnums=1)
-def _folded(key: Array, count: int) -> Array:
+def folded(key: Array, count: int) -> Array:
+    """`numbered_keys` inside a program, in one call: each takes a while to compile."""
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count))
-
-
-def _words(key: Array) -> np.ndarray:
-    return np.asarray(jax.random.key_data(key))
-
-
-def _folded_words(words: np.ndarray, count: int) -> np.ndarray:
-    """The words of ``fold_in(key, number)`` for the first numbers, shape (count, 2)."""
-    counters = np.zeros(count, np.uint32), np.arange(count, dtype=np.uint32)
-    return np.stack(enciphered((words[0], words[1]), *counters), axis=1)

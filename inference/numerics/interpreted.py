@@ -23,7 +23,6 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from jax.lax import GatherScatterMode
 from scipy import linalg, special
 
-from inference.numerics.threefry import enciphered
 from inference.numerics.weighted_rows import bucket
 
 GENERATOR, KEYS = "threefry2x32", "key<fry>"  # JAX's default generator, and the type of its keys
@@ -36,6 +35,7 @@ CELL, SLOW_CELL, SPECIAL_CELL = (
     1.2e-8,
     7e-8,
 )  # of a cell that is added, sorted, or given to special functions
+ROTATIONS, PARITY = ((13, 15, 26, 6), (17, 29, 16, 24)), np.uint32(0x1BD11BDA)  # of the generator
 DRAW, DRAWN_BY = 2e-6, 150  # of a gamma variable, and operations of its program
 
 
@@ -531,12 +531,31 @@ def _unsigned_shift(params: dict, x: np.ndarray, by: np.ndarray) -> Any:
     return (x.view(kind) >> by.view(kind)).view(x.dtype)
 
 
+def _enciphered(key: tuple[Any, Any], first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two words enciphered with two words of a key, all arrays of 32 bits that broadcast.
+
+    Threefry-2x32, the block cipher of JAX's default generator (Salmon, Moraes, Dror and Shaw 2011, "Parallel
+    random numbers: as easy as 1, 2, 3"): 20 rounds. A key's bits, its splits and ``fold_in`` encipher
+    counters.
+    """
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ PARITY)
+    with np.errstate(over="ignore"):  # sums wrap
+        first, second = first + schedule[0], second + schedule[1]
+        for block in range(5):
+            for rotation in ROTATIONS[block % 2]:
+                first = first + second
+                second = first ^ (second << np.uint32(rotation) | second >> np.uint32(32 - rotation))
+            first = first + schedule[(block + 1) % 3]
+            second = second + schedule[(block + 2) % 3] + np.uint32(block + 1)
+    return first, second
+
+
 def _drawn(keys: np.ndarray, shape: tuple) -> tuple[Any, Any]:
     """Two words for each key and each place of a shape: the numbers of the places, enciphered."""
     words = _words_of(keys).reshape(*keys.shape, *(1,) * len(shape), 2)
     count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     low, high = (part.astype(np.uint32) for part in (count, count >> np.uint64(32)))
-    return enciphered((words[..., 0], words[..., 1]), high, low)
+    return _enciphered((words[..., 0], words[..., 1]), high, low)
 
 
 def _bits(params: dict, keys: np.ndarray) -> Any:
@@ -557,7 +576,7 @@ def _seeded(params: dict, seed: np.ndarray) -> Any:
 
 def _folded_in(params: dict, keys: np.ndarray, number: np.ndarray) -> Any:
     words, low = _words_of(keys), number.astype(np.uint32)
-    return _key_of(np.stack(enciphered((words[..., 0], words[..., 1]), np.zeros_like(low), low), axis=-1))
+    return _key_of(np.stack(_enciphered((words[..., 0], words[..., 1]), np.zeros_like(low), low), axis=-1))
 
 
 @partial(jax.jit, static_argnums=2, compiler_options={"xla_backend_optimization_level": 0})

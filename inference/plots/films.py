@@ -572,7 +572,7 @@ def _text(*place: str) -> str:
     return "\n".join(files("inference").joinpath(*place).read_text(encoding="utf-8").splitlines())
 
 
-def _sha256(text: str) -> str:
+def inline_hash(text: str) -> str:
     """The hash of an inline style or script, as a Content-Security-Policy names it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
 
@@ -584,4 +584,4 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters["sha256"] = _sha256
+_TEMPLATES.filters["sha256"] = inline_hash

@@ -344,7 +344,7 @@ def plot_dirichlet_process(
     """
     if not concentrations:
         raise ValueError("concentrations is empty: give at least one")
-    check_seed("seed", seed)
+    check_seed(seed)
     base = dist.Normal(0.0, 1.0) if base is None else base
     figure = ShownFigure(figsize=(8.0, 2.3 * len(concentrations) + 0.6), layout="constrained")
     panels = figure.subplots(len(concentrations), 1, sharex=True, squeeze=False)[:, 0]

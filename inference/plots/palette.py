@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # seven, as a ninth group has the first one's colour
+_MOST_NAMES = 16  # at the ticks of an axis
 LINES = ("-", "--", "-.", ":")
 
 
@@ -50,9 +51,9 @@ def legend_of(figure: Figure, axes: Axes, given: Axes | None, place: str, **opti
     figure.legend(**{"loc": place, "fontsize": 8, "frameon": False} | options)
 
 
-def tick_names(axis: Axis, names: Sequence[object], most: int = 16, **style: Any) -> None:
+def tick_names(axis: Axis, names: Sequence[object], **style: Any) -> None:
     """Write names at the ticks of an axis; of more than can be read an even selection."""
-    places = np.unique(np.linspace(0, len(names) - 1, min(len(names), most)).round().astype(int))
+    places = np.unique(np.linspace(0, len(names) - 1, min(len(names), _MOST_NAMES)).round().astype(int))
     axis.set_ticks(places, [literal(names[place]) for place in places], **style)
 
 

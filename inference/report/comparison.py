@@ -39,6 +39,7 @@ from inference.report.page import (
     write_page,
 )
 from inference.report.run import data_in_words, file_of, heading_of, run_facts, title_of
+from zoo.checks import listed
 
 _STANDARD_ERRORS = 4.0
 _POSTERIOR_SDS = 1.0
@@ -95,13 +96,13 @@ def _verdict(
     """The one verdict on several fits: none while one has not converged, else how they predict, or agree."""
     if unfinished:
         text = (
-            f"No verdict yet: {_listed(unfinished)} {'has' if len(unfinished) == 1 else 'have'} not converged"
+            f"No verdict yet: {listed(unfinished)} {'has' if len(unfinished) == 1 else 'have'} not converged"
         )
         reason = (
             "scores and differences of a fit that has not converged are those of its run, not of its model"
         )
         return Judgement(
-            None, text, reason, f"run {_listed(unfinished)} longer, or repair the run, then compare"
+            None, text, reason, f"run {listed(unfinished)} longer, or repair the run, then compare"
         )
     far = [pair.text for pair in pairs if pair.good is False]
     if len(_posteriors(trees)) == 1:
@@ -114,10 +115,6 @@ def _verdict(
         return Judgement(None, "Different models without a common score", "", "score rows: --heldout FILE")
     also = "".join(f"; also: {text}" for text in far)
     return ranking._replace(reason=ranking.reason + also)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _front(trees: Mapping[str, xr.DataTree], verdict: Judgement, unfinished: Sequence[str]) -> Front:
@@ -291,7 +288,7 @@ def _ranking(
         reason += f"; {bad} Pareto k are too high for a score to be trusted"
     of_q = [name for name in (best, second) if kind_of(trees[name]) == "variational"]
     if of_q:
-        reason += f"; the score of {_listed(of_q)} is that of an approximation"
+        reason += f"; the score of {listed(of_q)} is that of an approximation"
     advice = "score rows that were held out" if bad else "look at the rows that decide it (compare, elpd_i)"
     return Judgement(None if bad or not clear else True, text, reason, advice)
 
@@ -334,8 +331,8 @@ def _best_on_new_rows(frame: pd.DataFrame, late: Sequence[str], num_rows: int) -
     """Judge which fit predicts rows held out best; none while one of them (``late``) has not converged."""
     best, *others = frame.index
     if late:
-        reason = f"{_listed(late)} may score otherwise once it has converged"
-        text = f"No ranking by held-out rows: {_listed(late)} not converged"
+        reason = f"{listed(late)} may score otherwise once it has converged"
+        text = f"No ranking by held-out rows: {listed(late)} not converged"
         return Judgement(None, text, reason, "finish the runs first")
     clear = all(frame.loc[name, "below best"] > 2 * frame.loc[name, "its error"] for name in others)
     text = f"{best} predicts the held-out rows best" + ("" if clear else ", but not clearly")
@@ -404,10 +401,10 @@ def _pair_verdict(
     one, other = pair
     if late:
         reason = (
-            f"{_listed(late)} not converged: until then neither its means nor their errors measure anything"
+            f"{listed(late)} not converged: until then neither its means nor their errors measure anything"
         )
         text = f"{one} and {other} cannot be compared yet"
-        return Judgement(None, text, reason, f"run {_listed(late)} longer first")
+        return Judgement(None, text, reason, f"run {listed(late)} longer first")
     if len(samplers) == 2:
         return _by_monte_carlo_error(gaps["standard_errors"].abs().dropna(), pair)
     apart = gaps["posterior_sds"].abs().replace(np.inf, np.nan).dropna()

@@ -6,7 +6,6 @@ pictures inside the file, and nothing else: text from the data cannot run or fet
 """
 
 import base64
-import hashlib
 import io
 import os
 import re
@@ -28,6 +27,7 @@ from PIL import Image
 from inference.diagnostics.blocks import Cards, ShownTable
 from inference.fitting.verdict import Judgement, gravest, sentences
 from inference.numerics.atomic_files import check_replaceable, replacing
+from inference.plots.films import inline_hash
 from zoo.cards.markup import Code, Paragraph
 
 _ENDINGS = (".html", ".md")
@@ -269,11 +269,6 @@ def _fenced(text: object) -> str:
     return f"{fence}\n{lines}\n{fence}"
 
 
-def _sha256(text: str) -> str:
-    """The hash of an inline style or script, as a Content-Security-Policy names it."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
-
-
 def _cell(value: object) -> str:
     """Format a cell: text unchanged, whole numbers whole, others with four significant digits."""
     if isinstance(value, str):
@@ -302,5 +297,5 @@ _TEMPLATES.filters |= {
     "plain": _plain,
     "png_size": lambda png: struct.unpack(">II", png[16:24]),  # as a PNG file begins
     "sentences": sentences,
-    "sha256": _sha256,
+    "sha256": inline_hash,
 }

@@ -29,6 +29,7 @@ from inference.results.integrity import (
     not_finite,
 )
 from inference.results.model_fields import check_known
+from zoo.checks import words_of
 from zoo.intake.bounds import check_layout, may_hold
 from zoo.model import Model
 
@@ -330,7 +331,7 @@ def load(path: str | os.PathLike) -> xr.DataTree:
             tree = _read(file)
         except Exception as error:  # two libraries read it, which raise anything at a damaged file
             raise ValueError(
-                f"{path} cannot be read as netCDF ({_one_line(error)}): it was cut short or damaged, or is "
+                f"{path} cannot be read as netCDF ({words_of(error)}): it was cut short or damaged, or is "
                 "no fit; copy it again, or fit again"
             ) from None
     tree.attrs = {
@@ -387,12 +388,6 @@ def _verify(tree: xr.DataTree, path: Path) -> bool:
             "fit and save that"
         )
     return True
-
-
-def _one_line(error: Exception) -> str:
-    """The message of a library on one line, not too long."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 def _check_version(path: Path, written: str) -> None:

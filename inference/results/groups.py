@@ -37,6 +37,12 @@ def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
     return tree[name].to_dataset()
 
 
+def labels_along(tree: xr.DataTree, dim: str, size: int | None = None) -> np.ndarray | None:
+    """Labels of a dim in the first group that has them (so many, if told); None where none has."""
+    held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)
+    return next((labels for labels in held if size in (None, len(labels))), None)
+
+
 def left_out_of(tree: xr.DataTree) -> list[str]:
     """The names of what a fit left out for its size or cost."""
     check_tree(tree)

@@ -103,7 +103,7 @@ def check_documents(
     check_size("num_draws", num_draws, 2)
     check_size("num_documents", num_documents, 2)
     check_share("probability", probability, "the content of an interval")
-    check_seed("seed", seed)
+    check_seed(seed)
     whole = documents_of(tree)
     chosen = _evenly_spaced(whole, num_documents)
     counts = whole[chosen].astype(np.int64)

@@ -88,7 +88,7 @@ def heldout_text(
         ValueError: an unknown protocol, or a bound of a fit that has none.
     """
     check_choice("protocol", protocol, PROTOCOLS)
-    check_seed("seed", seed)
+    check_seed(seed)
     if is_asked_in_batches(model := model_of(tree), (counts,), None, batch_size):
         begun = 0
 

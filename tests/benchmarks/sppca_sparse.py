@@ -180,7 +180,6 @@ def attempts():
     ways = {  # what is changed, and the options of the call
         "in use": ({}, {}),
         "start to a tolerance of 0.2": ({"sparse_start": loose}, {}),
-        "blocks of 20 columns": ({"BLOCK_WIDTH": SIZE["num_latents"]}, {}),
         "outputs not in the start": ({"OUTPUT_SWEEPS": 0}, {}),
         "single precision": ({}, {"dtype": "float32"}),
     }

@@ -279,11 +279,18 @@ def _fields(body: ast.ClassDef) -> dict[str, str]:
     found = {}
     for node in body.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            kind = ast.unparse(node.annotation)
+            kind = ast.unparse(_as_given(node.annotation))
             if not kind.startswith("ClassVar") and not node.target.id.startswith("_"):
                 default = _default(node.value)
                 found[node.target.id] = kind + (f" = {ast.unparse(default)}" if default is not None else "")
     return found
+
+
+def _as_given(annotation: ast.expr) -> ast.expr:
+    """What a constructor takes for a field, see `zoo.fields.Given`."""
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Given":
+        return annotation.slice.elts[0] if isinstance(annotation.slice, ast.Tuple) else annotation
+    return annotation
 
 
 def _default(value: ast.expr | None) -> ast.expr | None:

@@ -1,12 +1,14 @@
 """Conversion of docstrings in reStructuredText to text for a terminal or to Markdown.
 
 The part of reStructuredText that the models' docstrings use: paragraphs, lists with bullets, literal blocks
-after two colons, examples, simple tables, roles, literals and mathematics.
+after two colons, examples, simple tables, roles, literals and mathematics. No library does it, since
+``zoo show`` runs on a bare Python; docutils writes neither text for a terminal nor Markdown.
 """
 
+import html
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 _INDENT = "    "
@@ -232,6 +234,16 @@ def _table_as_text(table: Grid, width: int) -> str:
         lines.append(_filled(row[-1], before + last, start, " " * before).rstrip() or start.rstrip())
     rule = "  ".join("-" * size for size in [*widths[:-1], last])
     return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def facts_as_html(facts: Mapping[str, str]) -> str:
+    """Format names and what is said of them as an HTML table, for notebooks."""
+    cells = "".join(
+        f'<tr><th scope="row" style="text-align:left;padding-right:1em">{html.escape(name)}</th>'
+        f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+        for name, text in facts.items()
+    )
+    return f'<table style="border:0;margin:.3em 0">{cells}</table>'
 
 
 def as_markdown(blocks: Sequence[Block]) -> str:

@@ -98,9 +98,18 @@ class ComponentPrior(Assumptions):
     unit_of_cells: ClassVar[Unit | None] = None
     units_of_parameters: ClassVar[Mapping[str, Unit]] = {}
     has_counts: ClassVar[bool] = False
-    rounding: ClassVar[Any] = None
-    logs: ClassVar[tuple[int, ...]] = ()
+    rounding: Array | None = None
+    logs: tuple[int, ...] = ()
     optional_fields: ClassVar[tuple[str, ...]] = ("center", "num_tokens", "levels", "patterns", "rounding")
+
+    center: Any  # fields of families that have a location
+    loc: Any
+    mean_precision: Any
+
+    @classmethod
+    def from_data(cls, x: Any, *, sample_weight: np.ndarray | None = None, **overrides: Any) -> Self:
+        """The prior that suits rows, shape (num_observations, num_features), given some of its fields."""
+        raise NotImplementedError
 
     @property
     def by_columns(self) -> Sequence[tuple["ComponentPrior", Sequence[int]]]:
@@ -520,6 +529,7 @@ class ComponentPrior(Assumptions):
         return {
             name: unit._replace(power=-unit.power) if _is_inverse(sites.get(name, "")) else unit
             for name, unit in self.units_of_fields.items()
+            if isinstance(unit, Unit)
         }
 
     def expressed(self, turn: Callable[[Any, Unit], Any]) -> Self:

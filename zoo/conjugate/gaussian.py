@@ -15,7 +15,7 @@ Reference: Yu (2006), sections 2.1-2.2, Table 2.1. Correction: the Wishart needs
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -413,7 +413,20 @@ def log_det(matrix: Array) -> Array:
     return 2 * jnp.sum(jnp.log(diagonal), axis=-1)
 
 
-def expected_log_det(q: _FullGaussian) -> Array:
+class WishartNumbers(Protocol):
+    """What has the numbers of a Wishart distribution: a family, or a factor of q."""
+
+    @property
+    def num_features(self) -> int: ...  # noqa: D102
+
+    @property
+    def scale_matrix(self) -> Any: ...  # noqa: D102
+
+    @property
+    def degrees_of_freedom(self) -> Any: ...  # noqa: D102
+
+
+def expected_log_det(q: WishartNumbers) -> Array:
     """E[log |precision|] under the Wishart.
 
     Args:
@@ -427,7 +440,7 @@ def expected_log_det(q: _FullGaussian) -> Array:
     return jnp.sum(digamma(half), axis=-1) + d * np.log(2.0) + log_det(q.scale_matrix)
 
 
-def log_wishart_normaliser(q: _FullGaussian) -> Array:
+def log_wishart_normaliser(q: WishartNumbers) -> Array:
     """Log of the integral of the Wishart kernel |P|^((nu - d - 1)/2) exp(-tr(W^-1 P)/2).
 
     Args:
@@ -518,7 +531,7 @@ class GaussianWishart(_FullGaussian):
     patterns: Array | None = None
     rounding: Array | None = recorded_steps()
 
-    learnable = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
+    learnable: ClassVar[tuple[str, ...]] = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
     posterior_dims = _fields_by_component(*learnable)
     parameter_dims = PARAMETERS
 
@@ -783,7 +796,7 @@ class SharedGaussianWishart(GaussianWishart):
 
     def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
-        return super().coefficients(parameters | {"precisions": parameters["shared_precision"]})
+        return super().coefficients({**parameters, "precisions": parameters["shared_precision"]})
 
     def log_evidence(self, statistics: OneOrMoreStatistics) -> Scalar:
         """Log probability of all rows with means and covariance integrated out, in nats; one number."""

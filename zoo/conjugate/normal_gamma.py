@@ -259,7 +259,7 @@ class SphericalNormalGamma(NormalGamma):
 
     posterior_dims = NormalGamma.posterior_dims | {"shape": ("component",), "rate": ("component",)}
     parameter_dims = {"precisions": ("component",), "locs": ("component", "feature")}
-    units_of_parameters = NormalGamma.units_of_parameters | {"precisions": Unit(-2)}
+    units_of_parameters = {**NormalGamma.units_of_parameters, "precisions": Unit(-2)}
     is_spherical = True
 
     def num_free_parameters(self, num_components: int) -> int:

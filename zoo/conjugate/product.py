@@ -164,7 +164,7 @@ class Product(ComponentPrior):
 
     @property
     def _named_columns(self) -> tuple[str, ...]:
-        named = (*self.columns, self.logs)
+        named: tuple[tuple[int | str, ...], ...] = (*self.columns, self.logs)
         return tuple(column for group in named for column in group if isinstance(column, str))
 
     @classmethod
@@ -172,7 +172,7 @@ class Product(ComponentPrior):
         cls,
         x: Any,
         *,
-        families: tuple[Any, ...],
+        families: tuple[ComponentPrior | type[ComponentPrior], ...],
         columns: tuple[tuple[int, ...], ...],
         logs: tuple[int, ...] = (),
         sample_weight: np.ndarray | None = None,

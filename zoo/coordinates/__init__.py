@@ -109,8 +109,9 @@ def freedom_of(
         For each part its freedom, or None.
     """
     each = [own for unit in units.values() for own in ((unit,) if isinstance(unit, Unit) else unit)]
+    cells = {name: unit for name, unit in units.items() if isinstance(unit, Unit)}
     return tuple(
-        _freedom([own for own in each if own.part == part], units[name]) if name in units else None
+        _freedom([own for own in each if own.part == part], cells[name]) if name in cells else None
         for part, name in enumerate(names)
     )
 
@@ -163,9 +164,9 @@ class Coordinates:
             return np.ones(())
         if not np.ndim(scale):
             return scale ** (unit.power * max(1, len(unit.axes)))
-        total, power = np.ones(()), unit.power
+        total, power = np.ones(()), np.asarray(unit.power)
         if unit.logs:
-            power = power * ~np.isin(unit.columns, unit.logs)
+            power = power * ~np.isin(np.array(unit.columns), unit.logs)
         for axis in unit.axes:
             total = total * (scale**power).reshape(-1, *(1,) * (-axis - 1))
         return total
@@ -187,7 +188,8 @@ class Coordinates:
             origin = origin[np.array(unit.columns)]
         if not unit.logs or scale is None:
             return origin
-        return origin + np.isin(unit.columns, unit.logs) * _log(scale)  # columns of logarithms have no origin
+        is_log = np.isin(np.array(unit.columns), unit.logs)  # columns of logarithms have no origin
+        return origin + is_log * _log(scale)
 
     def _scale(self, unit: Unit) -> Any:
         """The scale of the columns that a quantity is of, one number if it has no axis over them."""
@@ -307,7 +309,9 @@ def _of_groups(x: np.ndarray, free: Freedom) -> tuple[np.ndarray | None, np.ndar
 
 
 def _of_columns(x: np.ndarray, free: Freedom) -> tuple[np.ndarray | None, np.ndarray | None]:
-    origin, size = _moments(x, free.shift) if any(free) else (None, None)
+    if not any(free):
+        return None, None
+    origin, size = _moments(x, free.shift)
     if free.scale == "common":
         size = np.sqrt(np.mean(np.square(size)))
     return (origin if free.shift else None), (None if free.scale is None else np.where(size > 0, size, 1.0))

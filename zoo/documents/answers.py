@@ -18,6 +18,7 @@ from zoo.sparse import SparseCounts
 
 if TYPE_CHECKING:
     from zoo.documents.topic_model import TopicModel
+    from zoo.pcp import PCP
 
 INTEGRATION_SEED = 0  # of the importance sampling that integrates topic shares out
 
@@ -133,7 +134,7 @@ class PCPAnswers(TopicAnswers):
         probs = jax.nn.softmax(model.log_joint_documents(values, counts), axis=-1)
         return probs @ values["cluster_topic_probs"]
 
-    def document_bounds(self, model: "TopicModel", stored: Values, counts: SparseCounts) -> Array:
+    def document_bounds(self, model: "PCP", stored: Values, counts: SparseCounts) -> Array:
         """Terms of new documents in the evidence lower bound, with q of the parameters held."""
         log_topics = expected_log(stored["topic_word_concentration"])
         shares = jnp.exp(expected_log(stored["cluster_topic_concentration"]))
@@ -145,7 +146,7 @@ class PCPAnswers(TopicAnswers):
             log_weights = model.weights.expected_log_weights(dist.Beta(*parts))
         return jax.nn.logsumexp(counts.times(log_centres.T) + log_weights, axis=-1)
 
-    def derived(self, model: "TopicModel", values: Values) -> dict[str, Array]:
+    def derived(self, model: "PCP", values: Values) -> dict[str, Array]:
         """Clusters in the smallest type that holds them, and the number with at least one document."""
         clusters, num_occupied = compact_labels(values["doc_clusters"], model.num_clusters)
         return {"doc_clusters": clusters, "num_occupied": num_occupied}

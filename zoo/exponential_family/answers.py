@@ -306,7 +306,7 @@ class EPCAAnswers(ProjectionAnswers):
     """Of one table, whose sites are ``loadings``, ``loc``, ``latents`` and those of the family."""
 
     @override
-    def has_several_modes(self, model: "Projection") -> bool:
+    def has_several_modes(self, model: "EPCA") -> bool:
         """Likewise by the variances of latents and conjugate loadings."""
         if model.conjugate_loadings is None or model.num_features is None:
             return super().has_several_modes(model)
@@ -315,7 +315,7 @@ class EPCAAnswers(ProjectionAnswers):
         return float(np.max(model.latent_variance * of_loadings)) > WEAK_VARIANCE
 
     @override
-    def start(self, model: "Projection", key: Array, x: Rows) -> dict[str, Array]:
+    def start(self, model: "EPCA", key: Array, x: Rows) -> dict[str, Array]:
         """Means at the columns' means, small latents and loadings.
 
         Natural parameters lie inside the family's domain, which the prior alone does not see to.
@@ -334,25 +334,25 @@ class EPCAAnswers(ProjectionAnswers):
             values["loading_precision"] = jnp.ones(model.num_latents)
         return values
 
-    def _log_cells(self, model: "Projection", values: Values, data: tuple[Array]) -> Array:
+    def _log_cells(self, model: "EPCA", values: Values, data: tuple[Array]) -> Array:
         return self._table(model, 0, values).log_prob(*data)
 
-    def _table(self, model: "Projection", v: int, values: Values) -> dist.Distribution:
+    def _table(self, model: "EPCA", v: int, values: Values) -> dist.Distribution:
         return in_current_precision(model).cells(values)
 
-    def _mean_theta(self, model: "Projection", v: int, values: Values) -> LowRank:
+    def _mean_theta(self, model: "EPCA", v: int, values: Values) -> LowRank:
         return model.low_rank(values)
 
-    def _view_weights(self, model: "Projection") -> float:
+    def _view_weights(self, model: "EPCA") -> float:
         return 1.0
 
-    def _with_local(self, model: "Projection", values: Values, local: Array) -> dict[str, Array]:
+    def _with_local(self, model: "EPCA", values: Values, local: Array) -> dict[str, Array]:
         return dict(values) | {"latents": local}
 
-    def _num_local(self, model: "Projection", values: Values) -> int:
+    def _num_local(self, model: "EPCA", values: Values) -> int:
         return model.num_latents
 
-    def _log_prior(self, model: "Projection", values: Values, local: Array) -> Array:
+    def _log_prior(self, model: "EPCA", values: Values, local: Array) -> Array:
         """Log prior density of latents, up to a constant with kernels; shape (num_observations,)."""
         current = in_current_precision(model)
         total = jnp.sum(dist.Normal(0.0, jnp.sqrt(current.entry_variance)).log_prob(local), axis=-1)

@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.checks import shown
-from zoo.exponential_family.family import Family
+from zoo.exponential_family.family import ByColumn, Family
 
 
 class ConjugateLoadings(dist.Distribution):
@@ -116,7 +116,7 @@ def check_conjugate_loadings(family: Family, pairs: np.ndarray, num_features: in
             f"noise; {name} has cells without a conjugate prior of real loadings: leave it out"
         )
     columns = len(pairs) if pairs.ndim == 2 else num_features
-    if columns is None and family.is_mixed:
+    if columns is None and isinstance(family, ByColumn):
         columns = len(family.columns)
     own = pairs if columns is None else np.broadcast_to(pairs, (columns, 2))
     for member, lam, nu in family.kernel_problems(own):

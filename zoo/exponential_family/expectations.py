@@ -177,7 +177,7 @@ def over_latents(
         row, loc, covariance = given
 
         def move(_: int, carry: tuple) -> tuple:
-            loc, factor, *_ = carry
+            loc, factor = carry[:2]
             u = loc + z @ factor.T
             heights = jax.vmap(log_joint, (0, None))(u, row)
             logits = log_base + heights + 0.5 * jnp.sum(z**2, axis=1)

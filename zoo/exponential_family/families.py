@@ -6,7 +6,7 @@ kernel.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -124,7 +124,7 @@ class Gaussian(Family):
 class _Logistic(Family):
     """Cells of ``total_count`` trials; theta is the log odds of one."""
 
-    total_count: ClassVar[int] = 1
+    total_count: int = 1
     log_partition_form = "logistic"
 
     @property

@@ -12,7 +12,6 @@ from zoo.coordinates import Unit
 from zoo.exponential_family.cells import units_of, without_units
 from zoo.fields import Part
 from zoo.intake.families import ChoosesFamily
-from zoo.model import Model
 
 SCALE_RATE = 0.1  # default sparsity, over standard deviations
 BROAD = 100.0  # default variance of offsets, in variances
@@ -50,7 +49,7 @@ def _is_zero(value: object) -> bool:
     return not isinstance(value, jax.core.Tracer) and bool(np.all(np.asarray(value) == 0))
 
 
-class LocalPCAFields(ChoosesFamily, Model):
+class LocalPCAFields(ChoosesFamily):
     """What the fields of `zoo.DEPCAM` say: its prior, its units, and which data and methods suit."""
 
     family: Any
@@ -120,10 +119,10 @@ class LocalPCAFields(ChoosesFamily, Model):
         return dict(self.dims) | own
 
     @property
-    def scale_remedy(self) -> str:
+    def scale_remedies(self) -> tuple[str, ...]:
         """`standardize`, which cells of known noise do not have."""
-        own = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
-        return f"give {own}standardize=True"
+        family = "" if self.family.learns_noise else "family=Gaussian(noise_variance=None) and "
+        return tuple(own and f"give {family}standardize=True" for own in super().scale_remedies)
 
     def validate(self) -> None:
         """Raise ValueError if fields do not go together."""

@@ -20,7 +20,6 @@ from zoo.exponential_family.cells import (
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.fields import Part, require
 from zoo.intake.families import ChoosesFamily
-from zoo.model import Model
 from zoo.sparse import Observed
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-class JointPriorModel(ChoosesFamily, Model):
+class JointPriorModel(ChoosesFamily):
     """A projection with Gaussian priors or the joint beta-prior (`zoo.exponential_family.joint_prior`).
 
     Subclasses have the fields ``beta``, ``conjugate``, ``ard``, ``standardize`` and the variances,
@@ -214,13 +213,18 @@ class JointPriorModel(ChoosesFamily, Model):
         return np.concatenate([measured_columns(family, size) for family, size in pairs])
 
     @property
-    def scale_remedy(self) -> str:
-        """`standardize`, which cells of known noise and the joint prior do not have."""
+    def scale_remedies(self) -> tuple[str, ...]:
+        """`standardize`, which cells of known noise and the joint prior do not have, for Gaussian tables."""
+        remedy = f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
         if self.beta > 0:
-            return "divide the columns by their standard deviations"
-        if all(family.learns_noise for family in self.cell_families):
-            return "give standardize=True"
-        return f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
+            remedy = "divide the columns by their standard deviations"
+        elif all(family.learns_noise for family in self.cell_families):
+            remedy = "give standardize=True"
+        pairs = [(own.learns_noise, own.log_partition_form == "quadratic") for own in self.cell_families]
+        return tuple(
+            remedy if (learns or known) and not (self.standardize and learns) else ""
+            for learns, known in pairs
+        )
 
     def auto_method(self, *data: Observed) -> str:
         """``"vb"`` where its bound is in closed form, else ``"map"``, whose latents are points.
@@ -251,15 +255,6 @@ class JointPriorModel(ChoosesFamily, Model):
                 "svi has no bound for exponential, gamma and negative binomial cells: their natural "
                 "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
             )
-
-    @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """For each part whether all its Gaussian cells have one noise variance, in one unit."""
-        return tuple(
-            (family.log_partition_form == "quadratic" or family.learns_noise)
-            and not (self.standardize and family.learns_noise)
-            for family in self.cell_families
-        )
 
     # Coordinates in which the program is stated
 

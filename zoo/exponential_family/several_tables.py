@@ -68,6 +68,10 @@ class SeveralTables(JointPriorModel):
     view_weights: Array
     covariance_scale: Array
 
+    if TYPE_CHECKING:
+
+        def __init__(self, families: Any, num_shared: Any, num_specific: Any, **fields: Any) -> None: ...
+
     def with_families(self, columns: Sequence[Any]) -> Self:
         """The families of the columns of tables and, where it was not given, a latent of each wide view's."""
         given, settled = self._given, super().with_families(columns)
@@ -264,7 +268,9 @@ class SeveralTables(JointPriorModel):
             The model, and the place in this one of each of its latents, shape (num_latents,).
         """
         last = len(self.families) - 1
-        fields = {name: tuple(reversed(getattr(self, name))) for name in ("families", "num_specific")}
+        fields: dict[str, Any] = {
+            name: tuple(reversed(getattr(self, name))) for name in ("families", "num_specific")
+        }
         if self.num_features is not None:
             fields["num_features"] = tuple(reversed(self.num_features))
         for name in ("view_weights",) if self.standardize else ("view_weights", "unit"):
@@ -274,8 +280,8 @@ class SeveralTables(JointPriorModel):
             {"unit": 1} if self.standardize else {}
         )
         for name in [name for name, axes in widths.items() if np.ndim(getattr(self, name)) == axes]:
-            sizes = zip(self.families, self.num_features, strict=True)
-            sizes = [family.num_params(d) if name == "natural_unit" else d for family, d in sizes]
+            pairs = zip(self.families, self.num_features, strict=True)
+            sizes = [family.num_params(d) if name == "natural_unit" else d for family, d in pairs]
             parts = np.split(getattr(self, name), np.cumsum(sizes)[:-1])
             fields[name] = np.concatenate(parts[::-1])
         places = [self.latents_of(v)[self.num_shared :] for v in range(last, -1, -1)]
@@ -285,10 +291,10 @@ class SeveralTables(JointPriorModel):
     # Facts of the views
 
     @property
-    def isotropic_parts(self) -> tuple[bool, ...]:
-        """For each view whether all its cells are Gaussian with one noise variance, in one unit."""
-        pairs = enumerate(super().isotropic_parts)
-        return tuple(is_isotropic and not self.has_dense_rows(v) for v, is_isotropic in pairs)
+    def scale_remedies(self) -> tuple[str, ...]:
+        """None for views whose noise has a full covariance."""
+        pairs = enumerate(super().scale_remedies)
+        return tuple("" if self.has_dense_rows(v) else own for v, own in pairs)
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:

@@ -138,7 +138,7 @@ def for_data(model: "Model", *data: Any) -> Any:
     return model if own is held else model.replaced(**{model.family_field: own})
 
 
-class ChoosesFamily:
+class ChoosesFamily(Model):
     """A model whose families may be `AUTO`: until data decide, those cells are zeros and ones."""
 
     family_field: ClassVar[str] = "family"

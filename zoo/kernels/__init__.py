@@ -307,7 +307,7 @@ def _products(x: Array | np.ndarray, y: Array | np.ndarray) -> Any:
     return products.toarray() if hasattr(products, "toarray") else products
 
 
-def _squares(x: Array | np.ndarray) -> Any:
+def _squares(x: Any) -> Any:
     if hasattr(x, "toarray"):
         return np.asarray(x.multiply(x).sum(axis=1)).ravel()
     return _library(x).einsum("ij,ij->i", x, x)

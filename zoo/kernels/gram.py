@@ -174,9 +174,9 @@ def centred_gram(kernel: Kernel, x: Array | np.ndarray, announce: bool = True) -
     centring = centring_of(gram)  # of rows that have mean zero up to rounding, and the offset of a polynomial
     centring.gram_in_place(gram)
     means = np.asarray(kernel.matrix(rows, mean[None]))[:, 0]
-    rounding = float(kernel.linear_scale) * ROUNDING * np.finfo(np.float64).eps * np.sum(rows**2, axis=0)
+    of_columns = float(kernel.linear_scale) * ROUNDING * np.finfo(np.float64).eps * np.sum(rows**2, axis=0)
     factor = np.sqrt(float(kernel.linear_scale)) * about
-    return CentredGram(gram, means, float(np.sum(rounding)), factor, rounding)
+    return CentredGram(gram, means, float(np.sum(of_columns)), factor, of_columns)
 
 
 def centred_matrix(kernel: Kernel, x: Array) -> Array:
@@ -321,12 +321,11 @@ def cross_gram(kernel: Kernel, new_x: Array | np.ndarray, x: Array | np.ndarray)
     return values
 
 
-def announce_cost(num_rows: int, copies: int = 1) -> str:
+def announce_cost(num_rows: int) -> str:
     """The memory of dense matrices over all pairs of rows, in words; a warning if it is large.
 
     Args:
         num_rows: N.
-        copies: how many N x N matrices of float64 are held at once.
 
     Returns:
         The sentence.
@@ -337,10 +336,9 @@ def announce_cost(num_rows: int, copies: int = 1) -> str:
     Warns:
         UserWarning: more than 256 MiB.
     """
-    size = 8.0 * num_rows**2 * copies
-    one = f"{num_rows} x {num_rows} matrix of kernel values needs"
-    several = f"{copies} {num_rows} x {num_rows} matrices of kernel values need"
-    cost = f"the {one if copies == 1 else several} {memory_in_words(size)} of memory"
+    size = 8.0 * num_rows**2
+    matrix = f"the {num_rows} x {num_rows} matrix of kernel values"
+    cost = f"{matrix} needs {memory_in_words(size)} of memory"
     memory = machine_memory()
     if size > memory:
         raise ValueError(f"{cost}, more than this machine has ({memory_in_words(memory)}): use fewer rows")

@@ -33,7 +33,7 @@ whose relative error is of the order of 1e-3 (of 1e-2 with nine entries); the sa
 smooth function. Moments take one integral more.
 """
 
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -191,7 +191,7 @@ class LatentsGivenDecisions(dist.Distribution):
         root = jnp.linalg.cholesky(self.covariance_given_x)
         standard = jax.random.normal(rest, (*sample_shape, *self.loc_given_x.shape), dtype)
         free = self.loc_given_x + jnp.einsum("nij,...nj->...ni", root, standard)
-        decided = jax.vmap(lambda *row: decisions(*row, self.exclusive))
+        decided = jax.vmap(partial(decisions, exclusive=self.exclusive))
         mean, variance, contrast = decided(self.y, *self._utilities())
         mean, variance, contrast = mean[:, 0], variance[:, 0, 0], contrast[:, 0] @ self.loadings
         scale = jnp.sqrt(variance)

@@ -286,8 +286,9 @@ class Primal(Inputs):
         """Rows [x, y] and their columns' parameters, sparse x reduced, and a term of each log density."""
         own, log_factor = self.block(values), 0.0
         if isinstance(x, SparseMatrix):
-            x, *own, log_factor = reduced(x, *own)
-        return jnp.concatenate([x, y], axis=1), _joined(Block(*own), of_y), log_factor
+            x, *parts, log_factor = reduced(x, *own)
+            own = Block(*parts)
+        return jnp.concatenate([x, y], axis=1), _joined(own, of_y), log_factor
 
 
 class FeatureSpace(Inputs):

@@ -15,7 +15,7 @@ from zoo.linear_gaussian.class_labels import are_labels, class_names, code_label
 from zoo.linear_gaussian.probit import check_probit_outputs
 from zoo.linear_gaussian.units import BROAD, of_prior
 from zoo.model import Model
-from zoo.sparse import as_rows, is_sparse
+from zoo.sparse import SparseMatrix, as_rows, is_sparse
 
 if TYPE_CHECKING:
     from zoo.sppca import SPPCA
@@ -46,7 +46,9 @@ def _rates(model: "SPPCA", x: Any, y: Any) -> np.ndarray:
 def _dimension(model: "SPPCA", x: Part, y: Part) -> int | None:
     """The dimension of the kernel's feature space, as a row's density has it; None: there is no kernel."""
     num_rows, num_features = x.rows.shape
-    return model.kernel and scored_dimension(model.kernel.feature_dimension(num_features), num_rows)
+    if model.kernel is None:
+        return None
+    return scored_dimension(model.kernel.feature_dimension(num_features), num_rows)
 
 
 def _columns(model: "SPPCA") -> dict[str, int | str]:
@@ -158,12 +160,12 @@ class SupervisedIntake(Model):
 
     def check(self, x: np.ndarray, y: np.ndarray) -> None:
         """Raise ValueError if the data do not suit the model."""
-        x, y = as_rows(x), checks.as_matrix(y, "y")
-        self.check_new(x, y)
-        self._check_observed(x, y)
-        check_latents(self, (x, y))
+        rows, y = as_rows(x), checks.as_matrix(y, "y")
+        self.check_new(rows, y)
+        self._check_observed(rows, y)
+        check_latents(self, (rows, y))
 
-    def _check_observed(self, x: np.ndarray, y: np.ndarray) -> None:
+    def _check_observed(self, x: np.ndarray | SparseMatrix, y: np.ndarray) -> None:
         """Raise ValueError naming a column without variance or observed cell, or a row without any cell."""
         if len(y) and np.isnan(y).all():
             raise ValueError("every cell of y is missing: without outputs the model is zoo.PPCA")
@@ -242,8 +244,8 @@ class SupervisedIntake(Model):
             )
 
     @property
-    def scale_remedy(self) -> str:
+    def scale_remedies(self) -> tuple[str, ...]:
         """With a kernel the columns are standardised by hand."""
-        if self.kernel is None:
-            return super().scale_remedy
-        return "divide the columns by their standard deviations"
+        found = super().scale_remedies
+        by_hand = "divide the columns by their standard deviations"
+        return found if self.kernel is None else tuple(own and by_hand for own in found)

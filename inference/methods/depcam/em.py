@@ -660,12 +660,12 @@ def moved_bases(
         stiff += model.repulsion * model.similarity_scale * model.num_latents
     floor = jnp.finfo(scales.dtype).eps
     direction = stiefel_gradient(bases, gradient) / jnp.maximum(stiff, floor)[:, None, None]
-    return values | {"bases": orthonormal(bases + step * direction)}
+    return {**values, "bases": orthonormal(bases + step * direction)}
 
 
 def _without(values: Values, columns: Array) -> dict[str, Array]:
     """Values at which columns, shape (components, latents), boolean, are switched off."""
-    without = values | {"scales": jnp.where(columns, 0.0, values["scales"])}
+    without = {**values, "scales": jnp.where(columns, 0.0, values["scales"])}
     if "latents" in values:
         off = columns if values["latents"].ndim == 3 else jnp.any(columns, axis=0)
         without["latents"] = jnp.where(off, 0.0, values["latents"])
@@ -714,7 +714,7 @@ def leading_values(keys: Array, taken: Array, values: Values, model: DEPCAM, x: 
     shape = values["scales"].shape
     nothing = {name: jnp.zeros_like(values[name]) for name in ("bases", "scales")}
     nothing["latents"] = jnp.zeros((x.shape[0], *shape))
-    rows = rows_given_latents(values | nothing, model, x)
+    rows = rows_given_latents({**values, **nothing}, model, x)
     second = jnp.einsum("nk,nkf,nkg->kfg", taken, rows.residual, rows.residual)
     second -= jnp.einsum("nk,nkf->kf", taken, rows.curvature)[:, :, None] * jnp.eye(x.shape[1])
     leading = jnp.linalg.eigh(second)[1][..., ::-1][..., : shape[1]]

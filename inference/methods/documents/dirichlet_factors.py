@@ -20,7 +20,7 @@ LEAST, MOST = 1e-6, 1e4  # a learnt parameter stays between
 HALVINGS = 60
 
 
-def exp_expected_log(concentration: Array, axis: int = -1) -> Array:
+def exp_expected_log(concentration: Array, axis: int | tuple[int, ...] = -1) -> Array:
     """exp(E[log p]) under Dirichlets along an axis, at half the cost of that of `expected_log`."""
     return exp_digamma(concentration) / exp_digamma(jnp.sum(concentration, axis=axis, keepdims=True))
 

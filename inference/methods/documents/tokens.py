@@ -54,7 +54,8 @@ class Tokens:
     @classmethod
     def tree_unflatten(cls, shape: tuple[int, int], parts: tuple) -> Self:
         """Rebuild from the parts of `tree_flatten`."""
-        return cls(*parts, shape)
+        document, word = parts
+        return cls(document, word, shape)
 
 
 def prepare(model: TopicModel, data: tuple, init: Init, **options: object) -> tuple[Tokens]:

@@ -266,9 +266,9 @@ def _former(model: KernelPCA, x: np.ndarray, init: Init) -> xr.Dataset | None:
         return None
     if not isinstance(init, xr.DataTree):
         return None
-    if init.attrs.get("model") != "kernelpca" or "variational" not in init.children:
-        raise ValueError("init must be a fit of KernelPCA by em or closed_form: it goes on from its loadings")
     old_model = model_of(init)
+    if not isinstance(old_model, KernelPCA) or "variational" not in init.children:
+        raise ValueError("init must be a fit of KernelPCA by em or closed_form: it goes on from its loadings")
     if old_model.num_latents != model.num_latents:
         raise ValueError(
             f"the former fit has {old_model.num_latents} latents and this model has {model.num_latents}; "

@@ -1,22 +1,18 @@
 """Hand-written inference for latent Dirichlet allocation, and the settings of its methods."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from inference.methods.documents import TopicVB
 from inference.settings import Sampling, TemperedGibbs
-from zoo.checks import check_number
+from zoo.checks import check_share
 
 __all__ = ["VB", "CollapsedGibbs", "Gibbs", "TemperedGibbs"]
 
 
-def _check_tolerance(name: str, value: float) -> None:
-    check_number(name, value)
-    if not 0 <= value < 1:
-        raise ValueError(
-            f"{name} is the share of the tokens that may still move in a step's last pass, at least 0 and "
-            f"below 1; got {value}"
-        )
+_OF_TOKENS = "the share of the tokens that may still move in a step's last pass"
+_check_tolerance = partial(check_share, of=_OF_TOKENS, closed=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -208,9 +208,11 @@ def step(
         (state.by_document, state.by_word),
         (current.shares_concentration, current.word_smoothing),
     )
-    topics, *by = scan_tokens(key, state.topics, tokens.document, tokens.word, *counted, *priors)
-    value = log_joint(*by, model)
-    return CollapsedLDAState(topics, *by, value), TopicGibbsInfo(value)
+    topics, by_document, by_word = scan_tokens(
+        key, state.topics, tokens.document, tokens.word, *counted, *priors
+    )
+    value = log_joint(by_document, by_word, model)
+    return CollapsedLDAState(topics, by_document, by_word, value), TopicGibbsInfo(value)
 
 
 def position(state: CollapsedLDAState, model: LDA) -> dict[str, Array]:

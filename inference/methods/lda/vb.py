@@ -603,7 +603,8 @@ def step_of_batch(
     words = state.word_concentration + size * found.gradient
     smoothing = state.word_smoothing
     if "word_smoothing" in learn:
-        smoothing = symmetric_prior(total_expected_log(words, axis=0), *words.shape[::-1], smoothing)
+        num_words, num_topics = words.shape
+        smoothing = symmetric_prior(total_expected_log(words, axis=0), num_topics, num_words, smoothing)
     passes = next_passes(passes, found.moved, inner_steps, inner_tolerance)
     new = state._replace(word_concentration=words, word_smoothing=smoothing)
     return new._replace(passes=passes, moved=found.moved), found.score

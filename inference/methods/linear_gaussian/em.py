@@ -303,7 +303,7 @@ def expansion(spread: Array, loadings: Array, rows: CompressedRows, prior: Loadi
     return root @ turn * jnp.sqrt(2 / (1 + jnp.sqrt(1 + 4 * jnp.maximum(strengths, 0.0))))
 
 
-def log_prior(parameters: Parameters, rows: CompressedRows, prior: LoadingPrior | None) -> Array:
+def log_prior(parameters: Parameters, prior: LoadingPrior | None) -> Array:
     """Log prior density of the parameters in nats, ARD precisions integrated out; 0 without a prior."""
     if prior is None:
         return jnp.zeros(())
@@ -356,7 +356,7 @@ class LinearGaussianInfo(NamedTuple):
 
 def begin(
     parameters: Parameters,
-    rows: CompressedRows,
+    rows: CompressedRows | SparseRows,
     prior: LoadingPrior | None = None,
     *,
     e_step: Callable = moments_of,
@@ -365,7 +365,7 @@ def begin(
     moments = e_step(parameters, rows)
     objective = moments.log_likelihood
     if prior is not None:
-        objective = objective + log_prior(parameters, rows, prior)
+        objective = objective + log_prior(parameters, prior)
     return LinearGaussianState(parameters, moments, objective, np.zeros(rows.num_groups, bool))
 
 
@@ -387,7 +387,7 @@ def settling_steps(states: LinearGaussianState) -> np.ndarray:
 
 def step(
     state: LinearGaussianState,
-    rows: CompressedRows,
+    rows: CompressedRows | SparseRows,
     prior: LoadingPrior | None = None,
     *,
     acceleration: str = "px",
@@ -416,8 +416,8 @@ def step(
     """
     lowest = jnp.broadcast_to(floor, rows.group_variance.shape) * rows.group_variance
     keywords = {"center": center, "lowest": lowest, "fixed_noise": fixed_noise}
-    sweep = partial(sweep or _sweep, expand=acceleration != "none", **keywords)
-    first, at_floor = sweep(state.parameters, state.moments, rows, prior)
+    once: Callable = partial(_sweep if sweep is None else sweep, expand=acceleration != "none", **keywords)
+    first, at_floor = once(state.parameters, state.moments, rows, prior)
     if e_step is moments_of:  # on the host there is no program to spare, and starts are seen
         is_unseen = jnp.isneginf(state.objective)
         first = jax.tree.map(partial(jnp.where, is_unseen), state.parameters, first)
@@ -439,8 +439,10 @@ def _sweep(
     """The M-step, and the expansion if ``expand``."""
     rows, size = as_weighed(rows, moments.of_rows)
     new, at_floor = m_step(parameters, moments, rows, prior, center=center, **bounds)
-    found = (total / size for total in (moments.total_first, moments.total_second))
-    return (standardised(new, *found, rows, prior, center, size) if expand else new), at_floor
+    if expand:
+        mean, second = moments.total_first / size, moments.total_second / size
+        new = standardised(new, mean, second, rows, prior, center, size)
+    return new, at_floor
 
 
 def as_weighed(
@@ -569,10 +571,14 @@ def check_given(variables: Values, names: tuple[str, ...]) -> None:
 
 
 def start_of(
-    strategy: str, key: Array, rows: CompressedRows, num_latents: int, primary: tuple[int, ...] | None = None
+    strategy: str,
+    key: Array,
+    rows: CompressedRows | SparseRows,
+    num_latents: int,
+    primary: tuple[int, ...] | None = None,
 ) -> Parameters:
     """Starting parameters: ``"pca"`` (of the primary groups, without the key) or ``"random"``."""
-    if strategy == "pca":
+    if strategy == "pca" and isinstance(rows, CompressedRows):
         return pca_start(rows, num_latents, primary)
     return random_start(key, rows, num_latents)
 
@@ -617,7 +623,9 @@ def pca_start(rows: CompressedRows, num_latents: int, primary: tuple[int, ...] |
     return Parameters(loadings, jnp.zeros_like(rows.sums), first_noise)
 
 
-def given_start(loadings: Array, loc: Array, noise_variance: Array, rows: CompressedRows) -> Parameters:
+def given_start(
+    loadings: Array, loc: Array, noise_variance: Array, rows: CompressedRows | SparseRows
+) -> Parameters:
     """Convert parameters in the columns of the data to parameters of compressed rows.
 
     Args:
@@ -627,7 +635,7 @@ def given_start(loadings: Array, loc: Array, noise_variance: Array, rows: Compre
         rows: the data.
     """
     about = loc - rows.original_centre
-    if all(basis is None for basis in rows.bases):
+    if isinstance(rows, SparseRows) or all(basis is None for basis in rows.bases):
         return Parameters(loadings, about, noise_variance)
     turned, shift = [], []
     for basis, own in zip(rows.bases, rows.columns, strict=True):

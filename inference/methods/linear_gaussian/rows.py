@@ -318,12 +318,12 @@ class OutputPattern(NamedTuple):
     Attributes:
         observed: one where observed, else zero, shape (L,).
         members: which rows, a slice where all.
-        count: how many.
+        size: how many.
     """
 
     observed: np.ndarray
     members: np.ndarray | slice
-    count: int
+    size: int
 
 
 class SparseRows(NamedTuple):
@@ -391,9 +391,11 @@ def sparse_rows(x: SparseMatrix, y: np.ndarray | None, group: np.ndarray) -> Spa
     first_of, which = _kinds(seen)
     masks = seen[first_of]
     order = np.argsort(which, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(which))[:-1]) if len(masks) > 1 else [slice(None)]
+    members: list[np.ndarray | slice] = [slice(None)]
+    if len(masks) > 1:
+        members = [*np.split(order, np.cumsum(np.bincount(which))[:-1])]
     patterns = tuple(
-        OutputPattern(mask.astype(dtype), own, num_rows if isinstance(own, slice) else own.size)
+        OutputPattern(mask.astype(dtype), own, num_rows if isinstance(own, slice) else len(own))
         for mask, own in zip(masks, members, strict=True)
     )
     matrix = x.to_scipy()

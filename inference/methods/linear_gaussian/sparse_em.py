@@ -20,9 +20,8 @@ flat prior.
 The sum of squares is taken apart, so digits are lost where the noise is far smaller than the data; with
 noise above a millionth of the variance the log likelihood keeps nine of them.
 
-The start has the principal components of x from block Lanczos iteration on the centred matrix as an operator,
-started from the same vectors every time: a product with ten columns costs twice what one with a single column
-does, of which ARPACK takes more than a hundred. The outputs get their loadings from sweeps with those of x
+The start has the principal components of x from Lanczos iteration (ARPACK) on the centred matrix as an
+operator, started from the same vector every time. The outputs get their loadings from sweeps with those of x
 held, which need no product with x but one, on the rows that have outputs.
 """
 
@@ -35,6 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from inference.methods.linear_gaussian import em as linear_gaussian
 from inference.methods.linear_gaussian.em import (
@@ -49,11 +49,8 @@ from inference.numerics.compiled import compiled
 
 BLOCK_ROWS = 4096  # rows whose products with K x K matrices are held at a time
 START_TOLERANCE = 1e-3  # of the first components, relative to their eigenvalues: sweeps do the rest
-BLOCK_WIDTH = 10  # columns of a product: one with ten costs twice what one with a single column does
-BASIS_SIZE = 5  # columns of the basis for each component
-MOST_STEPS = 200
+FEW_ROWS, LARGE_SHARE = 256, 0.25  # of a matrix, and of its eigenvalues: a dense solver is as quick
 OUTPUT_SWEEPS = 5  # of the outputs alone at the start; each gains ten times less than the one before
-ROUNDING = 500.0  # in units of the precision's epsilon
 
 
 def sparse_moments(parameters: Parameters, rows: SparseRows) -> Moments:
@@ -97,9 +94,10 @@ def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, fl
         factor = np.linalg.cholesky(precision)
         half = np.linalg.inv(factor)
         inverse = half.T @ half
-        is_whole = number == whole or isinstance(pattern.members, slice)
-        for block in _blocks(num_rows if is_whole else pattern.count):
-            members = block if is_whole else pattern.members[block]
+        held = pattern.members
+        is_whole = number == whole or isinstance(held, slice)
+        for block in _blocks(num_rows if is_whole else pattern.size):
+            members = block if number == whole or isinstance(held, slice) else held[block]
             own = mean[members] if is_whole else mean.take(members, axis=0, mode="clip")
             if seen.any():
                 residual = rows.y[members] - seen * loc_y
@@ -114,10 +112,10 @@ def _posterior(parameters: Parameters, rows: SparseRows) -> tuple[np.ndarray, fl
             else:
                 mean[members] = 0.0
                 waiting.append((members, latents))
-        total[-1] = np.append(total[:-1, -1], pattern.count)
-        total[:-1, :-1] += pattern.count * inverse
+        total[-1] = np.append(total[:-1, -1], pattern.size)
+        total[:-1, :-1] += pattern.size * inverse
         log_det = 2 * float(np.log(np.diag(factor)).sum()) + float(seen @ np.log(2 * np.pi * psi_y))
-        deviance += pattern.count * log_det
+        deviance += pattern.size * log_det
     for members, latents in waiting:
         mean[members] = latents
     return mean, deviance, sums
@@ -131,7 +129,7 @@ def _order_of(rows: SparseRows) -> tuple[list[int], int | None]:
     arithmetic does.
     """
     without = (k for k, own in enumerate(rows.patterns) if not own.observed.any())
-    whole = next((k for k in without if 2 * rows.patterns[k].count > len(rows.y)), None)
+    whole = next((k for k in without if 2 * rows.patterns[k].size > len(rows.y)), None)
     return sorted(range(len(rows.patterns)), key=lambda number: number == whole), whole
 
 
@@ -173,8 +171,9 @@ def _swept(
         held.append(at_floor)
     joint = jax.tree.map(lambda *own: jnp.concatenate(own), *parts)
     if expand:
-        found = (total / blocks[0].total_weight for total in (moments.total_first, moments.total_second))
-        joint = linear_gaussian.standardised(joint, *found, blocks[0], None, center)
+        weight = blocks[0].total_weight
+        mean, second = moments.total_first / weight, moments.total_second / weight
+        joint = linear_gaussian.standardised(joint, mean, second, blocks[0], None, center)
     return joint, jnp.concatenate(held)
 
 
@@ -305,88 +304,35 @@ def _leading(
         return x @ directions - centre @ directions
 
     def loadings(of_rows: np.ndarray) -> np.ndarray:
-        return x.T @ of_rows - np.outer(centre, of_rows.sum(axis=0))
+        return x.T @ of_rows - np.multiply.outer(centre, of_rows.sum(axis=0))
 
     if x.shape[0] > x.shape[1]:
         return leading_pairs(lambda block: loadings(scores(block)), x.shape[1], count, tolerance, dtype)
     values, vectors = leading_pairs(
         lambda block: scores(loadings(block)), x.shape[0], count, tolerance, dtype
     )
-    return values, _orthonormal(loadings(vectors))[0]
+    return values, np.linalg.qr(loadings(vectors))[0]
 
 
 def leading_pairs(
-    times: Callable,
-    size: int,
-    count: int,
-    tolerance: float,
-    dtype: type = np.float64,
-    most_steps: int = MOST_STEPS,
+    times: Callable, size: int, count: int, tolerance: float, dtype: type = np.float64
 ) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of a positive semidefinite matrix, in falling order, and their vectors.
 
-    Block Lanczos iteration with complete orthogonalisation, restarted at the best vectors found when the
-    basis is full (Zhou and Saad 2008, "Block Krylov-Schur method for large symmetric eigenvalue problems",
-    Numerical Algorithms 47). Always the same start.
-
     Args:
-        times: the matrix times a block of columns.
+        times: the matrix times a vector, or times a block of columns.
         size: its number of rows.
         count: how many pairs, at most ``size``.
-        tolerance: a residual's length, as a share of its eigenvalue, below which a pair is done; 0: rounding.
+        tolerance: of an eigenvalue, relative; 0: rounding.
         dtype: precision of the vectors.
-        most_steps: after so many steps the pairs are returned as they are.
 
     Returns:
         Shapes (count,) and (size, count).
     """
-    width = max(1, min(BLOCK_WIDTH, count))
-    most = max(BASIS_SIZE * count, count + 4 * width)
-    if size <= most:
+    if size <= FEW_ROWS or count > LARGE_SHARE * size:
         values, vectors = np.linalg.eigh(times(np.eye(size, dtype=dtype)))
-        return values[::-1][:count], vectors[:, ::-1][:, :count]
-    basis, projected, held = np.empty((size, most), dtype, order="F"), np.zeros((most, most)), 0
-    block = np.linalg.qr(np.random.default_rng(0).standard_normal((size, width)).astype(dtype))[0]
-    rounding = ROUNDING * np.finfo(dtype).eps
-    for _ in range(most_steps):
-        if held + width > most:
-            basis[:, : count + width] = basis[:, :held] @ vectors[:, : count + width]
-            projected[:], held = 0.0, count + width
-            projected[range(held), range(held)] = values[:held]
-        new = slice(held, held + width)
-        basis[:, new], held = block, held + width
-        own, image = basis[:, :held], times(block)
-        shares = own.T @ image
-        projected[:held, new], projected[new, :held] = shares, shares.T
-        block, rest = _orthonormal(image - own @ shares)
-        values, vectors = np.linalg.eigh(projected[:held, :held])
-        values, vectors = values[::-1], vectors[:, ::-1]
-        residuals = np.linalg.norm(rest @ vectors[new, :count], axis=0)
-        done = residuals <= tolerance * values[:count] + rounding * values[0]
-        if held >= count and done.all():
-            break
-        overlap = own.T @ block
-        block -= own @ overlap
-        if np.abs(overlap).max() > np.sqrt(np.finfo(dtype).eps):  # else its columns are orthonormal still
-            block = _orthonormal(block)[0]
-    return values[:count], basis[:, : len(vectors)] @ vectors[:, :count].astype(dtype)
-
-
-def _orthonormal(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Q and R of a tall block; in single precision by Cholesky factors of its Gram matrix in double.
-
-    With ten or twenty columns three times as fast as Householder reflections; the second pass restores the
-    orthogonality that rounding takes from the first (Yamamoto et al. 2015, "Roundoff error analysis of the
-    CholeskyQR2 algorithm", Electronic Transactions on Numerical Analysis 44).
-    """
-    if block.dtype == np.float64:
-        return np.linalg.qr(block)
-    q, upper = block, np.eye(block.shape[1])
-    for _ in range(2):
-        own = q.astype(np.float64)
-        try:
-            factor = np.linalg.cholesky(own.T @ own).T
-        except np.linalg.LinAlgError:  # columns that depend on each other
-            return np.linalg.qr(block)
-        q, upper = (own @ np.linalg.inv(factor)).astype(block.dtype), factor @ upper
-    return q, upper
+    else:
+        start: np.ndarray = np.random.default_rng(0).standard_normal(size).astype(dtype)
+        operator = LinearOperator((size, size), matvec=times, dtype=dtype)
+        values, vectors = eigsh(operator, k=count, which="LA", v0=start, tol=tolerance)
+    return values[::-1][:count], vectors[:, ::-1][:, :count]

@@ -96,6 +96,7 @@ from zoo.linear_gaussian.axes import signs_of
 from zoo.linear_gaussian.rows import normal_latents
 from zoo.mcfa import MCFA
 from zoo.ppca import PPCA
+from zoo.sppca import SPPCA
 
 OF_ROWS = ("row_precision_concentration", "row_precision_rate")
 NO_LOADINGS = 1e30  # precision of loadings that are zero, in that of others
@@ -552,7 +553,7 @@ def sample_latents(
 def concluded(
     key: Array,
     sample_globals: Callable,
-    model: PPCA | MCFA,
+    model: PPCA | MCFA | SPPCA,
     stored: dict[str, Array],
     latents: tuple[Array, ...],
     dims: Mapping[str, tuple[str, ...]],
@@ -601,7 +602,8 @@ def _with_latents(sample_globals: Callable) -> Callable:
     def program(stored: dict[str, Array], model: PPCA | MCFA, moments: tuple[Array, ...]) -> None:
         sample_globals(stored, model)
         nu = model.degrees_of_freedom if len(moments) > 2 else None
-        sample_latents(*moments[0].shape, moments, nu)
+        num_rows, num_latents = moments[0].shape
+        sample_latents(num_rows, num_latents, moments, nu)
 
     return program
 

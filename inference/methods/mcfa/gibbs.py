@@ -38,6 +38,7 @@ from inference.algorithm import Algorithm, Sampler, conclude_draws
 from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.mcfa import Gibbs
 from inference.methods.mixture import gibbs as of_mixture
+from inference.methods.ppca import gibbs as of_ppca
 from inference.numerics.programs import log_prior
 from zoo.answers import answer_of, start_of
 from zoo.dirichlet_process import with_stick_decays
@@ -134,10 +135,7 @@ def noise(values: Values, model: MCFA, x: Array) -> Conditionals:
 
 def relevance(values: Values, model: MCFA, x: Array) -> Conditionals:
     """The precision of each latent's loadings, under ARD."""
-    loadings = values["raw_loadings"]
-    rate = model.ard_rate + jnp.sum(loadings**2, axis=0) / 2
-    own = dist.Gamma(model.ard_concentration + len(loadings) / 2, rate)
-    return {"loading_precision": own.to_event(1)}
+    return of_ppca.relevance({"loadings": values["raw_loadings"]}, model, x)
 
 
 # Moves along directions in which no row changes

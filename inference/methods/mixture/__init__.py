@@ -1,18 +1,16 @@
 """Hand-written inference for mixtures, and the settings of its methods."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 from inference.settings import Climb, Devices, FromZero, Sampling, Temperatures
-from zoo.checks import check_names, check_number, shown
+from zoo.checks import check_names, check_share, shown
 
 __all__ = ["EM", "VB", "CollapsedGibbs", "Gibbs", "Tempered"]
 
 
-def _check_floor(name: str, value: float) -> None:
-    check_number(name, value)
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be a share of the variance of all rows, in [0, 1); got {value}")
+_check_floor = partial(check_share, of="a share of the variance of all rows", closed=True)
 
 
 @dataclass(frozen=True, kw_only=True)

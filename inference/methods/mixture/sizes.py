@@ -37,8 +37,10 @@ class SizedAllocation(NamedTuple):
 
     present: Array
 
-    has_sticks = False
-    expected_log_weights = DirichletAllocation.expected_log_weights
+    @property
+    def has_sticks(self) -> bool:
+        """Whether the weights are made of sticks."""
+        return False
 
     @property
     def num_components(self) -> Array:
@@ -56,6 +58,10 @@ class SizedAllocation(NamedTuple):
         own = jnp.where(self.present, gammaln(q.concentration), 0.0)
         return jnp.sum(own) - gammaln(jnp.sum(q.concentration))
 
+    def expected_log_weights(self, q: dist.Dirichlet) -> PerComponent:
+        """E[log weights] under a `posterior`."""
+        return DirichletAllocation(q.concentration.shape[-1]).expected_log_weights(q)
+
     def sum_of_expected_logs(self, q: dist.Dirichlet) -> Scalar:
         """The sum of E[log weights] under a `posterior`."""
         return jnp.sum(jnp.where(self.present, self.expected_log_weights(q), 0.0))
@@ -70,9 +76,10 @@ class SizedSticks(NamedTuple):
 
     present: Array
 
-    has_sticks = True
-    free_last_stick = False
-    best_order = StickBreaking.best_order
+    @property
+    def has_sticks(self) -> bool:
+        """Whether the weights are made of sticks."""
+        return True
 
     @property
     def num_components(self) -> Array:
@@ -92,6 +99,10 @@ class SizedSticks(NamedTuple):
             jnp.where(random, q.concentration1, next_to_none(counts)),
             jnp.where(random, q.concentration0, 1.0),
         )
+
+    def best_order(self, counts: PerComponent, concentration: Scalar) -> Array:
+        """The order of the components that maximises the bound for given counts."""
+        return StickBreaking(self.num_components).best_order(counts, concentration)
 
     def expected_log_weights(self, q: BetaDecay) -> PerComponent:
         """E[log weights] under a `posterior`, that of the last stick zero."""
@@ -120,7 +131,10 @@ class SizedMixture(NamedTuple):
     concentration: Array | dist.Distribution
     weights: SizedAllocation | SizedSticks
 
-    has_random_concentration = Mixture.has_random_concentration
+    @property
+    def has_random_concentration(self) -> bool:
+        """Whether the concentration has a prior."""
+        return isinstance(self.concentration, dist.Distribution)
 
     @property
     def num_components(self) -> Array:

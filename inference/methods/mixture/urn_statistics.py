@@ -16,7 +16,7 @@ cluster.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,9 @@ class EvidenceStatistics(NamedTuple):
         return components.features(x)
 
     @classmethod
-    def of(cls, components: ComponentPrior, rows: Array, labels: Array, num_slots: int) -> Self:
+    def of(
+        cls, components: ComponentPrior, rows: Array, labels: Array, num_slots: int
+    ) -> "EvidenceStatistics":
         """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster.
 
         Args:
@@ -68,7 +70,7 @@ class EvidenceStatistics(NamedTuple):
         sums = jax.ops.segment_sum(rows, labels, num_segments=num_slots)
         return cls(sums, components.log_evidence(sums))
 
-    def holding(self, components: ComponentPrior, sums: Array) -> Self:
+    def holding(self, components: ComponentPrior, sums: Array) -> "EvidenceStatistics":
         """The statistics of clusters whose rows' features add up to these.
 
         Args:
@@ -81,7 +83,7 @@ class EvidenceStatistics(NamedTuple):
         return self._replace(sums=sums, evidence=components.log_evidence(sums))
 
     @classmethod
-    def without_rows(cls, components: ComponentPrior, rows: Array, num_slots: int) -> Self:
+    def without_rows(cls, components: ComponentPrior, rows: Array, num_slots: int) -> "EvidenceStatistics":
         """The statistics of empty clusters.
 
         Args:
@@ -97,7 +99,7 @@ class EvidenceStatistics(NamedTuple):
 
     def drawn_anew(
         self, components: ComponentPrior, slot: Array | int, row: Array, choose: Callable
-    ) -> tuple[Self, Any]:
+    ) -> tuple["EvidenceStatistics", Any]:
         """A row taken out of its cluster, if it is in one, and put where its predictive densities decide.
 
         Args:
@@ -152,7 +154,9 @@ class StudentStatistics(NamedTuple):
         return x
 
     @classmethod
-    def of(cls, components: GaussianWishart, rows: Array, labels: Array, num_slots: int) -> Self:
+    def of(
+        cls, components: GaussianWishart, rows: Array, labels: Array, num_slots: int
+    ) -> "StudentStatistics":
         """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster.
 
         Args:
@@ -167,7 +171,7 @@ class StudentStatistics(NamedTuple):
         sums = jax.ops.segment_sum(components.features(rows), labels, num_segments=num_slots)
         return cls.without_rows(components, rows, num_slots).holding(components, sums)
 
-    def holding(self, components: GaussianWishart, sums: Array) -> Self:
+    def holding(self, components: GaussianWishart, sums: Array) -> "StudentStatistics":
         """The statistics of clusters whose rows' features add up to these.
 
         Args:
@@ -182,7 +186,7 @@ class StudentStatistics(NamedTuple):
         return StudentStatistics(sums[:, 0], loc, scale_matrix, log_det(own.scale_matrix), self.constants)
 
     @classmethod
-    def without_rows(cls, components: GaussianWishart, rows: Array, num_slots: int) -> Self:
+    def without_rows(cls, components: GaussianWishart, rows: Array, num_slots: int) -> "StudentStatistics":
         """The statistics of empty clusters, whose posterior is the prior.
 
         Args:
@@ -195,12 +199,14 @@ class StudentStatistics(NamedTuple):
         """
         scale_matrix = jnp.asarray(components.scale_matrix)
         prior = jnp.zeros((), rows.dtype), jnp.asarray(components.loc), scale_matrix, log_det(scale_matrix)
-        of_each = (jnp.broadcast_to(own[..., None], (*own.shape, num_slots)) for own in prior)
-        return cls(*of_each, _constants(components, rows))
+        count, loc, scale_matrix, half = (
+            jnp.broadcast_to(own[..., None], (*own.shape, num_slots)) for own in prior
+        )
+        return cls(count, loc, scale_matrix, half, _constants(components, rows))
 
     def drawn_anew(
         self, components: GaussianWishart, slot: Array | int, row: Array, choose: Callable
-    ) -> tuple[Self, Any]:
+    ) -> tuple["StudentStatistics", Any]:
         """A row taken out of its cluster, if it is in one, and put where its predictive densities decide.
 
         One quadratic form and one logarithm a cluster: with g = |W before| / |W after| for the row put in, or
@@ -283,7 +289,9 @@ class SharedStudentStatistics(NamedTuple):
         return x
 
     @classmethod
-    def of(cls, components: SharedGaussianWishart, rows: Array, labels: Array, num_slots: int) -> Self:
+    def of(
+        cls, components: SharedGaussianWishart, rows: Array, labels: Array, num_slots: int
+    ) -> "SharedStudentStatistics":
         """The statistics of given labels; a label outside 0..num_slots - 1 is in no cluster.
 
         Args:
@@ -322,7 +330,9 @@ class SharedStudentStatistics(NamedTuple):
         constant = self.constants[total.astype(int)] + 0.5 * self.log_det
         return constant + 0.5 * row.shape[0] * jnp.log(share) - half * jnp.log1p(share * squared)
 
-    def changed(self, components: SharedGaussianWishart, slot: Array, row: Array, sign: Array) -> Self:
+    def changed(
+        self, components: SharedGaussianWishart, slot: Array, row: Array, sign: Array
+    ) -> "SharedStudentStatistics":
         """A row put into a cluster (sign 1), taken out of it (-1) or neither (0).
 
         Args:
@@ -350,7 +360,7 @@ class SharedStudentStatistics(NamedTuple):
 
     def drawn_anew(
         self, components: SharedGaussianWishart, slot: Array, row: Array, choose: Callable
-    ) -> tuple[Self, Any]:
+    ) -> tuple["SharedStudentStatistics", Any]:
         """A row taken out of its cluster and put into one that is chosen by its predictive densities.
 
         Args:
@@ -383,22 +393,26 @@ class RaisedStatistics(NamedTuple):
         return statistics_for(components.family).rows(components.family, x)
 
     @classmethod
-    def of(cls, components: OfEvidence | OfLikelihood, rows: Array, labels: Array, num_slots: int) -> Self:
+    def of(
+        cls, components: OfEvidence | OfLikelihood, rows: Array, labels: Array, num_slots: int
+    ) -> "RaisedStatistics":
         """The statistics of given labels."""
         return cls(statistics_for(components.family).of(components.family, rows, labels, num_slots))
 
     @classmethod
-    def without_rows(cls, components: OfEvidence | OfLikelihood, rows: Array, num_slots: int) -> Self:
+    def without_rows(
+        cls, components: OfEvidence | OfLikelihood, rows: Array, num_slots: int
+    ) -> "RaisedStatistics":
         """The statistics of empty clusters."""
         return cls(statistics_for(components.family).without_rows(components.family, rows, num_slots))
 
-    def holding(self, components: OfEvidence | OfLikelihood, sums: Array) -> Self:
+    def holding(self, components: OfEvidence | OfLikelihood, sums: Array) -> "RaisedStatistics":
         """The statistics of clusters whose rows' features add up to these."""
         return RaisedStatistics(self.own.holding(components.family, sums))
 
     def drawn_anew(
         self, components: OfEvidence | OfLikelihood, slot: Array | int, row: Array, choose: Callable
-    ) -> tuple[Self, Any]:
+    ) -> tuple["RaisedStatistics", Any]:
         """A row put where its predictive densities to the power decide."""
 
         def choose_raised(log_predictive: Array) -> tuple[Array, Any]:
@@ -412,5 +426,6 @@ def statistics_for(components: ComponentPrior | OfEvidence | OfLikelihood) -> An
     """The class that serves a family best."""
     if isinstance(components, OfEvidence | OfLikelihood):
         return RaisedStatistics
-    special = {GaussianWishart: StudentStatistics, SharedGaussianWishart: SharedStudentStatistics}
-    return special.get(type(components), EvidenceStatistics)
+    if type(components) is GaussianWishart:
+        return StudentStatistics
+    return SharedStudentStatistics if type(components) is SharedGaussianWishart else EvidenceStatistics

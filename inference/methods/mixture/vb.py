@@ -509,8 +509,8 @@ def union_gains(state: MixtureVBState, model: Mixture, pairs: np.ndarray) -> np.
     if model.components.couples_components:
         united = [_added_up(statistics, *pair) for pair in pairs.T]
         found = [at_sums(own, state, model) for own in (statistics, *united)]
-        here, *after = (float(own[1]) for own in found)
-        gains, each = np.array(after) - here, np.asarray(found[0][2])
+        bounds = np.array([float(own[1]) for own in found])
+        gains, each = bounds[1:] - bounds[0], np.asarray(found[0][2])
     else:
         number = len(statistics)
         united = statistics[first] + statistics[second]

@@ -160,7 +160,7 @@ def at_bound(state: Any, model: Mixture, learn: tuple[str, ...]) -> list[str]:
             if field == "degrees_of_freedom":
                 value = value - (owner.num_features - 1)
             if field == "scale_matrix":
-                value = relative_eigenvalues(value, jnp.asarray(owner.scale_matrix))[0]
+                value = relative_eigenvalues(value, jnp.asarray(getattr(owner, field)))[0]
         if field not in BRACKETS:
             continue
         low, high = BRACKETS[field]

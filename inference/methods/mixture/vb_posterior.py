@@ -45,7 +45,7 @@ OCCUPIED = 0.5  # a component counts as occupied when it is expected to hold mor
 DERIVED = ("responsibilities", "num_occupied", "expected_weights")  # follow from q's parameters
 
 
-def units(model: Mixture) -> dict[str, Unit]:
+def units(model: Mixture) -> dict[str, Unit | tuple[Unit, ...]]:
     """How the parameters of q(theta), and hyperparameters as `learn` names them, follow the data."""
     known, of_q = model.components.units_of_fields, model.components.posterior_dims
     return {**known, **{f"components_{name}": unit for name, unit in known.items() if name in of_q}}

@@ -123,7 +123,7 @@ def solve(key: Array, model: Paired, data: tuple) -> tuple[Outcome, float]:
     noise = [
         np.linalg.inv(extra[f"specific_precision_{v}"])
         if is_canonical
-        else float(model.families[v].noise_variance) * np.eye(y.shape[1])
+        else _noise_variances(model)[v] * np.eye(y.shape[1])
         for v, y in enumerate(data)
     ]
     whole = np.concatenate(loadings)
@@ -159,8 +159,13 @@ def _canonical(model: Paired, data: tuple) -> tuple[list[np.ndarray], dict[str, 
     return loadings, extra, float(-0.5 * num_rows * (size * np.log(2 * np.pi) + log_det + size))
 
 
+def _noise_variances(model: Paired) -> list[float]:
+    """The given noise variances of Gaussian views."""
+    return [float(family.noise_variance) for family in model.families if isinstance(family, Gaussian)]
+
+
 def _principal(model: Paired, data: tuple) -> tuple[list[np.ndarray], dict[str, np.ndarray], float]:
-    noise = float(model.families[0].noise_variance)
+    noise = _noise_variances(model)[0]
     whole, objective = principal(np.concatenate(data, axis=1), model.num_latents, noise)
     if any(model.num_specific):  # targets on the first axes: V_0 R has zeros after its first D_0 columns
         rotation = np.linalg.qr(whole[: data[0].shape[1]].T, mode="complete")[0]
@@ -189,7 +194,7 @@ def check(model: Paired, settings: ClosedForm) -> None:
         return
     if not gaussian or any(family.learns_noise for family in model.families):
         raise ValueError("closed_form is for Gaussian views of given noise variance: fit with method='map'")
-    if len({float(family.noise_variance) for family in model.families}) > 1:
+    if len(set(_noise_variances(model))) > 1:
         raise ValueError("closed_form needs the same noise variance in all views: fit with method='map'")
     if np.any(model.view_weights != 1) or model.beta > 0:
         raise ValueError("closed_form goes with beta=0 and view_weights of one: fit with method='map'")

@@ -104,7 +104,7 @@ def _random_topics(key: Array, documents: DocumentBlocks, num_topics: int) -> Pa
     """
     count = documents.blocks.count
     shapes = [(size, num_topics) for size in documents.shape]
-    zeros = PassSums(*(jnp.zeros(shape, count.dtype) for shape in shapes), jnp.zeros((), count.dtype))
+    zeros = PassSums(*(jnp.zeros(shape, count.dtype) for shape in (*shapes, ())))
 
     def add(carry: tuple, block: DocumentBlock) -> tuple:
         key, total = carry

@@ -189,11 +189,13 @@ def learnt_factors(
     prior, smoothing = state.topic_prior, state.word_smoothing
     if "topic_prior" in learn:
         tokens_of_clusters = clusters - prior
-        best = symmetric_prior(total_expected_log(clusters), *clusters.shape, prior[0])
+        number, size = clusters.shape
+        best = symmetric_prior(total_expected_log(clusters), number, size, prior[0])
         prior = jnp.where(holds, prior, best)
         clusters = prior + tokens_of_clusters
     if "word_smoothing" in learn and not point:
-        best = symmetric_prior(total_expected_log(smoothing + tokens), *tokens.shape, smoothing)
+        number, size = tokens.shape
+        best = symmetric_prior(total_expected_log(smoothing + tokens), number, size, smoothing)
         smoothing = jnp.where(holds, smoothing, best)
     words = topic_factors(tokens, smoothing, state.words, point)
     return state._replace(clusters=clusters, words=words, topic_prior=prior, word_smoothing=smoothing)

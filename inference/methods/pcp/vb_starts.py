@@ -14,6 +14,7 @@ alone where they are not. The annealed updates are steps of the run that come be
 (`inference.algorithm.Algorithm.settling_steps`), so that they need no program of their own.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -102,7 +103,8 @@ def numbered_init(
     """`init` of one of several default starts."""
     options: dict[str, Any] = {"family": family, "point": point}
     first, second = (_chosen(model, family, by_projection) for by_projection in (False, True))
-    begin, other = (partial(init, strategy=name, **options) for name in (first, second))
+    starts: list[Callable] = [partial(init, strategy=name, **options) for name in (first, second)]
+    begin, other = starts
     if first == second:
         return begin(key, model, documents)
     return jax.lax.cond(number % 2 == 0, begin, other, key, model, documents)
@@ -162,11 +164,12 @@ def _state(
 def _projected(key: Array, model: PCP, documents: DocumentBlocks, strategy: str) -> tuple[Array, Array]:
     """Dirichlet parameters of topics, and topic shares of documents, by a short run of LDA or pLSI."""
     fields = {"num_topics": model.num_topics, "num_words": documents.shape[1]}
+    projection: LDA | PLSI = PLSI(**fields)
+    begin: Callable = plsi_em.init
+    once: Callable = plsi_em.step
     if strategy == "lda":
         projection = LDA(**fields)  # its priors are learnt
         begin, once = lda.init, partial(lda.step, learn=lda.VB.learnable)
-    else:
-        projection, begin, once = PLSI(**fields), plsi_em.init, plsi_em.step
 
     def climb(state: Any, _: None) -> tuple[Any, None]:
         return once(None, state, projection, documents)[0], None

@@ -115,16 +115,13 @@ def _covariance(
     return noise, at_floor, leading, log_det
 
 
-def log_densities(
-    x: np.ndarray, new: np.ndarray, sizes: Sequence[int], noise_floor: float = NOISE_FLOOR
-) -> tuple[np.ndarray, np.ndarray]:
+def log_densities(x: np.ndarray, new: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Log densities of new rows at the maxima for several numbers of latents, from one decomposition.
 
     Args:
         x: rows without missing cells, shape (num_observations, num_features).
         new: rows to score, shape (num_new, num_features).
         sizes: numbers of latents, fewer than rows and than features.
-        noise_floor: as for `tipping_bishop`.
 
     Returns:
         In nats, shape (num_sizes, num_new), and whether the floor holds the noise variance, (num_sizes,).
@@ -134,7 +131,7 @@ def log_densities(
     squares, whole = ((new - loc) @ directions) ** 2, ((new - loc) ** 2).sum(axis=1)
     found, floored = [], []
     for k in sizes:
-        noise, at_floor, leading, log_det = _covariance(variances[:k], total, num_features, noise_floor)
+        noise, at_floor, leading, log_det = _covariance(variances[:k], total, num_features, NOISE_FLOOR)
         distance = squares[:, :k] @ (1 / leading) + (whole - squares[:, :k].sum(axis=1)) / noise
         found.append(-0.5 * (num_features * np.log(2 * np.pi) + log_det + distance))
         floored.append(at_floor)

@@ -39,6 +39,7 @@ from zoo.mcfa import MCFA
 from zoo.ppca import PPCA
 from zoo.shapes import Values
 from zoo.sparse import SparseMatrix
+from zoo.sppca import SPPCA
 
 
 def groups_of(model: PPCA, num_features: int) -> np.ndarray:
@@ -46,7 +47,7 @@ def groups_of(model: PPCA, num_features: int) -> np.ndarray:
     return np.arange(num_features) if model.noise == "diagonal" else np.zeros(num_features, np.int64)
 
 
-def degrees_of_rows(model: PPCA | MCFA) -> Array | None:
+def degrees_of_rows(model: PPCA | MCFA | SPPCA) -> Array | None:
     """Of Student-t rows; those of other models that come by here are of something else."""
     return model.degrees_of_freedom if isinstance(model, PPCA) else None
 
@@ -67,15 +68,15 @@ def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
 
 
 def prepare(
-    model: PPCA, data: tuple[np.ndarray | Rows], init: Init, **options: object
+    model: PPCA, data: tuple[np.ndarray | SparseMatrix | Rows], init: Init, **options: object
 ) -> tuple[np.ndarray | SparseMatrix | Rows, CompressedRows | SparseRows]:
     """The rows themselves and their compressed form."""
-    groups = groups_of(model, data[0].shape[1])
-    if isinstance(unweighted(data[0]), SparseMatrix):
-        if isinstance(data[0], Rows):
-            raise ValueError("sample_weight goes with dense rows: sparse ones count once")
-        return data[0], linear_gaussian_rows.sparse_rows(data[0], None, groups)
-    return data[0], dense_rows(model, data[0], rotate=model.loading_prior == "flat")
+    (x,) = data
+    if isinstance(x, SparseMatrix):
+        return x, linear_gaussian_rows.sparse_rows(x, None, groups_of(model, x.shape[1]))
+    if isinstance(unweighted(x), SparseMatrix):
+        raise ValueError("sample_weight goes with dense rows: sparse ones count once")
+    return x, dense_rows(model, x, rotate=model.loading_prior == "flat")
 
 
 def dense_rows(model: PPCA, x: np.ndarray | Rows, *, rotate: bool) -> CompressedRows:
@@ -151,7 +152,7 @@ def conclude(
     """Conclude with the estimate in its canonical rotation and the latents of the rows."""
     rows = compressed_rows(model, *data)
     parameters = to_numpy(state.parameters)
-    loadings, loc = linear_gaussian_rows.expanded(*parameters[:2], rows)
+    loadings, loc = linear_gaussian_rows.expanded(parameters.loadings, parameters.loc, rows)
     noise = parameters.noise_variance if model.noise == "diagonal" else parameters.noise_variance[0]
     values = {"loadings": loadings, "loc": loc, "noise_variance": np.asarray(noise)}
     if model.loading_prior == "ard":

@@ -47,6 +47,7 @@ from inference.numerics.programs import log_densities
 from zoo.answers import answer_of
 from zoo.linear_gaussian.rows import normal_latents
 from zoo.linear_gaussian.supervised import BlockPrior
+from zoo.mcfa import MCFA
 from zoo.ppca import PPCA
 from zoo.shapes import Values
 
@@ -84,7 +85,7 @@ def noise(values: Values, model: PPCA, x: Array) -> Conditionals:
     return of_columns.noise(values, "", x, own, per_column=per_column, row_precision=row_precision(values))
 
 
-def relevance(values: Values, model: PPCA, x: Array) -> Conditionals:
+def relevance(values: Values, model: PPCA | MCFA, x: Array) -> Conditionals:
     """The precision of each latent's loadings, under ARD."""
     loadings = values["loadings"]
     rate = model.ard_rate + jnp.sum(loadings**2, axis=0) / 2

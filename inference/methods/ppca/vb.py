@@ -37,6 +37,7 @@ from zoo.coordinates import Unit
 from zoo.model import in_current_precision
 from zoo.ppca import PPCA
 from zoo.shapes import Values
+from zoo.sppca import SPPCA
 
 DIMS = {
     "loadings_mean": ("feature", "latent"),
@@ -224,7 +225,7 @@ def _from_stored(stored: Values, model: PPCA, rows: CompressedRows) -> LinearGau
     )
 
 
-def latents(stored: Values, model: PPCA, x: Array) -> tuple[Array, ...]:
+def latents(stored: Values, model: PPCA | SPPCA, x: Array) -> tuple[Array, ...]:
     """Means and covariances of the latents of rows under q.
 
     Of Student-t rows those given a precision of 1, and concentrations and rates of the precisions.
@@ -308,7 +309,7 @@ def transform(stored: Values, model: PPCA, x: Array, *, kind: str = "latent") ->
     return (predict(stored, model, x)[0] - stored["loc_mean"]) @ (left @ right)
 
 
-def predict(stored: Values, model: PPCA, x: Array) -> tuple[Array, Array]:
+def predict(stored: Values, model: PPCA | SPPCA, x: Array) -> tuple[Array, Array]:
     """Rows with missing cells replaced by their means under q, and the variance of every cell.
 
     A noise variance whose q has no mean (a concentration of at most 1) counts as infinite.
@@ -333,11 +334,12 @@ def predict(stored: Values, model: PPCA, x: Array) -> tuple[Array, Array]:
 def log_density(stored: Values, model: PPCA, x: Array) -> Array:
     """Log of the expectation of each row's density under q, see `inference.methods.linear_gaussian.vb`."""
     group = groups_of(model, x.shape[1])
-    noise = (jnp.broadcast_to(stored[name], (int(group.max()) + 1,)) for name in OF_NOISE)
-    columns = stored["loadings_mean"], stored["loc_mean"], joint_covariance(stored)
+    shape, rate = (jnp.broadcast_to(stored[name], (int(group.max()) + 1,)) for name in OF_NOISE)
+    loadings, loc, covariance = stored["loadings_mean"], stored["loc_mean"], joint_covariance(stored)
     if model.degrees_of_freedom is None:
-        return linear_gaussian.log_predictive(x, *columns, *noise, group)
-    return linear_gaussian.log_predictive_of_student(x, *columns, *noise, group, model.degrees_of_freedom)
+        return linear_gaussian.log_predictive(x, loadings, loc, covariance, shape, rate, group)
+    nu = model.degrees_of_freedom
+    return linear_gaussian.log_predictive_of_student(x, loadings, loc, covariance, shape, rate, group, nu)
 
 
 METHOD = Ascent(

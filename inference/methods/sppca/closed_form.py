@@ -116,12 +116,12 @@ def concluded(
     num_rows, k = x.shape[0], model.num_latents
     wanted = row_limit(8 * num_rows * k, "latents", ()), row_limit(8 * num_rows * k**2, "covariance", ())
     if latents is None and _is_plain(model, data):
-        values, latents = _with_latents_of_complete_rows(wanted, values, np.asarray(x), np.asarray(y))
+        values, held = _with_latents_of_complete_rows(wanted, values, np.asarray(x), np.asarray(y))
     elif latents is None:
-        values, latents = _with_latents(wanted, dict(values), model, x, y)
+        values, held = _with_latents(wanted, dict(values), model, x, y)
     else:
         values, turn = _turned(dict(values), model)
-        latents = {"latents": latents @ np.asarray(turn)} if wanted[0] else {}
+        held = {"latents": latents @ np.asarray(turn)} if wanted[0] else {}
     if model.noise_variance_x is not None:
         variance_x = None
     elif variance_x is None:
@@ -129,7 +129,7 @@ def concluded(
     warn_of_floors(values, model, np.asarray(y), variance_x)
     return Outcome(
         posterior=as_one_draw(values),
-        variational=values | latents,
+        variational={**values, **held},
         attrs=attrs or {},
         is_point=True,
         densities={"objective": tuple(values)},

@@ -40,7 +40,6 @@ from inference.methods.linear_gaussian import rows as linear_gaussian_rows
 from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussian
 from inference.methods.linear_gaussian.em import (
     LinearGaussianInfo,
-    LinearGaussianState,
     LoadingPrior,
     Parameters,
 )
@@ -70,7 +69,8 @@ def prepare(model: SPPCA, data: tuple, init: Init, **options: object) -> tuple:
     if model.kernel is not None:
         return kernel_sppca.prepare(model, data)
     if isinstance(data[0], SparseMatrix):
-        return (*data, linear_gaussian_rows.sparse_rows(*data, noise_groups(model)))
+        x, y = data
+        return x, y, linear_gaussian_rows.sparse_rows(x, y, noise_groups(model))
     rotate, joint = model.loading_prior == "flat", joint_matrix(data)
     return (*data, linear_gaussian_rows.compress(joint, noise_groups(model), rotate=rotate))
 
@@ -93,7 +93,7 @@ def init(key: Array, model: SPPCA, *data: Any, strategy: str = "pca") -> Any:
     return sparse_linear_gaussian.begin_with(parameters, rows, prior_of(model, rows))
 
 
-def start(key: Array, variables: Values, model: SPPCA, *data: Any, acceleration: str) -> LinearGaussianState:
+def start(key: Array, variables: Values, model: SPPCA, *data: Any, acceleration: str) -> Any:
     """The state at given loadings, means and noise variances."""
     if model.kernel is not None:
         return kernel_sppca.start(key, variables, model, *data)
@@ -191,16 +191,16 @@ def conclude(key: Array, state: Any, model: SPPCA, data: tuple, *sizes: object, 
     """Conclude with the estimate and the posterior of the latents."""
     if model.kernel is not None:
         return kernel_sppca.conclude(key, state, model, data)
-    rows, known = data[-1], {}
+    rows, latents, variance_x = data[-1], None, None
     parameters = to_numpy(state.parameters)
-    loadings, loc = linear_gaussian_rows.expanded(*parameters[:2], rows)
+    loadings, loc = linear_gaussian_rows.expanded(parameters.loadings, parameters.loc, rows)
     noise = parameters.noise_variance
     noise_y = noise[1:] if model.output_noise == "per_output" else noise[1]
     values = by_site(loadings, loc, model) | {"noise_variance_x": noise[0], "noise_variance_y": noise_y}
     if isinstance(rows, SparseRows):
-        known["latents"] = np.asarray(state.moments.latents)
-        known["variance_x"] = float(rows.group_variance[0])
-    return concluded(values, model, data[:2], **known)
+        latents = np.asarray(state.moments.latents)
+        variance_x = float(rows.group_variance[0])
+    return concluded(values, model, data[:2], latents=latents, variance_x=variance_x)
 
 
 METHOD = Ascent(

@@ -174,9 +174,10 @@ def start(key: Array, variables: Values, model: SPPCA, *data: Any, **options: ob
     """The state at given loadings (or coefficients), means and noise variance."""
     if model.kernel is not None:
         linear_gaussian.check_given(variables, ("coefficients", "loadings_y", "loc_y", "noise_variance_x"))
-        given = [jnp.asarray(variables[name]) for name in ("coefficients", "loadings_y", "loc_y")]
+        given = (jnp.asarray(variables[name]) for name in ("coefficients", "loadings_y", "loc_y"))
+        coefficients, loadings, loc = given
         noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
-        return _begin(FeatureParameters(*given, noise), model, *data)
+        return _begin(FeatureParameters(coefficients, loadings, loc, noise), model, *data)
     linear_gaussian.check_given(variables, ("loadings_x", "loadings_y", "loc_x", "loc_y", "noise_variance_x"))
     loadings, loc, _ = joint(model, variables)
     noise = jnp.reshape(jnp.asarray(variables["noise_variance_x"]), 1)
@@ -225,9 +226,7 @@ def _begin(parameters: Parameters | FeatureParameters, model: SPPCA, *data: Any)
     values = _values(parameters, model)
     moments = row_moments(values, model, x, y)
     inputs = linear_gaussian_log_density(x, values["loadings_x"], values["loc_x"], values["noise_variance_x"])
-    objective = jnp.sum(inputs + moments.log_evidence) + linear_gaussian.log_prior(
-        parameters, rows, _prior(model)
-    )
+    objective = jnp.sum(inputs + moments.log_evidence) + linear_gaussian.log_prior(parameters, _prior(model))
     return EPState(parameters, moments, objective, jnp.zeros((), bool))
 
 
@@ -253,7 +252,7 @@ def _m_step(
     state: EPState, model: SPPCA, x: Array, y: Array, rows: CompressedRows
 ) -> tuple[Parameters, Array]:
     """Loadings, means and noise that maximise the expected log joint density."""
-    moments, (old, _, noise) = state.moments, state.parameters
+    moments, old, noise = state.moments, state.parameters.loadings, state.parameters.noise_variance
     size, m = old.shape[1], model.num_features
     known = jnp.concatenate([~jnp.isnan(x), ~jnp.isnan(y)], axis=1).astype(old.dtype)
     cells = known * jnp.concatenate([jnp.nan_to_num(x), moments.utilities], axis=1)
@@ -297,7 +296,7 @@ def _feature_m_step(
     state: EPState, model: SPPCA, features: FeatureData, y: Array
 ) -> tuple[FeatureParameters, FeatureParameters, Array]:
     """The step with the moments of the latents absorbed, the plain one, and whether the floor holds them."""
-    moments, (_, _, _, noise) = state.moments, state.parameters
+    moments, noise = state.moments, state.parameters.noise_variance
     z, num_rows, gram = moments.mean, len(y), features.gram
     known = (~jnp.isnan(y)).astype(z.dtype)
     full, right, _ = _regression(moments, known, known * moments.utilities)
@@ -335,6 +334,8 @@ def step(
     key: Array, state: EPState, model: SPPCA, *data: Any, acceleration: str = "px"
 ) -> tuple[EPState, EPInfo]:
     """Run one sweep, shortened if the objective would fall; the key is ignored."""
+    first: Parameters | FeatureParameters
+    plain: Parameters | FeatureParameters
     if model.kernel is not None:
         first, plain, at_floor = _feature_m_step(state, model, *data)
     else:
@@ -403,14 +404,12 @@ def conclude(
             "the latents separate the outputs: with loading_prior='flat' the likelihood grows without bound "
             f"as the loadings grow; {cure}"
         )
-    if model.kernel is not None:
-        coefficients, loadings, loc, noise = state.parameters
-        values = {"coefficients": coefficients, "loadings_y": loadings, "loc_y": loc}
-        moments = state.moments.mean, state.moments.covariance
-        return kernel_sppca.concluded_in_features(
-            values | {"noise_variance_x": noise[0]}, *moments, model, *data, method="ep"
-        )
-    return concluded(_values(state.parameters, model), model, (x, y))
+    if isinstance(found := state.parameters, FeatureParameters):
+        values = {"coefficients": found.coefficients, "loadings_y": found.loadings, "loc_y": found.loc}
+        values |= {"noise_variance_x": found.noise_variance[0]}
+        mean, covariance = state.moments.mean, state.moments.covariance
+        return kernel_sppca.concluded_in_features(values, mean, covariance, model, x, y, method="ep")
+    return concluded(_values(found, model), model, (x, y))
 
 
 METHOD = Ascent(

@@ -152,8 +152,10 @@ def start(
     """The state at given ``coefficients``, loadings and mean of y, and noise variances."""
     noise_y = jnp.broadcast_to(jnp.asarray(variables["noise_variance_y"]), data.centre.shape)
     loc = jnp.asarray(variables["loc_y"]) - data.centre
-    given = (variables["coefficients"], variables["loadings_y"], loc, variables["noise_variance_x"])
-    return at(*map(jnp.asarray, given), noise_y, model, data)
+    coefficients, loadings, noise_x = (
+        jnp.asarray(variables[name]) for name in ("coefficients", "loadings_y", "noise_variance_x")
+    )
+    return at(coefficients, loadings, loc, noise_x, noise_y, model, data)
 
 
 def step(

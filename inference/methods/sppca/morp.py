@@ -86,8 +86,8 @@ def solve(
     blend = projections.blended_gram(own.matrix, outputs, weights, balance)
     rounding = own.rounding if own.factor is None else own.column_rounding
     if form == "primal":
-        found = projections.morp_primal(own.factor, blend, model.num_latents, ridge, rounding)
-        return projections.stored(found, model, x), float(found.eigenvalues.sum())
+        primal = projections.morp_primal(own.factor, blend, model.num_latents, ridge, rounding)
+        return projections.stored(primal, model, x), float(primal.eigenvalues.sum())
     if form == "dual":
         found = projections.morp_dual(own.matrix, blend, model.num_latents, ridge, rounding, own.factor)
     else:

@@ -91,7 +91,11 @@ def blended_gram(
 
 
 def morp_primal(
-    x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray, rounding: np.ndarray | float = 0.0
+    x: np.ndarray,
+    blend: np.ndarray,
+    num_latents: int,
+    ridge: np.ndarray | float,
+    rounding: np.ndarray | float = 0.0,
 ) -> PrimalProjection:
     """Solve problem (6.5) for centred rows.
 
@@ -112,7 +116,7 @@ def morp_dual(
     gram_x: np.ndarray,
     blend: np.ndarray,
     num_latents: int,
-    ridge: np.ndarray,
+    ridge: np.ndarray | float,
     rounding: np.ndarray | float = 0.0,
     factor: np.ndarray | None = None,
 ) -> DualProjection:
@@ -152,7 +156,9 @@ def morp_simplified(
     return DualProjection(np.sqrt(values) * (u @ (inverse * turned)), values, weights)
 
 
-def printed_morp(x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray) -> PrimalProjection:
+def printed_morp(
+    x: np.ndarray, blend: np.ndarray, num_latents: int, ridge: np.ndarray | float
+) -> PrimalProjection:
     """Run Algorithm 6.1 as printed, ``X'X w = l (X' K^+ X + g I) w``, which is PCA where N > M + L."""
     q = x.T @ _inverse(blend) @ x + ridge * np.eye(x.shape[1], dtype=x.dtype)
     values, vectors = np.linalg.eigh(q)
@@ -165,7 +171,7 @@ def kernel_cca(
     gram_x: np.ndarray,
     gram_y: np.ndarray,
     num_latents: int,
-    ridge: np.ndarray,
+    ridge: np.ndarray | float,
     rounding: tuple[float, float] = (0.0, 0.0),
 ) -> DualProjection:
     """Solve regularised kernel CCA, whose eigenvalues are the regularised canonical correlations."""
@@ -175,7 +181,9 @@ def kernel_cca(
     return DualProjection(directions * signs_of(directions), s[:num_latents])
 
 
-def _constrained(u: np.ndarray, squares: np.ndarray, ridge: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _constrained(
+    u: np.ndarray, squares: np.ndarray, ridge: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
     """The matrices ``U A`` and ``(S^2 + g)^-1/2``, zero for directions without variance."""
     kept = squares > 0
     total = np.where(kept, squares + ridge, 1.0)
@@ -183,10 +191,10 @@ def _constrained(u: np.ndarray, squares: np.ndarray, ridge: np.ndarray) -> tuple
     return u * (np.sqrt(np.where(kept, squares, 0.0)) * scale), scale
 
 
-def _spectrum(gram: np.ndarray, rounding: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def _spectrum(gram: np.ndarray, rounding: np.ndarray | float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvectors and eigenvalues of a Gram matrix, with rounding errors set to zero."""
     squares, u = np.linalg.eigh(gram)
-    return u, np.where(squares > max(_smallest(squares), rounding), squares, 0.0)
+    return u, np.where(squares > np.maximum(_smallest(squares), rounding), squares, 0.0)
 
 
 def _factored(

@@ -255,12 +255,13 @@ def predict(
 def log_density(stored: Values, model: SPPCA, x: Array, y: Array | None = None) -> Array:
     """Log of the expectation under q of p(x), or p(x, y), see `inference.methods.linear_gaussian.vb`."""
     joined = _joined(stored)
-    noise = (
+    shape, rate = (
         jnp.concatenate([jnp.atleast_1d(stored[f"noise_precision_{block}_{end}"]) for block in BLOCKS])
         for end in ("concentration", "rate")
     )
-    columns = joined["loadings_mean"], joined["loc_mean"], ppca.joint_covariance(joined)
-    return linear_gaussian.log_predictive(_rows(model, x, y), *columns, *noise, noise_groups(model))
+    loadings, loc, covariance = joined["loadings_mean"], joined["loc_mean"], ppca.joint_covariance(joined)
+    rows, group = _rows(model, x, y), noise_groups(model)
+    return linear_gaussian.log_predictive(rows, loadings, loc, covariance, shape, rate, group)
 
 
 METHOD = Ascent(

@@ -118,7 +118,7 @@ def test_gradient_vanishes_at_the_end(prior):
 
     def objective(loadings, loc, log_noise):
         noise = jnp.exp(log_noise)
-        own = log_prior(Parameters(loadings, loc, noise), rows, prior)
+        own = log_prior(Parameters(loadings, loc, noise), prior)
         return log_density(jnp.asarray(x), loadings, centre + loc, noise[GROUPS]).sum() + own
 
     gradients = jax.jit(jax.grad(objective, (0, 1, 2)))(end.loadings, end.loc, jnp.log(end.noise_variance))
@@ -142,7 +142,7 @@ def test_log_prior_is_that_of_scipy(kind):
     else:
         columns = stats.multivariate_t(np.zeros(5), b / a * np.eye(5), df=2 * a)
         expected += columns.logpdf(loadings.T).sum()
-    np.testing.assert_allclose(log_prior(parameters, None, prior), expected, rtol=1e-10)
+    np.testing.assert_allclose(log_prior(parameters, prior), expected, rtol=1e-10)
 
 
 @pytest.mark.slow
@@ -273,7 +273,7 @@ def test_the_prior_of_the_parameters_is_that_of_scipy(kind):
     else:
         wanted += stats.norm.logpdf(loadings, 0, np.sqrt(variance)[:, None]).sum()
     parameters = Parameters(*map(jnp.asarray, (loadings, loc, noise)))
-    np.testing.assert_allclose(log_prior(parameters, None, prior), wanted, rtol=1e-9)
+    np.testing.assert_allclose(log_prior(parameters, prior), wanted, rtol=1e-9)
     found = linear_gaussian.expected_precision(parameters.loadings, prior)
     np.testing.assert_allclose(found, precisions, rtol=1e-9)
 

@@ -64,7 +64,7 @@ def cross_loadings(tree):
     [(300, 5, 300, 0.0), (300, 5, 3, 0.0), (15, 4, 15, 0.0), (500, 20, 500, 1e-3), (200, 1, 200, 0.0)],
 )
 def test_the_leading_pairs_are_those_of_the_matrix(size, count, rank, tolerance):
-    """Spectra without gaps, which take restarts, one of low rank, and one smaller than the basis."""
+    """Spectra without gaps, one of low rank, and one of few rows."""
     factor = np.random.default_rng(1).normal(size=(size, rank)) * np.linspace(1, 1.5, rank)
     matrix = factor @ factor.T / size
     values, vectors = sparse_linear_gaussian.leading_pairs(
@@ -92,22 +92,6 @@ def test_the_leading_pairs_in_single_precision_are_as_good_as_asked_for(rank):
     exact = np.linalg.eigvalsh(factor @ factor.T)[::-1][:5]
     np.testing.assert_allclose(values, exact, rtol=1e-3, atol=1e-4 * exact[0])
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(5), atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_block_is_made_orthonormal_whatever_its_condition(dtype):
-    """Columns that nearly depend on each other, and some that do."""
-    rng = np.random.default_rng(0)
-    block = rng.normal(size=(500, 6)) @ np.diag([1e-5, 1e-1, 1e-2, 1e-3, 1, 1]) @ (np.eye(6) + 0.3)
-    dependent = block.copy()
-    dependent[:, 5] = dependent[:, 4]
-    for own in (block, dependent):
-        own = own.astype(dtype)
-        q, r = sparse_linear_gaussian._orthonormal(own)
-        eps = np.finfo(dtype).eps
-        np.testing.assert_allclose(q.T @ q, np.eye(6), atol=50 * eps)
-        np.testing.assert_allclose(q @ r, own, atol=50 * eps)
-        assert q.dtype == dtype
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 1.0])

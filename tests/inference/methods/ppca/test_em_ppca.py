@@ -286,7 +286,7 @@ def test_the_prior_is_of_the_parameters_as_given_though_rows_are_about_their_mea
     with jax.enable_x64(True):
         prior = em_ppca.prior_of(model, rows)
         found = [
-            float(log_prior(given_start(np.ones((4, 2)), own, np.array([0.4]), rows), rows, prior))
+            float(log_prior(given_start(np.ones((4, 2)), own, np.array([0.4]), rows), prior))
             for own in (loc, other)
         ]
     wanted = stats.norm.logpdf(loc, 98.0, 2.0).sum() - stats.norm.logpdf(other, 98.0, 2.0).sum()

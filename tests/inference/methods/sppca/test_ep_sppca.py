@@ -165,7 +165,7 @@ def test_the_m_step_is_stationary_under_priors():
             away = (cells - z @ loadings.T - loc) ** 2 - 2 * jnp.einsum("ndk,dk->nd", cross, loadings)
             away += jnp.einsum("dk,nkl,dl->nd", loadings, spread, loadings)
             data = -0.5 * jnp.sum(known * (away / variance + jnp.log(variance)))
-            return data + linear_gaussian.log_prior(parameters, rows[2], ep_sppca._prior(inner))
+            return data + linear_gaussian.log_prior(parameters, ep_sppca._prior(inner))
 
         slope = jax.jit(jax.grad(expected))
         of_columns = slope(new._replace(noise_variance=state.parameters.noise_variance))
