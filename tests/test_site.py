@@ -322,6 +322,24 @@ def test_a_quotation_stands_in_the_section_that_its_item_names():
     assert seen > 30 and not wrong, wrong
 
 
+@needs_papers
+def test_numbers_of_the_papers_are_printed_there():
+    """Each number that stands beside ours as theirs."""
+    held = {source: plain(paper(source)) for source in PAPERS}
+    pairs = [
+        (own["source"], number)
+        for own in read_audit() + read_items()
+        for value in own.get("values", ())
+        for number in re.findall(r"\d+(?:\.\d+)?", value.get("theirs", ""))
+    ]
+    missing = [
+        (source, number)
+        for source, number in pairs
+        if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", held[source])
+    ]
+    assert len(pairs) > 60 and not missing, missing
+
+
 def cited(place):
     """Equations, sections and numbered things that a place names, as the texts print them."""
     found = re.findall(r"\(\d+(?:\.\d+)?\)", place)
