@@ -245,7 +245,7 @@ def figure_10(replicates):
             "cpu_seconds": round(time.process_time() - began),
         }
         print(family, figures, flush=True)
-        command = "python -m tests.benchmarks.shared_latents figure_10"
+        command = f"python -m tests.benchmarks.shared_latents figure_10 --replicates {replicates}"
         add_part_to_record("figure_10", f"order, {family}", command, **figures)
 
 
