@@ -57,7 +57,8 @@ LENGTHS = {  # warm-up, draws, sweeps for each draw
     "becca": (300, 500, 1),
 }
 RIDGES = np.geomspace(1e-2, 1e2, 9)  # in units of the mean variance of a column
-LONG, LONG_SWEEPS, PSRFS = Timed(chains_of_gibecca, (3, 4, 5)), 4000, {}
+LONG = {family: Timed(chains_of_gibecca, (3, 4, 5)) for family in SCALES}
+LONG_SWEEPS, PSRFS = 4000, {}
 NUM_LATENTS, ALPHAS = (1, 2, 3, 4, 5, 6), (1e-3, 1e-1, 1e-2, 1e-4)
 
 
@@ -170,7 +171,7 @@ def gibecca_printed(family, views, seed):
         data = tuple(map(jnp.asarray, views))
         model = in_current_precision(full_covariance(family).replaced(num_features=(FEATURES,) * 2))
         keys = jax.random.split(jax.random.key(seed), CHAINS)
-        draws, _ = LONG(keys, model, data, printed, LONG_SWEEPS, shared_cells)
+        draws, _ = LONG[family](keys, model, data, printed, LONG_SWEEPS, shared_cells)
     half = np.asarray(draws, float)[:, LONG_SWEEPS // 2 :]
     picked = half[..., PICKED].reshape(CHAINS, -1, len(PICKED))
     PSRFS.setdefault(family, []).append(float(np.median(psrf(picked))))
@@ -209,9 +210,9 @@ def labels_of(truth, seed):
     return np.random.default_rng(100 + seed).random(len(truth)) < 1 / (1 + np.exp(-4 * truth))
 
 
-def figure_10(replicates):
+def figure_10(replicates, families=tuple(SCALES)):
     """Errors and correlations of all methods on both kinds of views, and paired differences."""
-    for family in SCALES:
+    for family in families:
         began = time.process_time()
         errors = {name: [] for name in (*METHODS, "true latent")}
         found, seconds = {name: [] for name in METHODS}, dict.fromkeys(METHODS, 0.0)
@@ -245,7 +246,9 @@ def figure_10(replicates):
             "cpu_seconds": round(time.process_time() - began),
         }
         print(family, figures, flush=True)
-        command = f"python -m tests.benchmarks.shared_latents figure_10 --replicates {replicates}"
+        command = (
+            f"python -m tests.benchmarks.shared_latents figure_10 --replicates {replicates} --family {family}"
+        )
         add_part_to_record("figure_10", f"order, {family}", command, **figures)
 
 
@@ -366,9 +369,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--replicates", type=int)
+    parser.add_argument("--family", choices=SCALES, help="of figure_10; left out, both")
     asked = parser.parse_args()
     run, replicates = PARTS[asked.part]
-    run(asked.replicates or replicates)
+    run(asked.replicates or replicates, *([(asked.family,)] if asked.family else []))
 
 
 if __name__ == "__main__":
