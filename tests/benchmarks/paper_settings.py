@@ -4,7 +4,7 @@ Run ``python -m tests.benchmarks.paper_settings PART``; each writes one part of 
 
 - ``paper_mixture.json``: ``k_250`` (Table 3.1's last column: the toy, K = 250), ``dying`` (sections 3.3.4 and
   3.4.1: what the bound gains where a component dies), ``dma_tdp`` (sections 3.3.4 and 3.5: do sticks overfit
-  more?), ``old_faithful`` (section 3.4.1: the printed log likelihoods), ``pictures`` (section 3.4.2);
+  more?), ``old_faithful`` (section 3.4.1: the printed log likelihoods);
 - ``paper_kernel_pca.json``: ``figure_5_2`` (EM on the toy of Figure 4.2), ``figure_5_3`` (time beside ARPACK,
   Reuters-21578, linear kernel) and ``classification`` (section 5.2.6: the same accuracy by both);
 - ``paper_projections.json``: ``table_7_3`` and ``table_7_4`` (with names of sets after them), ``figure_6_3``
@@ -180,36 +180,6 @@ def old_faithful():
             found[f"{name}, alpha={alpha}"] = {
                 "bound": round(float(np.nanmax(tree["trace"]["objective"])), 2),
                 "components": float(counts.mean()),
-            }
-            print(name, alpha, found[f"{name}, alpha={alpha}"], flush=True)
-    return found
-
-
-def pictures(num_rows=1021):
-    """Photographs of scenery in place of Corel's, five principal scores, K = N, beta0 = 0.1, nu0 = 5.
-
-    ``share of a label``: of the ten pictures that a cluster most surely has, those with its commonest label,
-    in the mean over the 5 (alpha = 1) or 13 largest clusters, as in Figures 3.8 and 3.9; and among ten drawn
-    at random.
-    """
-    held = load("scene")
-    rows = np.random.default_rng(0).choice(len(held["x"]), num_rows, replace=False)
-    x, y = principal_scores(np.asarray(held["x"], float)[rows], 5), np.asarray(held["y"])[rows]
-    found = {}
-    for name, fields in FORMS.items():
-        for alpha, largest in ((1, 5), (500, 13)):
-            tree = by_the_thesis(x, num_rows, alpha, num_restarts=2, mean_precision=0.1, **fields)
-            shares = tree["variational"]["responsibilities"].to_numpy()
-            weights = shares.sum(axis=0) / num_rows
-            ten = np.argsort(-shares[:, np.argsort(-weights)[:largest]], axis=0)[:10].T
-            drawn = np.random.default_rng(1).integers(num_rows, size=(1000, 10))
-            common, chance = (float(y[own].mean(axis=1).max(axis=1).mean()) for own in (ten, drawn))
-            counts = np.atleast_1d(tree["trace"]["num_occupied_at_end"])
-            found[f"{name}, alpha={alpha}"] = {
-                "components": float(counts.mean()),
-                "of weight above 0.01": int(np.sum(weights > 0.01)),
-                "share of a label": round(common, 3),
-                "share of a label among ten at random": round(chance, 3),
             }
             print(name, alpha, found[f"{name}, alpha={alpha}"], flush=True)
     return found
@@ -844,7 +814,6 @@ PARTS = {
     "dying": ("paper_mixture", dying),
     "dma_tdp": ("paper_mixture", dma_tdp),
     "old_faithful": ("paper_mixture", old_faithful),
-    "pictures": ("paper_mixture", pictures),
     "figure_5_2": ("paper_kernel_pca", figure_5_2),
     "figure_5_3": ("paper_kernel_pca", figure_5_3),
     "classification": ("paper_kernel_pca", classification),
