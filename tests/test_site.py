@@ -297,6 +297,49 @@ def test_quotations_are_those_of_the_papers():
     assert len(quoted) > 80 and not missing, missing
 
 
+def sections_of(source):
+    """Text of each numbered section of a thesis, that of its subsections in it."""
+    found, now = {}, ""
+    for line in paper(source).splitlines():
+        heading = re.match(r"(\d(?:\.\d){0,2})\s+[A-Z]", line)
+        now = heading[1] if heading and len(line) < 110 and "|" not in line else now
+        for end in range(1, len(now) + 1, 2):
+            found[now[:end]] = found.get(now[:end], "") + line + "\n"
+    return {number: plain(text) for number, text in found.items()}
+
+
+@needs_papers
+def test_a_quotation_stands_in_the_section_that_its_item_names():
+    """Captions aside, which the texts move."""
+    held = {source: sections_of(source) for source in ("Yu (2006)", "Virtanen (2010)")}
+    wrong, seen = [], 0
+    for own in read_items():
+        place = re.sub(r"(?:Table|Rem\.) [\d.]+", "", own["place"])
+        named = re.findall(r"(?<![\d(.])\d(?:\.\d){0,2}(?![\d)])", place)
+        if own["source"] in held and "quote" in own and named and "Fig" not in own["place"]:
+            texts, seen = [held[own["source"]].get(number, "") for number in named], seen + 1
+            wrong += [] if any(plain(own["quote"]) in text for text in texts) else [own["place"]]
+    assert seen > 30 and not wrong, wrong
+
+
+@needs_papers
+def test_numbers_of_the_papers_are_printed_there():
+    """Each number that stands beside ours as theirs."""
+    held = {source: plain(paper(source)) for source in PAPERS}
+    pairs = [
+        (own["source"], number)
+        for own in read_audit() + read_items()
+        for value in own.get("values", ())
+        for number in re.findall(r"\d+(?:\.\d+)?", value.get("theirs", ""))
+    ]
+    missing = [
+        (source, number)
+        for source, number in pairs
+        if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", held[source])
+    ]
+    assert len(pairs) > 60 and not missing, missing
+
+
 def cited(place):
     """Equations, sections and numbered things that a place names, as the texts print them."""
     found = re.findall(r"\(\d+(?:\.\d+)?\)", place)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.linalg import subspace_angles
-from scipy.optimize import approx_fprime
+from scipy.optimize import approx_fprime, minimize
 
 import inference
 import zoo
@@ -56,6 +56,25 @@ def _values(tree):
     return {
         name: value.to_numpy() for name, value in tree["posterior"].isel(chain=0, draw=0).data_vars.items()
     }
+
+
+def test_the_components_are_a_series_of_total_least_squares_fits(x, trees):
+    """Lines of least squared distance from the rows, each orthogonal to those before, by a direct search."""
+    away, found = x - x.mean(axis=0), np.zeros((5, 0))
+
+    def distance(place):
+        line = place - found @ (found.T @ place)
+        line = line / np.linalg.norm(line)
+        return np.sum((away - np.outer(away @ line, line)) ** 2)
+
+    for seed in range(2):
+        starts = np.random.default_rng(seed).normal(size=(4, 5))
+        best = min((minimize(distance, start, tol=1e-12) for start in starts), key=lambda own: own.fun)
+        line = best.x - found @ (found.T @ best.x)
+        found = np.column_stack([found, line / np.linalg.norm(line)])
+    loadings = _values(trees["closed_form"])["loadings"]
+    assert subspace_angles(found, loadings).max() < 1e-4
+    assert subspace_angles(np.cov(x.T) @ found[:, :1], found[:, :1]).max() < 1e-4  # the first is an axis
 
 
 def test_em_from_anywhere_reaches_the_closed_form(trees):
