@@ -1,4 +1,4 @@
-"""Tempered sampling of the models beside mixtures: evidence against draws of the prior and enumeration.
+"""Tempered sampling of models beside mixtures of exact cells: evidence against draws of the prior and sums.
 
 A small model's evidence is the mean of its likelihood over draws of the prior by the program, with an error
 of hundredths; that of topics is a sum over all topics of all tokens. Runs have 16 replicates: an error over
@@ -24,6 +24,7 @@ from inference.precision import in_precision
 from tests.inference.methods.test_tempered import CLOSE, FALSE_ALARMS, of_errors
 from tests.support.posterior_cases import CASES as POSTERIORS
 from tests.support.posterior_enumeration import log_evidence_of_topics
+from zoo.conjugate import GaussianWishart
 from zoo.exponential_family import Gaussian
 from zoo.in_blocks import map_in_blocks
 from zoo.intake.families import for_data
@@ -100,6 +101,22 @@ CASES = {
         zoo.Paired.ecca(("bernoulli", "bernoulli"), 1, (1, 0), loc_variance=1.0),
         (BITS[:, :2], BITS[:, 2:]),
         ("nuts",),
+    ),
+    "mixture of cells in steps": (
+        zoo.Mixture(
+            GaussianWishart(
+                loc=np.zeros(2),
+                mean_precision=0.5,
+                degrees_of_freedom=4.0,
+                scale_matrix=0.4 * np.eye(2),
+                rounding=np.array([0.0, 1.0]),  # the last alone, whose probability has no lattice
+            ),
+            2,
+            1.0,
+            weight_prior="dirichlet",
+        ),
+        (np.array([[0.4, 0.0], [-0.3, 0.0], [0.8, 0.0], [-1.5, 2.0]]),),
+        ("gibbs", "nuts"),
     ),
     "depcam without repulsion": (
         zoo.DEPCAM(num_components=2, num_latents=1, repulsion=0.0, sparsity=1.0, offset_variance=1.0),
@@ -209,9 +226,14 @@ def test_what_has_no_evidence_is_refused_with_the_reason(name):
 
 
 def test_every_model_of_the_zoo_is_tempered_or_refused():
-    """Mixtures are in `tests.inference.methods.test_tempered`."""
     seen = {type(model).__name__.lower() for model, *_ in (*ALL.values(), *REFUSED.values())}
-    assert seen | {"mixture"} == set(zoo.MODELS)
+    assert seen == set(zoo.MODELS)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_model_refuses_what_its_kernels_do(name):
+    model, _, _ = ALL[name]
+    model.check_method("tempered")
 
 
 def noise_without_power(whole, power, values, model, *data):
