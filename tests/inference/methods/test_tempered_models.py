@@ -13,12 +13,13 @@ import jax
 import numpy as np
 import pytest
 from numpyro import handlers
+from numpyro.infer.util import potential_energy, unconstrain_fn
 
 import zoo
 from inference import fit
 from inference.methods.lda import gibbs as lda_gibbs
 from inference.methods.linear_gaussian import tempered as of_cells
-from inference.methods.tempered import sampler
+from inference.methods.tempered import nuts, sampler
 from inference.numerics.programs import latent_names, log_densities
 from inference.precision import in_precision
 from tests.inference.methods.test_tempered import CLOSE, FALSE_ALARMS, of_errors
@@ -151,6 +152,29 @@ def known(name, number=400_000):
     weights = np.exp(logs - logs.max())
     assert weights.sum() ** 2 / (weights**2).sum() > 1000
     return logs.max() + np.log(weights.mean()), weights.std() / weights.mean() / np.sqrt(number)
+
+
+def _at_hand(name):
+    """A case's model and data in the precision of a fit, and values of its sites drawn from the prior."""
+    model, data, _ = ALL[name]
+    model = for_data(model, *data).with_sizes_from(*data)
+    own, parts = in_current_precision(model), in_current_precision(data)
+    sites = handlers.trace(handlers.seed(own, jax.random.key(3))).get_trace(num_observations=len(data[0]))
+    return own, parts, {site: sites[site]["value"] for site in latent_names(model, *data)}
+
+
+@pytest.mark.parametrize("name", ["ppca", "epca of bits", "lda"])
+def test_the_program_at_a_power_is_the_prior_times_the_likelihood_to_it(name):
+    with in_precision():
+        model, data, values = _at_hand(name)
+        z = unconstrain_fn(nuts.program, (0.0, model, *data), {}, values)
+        energies = [potential_energy(nuts.program, (p, model, *data), {}, z) for p in (0.0, 0.3, 1.0)]
+        by_site = log_densities(model, data, values)
+        likelihood = float(sum(by_site[part].sum() for part in model.data_names))
+        state = nuts.TemperedNUTSState(z, None)
+        assert float(nuts.log_likelihood(state, model, *data)) == pytest.approx(likelihood)
+    assert np.asarray(energies[0] - energies[1]) == pytest.approx(0.3 * likelihood)
+    assert np.asarray(energies[0] - energies[2]) == pytest.approx(likelihood)
 
 
 def errors_of(pairs, **options):
