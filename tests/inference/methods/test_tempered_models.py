@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 from numpyro import handlers
 from numpyro.infer.util import potential_energy, unconstrain_fn
+from scipy import stats
 
 import zoo
 from inference import fit
+from inference.methods.documents.tempered import log_coefficients
+from inference.methods.documents.tokens import Tokens
 from inference.methods.lda import gibbs as lda_gibbs
 from inference.methods.linear_gaussian import tempered as of_cells
 from inference.methods.tempered import nuts, sampler
@@ -117,7 +120,7 @@ CASES = {
             weight_prior="dirichlet",
         ),
         (np.array([[0.4, 0.0], [-0.3, 0.0], [0.8, 0.0], [-1.5, 2.0]]),),
-        ("gibbs", "nuts"),
+        ("gibbs",),
     ),
     "depcam without repulsion": (
         zoo.DEPCAM(num_components=2, num_latents=1, repulsion=0.0, sparsity=1.0, offset_variance=1.0),
@@ -175,6 +178,13 @@ def test_the_program_at_a_power_is_the_prior_times_the_likelihood_to_it(name):
         assert float(nuts.log_likelihood(state, model, *data)) == pytest.approx(likelihood)
     assert np.asarray(energies[0] - energies[1]) == pytest.approx(0.3 * likelihood)
     assert np.asarray(energies[0] - energies[2]) == pytest.approx(likelihood)
+
+
+def test_coefficients_of_documents_are_those_of_multinomial_counts():
+    counts, share = np.array([[2, 1, 0], [0, 3, 1]]), np.full(3, 1 / 3)
+    document, word = (np.repeat(axis.ravel(), counts.ravel()) for axis in np.indices(counts.shape))
+    wanted = stats.multinomial.logpmf(counts, counts.sum(1), share).sum() + counts.sum() * np.log(3)
+    assert log_coefficients(None, (Tokens(document, word, counts.shape),)) == pytest.approx(wanted)
 
 
 def errors_of(pairs, **options):
