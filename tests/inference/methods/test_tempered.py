@@ -172,6 +172,7 @@ def test_the_barrier_decides_how_many_temperatures_there_are():
     after = resize(state_after([0.7] * 7, powers), None, False, kernel=KERNEL, number=None)
     assert after.powers.shape == (2, 16)  # 3 * 4.9 + 1
     assert after.replicas.shape == (2, 16) and after.replicas[0, -1] == 7 and after.replicas[1, 0] == 8
+    assert (after.replicas[0, 1:] > 0).all()  # no kernel begins to adapt where others have done
     last = resize(state_after([0.7] * 7, powers, rounds=1), None, False, kernel=KERNEL, number=None)
     short = resize(state_after([0.7] * 7, powers, sweeps=8), None, False, kernel=KERNEL, number=None)
     assert last.powers.shape == short.powers.shape == (2, 8)
