@@ -28,7 +28,8 @@ import numpy as np
 NAME = "benchmark_tempered"
 SEEDS, COMPONENTS, CONTINUOUS = range(1, 6), 20, 5
 TEMPERED = {"method": "tempered", "num_samples": 600}
-PLAIN = {"method": "collapsed_gibbs", "num_warmup": 300, "num_samples": 500, "thinning": 2}
+PLAIN = {"method": "collapsed_gibbs", "num_warmup": 1000, "num_samples": 500, "thinning": 2}
+LONG = {"num_warmup": 4000, "num_samples": 1000, "thinning": 16}
 
 
 def fitted(model, x, seed=1, **options):
@@ -101,7 +102,9 @@ def olive():
 
     x = np.asarray(load("olive")["x"], float)[:, :CONTINUOUS]
     components = prior_on("Fraley and Raftery", x)
-    return converged(zoo.Mixture(components=components, num_components=COMPONENTS, concentration=1.0), x)
+    return converged(
+        zoo.Mixture(components=components, num_components=COMPONENTS, concentration=1.0), x, **LONG
+    )
 
 
 def drawn():
