@@ -102,7 +102,7 @@ def test_impossible_draws_of_the_prior_count_as_such():
         ({"draws": 10}, "10 draws per replicate are too few. Next: raise num_samples"),
         (
             {"trips": 4},
-            "replicate 0 made 4 round trips between prior and posterior in 100 sweeps, and it takes 5",
+            "replicate 15 made 4 round trips between prior and posterior in 100 sweeps, and it takes 5",
         ),
         ({"apart": 40.0}, "the estimates from below and above are .* nats apart, and it takes 1"),
         ({"spread": 8.0}, "the replicates differ by .* nats in standard deviation, and it takes 1"),
@@ -114,7 +114,8 @@ def test_evidence_that_is_not_told_says_why(change, words):
     if "apart" in change:
         found[..., -1] += change["apart"]
     found = found + change.get("spread", 0.0) * np.arange(chains)[:, None, None]
-    done = np.minimum(trips(draws)[:chains], change.get("trips", draws))
+    done = trips(draws)[:chains].copy()
+    done[-1] = np.minimum(done[-1], change.get("trips", draws))  # of one replicate alone
     attrs, _ = told(found, POWERS, done)
     assert np.isnan([attrs[f"log_evidence{end}"] for end in ("", "_se", "_below", "_above")]).all()
     assert re.search(words, attrs["why_no_evidence"])
