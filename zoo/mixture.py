@@ -73,7 +73,7 @@ from zoo.shapes import Rows
 from zoo.sparse import is_sparse
 
 DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
-ROUNDED = ("gibbs", "nuts", "hmc")  # methods for cells recorded in steps
+ROUNDED = ("gibbs", "nuts", "hmc", "tempered")  # methods for cells recorded in steps
 ONE_ROW = "a mixture of one row has nothing to cluster"
 
 
@@ -246,7 +246,7 @@ class Mixture(Model):
         if self.components is not None and self.components.is_rounded and method not in ROUNDED:
             raise ValueError(
                 f"method {method!r} takes cells for exact, and with rounding= they stand for intervals: use "
-                "'gibbs', 'nuts' or 'hmc', or leave rounding out"
+                "'gibbs', 'nuts', 'hmc' or 'tempered', or leave rounding out"
             )
         if (
             method not in ("collapsed_gibbs", "tempered")

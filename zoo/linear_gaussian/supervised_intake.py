@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DENSE = "missing outputs are NaN, and cells that are not stored are zeros"
 
-PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi")
+PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi", "tempered")
 
 
 def _scales(model: "SPPCA", x: Any, y: Any) -> np.ndarray:

@@ -3,6 +3,8 @@
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax import Array
 
 
@@ -43,6 +45,15 @@ class OfLikelihood(_Raised):
     def families(self) -> tuple[Self, ...]:
         """Those of groups of columns, to the same power."""
         return tuple(type(self)(family, self.power) for family in self.family.families)
+
+    def exact(self) -> Self:
+        """The family of rows whose cells are exact, to the same power."""
+        return type(self)(self.family.exact(), self.power)
+
+    def cell_given_others(self, parameters: Any, assignments: Array, x: Array, column: int) -> dist.Normal:
+        """A cell of each row given the others and the component, its density to the power."""
+        own = self.family.cell_given_others(parameters, assignments, x, column)
+        return dist.Normal(own.loc, own.scale / jnp.sqrt(self.power))
 
     def posterior(self, statistics: Array) -> Any:
         """Of the parameters, the fields with a leading axis over components."""

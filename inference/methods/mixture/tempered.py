@@ -10,7 +10,7 @@ the same:
   statistics, labels from :math:`\log \pi_k + \beta \log p(x_i \mid \theta_k)`, weights and concentration as
   ever, hyperparameters of the components given the parameters as ever or, where these are integrated out,
   given beta times the counts. Missing cells that are drawn (full covariances) would be drawn from the
-  likelihood itself and not from its power: refused.
+  likelihood itself and not from its power: refused. Errors of cells recorded in steps are drawn from theirs.
 * ``kernel="nuts"``: of `inference.methods.tempered.nuts`, labels summed out.
 
 Split-merge moves run at every temperature: their launch and the sides they draw are functions of the family
@@ -32,6 +32,7 @@ from inference.methods.tempered import nuts
 from inference.methods.tempered.sampler import TemperedKernel, check_evidence, drawn_from_prior, tempered
 from inference.numerics.programs import log_prior
 from inference.numerics.weighted_rows import Rows
+from zoo.conjugate.mixture_rows import exact_rows
 from zoo.mixture import Mixture
 
 
@@ -135,7 +136,8 @@ def blocked_step(
 ) -> tuple[gibbs.MixtureGibbsState, Array]:
     """The sweep of the blocked sampler under the likelihood to a power."""
     raised = model.replaced(components=OfLikelihood(model.components, power))
-    values = sweep(key, state.values, gibbs.blocks_with(split_merge, label_moves)(model), raised, x)
+    blocks = gibbs.with_errors(gibbs.blocks_with(split_merge, label_moves)(model), model)
+    values = sweep(key, state.values, blocks, raised, x)
     return gibbs.MixtureGibbsState(values), jnp.zeros((), bool)
 
 
@@ -148,8 +150,9 @@ def blocked_prior(
 
 
 def blocked_log_likelihood(state: gibbs.MixtureGibbsState, model: Mixture, x: Array | Rows) -> Array:
-    """Log density of the rows given labels and parameters."""
+    """Log density of the rows given labels, parameters and errors."""
     values = state.values
+    model, x = exact_rows(model, values, x)
     sums = model.components.statistics(x, values["assignments"], model.num_components)
     return jnp.sum(jnp.where(sums == 0, 0.0, model.components.coefficients(values) * sums))
 
@@ -190,6 +193,8 @@ def _why_not_collapsed(model: Mixture) -> str:
         )
     if model.components.is_incomplete:
         return "it takes complete rows under full covariances, and cells are missing"
+    if model.components.is_rounded:
+        return "it takes cells for exact, and with rounding= they stand for intervals"
     return ""
 
 

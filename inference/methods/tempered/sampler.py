@@ -247,6 +247,7 @@ def resize(
     nearest = np.abs(barrier[:, None] - places).argmin(axis=0)
     if size == len(barrier):
         nearest = np.arange(size)
+    nearest[1:] = np.maximum(nearest[1:], 1)  # the prior's own kernel never moves, and has learnt nothing
 
     def dealt(leaf: Array) -> Array:
         return leaf[:, nearest]

@@ -21,14 +21,16 @@ import zoo
 from inference import fit
 from inference.diagnostics.prior_width import evidence_at_width
 from inference.fitting import verdict
-from inference.methods.mixture import powers, tempered, urn_statistics
+from inference.methods.mixture import collapsed_gibbs, powers, tempered, urn_statistics
 from inference.methods.tempered import evidence, sampler
 from inference.methods.tempered.evidence import told
 from inference.methods.tempered.sampler import TemperedState, resize, rounds_of
+from inference.precision import in_precision
 from tests.support.interruptions import cut_short
 from tests.support.posterior_cases import ALL, partitions, process
 from tests.support.posterior_enumeration import log_evidence
-from zoo.conjugate import GaussianWishart
+from zoo.conjugate import GaussianWishart, NormalGamma, PoissonGamma
+from zoo.model import in_current_precision
 
 FALSE_ALARMS = 1e-3
 REPLICATES = 16
@@ -100,7 +102,7 @@ def test_impossible_draws_of_the_prior_count_as_such():
         ({"draws": 10}, "10 draws per replicate are too few. Next: raise num_samples"),
         (
             {"trips": 4},
-            "replicate 0 made 4 round trips between prior and posterior in 100 sweeps, and it takes 5",
+            "replicate 15 made 4 round trips between prior and posterior in 100 sweeps, and it takes 5",
         ),
         ({"apart": 40.0}, "the estimates from below and above are .* nats apart, and it takes 1"),
         ({"spread": 8.0}, "the replicates differ by .* nats in standard deviation, and it takes 1"),
@@ -112,7 +114,8 @@ def test_evidence_that_is_not_told_says_why(change, words):
     if "apart" in change:
         found[..., -1] += change["apart"]
     found = found + change.get("spread", 0.0) * np.arange(chains)[:, None, None]
-    done = np.minimum(trips(draws)[:chains], change.get("trips", draws))
+    done = trips(draws)[:chains].copy()
+    done[-1] = np.minimum(done[-1], change.get("trips", draws))  # of one replicate alone
     attrs, _ = told(found, POWERS, done)
     assert np.isnan([attrs[f"log_evidence{end}"] for end in ("", "_se", "_below", "_above")]).all()
     assert re.search(words, attrs["why_no_evidence"])
@@ -170,6 +173,7 @@ def test_the_barrier_decides_how_many_temperatures_there_are():
     after = resize(state_after([0.7] * 7, powers), None, False, kernel=KERNEL, number=None)
     assert after.powers.shape == (2, 16)  # 3 * 4.9 + 1
     assert after.replicas.shape == (2, 16) and after.replicas[0, -1] == 7 and after.replicas[1, 0] == 8
+    assert (after.replicas[0, 1:] > 0).all()  # no kernel begins to adapt where others have done
     last = resize(state_after([0.7] * 7, powers, rounds=1), None, False, kernel=KERNEL, number=None)
     short = resize(state_after([0.7] * 7, powers, sweeps=8), None, False, kernel=KERNEL, number=None)
     assert last.powers.shape == short.powers.shape == (2, 8)
@@ -253,6 +257,50 @@ def test_missing_cells_under_full_covariances_are_refused():
 
 
 # The kernels
+
+
+@pytest.mark.parametrize("family", [NormalGamma, GaussianWishart, PoissonGamma])
+def test_two_copies_of_the_rows_to_the_power_of_a_half_are_the_rows(family):
+    x = np.round(np.abs(ROWS) * 3)
+    with in_precision():
+        own = in_current_precision(family.from_data(x))
+        sums = own.statistics(jnp.asarray(x), jnp.arange(12) % 2, 2)
+        raised = powers.OfLikelihood(own, 0.5)
+        parameters = {}
+        while len(given := own.posterior(sums).conditionals(parameters)) > len(parameters):
+            name = list(given)[len(parameters)]
+            parameters[name] = given[name].mean
+        jax.tree.map(
+            lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-10),
+            (raised.posterior(2 * sums), raised.log_evidence(2 * sums), 2 * raised.coefficients(parameters)),
+            (own.posterior(sums), own.log_evidence(sums), own.coefficients(parameters)),
+        )
+        evidence_alone = powers.OfEvidence(own, 0.5)
+        np.testing.assert_allclose(2 * evidence_alone.log_evidence(sums), own.log_evidence(sums))
+
+
+@pytest.mark.parametrize("weights", ["stick_breaking", "dirichlet"])
+def test_partitions_of_the_prior_are_those_of_the_urn(weights):
+    """Rows 0 and 1, 0 and 2, all three together, each within five standard errors of 4000 draws."""
+    alpha, number = 1.5, 3
+    model = zoo.Mixture.from_data(ROWS[:3], num_components=number, concentration=alpha, weight_prior=weights)
+    labels, counts = jnp.zeros(3, int), jnp.array([3, 0, 0])
+    state = collapsed_gibbs.CollapsedMixtureState(labels, counts, jnp.asarray(alpha), {})
+    drawn, full = jax.vmap(lambda key: tempered.urn_prior(key, state, model, ROWS[:3]))(
+        jax.random.split(jax.random.key(0), 4000)
+    )
+    z = np.asarray(drawn.labels)
+    own = alpha / number if weights == "dirichlet" else 0.0
+    pair = (1 + own) / (1 + alpha)
+    for found, share in (
+        (z[:, 0] == z[:, 1], pair),
+        (z[:, 0] == z[:, 2], pair),
+        ((z == z[:, :1]).all(1), pair * (2 + own) / (2 + alpha)),
+    ):
+        assert abs(found.mean() - share) < 5 * np.sqrt(share * (1 - share) / len(z))
+    assert (np.asarray(drawn.counts) == (z[:, :, None] == np.arange(number)).sum(1)).all()
+    all_apart = (z[:, 0] != z[:, 1]) & (z[:, 1] != z[:, 2]) & (z[:, 0] != z[:, 2])
+    assert (np.asarray(full) == (all_apart & (weights == "stick_breaking"))).all()
 
 
 def evidence_of(name, kernel, seed=1, **options):

@@ -1,4 +1,4 @@
-"""Tempered sampling of the models beside mixtures: evidence against draws of the prior and enumeration.
+"""Tempered sampling of models beside mixtures of exact cells: evidence against draws of the prior and sums.
 
 A small model's evidence is the mean of its likelihood over draws of the prior by the program, with an error
 of hundredths; that of topics is a sum over all topics of all tokens. Runs have 16 replicates: an error over
@@ -13,17 +13,22 @@ import jax
 import numpy as np
 import pytest
 from numpyro import handlers
+from numpyro.infer.util import potential_energy, unconstrain_fn
+from scipy import stats
 
 import zoo
 from inference import fit
+from inference.methods.documents.tempered import log_coefficients
+from inference.methods.documents.tokens import Tokens
 from inference.methods.lda import gibbs as lda_gibbs
 from inference.methods.linear_gaussian import tempered as of_cells
-from inference.methods.tempered import sampler
+from inference.methods.tempered import nuts, sampler
 from inference.numerics.programs import latent_names, log_densities
 from inference.precision import in_precision
 from tests.inference.methods.test_tempered import CLOSE, FALSE_ALARMS, of_errors
 from tests.support.posterior_cases import CASES as POSTERIORS
 from tests.support.posterior_enumeration import log_evidence_of_topics
+from zoo.conjugate import GaussianWishart
 from zoo.exponential_family import Gaussian
 from zoo.in_blocks import map_in_blocks
 from zoo.intake.families import for_data
@@ -101,6 +106,22 @@ CASES = {
         (BITS[:, :2], BITS[:, 2:]),
         ("nuts",),
     ),
+    "mixture of cells in steps": (
+        zoo.Mixture(
+            GaussianWishart(
+                loc=np.zeros(2),
+                mean_precision=0.5,
+                degrees_of_freedom=4.0,
+                scale_matrix=0.4 * np.eye(2),
+                rounding=np.array([0.0, 1.0]),  # the last alone, whose probability has no lattice
+            ),
+            2,
+            1.0,
+            weight_prior="dirichlet",
+        ),
+        (np.array([[0.4, 0.0], [-0.3, 0.0], [0.8, 0.0], [-1.5, 2.0]]),),
+        ("gibbs",),
+    ),
     "depcam without repulsion": (
         zoo.DEPCAM(num_components=2, num_latents=1, repulsion=0.0, sparsity=1.0, offset_variance=1.0),
         (BITS,),
@@ -134,6 +155,36 @@ def known(name, number=400_000):
     weights = np.exp(logs - logs.max())
     assert weights.sum() ** 2 / (weights**2).sum() > 1000
     return logs.max() + np.log(weights.mean()), weights.std() / weights.mean() / np.sqrt(number)
+
+
+def _at_hand(name):
+    """A case's model and data in the precision of a fit, and values of its sites drawn from the prior."""
+    model, data, _ = ALL[name]
+    model = for_data(model, *data).with_sizes_from(*data)
+    own, parts = in_current_precision(model), in_current_precision(data)
+    sites = handlers.trace(handlers.seed(own, jax.random.key(3))).get_trace(num_observations=len(data[0]))
+    return own, parts, {site: sites[site]["value"] for site in latent_names(model, *data)}
+
+
+@pytest.mark.parametrize("name", ["ppca", "epca of bits", "lda"])
+def test_the_program_at_a_power_is_the_prior_times_the_likelihood_to_it(name):
+    with in_precision():
+        model, data, values = _at_hand(name)
+        z = unconstrain_fn(nuts.program, (0.0, model, *data), {}, values)
+        energies = [potential_energy(nuts.program, (p, model, *data), {}, z) for p in (0.0, 0.3, 1.0)]
+        by_site = log_densities(model, data, values)
+        likelihood = float(sum(by_site[part].sum() for part in model.data_names))
+        state = nuts.TemperedNUTSState(z, None)
+        assert float(nuts.log_likelihood(state, model, *data)) == pytest.approx(likelihood)
+    assert np.asarray(energies[0] - energies[1]) == pytest.approx(0.3 * likelihood)
+    assert np.asarray(energies[0] - energies[2]) == pytest.approx(likelihood)
+
+
+def test_coefficients_of_documents_are_those_of_multinomial_counts():
+    counts, share = np.array([[2, 1, 0], [0, 3, 1]]), np.full(3, 1 / 3)
+    document, word = (np.repeat(axis.ravel(), counts.ravel()) for axis in np.indices(counts.shape))
+    wanted = stats.multinomial.logpmf(counts, counts.sum(1), share).sum() + counts.sum() * np.log(3)
+    assert log_coefficients(None, (Tokens(document, word, counts.shape),)) == pytest.approx(wanted)
 
 
 def errors_of(pairs, **options):
@@ -209,9 +260,14 @@ def test_what_has_no_evidence_is_refused_with_the_reason(name):
 
 
 def test_every_model_of_the_zoo_is_tempered_or_refused():
-    """Mixtures are in `tests.inference.methods.test_tempered`."""
     seen = {type(model).__name__.lower() for model, *_ in (*ALL.values(), *REFUSED.values())}
-    assert seen | {"mixture"} == set(zoo.MODELS)
+    assert seen == set(zoo.MODELS)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_model_refuses_what_its_kernels_do(name):
+    model, _, _ = ALL[name]
+    model.check_method("tempered")
 
 
 def noise_without_power(whole, power, values, model, *data):

@@ -15,7 +15,7 @@ from scipy import special, stats
 
 from inference import fit, log_density
 from inference.calibration import conditional_check, geweke
-from inference.methods.mixture import gibbs
+from inference.methods.mixture import gibbs, powers
 from inference.numerics.programs import joint_draws
 from inference.precision import in_precision
 from zoo.conjugate import (
@@ -282,6 +282,41 @@ def test_the_evidence_of_small_steps_is_that_of_exact_cells():
     assert abs(coarse - exact) > 0.05
 
 
+def tempered_error(kernel, family, **options):
+    """Error of the log evidence by tempering beside quadrature, and its standard error."""
+    call = {"num_chains": 16, "num_warmup": 200, "num_samples": 400, "num_temperatures": 6, "progress": False}
+    model = mixture([1.0], num_components=1, family=family)
+    told = fit(model, FEW[:, None], method="tempered", kernel=kernel, **call | options).attrs
+    assert told["why_no_evidence"] == ""
+    return told["log_evidence"] - special.logsumexp(_log_weights(FEW, 1.0)[2]), told["log_evidence_se"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "family"),
+    [
+        ("gibbs", GaussianWishart),
+        pytest.param("nuts", GaussianWishart, marks=pytest.mark.slow),
+        pytest.param("gibbs", NormalGamma, marks=pytest.mark.slow),
+    ],
+)
+def test_tempering_finds_the_evidence_of_quadrature(kernel, family):
+    """By Student's t of 15 degrees, false alarms one in a thousand."""
+    error, standard_error = tempered_error(kernel, family)
+    assert abs(error) < stats.t.isf(5e-4, 15) * standard_error and standard_error < 0.03
+
+
+@pytest.mark.slow
+def test_errors_drawn_without_the_power_are_noticed(monkeypatch):
+    """Planted: the errors drawn at every temperature from what they are at the last."""
+
+    def wrong(family, *given):
+        return family.family.cell_given_others(*given)
+
+    monkeypatch.setattr(powers.OfLikelihood, "cell_given_others", wrong)
+    error, standard_error = tempered_error("gibbs", GaussianWishart, split_merge=1)  # compiled anew
+    assert abs(error) > stats.t.isf(5e-4, 15) * standard_error
+
+
 # Who takes it
 
 
@@ -289,7 +324,8 @@ def test_methods_that_sum_up_rows_refuse_it():
     x = np.round(np.random.default_rng(0).normal(size=(20, 2)))
     for method in ("vb", "em", "collapsed_gibbs", "svi"):
         with pytest.raises(
-            ValueError, match=f"method '{method}' takes cells for exact.* use 'gibbs', 'nuts' or 'hmc'"
+            ValueError,
+            match=f"method '{method}' takes cells for exact.* use 'gibbs', .* or 'tempered'",
         ):
             fit(mixture([1.0, 1.0]), x, method=method)
     x[0, 0] = np.nan
