@@ -250,7 +250,7 @@ def test_draws_that_are_too_large_are_fewer(monkeypatch):
     [
         ({"documents": "kept"}, "documents must be one of restart, continue"),
         ({"inner_steps": 0}, "inner_steps must be a whole number of at least 1"),
-        ({"inner_tolerance": -0.1}, "inner_tolerance is the share of the tokens"),
+        ({"inner_tolerance": -0.1}, "inner_tolerance must be the share of the tokens"),
         ({"learn": ("beta",)}, "learn must be a tuple of some of word_smoothing, topic_prior"),
         ({"init": {"latents": np.ones(2)}}, "init must hold 'topic_word_concentration'"),
         ({"init": {"topic_word_probs": np.ones((2, 6))}}, r"must have shape \(3, 6\)"),
