@@ -121,7 +121,7 @@ def test_rows_without_labels_are_numbered_on_from_batch_to_batch(tmp_path, monke
     monkeypatch.setattr(predicting, "load", lambda path: SimpleNamespace(attrs={"model": "m", "method": "n"}))
     monkeypatch.setattr(predicting, "model_of", lambda tree: model)
     monkeypatch.setattr(predicting, "compile_cache", lambda: None)
-    monkeypatch.setattr(predicting, "_labels", lambda tree, dim: ["a", "b"])
+    monkeypatch.setattr(predicting, "labels_along", lambda tree, dim: ["a", "b"])
 
     def first_column(tree, model, parts, options):
         table = pd.DataFrame(parts[0])
