@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -104,6 +105,7 @@ def setup(app):
     )
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
     os.environ |= {"TQDM_DISABLE": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
+    warnings.filterwarnings("ignore", r"os\.fork\(\) was called")  # with -j: the children compute nothing
     app.connect("autodoc-skip-member", _is_of_scikit_learn)
     app.connect("autodoc-process-docstring", _fields_in_one_entry, priority=600)  # after napoleon
     return {"parallel_read_safe": True}
