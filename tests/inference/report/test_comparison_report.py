@@ -302,3 +302,11 @@ def test_rows_held_out_decide_where_all_others_are_two_errors_below(
     (ranking, table), _ = _held_out({name: name for name in scores}, ["c"], ("rows",))
     assert ranking.good is None and ranking.text == "No ranking by held-out rows: c not converged"
     assert "below best" not in table.frame and list(table.frame["converged"]) == ["yes", "yes", "NO"]
+
+
+def test_of_many_invariants_those_furthest_apart_are_drawn():
+    rows = [f"invariant {row}" for row in range(30)]
+    parts = {("a", "mean"): np.zeros(30), ("b", "mean"): np.arange(30.0)}
+    parts |= {(fit, part): np.ones(30) for fit in "ab" for part in ("mcse", "sd")}
+    axis = plot_agreement(pd.DataFrame(parts, index=rows)).axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == rows[6:]

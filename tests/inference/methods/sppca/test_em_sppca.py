@@ -304,3 +304,12 @@ def test_closed_form_and_options_that_do_not_go():
             ValueError, match="missing: loadings_y, loc_y, noise_variance_x, noise_variance_y"
         ):
             fit(model, x, y, method=method, init={"loadings_x": np.ones((12, 3)), "loc_x": np.ones(12)})
+
+
+def test_the_warning_of_a_floor_tells_the_share_of_its_own_part():
+    y = np.random.default_rng(0).normal(size=(20, 2))
+    model = SPPCA(num_latents=1, noise_floor=(1e-6, 1e-3))
+    with pytest.warns(UserWarning, match="noise_variance_x is at its floor, 1e-06 of"):
+        warn_of_floors({"noise_variance_x": 1e-6, "noise_variance_y": 1.0}, model, y, 1.0)
+    with pytest.warns(UserWarning, match="noise_variance_y is at its floor, 0.001 of"):
+        warn_of_floors({"noise_variance_x": 1.0, "noise_variance_y": 1e-6}, model, y, 1.0)
