@@ -233,17 +233,18 @@ def memberships(tree: xr.DataTree, *, numbered: bool = False) -> np.ndarray | No
         return soft.to_numpy().astype(float)
     if drawn is None or model.roles.weight is None:
         return None
-    dim, labels = model.variable_dims[model.roles.weight][-1], flat_draws(drawn).astype(np.int64)
+    dim, labels, numbers = model.variable_dims[model.roles.weight][-1], flat_draws(drawn), None
     stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
     if f"{dim}_label" in stats:
-        labels = np.take_along_axis(flat_draws(stats[f"{dim}_label"], dim).astype(np.int64), labels, axis=1)
+        numbers = flat_draws(stats[f"{dim}_label"], dim)
     elif numbered:
         return None
-    size = max(tree["posterior"].sizes.get(dim, 0), int(labels.max()) + 1)
+    largest = labels.max() if numbers is None else numbers.max()
+    size = max(tree["posterior"].sizes.get(dim, 0), int(largest) + 1)
     num_draws, rows = labels.shape
-    counts = np.zeros(rows * size, dtype=np.int64)
-    for own in labels:
-        counts[np.arange(rows) * size + own] += 1
+    counts, begins = np.zeros(rows * size, dtype=np.int64), np.arange(rows) * size
+    for draw, own in enumerate(labels):  # no array of all draws is made
+        counts[begins + (own if numbers is None else numbers[draw, own])] += 1
     return counts.reshape(rows, size) / num_draws
 
 
