@@ -4,7 +4,9 @@
 """
 
 import warnings
+from functools import cache
 
+import numpy as np
 import pytest
 import xarray as xr
 
@@ -32,11 +34,30 @@ def test_every_method_of_every_model_is_among_them():
     assert {method for _, method in GENERAL} == set(FOR_EVERY_MODEL)
 
 
-@pytest.mark.parametrize(("case", "method"), sorted({*OWN.values(), *GENERAL}))
-def test_a_short_fit_is_saved_and_loaded_as_it_was(case, method, tmp_path):
+@cache
+def short_fit(case, method):
     make, data, _ = CASES[case]
     with warnings.catch_warnings():  # that it has not converged
         warnings.simplefilter("ignore", UserWarning)
-        tree = inference.fit(make(*data), *data, method=method, **SHORT)
+        return inference.fit(make(*data), *data, method=method, **SHORT)
+
+
+@pytest.mark.parametrize(("case", "method"), sorted({*OWN.values(), *GENERAL}))
+def test_a_short_fit_is_saved_and_loaded_as_it_was(case, method, tmp_path):
+    tree = short_fit(case, method)
     inference.save(tree, tmp_path / "fit.nc")
     xr.testing.assert_identical(inference.load(tmp_path / "fit.nc"), tree)
+
+
+#: Follow another one: with the topics of words or the utilities of classes, or up to a constant.
+OTHERS = {"lda", "pcp", "sppca of probit classes"}
+OF_PROGRAMS = sorted(pair for pair in OWN.values() if pair[1] == "gibbs" and pair[0] not in OTHERS)
+
+
+@pytest.mark.parametrize(("case", "method"), OF_PROGRAMS)
+def test_a_sampler_follows_the_log_joint_and_the_clusters_of_its_draws(case, method):
+    tree = short_fit(case, method)
+    kept = tree["trace"].to_dataset().isel(iteration=slice(-SHORT["num_samples"], None))
+    np.testing.assert_allclose(kept["objective"], tree["sample_stats"]["lp"], rtol=1e-9)
+    if "num_occupied" in kept:
+        np.testing.assert_array_equal(kept["num_occupied"], tree["posterior"]["num_occupied"])
