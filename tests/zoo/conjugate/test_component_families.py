@@ -64,7 +64,6 @@ def test_chain_of_predictives_is_the_evidence(name):
     np.testing.assert_allclose(generic, posteriors.predictive().log_prob(x), rtol=1e-9)
 
 
-@pytest.mark.cases_by_default(3)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_expected_coefficients_are_means_over_draws(name):
     """4000 draws of the posterior, within 5 standard errors (false alarms below 1e-4 in all families)."""
