@@ -240,16 +240,14 @@ def _log_weights(x, step):
 
 
 FEW = np.array([0.0, 0.0, 0.0, 1.0, 2.0])
+SAMPLERS = [
+    ("gibbs", GaussianWishart),
+    pytest.param("nuts", GaussianWishart, marks=pytest.mark.slow),
+    pytest.param("gibbs", NormalGamma, marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "family"),
-    [
-        ("gibbs", GaussianWishart),
-        pytest.param("nuts", GaussianWishart, marks=pytest.mark.slow),
-        pytest.param("gibbs", NormalGamma, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("method", "family"), SAMPLERS)
 def test_samplers_find_the_posterior_of_quadrature(method, family):
     m, p, weights = _log_weights(FEW, 1.0)
     weights = np.exp(weights - special.logsumexp(weights))
@@ -291,14 +289,7 @@ def tempered_error(kernel, family, **options):
     return told["log_evidence"] - special.logsumexp(_log_weights(FEW, 1.0)[2]), told["log_evidence_se"]
 
 
-@pytest.mark.parametrize(
-    ("kernel", "family"),
-    [
-        ("gibbs", GaussianWishart),
-        pytest.param("nuts", GaussianWishart, marks=pytest.mark.slow),
-        pytest.param("gibbs", NormalGamma, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("kernel", "family"), SAMPLERS)
 def test_tempering_finds_the_evidence_of_quadrature(kernel, family):
     """By Student's t of 15 degrees, false alarms one in a thousand."""
     error, standard_error = tempered_error(kernel, family)
