@@ -8,9 +8,8 @@ outputs, known of one row in ten; 20 latents. Everything is timed at a later cal
 turn, and the smallest time counts. Sweeps run on the host with scipy's products, so a sweep may cost twice
 its two products; a whole fit may cost twice scikit-learn's PCA (arpack) of the sparse matrix; beyond
 the data a fit may hold (4 M + 8 N) K numbers; the cost of a sweep is linear in N and in M. Besides, what was
-tried to make a fit cheaper, one change at a time (`attempts`): a start to a looser tolerance, Lanczos blocks
-as wide as there are latents, a start without the outputs, and single precision (against the same
-peer in double). Written to
+tried to make a fit cheaper, one change at a time (`attempts`): a start to a looser tolerance, a start without
+the outputs, and single precision (against the same peer in double). Written to
 tests/reference/benchmark_sppca_sparse.json.
 """
 
