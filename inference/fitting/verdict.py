@@ -49,7 +49,7 @@ from inference.convergence.starts import CLOSE, components_in_one_place, spread_
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progress
 from inference.fitting.arguments import scales_in_words
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data
+from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from inference.settings import FEWEST_TEMPERATURES
 from zoo.answers import answer_of
 from zoo.conjugate.component_prior import ComponentPrior
@@ -569,8 +569,8 @@ def _of_scales(tree: xr.DataTree) -> Judgement | None:
     held = tree["observed_data"].to_dataset()
     coords = {str(dim): values.to_numpy() for dim, values in held.coords.items()}
     weight = tree["constant_data"].to_dataset().get("sample_weight")
-    told = model, restored_data(held, model), coords, None if weight is None else weight.to_numpy()
-    reason, remedy = scales_in_words(*told)
+    tables = tuple(held[name].to_numpy() if name in held else None for name in model.data_names)  # not sparse
+    reason, remedy = scales_in_words(model, tables, coords, None if weight is None else weight.to_numpy())
     if not reason:
         return None
     text = "Columns with large numbers decide this fit: all share one noise variance"

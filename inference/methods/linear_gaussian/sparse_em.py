@@ -294,9 +294,9 @@ def _leading(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The leading eigenpairs of the scatter of the centred and scaled columns of x."""
     dtype = np.float32 if tolerance > 0 else np.float64
-    cells = scale[rows.x.indices]
-    np.divide(rows.x.data, cells, out=cells)  # before the cast: the unit may be beyond single precision
-    cells = cells.astype(dtype, copy=False)
+    cells = np.empty(rows.x.nnz, dtype)
+    for block in _blocks(rows.x.nnz):  # scaled before the cast: the unit may be beyond single precision
+        cells[block] = rows.x.data[block] / scale[rows.x.indices[block]]
     x = csr_array((cells, rows.x.indices, rows.x.indptr), shape=rows.x.shape)
     centre = (rows.original_centre[: x.shape[1]] / scale).astype(dtype)
 

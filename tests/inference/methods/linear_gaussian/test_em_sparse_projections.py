@@ -347,6 +347,13 @@ def test_nothing_of_the_size_of_x_is_made():
     assert peak < 8 * (4 * m + 8 * n) * k + 3 * x.data.nbytes + 2e6 < 8 * n * m / 20
 
 
+def test_a_fit_does_not_make_its_sparse_data_again(monkeypatch):
+    """The verdict looks at scales of tables alone: a matrix made of the stored cells takes as much as x."""
+    monkeypatch.setattr(SparseMatrix, "from_cells", None)
+    tree = fit(SPPCA(num_latents=K), SPARSE, Y, method="em", max_iterations=2, tolerance=0)
+    assert tree["variational"]["loadings_x"].shape == (X.shape[1], K)
+
+
 def bad(change):
     """The sparse matrix, changed."""
     x = SPARSE.tolil(copy=True)
