@@ -256,6 +256,7 @@ def test_kernels_that_need_a_noise_variance():
         (np.array([0.0, 1.0]), False),
         (pd.DataFrame({"a": [0.0], "b": [1.0]}), False),
         (pd.DataFrame({"a": [0, 1]}), False),
+        ("kinds.csv", False),
     ],
 )
 def test_what_is_taken_for_labels(labels, yes):

@@ -1,5 +1,6 @@
 """EM of repulsive mixtures of PCAs: objective, gradients, monotone sweeps, simpler models inside."""
 
+import itertools
 from types import SimpleNamespace
 
 import jax
@@ -406,6 +407,23 @@ def test_m_steps_under_priors_are_stationary(table):
 
         assert slope("scales_precision", of_prior) < 1e-10
         assert slope("scales_precision", of_prior, 1.05) > 0.05
+
+
+@pytest.mark.parametrize("latents", ["shared", "component"])
+@pytest.mark.parametrize("scale_prior", ["laplace", "ard"])
+def test_one_rescaling_is_the_best_of_one_component(table, scale_prior, latents):
+    """Scales times c and latents over c, for c a thousandth off one, latent by latent; Poisson cells."""
+    sizes = SIZES | {"num_components": 1, "scale_prior": scale_prior, "sparsity": 0.7}
+    model = zoo.DEPCAM.from_data(2 * table, family="poisson", latents=latents, **sizes)
+    with in_precision():
+        values, x, clamp = values_of(model, table), jnp.asarray(2 * table), jnp.zeros((1, 1))
+        judge = jax.jit(evaluate)
+        values, _ = em.rescale(values, model, judge(values, model, x, clamp), clamp)
+        best = judge(values, model, x, clamp).objective
+        for latent, factor in itertools.product(range(2), (0.999, 1.001)):
+            c = jnp.ones(2).at[latent].set(factor)
+            moved = values | {"scales": values["scales"] * c, "latents": values["latents"] / c}
+            assert judge(moved, model, x, clamp).objective < best
 
 
 def test_bad_options_are_refused(table):

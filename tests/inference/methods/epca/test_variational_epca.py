@@ -273,6 +273,23 @@ def test_relevances_count_the_cells_and_the_expected_squares_of_their_loadings()
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_terms_of_the_bound_are_divergences():
+    """Those of gamma and normal variables against NumPyro's; no parameter is one."""
+    rng = np.random.default_rng(2)
+    with in_precision():
+        gamma, parts = rng.uniform(0.5, 4.0, size=(2, 3)), rng.normal(size=(5, 2, 2))
+        terms = vb_factors.gamma_terms(jnp.asarray(gamma), 1.7, 0.6)
+        expected = -dist.kl_divergence(dist.Gamma(*gamma), dist.Gamma(1.7, 0.6))
+        np.testing.assert_allclose(terms, expected, rtol=1e-10)
+        mean, covariance = rng.normal(size=(5, 2)), parts @ parts.transpose(0, 2, 1)
+        precision = jnp.array([0.4, 2.5])
+        squares = mean**2 + np.diagonal(covariance, axis1=1, axis2=2)
+        term = vb_factors.normal_terms(jnp.asarray(squares), covariance, precision, jnp.log(precision))
+        prior = dist.MultivariateNormal(jnp.zeros(2), precision_matrix=jnp.diag(precision))
+        apart = dist.kl_divergence(dist.MultivariateNormal(jnp.asarray(mean), covariance), prior)
+        np.testing.assert_allclose(term, -jnp.sum(apart), rtol=1e-10)
+
+
 def test_the_bound_has_the_prior_variance_of_loadings_and_latents():
     """Precisions of loadings over s are those of rate b s over 1; latents of variance s by their normals."""
     rng, s = np.random.default_rng(1), 0.3

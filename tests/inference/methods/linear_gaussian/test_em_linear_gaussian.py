@@ -222,6 +222,8 @@ def test_floor_holds_a_noise_that_would_vanish():
     assert _worst_drop(trace) < ROUNDING
     assert np.asarray(state.at_floor).tolist() == [False, True]
     np.testing.assert_allclose(state.parameters.noise_variance[1], 1e-6 * rows.group_variance[1])
+    given, info = linear_gaussian.step(state, rows, None, fixed_noise=jnp.array([jnp.nan, 1e-9]))
+    assert given.parameters.noise_variance[1] == 1e-9 and info.num_at_floor == 0  # a given noise has no floor
 
 
 def test_pca_start_is_the_answer_where_it_can_be():
