@@ -385,11 +385,13 @@ def _named(what: str, noun: str, table: pd.DataFrame) -> str:
 
 
 def in_blocks(cells: pd.DataFrame, width: int) -> str:
-    """A table of text; columns that do not fit into the width follow in a block of their own."""
-    first = max(map(len, map(str, cells.index)), default=0)
+    """A table of text, empty without rows; columns that do not fit follow in a block of their own."""
+    if cells.empty:
+        return ""
+    first = max(map(len, map(str, cells.index)))
     blocks, block, used = [], [], first
     for name in cells.columns:
-        wide = 2 + max(len(str(name)), *map(len, cells[name]))
+        wide = 2 + max(map(len, [str(name), *cells[name]]))
         if block and used + wide > width:
             blocks, block, used = [*blocks, block], [], first
         block, used = [*block, name], used + wide

@@ -18,26 +18,24 @@ from tests.support.planted import replaced
 from tests.support.report_cases import FITS, ROWS, fitted
 
 OF_CLUSTERS = {"clusters", "num_clusters", "cluster_values", "cluster_differences", "cluster_rows"}
+OF_LATENTS = {"latents", "loadings", "columns", "extreme_rows"}
 OF_TOPICS = {"topics", "topic_words", "topic_documents"}
 KEYS = {
     "mixture": OF_CLUSTERS,
-    "ppca": {"latents", "loadings", "columns", "extreme_rows"},
+    "ppca": OF_LATENTS,
     "kernelpca": {"latents", "extreme_rows"},
-    "sppca": {"latents", "loadings", "columns", "extreme_rows"},
-    "epca": {"latents", "loadings", "columns", "extreme_rows"},
-    "paired": {"latents", "loadings", "columns", "extreme_rows", "canonical_correlations"},
+    "sppca": OF_LATENTS,
+    "epca": OF_LATENTS,
+    "paired": OF_LATENTS | {"canonical_correlations"},
     "depcam": OF_CLUSTERS | {"cluster_directions"},
+    "mcfa": OF_CLUSTERS | OF_LATENTS,
     "lda": OF_TOPICS,
     "plsi": OF_TOPICS,
     "pcp": {"clusters", "num_clusters", "cluster_rows", "cluster_topics"} | OF_TOPICS,
 }
 
 
-@pytest.mark.slow
-@pytest.mark.cases_by_default(3)
-@pytest.mark.parametrize(
-    "name", ["pcp", "paired", "kernelpca", *sorted({*FITS} - {"pcp", "paired", "kernelpca"})]
-)
+@pytest.mark.parametrize("name", FITS)
 def test_every_model_has_its_tables_with_titles_and_finite_means(name):
     tables = profiles(fitted(name), num_rows=2, num_words=3)
     assert KEYS[name] <= set(tables) <= KEYS[name] | {"starts", "filled_cells"}
