@@ -14,7 +14,7 @@ import pytest
 import inference
 import zoo
 from inference.cli import main
-from inference.convergence.numbering import cluster_dim, in_program_order
+from inference.convergence.numbering import cluster_dim, in_program_order, topic_orders
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_tables import profiles
 from inference.estimators import DEPCAMEstimator, MCFAEstimator, MixtureEstimator
@@ -279,3 +279,14 @@ def test_an_estimator_predicts_the_numbers_of_its_table(estimator, data):
     assert np.bincount(labels).tolist() == sorted(SIZES, reverse=True)
     np.testing.assert_array_equal(estimator.predict_proba(data).argmax(1), labels)
     check(estimator.tree_, data)
+
+
+def test_topics_are_matched_by_all_their_words_not_by_a_frequent_one():
+    """Two topics of ten words each that share one more, whose shares in them are drawn anew each time."""
+    rng = np.random.default_rng(0)
+    frequent, swapped = rng.uniform(0.2, 0.8, size=(40, 2)), rng.integers(0, 2, 40)
+    own = np.kron(np.eye(2), np.full(10, 0.1))
+    rows = np.concatenate([frequent[:, :, None], (1 - frequent[:, :, None]) * own], axis=2)
+    rows = np.where(swapped[:, None, None], rows[:, ::-1], rows)
+    orders = topic_orders(rows, best=0)
+    np.testing.assert_array_equal(orders[:, 0] == orders[0, 0], swapped == swapped[0])
