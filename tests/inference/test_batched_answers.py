@@ -149,7 +149,6 @@ TEXTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     "model", [zoo.LDA(num_topics=2), zoo.PCP(num_topics=2, num_clusters=2)], ids=["lda", "pcp"]
 )

@@ -103,7 +103,6 @@ def _shift_changes(case):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", MOVED)
 def test_float32_does_not_depend_on_the_origin(name):
     """Rows were cast before they were centred: at 1e6 a bound of -420.9 nats was off by 5."""
@@ -203,7 +202,6 @@ def _largest_error(dtype, size):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_bounds_of_counts_are_right_up_to_the_limit(dtype, monkeypatch):
     """Counts of 5e9 had a bound of +196 606 nats in float32; ten times the limit is off as foretold."""

@@ -77,7 +77,6 @@ def test_hand_written_densities_are_those_of_the_program(form):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("form", PROPER)
 def test_prior_predictive_draws_labels_and_depends_on_the_key_only(form):
     model = mixture(form)
@@ -101,7 +100,6 @@ def test_prior_predictive_draws_labels_and_depends_on_the_key_only(form):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_potential_is_finite_and_differentiable_at_random_points(form):
     model, x = mixture(form), rows()

@@ -36,7 +36,6 @@ def saved(request, two_groups, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 def test_two_groups_are_found_and_judged(saved):
     tree = load(saved)
     assert occupied(tree).attrs["mode"] == 2

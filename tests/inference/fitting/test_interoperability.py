@@ -66,7 +66,6 @@ def case(request):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 def test_loo_and_compare(case):
     name, tree = case
     loo = arviz.loo(tree, pointwise=True)

@@ -33,7 +33,6 @@ PICTURES = {  # besides the graph of the program and the objective
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize("name", FITS)
 def test_the_report_is_whole(name, tmp_path, monkeypatch):
     shown = set()

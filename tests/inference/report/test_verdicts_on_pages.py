@@ -285,7 +285,6 @@ def of_planted_models():
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(7)
 @pytest.mark.parametrize("name", CASES)
 def test_the_first_screens_say_what_the_fit_deserves(name, tmp_path):
     """On both pages, and nothing on either says the opposite further down."""

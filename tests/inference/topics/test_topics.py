@@ -394,7 +394,6 @@ def test_a_saved_fit_says_the_same_and_replicates_documents(trees, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["lda", "plsi", "pcp"])
 def test_a_report_shows_the_topics(name, tmp_path):
     models = {

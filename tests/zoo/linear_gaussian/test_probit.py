@@ -116,7 +116,6 @@ def test_outputs_that_are_missing_leave_the_density_of_the_others():
     np.testing.assert_allclose(of_labels, [np.log(probability), 0.0], rtol=1e-6)
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("size", "within"), [(1, 1e-12), (2, 1e-7), (3, 1e-5), (5, 3e-3)])
 def test_orthant_probabilities_and_moments(size, within):
     """Against SciPy's randomised integration; the moments of a half line and of independent entries.

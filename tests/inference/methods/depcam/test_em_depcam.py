@@ -62,7 +62,6 @@ def log_joint(model, values, x):
     return program_log_density(model, (jnp.asarray(x),), {}, sites | {"carriers": values["bases"]})[0]
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     ("family", "latents"), [("bernoulli", "shared"), ("bernoulli", "component"), ("gaussian", "component")]
 )
@@ -91,7 +90,6 @@ def test_objective_is_the_program_s_density(table, family, latents):
         np.testing.assert_allclose(objective + carriers, expected, rtol=1e-12)
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     ("family", "latents", "kernel"),
     [

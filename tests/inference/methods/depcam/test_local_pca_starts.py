@@ -115,7 +115,6 @@ def test_a_fit_from_two_starts_keeps_the_better_of_k_means_and_halves():
     assert np.nanmax(both) >= np.nanmax(single) - 1e-8 * abs(np.nanmax(single))
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("strategy", STRATEGIES[:-1])
 def test_every_start_finds_two_groups_apart(strategy):
     """A missing cell among them; offsets begin at groups' means, shrunk by one row of columns' means."""

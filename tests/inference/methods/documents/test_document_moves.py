@@ -99,7 +99,6 @@ def test_documents_move_leaves_the_exact_posterior_invariant(name):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_of_the_move_are_found(bug):
     wrong = with_bug(collapsed_pcp.scan_documents, *BUGS[bug])

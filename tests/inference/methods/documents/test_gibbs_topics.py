@@ -337,7 +337,6 @@ def dirichlet_multinomial(counts, prior):
     return total + (gammaln(prior + counts) - gammaln(prior)).sum()
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("num_topics", [1, 3, 8, 11, 50, 517])
 def test_a_topic_is_drawn_by_its_share_wherever_it_is(num_topics):
     """Against one cumulated sum, at 400 levels; some have no weight. Planted: columns before are left out."""

@@ -252,7 +252,6 @@ def test_a_fit_drops_clusters_on_the_way(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("strategy", ["lda", "plsi"])
 def test_starts_that_project_know_the_documents(strategy):
     """Nearer to the documents than a random start, by 0.1 nats a token; clusters at documents' shares.

@@ -41,7 +41,6 @@ FLAT = {
 PRIOR = {"prior": {"kernel": RBF(1.5), "noise_variance": 0.02, "latent_variance": 0.3}}
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("case", PRIOR | FLAT)
 def test_the_closed_form_is_the_programs_maximum(case):
     """Its objective is the program's value; all gradients vanish; nothing nearby is higher."""
@@ -101,7 +100,6 @@ def test_components_below_the_noise_vanish_and_are_counted():
 # EM
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("case, acceleration", [("rbf", "none"), *((case, "px") for case in FLAT)])
 def test_em_never_falls_and_ends_at_the_closed_form(case, acceleration):
     fields = {"num_latents": 2} | FLAT[case]

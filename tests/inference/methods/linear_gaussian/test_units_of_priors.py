@@ -95,7 +95,6 @@ def compare(method, name, tolerance=1e-6):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.filterwarnings("ignore:.*has not converged")
 @pytest.mark.parametrize(("method", "name"), QUICK)
 def test_a_fit_is_the_same_in_other_units(method, name):
@@ -156,7 +155,6 @@ def test_a_fit_that_goes_on_keeps_the_prior_that_was_read_off():
         assert other.loc_variance is None  # which is read in other units
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["sppca", "probit", "ard", "flat"])
 def test_unconstrained_coordinates_have_no_unit(name):
     """The same point in two units has the same coordinates in the fit: of NUTS, HMC, SVI and L-BFGS."""

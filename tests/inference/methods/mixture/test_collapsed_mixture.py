@@ -279,7 +279,6 @@ def test_weights_of_other_counts_are_found(monkeypatch):
     assert found["weight of pair"] < LEVEL and found["mean of pair"] > LEVEL, found
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("num_features", [2, 1])
 def test_predictives_under_a_shared_covariance_are_ratios_of_evidence(num_features):
     """Rows put in and taken out of four clusters, one empty; the predictive of one cluster alone is not."""
@@ -393,7 +392,6 @@ def test_hyperparameters_that_read_old_parameters_are_not_the_enumeration(monkey
     assert deviation_with_beta(tied("dirichlet"), tied("dirichlet")) > 8
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["BernoulliBeta", "Product", "CategoricalDirichlet", "LogGaussian"])
 def test_generic_statistics_are_the_predictives(name):
     components, x = priors()[name], rows(name, 8)

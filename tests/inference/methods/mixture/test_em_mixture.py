@@ -64,7 +64,6 @@ def slow_em(x, r, shape, steps):
     return trace, r
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_every_covariance_shape_is_the_slow_em(name):
     x = np.concatenate(
@@ -83,7 +82,6 @@ def test_every_covariance_shape_is_the_slow_em(name):
     assert (bound[1:] >= tree["trace"]["objective"].to_numpy()[:-1] - 1e-9).all()  # it touches, then climbs
 
 
-@pytest.mark.cases_by_default(4)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_maximum_likelihood_is_a_stationary_point(name):
     """The gradient of the weighted log likelihood vanishes at the M-step, in every family."""

@@ -169,7 +169,6 @@ def test_a_chain_starts_at_the_means_of_all_else_given_its_labels():
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_conditionals_with_a_fixed_concentration(weight_prior):
     model = mixture(weight_prior, concentration=1.3)
@@ -180,8 +179,6 @@ def test_conditionals_with_a_fixed_concentration(weight_prior):
         assert verdict.passed, f"{block.__name__}: {verdict}"
 
 
-@pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_conditionals_of_a_component_without_rows(weight_prior):
     model = mixture(weight_prior)
@@ -206,7 +203,6 @@ def test_a_planted_bug_fails_the_conditional_check(bug):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_a_short_invariance_test_passes(weight_prior):
     verdict = geweke(

@@ -217,7 +217,6 @@ def test_a_call_that_does_not_say_how_long_runs_until_its_chains_agree():
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
 def test_a_launch_from_a_sample_of_the_rows_leaves_the_posterior_as_it_is(weight_prior, monkeypatch):
     """Two of five rows are seen, false alarms 1e-4; planted: the law of the sides left out of the ratio."""
@@ -269,7 +268,6 @@ def with_random_concentration(weight_prior, shape):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("shape", [0.5, 2.0])
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
 def test_the_sampler_with_moves_passes_geweke(weight_prior, shape):

@@ -198,7 +198,6 @@ def test_the_guide_has_the_bound_of_any_q(form, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(
     "bug", ["entropy of q(weights) dropped", "a log normaliser missing", "alpha for alpha/K"]
 )

@@ -206,7 +206,6 @@ def test_what_feature_space_does_not_have(pair):
 
 
 @pytest.mark.slow
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize(("kernel", "offset"), [("linear", 1e6), (RBF(3.0), 1e5)])
 def test_an_offset_of_the_data_moves_no_prediction(kernel, offset):
     """New rows are shifted as the fitted ones are, and the stored latents are those of the rows again."""
