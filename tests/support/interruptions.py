@@ -8,8 +8,9 @@ __all__ = ["cut_short", "same"]
 
 
 def same(one, two):
-    """Bit for bit."""
-    for group in ("posterior", "sample_stats", "trace"):
+    """Bit for bit: q or the draws, and the trace."""
+    assert set(one.children) == set(two.children)
+    for group in {"posterior", "sample_stats", "trace", "variational"} & set(one.children):
         for name, value in one[group].data_vars.items():
             np.testing.assert_array_equal(value, two[group][name], err_msg=f"{group}/{name}")
 

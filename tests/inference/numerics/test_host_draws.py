@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy import special, stats
 
-from inference.numerics import host_draws
+from inference.numerics import gamma_draws, host_draws
 from zoo.dirichlet_process import BetaDecay
 from zoo.exponential_family.natural_params import padded
 
@@ -84,15 +84,17 @@ def test_every_site_has_its_distribution(drawn):
 
 
 def with_bug(right, wrong):
-    """The module with a piece of its source replaced."""
-    source = inspect.getsource(host_draws)
-    assert source.count(right) == 1, source.count(right)
-    scope = {"__name__": "planted"}
-    exec(source.replace(right, wrong), scope)
-    return scope
+    """The module with a piece of its source, or else of the one that makes Wishart matrices, replaced."""
+    scopes = {module: {"__name__": "planted"} for module in (host_draws, gamma_draws)}
+    sources = {module: inspect.getsource(module) for module in scopes}
+    planted = next(module for module, source in sources.items() if source.count(right) == 1)
+    sources[planted] = sources[planted].replace(right, wrong)
+    for module, source in sources.items():
+        exec(source, scopes[module])
+    scopes[host_draws]["wishart_of"] = scopes[gamma_draws]["wishart_of"]
+    return scopes[host_draws]
 
 
-@pytest.mark.cases_by_default(2)
 @pytest.mark.parametrize(
     ("right", "wrong", "site"),
     [

@@ -38,7 +38,6 @@ def switched():
 ALL = (plot_mixture, plot_objective, plot_co_clustering, plot_psrf_path)
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("plot", ALL)
 def test_a_figure_with_labelled_axes_that_pyplot_does_not_know(plot, switched, tmp_path):
     import matplotlib.pyplot as plt

@@ -284,7 +284,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_checksum_covers(saved, change):
     with pytest.raises(ValueError, match="was changed since it was saved"):

@@ -11,7 +11,6 @@ from inference.precision import in_precision
 from zoo.mixture import Mixture
 
 
-@pytest.mark.cases_by_default(1)
 @pytest.mark.parametrize("name", ["random", "dirichlet", "kmeans", "pca"])
 def test_a_start_deals_out_every_row_with_its_weight(name):
     """Statistics of all components add up to those of the rows, with weights and without."""

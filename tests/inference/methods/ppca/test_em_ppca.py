@@ -312,10 +312,12 @@ def test_the_prior_is_of_the_parameters_as_given_though_rows_are_about_their_mea
     np.testing.assert_allclose(found[0] - found[1], wanted, rtol=1e-6)
 
 
-@pytest.mark.cases_by_default(1)
-@pytest.mark.parametrize("case", ["tall", "wide", "at the floor"])
-def test_what_the_closed_form_knows_is_what_the_program_says(case):
-    """Latents and log likelihood come with the eigenvalues; the general formulas give the same."""
+@pytest.mark.parametrize(("case", "digits"), [("tall", 1e-11), ("wide", 1e-11), ("at the floor", 1e-9)])
+def test_what_the_closed_form_knows_is_what_the_program_says(case, digits):
+    """Latents and log likelihood come with the eigenvalues; the general formulas give the same.
+
+    Noise at 1e-6 of the variance divides squares whose rounding is 1e-16 of it: some 1e-10 of each row's sum.
+    """
     rng = np.random.default_rng(3)
     x = {"tall": rng.normal(size=(60, 5)) * 3 + 1e3, "wide": rng.normal(size=(8, 30))}.get(case)
     x = np.outer(rng.normal(size=50), np.ones(4)) if x is None else x
@@ -327,7 +329,7 @@ def test_what_the_closed_form_knows_is_what_the_program_says(case):
         tree["variational"]["latents"], inference.transform(tree, x), rtol=0, atol=1e-12 * spread
     )
     total = float(np.sum(np.asarray(inference.log_density(tree, x))))
-    np.testing.assert_allclose(tree.attrs["log_likelihood"], total, rtol=1e-11)
+    np.testing.assert_allclose(tree.attrs["log_likelihood"], total, rtol=digits)
 
 
 def test_free_parameters_are_counted_without_the_rotation_and_bic_weighs_them_by_the_rows():
