@@ -10,6 +10,7 @@ import inspect
 import types
 import typing
 import warnings
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -44,11 +45,8 @@ FILES = (
     *(f"zoo.conjugate.{name}" for name in ("component_prior", "gaussian", "cellwise", "normal_gamma")),
     *(f"zoo.conjugate.{name}" for name in ("categorical_dirichlet", "multinomial_dirichlet", "product")),
     "zoo.dirichlet_process",
-    "zoo.linear_gaussian.answers",
+    *sorted(f"zoo.{own.parent.name}.{own.stem}" for own in Path(zoo.__file__).parent.glob("*/*answers.py")),
     "zoo.linear_gaussian.clustered",
-    "zoo.linear_gaussian.supervised_answers",
-    "zoo.exponential_family.answers",
-    "zoo.exponential_family.paired_answers",
     "zoo.exponential_family.families",
     "inference.prediction",
 )
