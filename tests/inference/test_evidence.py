@@ -303,6 +303,12 @@ def test_what_the_verdict_does_not_tell(sampled, change, why):
     assert re.search(why, attrs["why_no_evidence"]), attrs["why_no_evidence"]
 
 
+def test_the_verdict_is_that_of_the_fit_that_has_been_told(sampled, monkeypatch):
+    monkeypatch.setattr(evidence, "_DRAWS_A_COORDINATE", 10**6)
+    assert sampled.attrs["verdict"].startswith("Good")
+    assert log_evidence(sampled).attrs["verdict"] == "Caution: The log evidence is not told"
+
+
 BITS = np.eye(4)
 REFUSED = {
     "improper": (
