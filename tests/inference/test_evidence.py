@@ -137,7 +137,7 @@ def test_the_evidence_is_that_of_draws_from_the_prior(name):
     assert abs(_misses(found, value, error)) < WANTED, (found, value, error)
 
 
-def _log_marginal(x, loadings, noise, loc_variance):
+def log_marginal(x, loadings, noise, loc_variance):
     """Log density of all rows, mean integrated out, at loadings (..., D, K) and noise (...)."""
     n, d = x.shape
     s = loadings @ np.swapaxes(loadings, -1, -2) + noise[..., None, None] * np.eye(d)
@@ -155,7 +155,7 @@ def test_one_latent_by_quadrature():
     log_noise = np.linspace(-5, 5, 801)
     log_prior = scipy.stats.invgamma(3.0, scale=2.0).logpdf(np.exp(log_noise)) + log_noise
     grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1)[:, :, None, :, None]
-    found = _log_marginal(x, grid, np.exp(log_noise) * np.ones(grid.shape[:2] + (1,)), 1.0) + log_prior
+    found = log_marginal(x, grid, np.exp(log_noise) * np.ones(grid.shape[:2] + (1,)), 1.0) + log_prior
     log_weights = np.log(weights[:, None, None] * weights[:, None] / (2 * np.pi))
     value = scipy.special.logsumexp(found + log_weights) + np.log(log_noise[1] - log_noise[0])
     model = _ppca(2, 1)
@@ -303,6 +303,12 @@ def test_what_the_verdict_does_not_tell(sampled, change, why):
     assert re.search(why, attrs["why_no_evidence"]), attrs["why_no_evidence"]
 
 
+def test_the_verdict_is_that_of_the_fit_that_has_been_told(sampled, monkeypatch):
+    monkeypatch.setattr(evidence, "_DRAWS_A_COORDINATE", 10**6)
+    assert sampled.attrs["verdict"].startswith("Good")
+    assert log_evidence(sampled).attrs["verdict"] == "Caution: The log evidence is not told"
+
+
 BITS = np.eye(4)
 REFUSED = {
     "improper": (
@@ -375,7 +381,7 @@ def _by_importance_sampling(x, draws, number=200_000):
     loadings = np.zeros((number, d, k))
     loadings[:, *np.diag_indices(k)] = np.exp(points[:, :k])
     loadings[:, *below] = points[:, k:-1]
-    log_weights = _log_marginal(x, loadings, np.exp(points[:, -1]), 1.0) + log_prior - proposal.logpdf(points)
+    log_weights = log_marginal(x, loadings, np.exp(points[:, -1]), 1.0) + log_prior - proposal.logpdf(points)
     weights = np.exp(log_weights - log_weights.max())
     return log_weights.max() + np.log(weights.mean()), weights.std() / weights.mean() / np.sqrt(number)
 

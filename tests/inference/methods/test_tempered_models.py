@@ -8,6 +8,7 @@ right samplers once in a thousand seeds. Planted mistakes must fail it.
 
 import warnings
 from functools import cache, partial
+from zlib import crc32
 
 import jax
 import numpy as np
@@ -26,7 +27,8 @@ from inference.methods.tempered import nuts, sampler
 from inference.numerics.programs import latent_names, log_densities
 from inference.precision import in_precision
 from tests.inference.methods.test_tempered import CLOSE, FALSE_ALARMS, of_errors
-from tests.support.posterior_cases import CASES as POSTERIORS
+from tests.support.posterior_cases import ALL as POSTERIORS
+from tests.support.posterior_cases import clustered_topics, topics
 from tests.support.posterior_enumeration import log_evidence_of_topics
 from zoo.conjugate import GaussianWishart
 from zoo.exponential_family import Gaussian
@@ -129,15 +131,20 @@ CASES = {
     ),
 }
 TOPICS = {
-    name: (POSTERIORS[name]().model, POSTERIORS[name]().data, ("gibbs", "nuts")) for name in ("lda", "pcp")
+    name: (case().model, case().data, ("gibbs", "nuts"))
+    for name, case in POSTERIORS.items()
+    if case().enumerated in (topics, clustered_topics)
 }
 ALL = CASES | TOPICS
 PAIRS = [(name, kernel) for name, (_, _, kernels) in ALL.items() for kernel in kernels]
 
 
 @cache
-def known(name, number=400_000):
-    """Log evidence of a case and its error: by draws of the prior, or a sum over all topics."""
+def known(name, kernel, number=400_000):
+    """Log evidence of a case and its error: by draws of the prior, or a sum over all topics.
+
+    Of each case and kernel other draws, so that errors are independent in one test of all of them.
+    """
     model, data, _ = ALL[name]
     if name in TOPICS:
         return log_evidence_of_topics(model, *data), 0.0
@@ -145,13 +152,14 @@ def known(name, number=400_000):
     with in_precision():
         own, parts = in_current_precision(model), in_current_precision(data)
         names = latent_names(model, *data)
+        key = jax.random.key(crc32(f"{name} {kernel}".encode()))
 
         def log_likelihood(key):
             sites = handlers.trace(handlers.seed(own, key)).get_trace(num_observations=len(data[0]))
             found = log_densities(own, parts, {site: sites[site]["value"] for site in names})
             return sum(found[part].sum() for part in model.data_names)
 
-        logs = np.asarray(map_in_blocks(log_likelihood, jax.random.split(jax.random.key(7), number), 20_000))
+        logs = np.asarray(map_in_blocks(log_likelihood, jax.random.split(key, number), 20_000))
     weights = np.exp(logs - logs.max())
     assert weights.sum() ** 2 / (weights**2).sum() > 1000
     return logs.max() + np.log(weights.mean()), weights.std() / weights.mean() / np.sqrt(number)
@@ -196,7 +204,7 @@ def errors_of(pairs, **options):
             warnings.simplefilter("ignore", UserWarning)
             told = fit(model, *data, kernel=kernel, seed=1, progress=False, **RUN | options).attrs
         assert told["why_no_evidence"] == "", (name, kernel, told["why_no_evidence"])
-        value, error = known(name)
+        value, error = known(name, kernel)
         errors.append(told["log_evidence"] - value)
         standard_errors.append(np.hypot(told["log_evidence_se"], error))
         print(f"{name:50} {kernel:6} {errors[-1]:+.4f} {standard_errors[-1]:.4f}", flush=True)

@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument(
         "--survivors", action="store_true", help="only those that the record says are not killed"
     )
+    parser.add_argument("--new", action="store_true", help="only those that the record does not have")
     parser.add_argument("--record", action="store_true", help=f"add to {RECORD.relative_to(ROOT)}")
     parser.add_argument(
         "--merge", metavar="RECORD", help="add what another record tells of this code, and stop"
@@ -64,6 +65,8 @@ def main() -> int:
         chosen = [m for m in chosen if known.get(m.name, {}).get("code") != _code(m)]
     if options.survivors:
         chosen = [m for m in chosen if known.get(m.name, {}).get("status", KILLED) != KILLED]
+    if options.new:
+        chosen = [m for m in chosen if m.name not in known]
     if options.sample is not None:
         chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     found = _run(chosen, options, known, every)

@@ -27,7 +27,7 @@ from zoo.conjugate import (
     SharedGaussianWishart,
     SphericalNormalGamma,
 )
-from zoo.conjugate.mixture_rows import ERRORS
+from zoo.conjugate.mixture_rows import ERRORS, log_joint_rows
 from zoo.conjugate.rounded import RoundedRows, log_normal_within, normal_within
 from zoo.mixture import Mixture
 from zoo.model import in_current_precision
@@ -105,6 +105,20 @@ def _integral(covariance, step, x, seed):
         inside = special.ndtr(low) + place[:, [d]] * mass
         standard.append(special.ndtri(np.clip(inside, 1e-300, 1 - 1e-16)))
     return special.logsumexp(total, axis=0) - np.log(4096) - size * np.log(step)
+
+
+def test_rows_under_each_component_have_the_probability_of_their_cells():
+    """Of columns that are independent given the component, beside SciPy."""
+    x, step = np.array([[0.0, -2.0], [1.0, 2.0], [3.0, 0.0]]), np.array([1.0, 2.0])
+    values = {"weights": np.array([0.3, 0.7]), "locs": np.array([[0.2, -1.0], [1.5, 2.0]])}
+    values["precisions"] = np.array([[1.0, 4.0], [0.25, 2.0]])
+    with in_precision():
+        model = in_current_precision(mixture(step, 2, NormalGamma))
+        found = log_joint_rows(model, in_current_precision(values), in_current_precision(x))
+    scale = values["precisions"] ** -0.5
+    low, high = (stats.norm.cdf(x[:, None] + side * step / 2, values["locs"], scale) for side in (-1, 1))
+    wanted = np.log((high - low) / step).sum(-1) + np.log(values["weights"])
+    assert np.asarray(found) == pytest.approx(wanted, rel=1e-9)
 
 
 def test_as_the_step_goes_to_zero_the_density_is_that_of_exact_cells():
