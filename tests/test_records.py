@@ -5,7 +5,7 @@ import json
 import pytest
 from conftest import OLDER_RECORDS
 
-from tests.tools.recording import DESCRIBED, REFERENCE, code_of, older_than_their_code
+from tests.tools.recording import DESCRIBED, REFERENCE, code_of, mean_and_error, older_than_their_code
 
 pytestmark = pytest.mark.repo
 RECORDS = sorted(REFERENCE.rglob("*.json"))
@@ -54,3 +54,9 @@ def test_records_that_are_older_than_their_code_are_told(tmp_path, monkeypatch, 
     code.write_text("x = 2\n")
     assert older_than_their_code() == (["benchmark_numerics"], ["mixture_moves"])
     assert set(code_of("benchmark_numerics")) == {"inference/numerics", "zoo/gamma_functions.py"}
+
+
+def test_one_split_has_a_mean_and_no_standard_error():
+    """A table of one split once recorded NaN, which is no number of JSON."""
+    assert mean_and_error([0.25]) == {"mean": 0.25}
+    assert mean_and_error([1.0, 3.0]) == {"mean": 2.0, "standard_error": 1.0}

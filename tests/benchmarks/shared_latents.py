@@ -44,7 +44,7 @@ from inference import fit, transform
 from inference.precision import in_precision
 from tests.benchmarks.figure_11 import PICKED, Timed, chains_of_gibecca, corrected, printed, psrf
 from tests.benchmarks.paired_mixing import CHAINS, FEATURES, figure_10_data
-from tests.tools.recording import add_part_to_record
+from tests.tools.recording import add_part_to_record, mean_and_error
 from zoo.exponential_family import Gaussian
 from zoo.model import in_current_precision
 
@@ -71,11 +71,7 @@ def fitted(model, *views, **options):
 
 def paired_difference(first, second):
     """Mean and standard error of first - second."""
-    away = np.subtract(first, second)
-    return {
-        "mean": round(float(away.mean()), 4),
-        "standard_error": round(float(away.std(ddof=1) / len(away) ** 0.5), 4),
-    }
+    return mean_and_error(np.subtract(first, second), 4)
 
 
 # Figure 10

@@ -14,6 +14,8 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 REFERENCE = Path(__file__).parents[1] / "reference"
 METHODS = "inference/methods/"
 MIXTURES, TOPICS = (METHODS + "mixture",), (METHODS + "documents", METHODS + "lda", METHODS + "pcp")
@@ -107,6 +109,15 @@ def add_part_to_record(name, part, command, *packages, **figures):
     told = circumstances(command, *packages) | {"code": code_of(name)}
     content = (kept or told) | {part: told | figures}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def mean_and_error(values, digits=5):
+    """Mean and its standard error, which one value has not: NaN is no number of JSON."""
+    values = np.asarray(values, float)
+    found = {"mean": round(float(values.mean()), digits)}
+    if len(values) > 1:
+        found["standard_error"] = round(float(values.std(ddof=1) / len(values) ** 0.5), digits)
+    return found
 
 
 def code_of(name, digest=None):
