@@ -11,7 +11,7 @@ Run ``python -m tests.benchmarks.paper_settings PART``; each writes one part of 
   and ``figure_6_6`` (Reuters-21578 with several topics a document; the weight of the outputs, and the ridge
   of section 6.2.3), ``thousand_iterations`` (EM as section 7.4.2 has it), ``eigenfaces`` (Morrison 2016);
 - ``paper_topics.json``: ``algorithm_9_1`` (mean field from the start that section 9.2.4 recommends, on
-  drawn corpora; with a corpus after it on text),
+  drawn corpora; with a corpus after it on text), ``figure_9_3`` (the case study on newsgroups),
   ``table_9_1`` (with a corpus after it, and with the numbers of topics if not all six are wanted: Federalist
   with M = D and 200; newsgroups and Reuters with M = 200, and with M = D by Algorithm 9.1 from pLSI, stopped
   as section 9.3.2 has it; priors learnt on both sides), ``figure_9_4`` (with a corpus after it: classes told
@@ -223,8 +223,11 @@ def tf_idf(counts):
     return TfidfTransformer().fit_transform(counts)
 
 
-def figure_5_3():
-    """CPU seconds of twenty sweeps of EM and of ARPACK on the centred Gram matrix of Reuters' TF-IDF rows."""
+def figure_5_3(turns=3):
+    """CPU seconds of twenty sweeps of EM and of ARPACK on the centred Gram matrix of Reuters' TF-IDF rows.
+
+    The least of each, as a shared core disturbs a run by more than the two differ.
+    """
     from scipy.sparse.linalg import eigsh
 
     counts, found = csr_matrix(load("reuters21578")["counts"]), {}
@@ -232,17 +235,19 @@ def figure_5_3():
         order = np.random.default_rng(0).permutation(counts.shape[0])[:rows]
         x = tf_idf(counts[order])
         gram = centred((x @ x.T).toarray())
-        begin = time.process_time()
-        eigsh(gram, k=size)
-        arpack = time.process_time() - begin
-        seconds = time_of_em(gram, size)
+        taken = []
+        for _ in range(turns):
+            begin = time.process_time()
+            eigsh(gram, k=size)
+            taken.append((time.process_time() - begin, time_of_em(gram, size)))
+        arpack, seconds = np.min(taken, axis=0)
         found[f"N = {rows}, K = {size}"] = {
-            "arpack": round(arpack, 3),
-            "em, 20 sweeps": round(seconds, 3),
-            "em over arpack": round(seconds / arpack, 3),
+            "arpack": round(float(arpack), 3),
+            "em, 20 sweeps": round(float(seconds), 3),
+            "em over arpack": round(float(seconds / arpack), 3),
         }
         print(found, flush=True)
-    return found
+    return found | {"turns": turns}
 
 
 def time_of_em(gram, size):
@@ -259,27 +264,44 @@ def time_of_em(gram, size):
     return time.process_time() - begin
 
 
-def classification():
-    """Nearest neighbours on K components of digits by EM (20 sweeps) and the eigensolver; ten splits."""
+def digits_to_classify():
+    """Rows and classes."""
     held = load("digits")
-    x, labels = held["x"].astype(float), np.asarray(held["labels"])
-    x, found = x[:, x.std(axis=0) > 0], {}
-    for size in (10, 50):
-        model = zoo.KernelPCA(num_latents=size, kernel="linear", noise_variance=0.01)
-        run = {"method": "em", "init": "random", "max_iterations": 20, "tolerance": 0.0}
-        trees = [quiet(model, x, **own) for own in (run, {"method": "closed_form"})]
-        scores = [transform(tree, x).to_numpy() for tree in trees]
-        errors = []
-        for seed in range(10):
-            labelled = np.random.default_rng(seed).permutation(len(x))[: len(x) // 2]
-            errors.append([nearest_error(own, labels, labelled) for own in scores])
-        errors = np.array(errors)
-        found[f"K = {size}"] = {
-            "error by EM": round(float(errors[:, 0].mean()), 5),
-            "error by the eigensolver": round(float(errors[:, 1].mean()), 5),
-            "difference": mean_and_error(errors[:, 0] - errors[:, 1]),
-            "largest angle of the subspaces, rad": round(float(subspace_angles(*scores)[0]), 5),
-        }
+    x = held["x"].astype(float)
+    return x[:, x.std(axis=0) > 0], np.asarray(held["labels"])
+
+
+def reuters_to_classify(size=3000):
+    """TF-IDF rows of Reuters' documents of one topic that has at least 50 documents, and the topic."""
+    held = load("reuters21578")
+    counts, y = csr_matrix(held["counts"]), np.asarray(held["y"])
+    y = y[:, y.sum(axis=0) >= 50]
+    order = np.random.default_rng(0).permutation(np.flatnonzero(y.sum(axis=1) == 1))[:size]
+    x = tf_idf(counts[order]).toarray()
+    return x[:, x.std(axis=0) > 0], y[order].argmax(axis=1)
+
+
+def classification():
+    """Nearest neighbours on K components by EM (20 sweeps) and the eigensolver; ten splits."""
+    found = {}
+    for data, (x, labels) in {"digits": digits_to_classify(), "Reuters": reuters_to_classify()}.items():
+        for size in (10, 50):
+            model = zoo.KernelPCA(num_latents=size, kernel="linear", noise_variance=0.01)
+            run = {"method": "em", "init": "random", "max_iterations": 20, "tolerance": 0.0}
+            trees = [quiet(model, x, **own) for own in (run, {"method": "closed_form"})]
+            scores = [transform(tree, x).to_numpy() for tree in trees]
+            errors = []
+            for seed in range(10):
+                labelled = np.random.default_rng(seed).permutation(len(x))[: len(x) // 2]
+                errors.append([nearest_error(own, labels, labelled) for own in scores])
+            errors = np.array(errors)
+            found[f"{data}, K = {size}"] = {
+                "error by EM": round(float(errors[:, 0].mean()), 5),
+                "error by the eigensolver": round(float(errors[:, 1].mean()), 5),
+                "difference": mean_and_error(errors[:, 0] - errors[:, 1]),
+                "largest angle of the subspaces, rad": round(float(subspace_angles(*scores)[0]), 5),
+            }
+            print(data, size, found[f"{data}, K = {size}"], flush=True)
     return found
 
 
@@ -679,6 +701,39 @@ def models_of_table_9_1(train, size, is_small):
     return models
 
 
+def told_apart(table):
+    """Share of documents whose class is the commonest of their cluster, a row of the table."""
+    return round(float(table.max(axis=1).sum() / table.sum()), 4)
+
+
+def figure_9_3():
+    """The case study: K = 50, M = 20, alpha = 1, lambda = 1/K, newsgroups; how well clusters tell groups."""
+    counts, labels = one_label(load("news4_stemmed"))
+    counts, found = csr_matrix(counts), {}
+    for name, options in FAMILIES.items():
+        model = zoo.PCP(num_topics=50, num_clusters=20, concentration=1.0, topic_prior=1 / 50)
+        stop = {"tolerance": hundredth_of_a_per_cent(counts), "max_iterations": 200}
+        tree = quiet(model, counts, num_samples=1, seed=0, **stop, **options)
+        clusters_of = tree["variational"]["responsibilities"].values.argmax(axis=1)
+        table = np.zeros((20, 4), int)
+        np.add.at(table, (clusters_of, labels), 1)
+        largest = table[table.sum(axis=1).argsort()[::-1][:4]]
+        found[name] = {
+            "iterations": int(tree.attrs["num_iterations"]),
+            "clusters of ten documents and more": int(np.sum(table.sum(axis=1) >= 10)),
+            "documents in a cluster of mostly their group": round(
+                float(table.max(axis=1).sum() / table.sum()), 4
+            ),
+            "groups that the four largest clusters are mostly of": len(set(largest.argmax(axis=1).tolist())),
+            "documents in the four largest": round(float(largest.sum() / table.sum()), 4),
+            "of these in one of mostly their group": round(
+                float(largest.max(axis=1).sum() / largest.sum()), 4
+            ),
+        }
+        print(name, found[name], flush=True)
+    return found
+
+
 def hundredth_of_a_per_cent(counts):
     """Where section 9.3.2 stops, in nats a document: of the nats that the words' frequencies give."""
     totals = np.asarray(counts.sum(axis=0)).ravel()
@@ -704,7 +759,8 @@ def table_9_1(name, sizes=TOPIC_COUNTS):
                 protocol = "likelihood" if model_name == "pLSI" else "bound"
                 perplexity = float(heldout(tree, test, protocol=protocol).perplexity)
                 own.setdefault(model_name, []).append(round(perplexity, 1))
-                print(size, model_name, perplexity, tree.attrs["num_iterations"], time.process_time())
+                steps = tree.attrs["num_iterations"]
+                print(size, model_name, perplexity, steps, time.process_time(), flush=True)
         at_k = [v for k, v in found.items() if k.startswith("K=")]
         found |= {"documents, words": [*counts.shape]} | {
             f"{rival} over LDA, mean over K": round(
@@ -834,6 +890,7 @@ PARTS = {
     "eigenfaces": ("paper_projections", eigenfaces),
     "thousand_iterations": ("paper_projections", thousand_iterations),
     "algorithm_9_1": ("paper_topics", algorithm_9_1),
+    "figure_9_3": ("paper_topics", figure_9_3),
     "figure_9": ("epca_spect", figure_9),
 }
 PARTS |= {f"table_7_3 {name}": ("paper_projections", partial(table_7_3, name)) for name in SETS}
