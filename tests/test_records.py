@@ -54,6 +54,16 @@ def test_records_that_are_older_than_their_code_are_told(tmp_path, monkeypatch, 
     code.write_text("x = 2\n")
     assert older_than_their_code() == (["benchmark_numerics"], ["mixture_moves"])
     assert set(code_of("benchmark_numerics")) == {"inference/numerics", "zoo/gamma_functions.py"}
+    recording.add_part_to_record("benchmark_numerics", "one", "a command", figure=1)
+    code.write_text("x = 3\n")
+    for part in ("one", "two"):
+        recording.add_part_to_record("benchmark_numerics_in_parts", part, "a command", figure=1)
+    assert older_than_their_code() == (["benchmark_numerics"], ["mixture_moves"])
+    code.write_text("x = 4\n")
+    recording.add_part_to_record("benchmark_numerics_in_parts", "two", "a command", figure=1)
+    assert older_than_their_code()[0] == ["benchmark_numerics", "benchmark_numerics_in_parts"]
+    recording.add_part_to_record("benchmark_numerics_in_parts", "one", "a command", figure=1)
+    assert older_than_their_code()[0] == ["benchmark_numerics"], "each part of it is of this code"
 
 
 def test_one_split_has_a_mean_and_no_standard_error():
