@@ -272,13 +272,14 @@ def digits_to_classify():
 
 
 def reuters_to_classify(size=3000):
-    """TF-IDF rows of Reuters' documents of one topic that has at least 50 documents, and the topic."""
+    """Standardised TF-IDF of documents of one topic, of those with at least 50 documents, and the topic."""
     held = load("reuters21578")
     counts, y = csr_matrix(held["counts"]), np.asarray(held["y"])
     y = y[:, y.sum(axis=0) >= 50]
     order = np.random.default_rng(0).permutation(np.flatnonzero(y.sum(axis=1) == 1))[:size]
     x = tf_idf(counts[order]).toarray()
-    return x[:, x.std(axis=0) > 0], y[order].argmax(axis=1)
+    x = x[:, x.std(axis=0) > 0]
+    return x / x.std(axis=0), y[order].argmax(axis=1)
 
 
 def classification():
