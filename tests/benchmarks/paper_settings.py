@@ -52,10 +52,17 @@ FORMS = {
 
 
 def quiet(model, *data, **options):
-    """A fit without bars; short truncations, plateaus and floors are the thesis's."""
+    """A fit without bars; short truncations, plateaus and floors are the thesis's.
+
+    Raises:
+        KeyboardInterrupt: the fit was interrupted: what it returns is not to be recorded.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return fit(model, *data, progress=False, **options)
+        tree = fit(model, *data, progress=False, **options)
+    if tree.attrs.get("stop_reason") == "interrupted":
+        raise KeyboardInterrupt
+    return tree
 
 
 # Mixtures
