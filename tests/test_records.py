@@ -1,6 +1,7 @@
 """Every record says how it came about; those that are older than the code they describe are listed."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from conftest import OLDER_RECORDS
@@ -70,3 +71,17 @@ def test_one_split_has_a_mean_and_no_standard_error():
     """A table of one split once recorded NaN, which is no number of JSON."""
     assert mean_and_error([0.25]) == {"mean": 0.25}
     assert mean_and_error([1.0, 3.0]) == {"mean": 2.0, "standard_error": 1.0}
+
+
+def test_a_fit_that_was_interrupted_is_not_recorded(monkeypatch):
+    """Told to stop, a benchmark went on with the fit cut short."""
+    from tests.benchmarks import paper_settings
+
+    for reason in ("converged", "interrupted"):
+        cut_short = SimpleNamespace(attrs={"stop_reason": reason})
+        monkeypatch.setattr(paper_settings, "fit", lambda *_, own=cut_short, **__: own)
+        if reason == "converged":
+            assert paper_settings.quiet(None) is cut_short
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                paper_settings.quiet(None)
