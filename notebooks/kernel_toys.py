@@ -142,7 +142,7 @@ print("largest relative error of an eigenvalue:", {n: f"{error:.1e}" for n, erro
 # sweeps, the default solver (Lanczos), and LAPACK's dense solver for the top components. Second calls, the Gram matrix
 # included. EM beats the dense solver when there are many rows and few components. The text compares it with
 # MATLAB's `eigs`, a Lanczos iteration (ARPACK), which is exact and about as quick here. On Reuters' rows, the
-# text's first data, the printed iteration takes 0.33 to 0.86 of ARPACK's time
+# text's first data, the printed iteration takes 0.215 of ARPACK's time with 100 components, 1.26 with ten
 # (`tests/benchmarks/paper_settings.py`).
 
 # %% mystnb={"image": {"alt": "Seconds of EM, Lanczos and a dense solver against the number of rows and against the number of components."}}

@@ -1,11 +1,12 @@
 """Every record says how it came about; those that are older than the code they describe are listed."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from conftest import OLDER_RECORDS
 
-from tests.tools.recording import DESCRIBED, REFERENCE, code_of, older_than_their_code
+from tests.tools.recording import DESCRIBED, REFERENCE, code_of, mean_and_error, older_than_their_code
 
 pytestmark = pytest.mark.repo
 RECORDS = sorted(REFERENCE.rglob("*.json"))
@@ -54,3 +55,33 @@ def test_records_that_are_older_than_their_code_are_told(tmp_path, monkeypatch, 
     code.write_text("x = 2\n")
     assert older_than_their_code() == (["benchmark_numerics"], ["mixture_moves"])
     assert set(code_of("benchmark_numerics")) == {"inference/numerics", "zoo/gamma_functions.py"}
+    recording.add_part_to_record("benchmark_numerics", "one", "a command", figure=1)
+    code.write_text("x = 3\n")
+    for part in ("one", "two"):
+        recording.add_part_to_record("benchmark_numerics_in_parts", part, "a command", figure=1)
+    assert older_than_their_code() == (["benchmark_numerics"], ["mixture_moves"])
+    code.write_text("x = 4\n")
+    recording.add_part_to_record("benchmark_numerics_in_parts", "two", "a command", figure=1)
+    assert older_than_their_code()[0] == ["benchmark_numerics", "benchmark_numerics_in_parts"]
+    recording.add_part_to_record("benchmark_numerics_in_parts", "one", "a command", figure=1)
+    assert older_than_their_code()[0] == ["benchmark_numerics"], "each part of it is of this code"
+
+
+def test_one_split_has_a_mean_and_no_standard_error():
+    """A table of one split once recorded NaN, which is no number of JSON."""
+    assert mean_and_error([0.25]) == {"mean": 0.25}
+    assert mean_and_error([1.0, 3.0]) == {"mean": 2.0, "standard_error": 1.0}
+
+
+def test_a_fit_that_was_interrupted_is_not_recorded(monkeypatch):
+    """Told to stop, a benchmark went on with the fit cut short."""
+    from tests.benchmarks import paper_settings
+
+    for reason in ("converged", "interrupted"):
+        cut_short = SimpleNamespace(attrs={"stop_reason": reason})
+        monkeypatch.setattr(paper_settings, "fit", lambda *_, own=cut_short, **__: own)
+        if reason == "converged":
+            assert paper_settings.quiet(None) is cut_short
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                paper_settings.quiet(None)

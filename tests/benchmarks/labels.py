@@ -27,7 +27,7 @@ from scipy.spatial.distance import cdist
 
 import zoo
 from inference import fit, transform
-from tests.tools.recording import add_part_to_record
+from tests.tools.recording import add_part_to_record, mean_and_error
 from zoo.datasets import catalogue, load
 
 COMMAND = "python -m tests.benchmarks.labels"
@@ -131,11 +131,7 @@ def compared(found):
     result = {"errors": {method: round(float(own.mean()), 4) for method, own in found.items()}}
     for method, others in RIVALS.items():
         for other in others:
-            away = found[method] - found[other]
-            result[f"{method} - {other}"] = {
-                "mean": round(float(away.mean()), 5),
-                "standard_error": round(float(away.std(ddof=1) / len(away) ** 0.5), 5),
-            }
+            result[f"{method} - {other}"] = mean_and_error(found[method] - found[other])
     return result
 
 

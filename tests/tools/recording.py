@@ -14,6 +14,8 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 REFERENCE = Path(__file__).parents[1] / "reference"
 METHODS = "inference/methods/"
 MIXTURES, TOPICS = (METHODS + "mixture",), (METHODS + "documents", METHODS + "lda", METHODS + "pcp")
@@ -109,6 +111,15 @@ def add_part_to_record(name, part, command, *packages, **figures):
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
+def mean_and_error(values, digits=5):
+    """Mean and its standard error, which one value has not: NaN is no number of JSON."""
+    values = np.asarray(values, float)
+    found = {"mean": round(float(values.mean()), digits)}
+    if len(values) > 1:
+        found["standard_error"] = round(float(values.std(ddof=1) / len(values) ** 0.5), digits)
+    return found
+
+
 def code_of(name, digest=None):
     """The digest of each file or folder that a record describes: of what Python reads, not of comments."""
     beginnings = [own for own in DESCRIBED if name.startswith(own)]
@@ -117,14 +128,21 @@ def code_of(name, digest=None):
 
 
 def older_than_their_code():
-    """Records whose code has changed since, and those that do not say what code they describe."""
+    """Records whose code has changed since, and those that do not say what code they describe.
+
+    Parts that say it speak for themselves; what stands beside them is of the code that the record names.
+    """
     older, undated, digest = [], [], functools.cache(_digest)  # many records describe the whole
+    no_figures = {*circumstances(""), "code"}
     for path in sorted(REFERENCE.rglob("*.json")):
         name = path.relative_to(REFERENCE).with_suffix("").as_posix()
-        code = json.loads(path.read_text(encoding="utf-8")).get("code")
-        if code is None:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        told = [own["code"] for own in held.values() if isinstance(own, dict) and "code" in own]
+        if len(told) < len(held.keys() - no_figures) or not told:
+            told.append(held.get("code"))
+        if None in told:
             undated.append(name)
-        elif code != code_of(name, digest):
+        elif any(own != code_of(name, digest) for own in told):
             older.append(name)
     return older, undated
 
