@@ -200,7 +200,8 @@ def register[M: "Model"](model: type[M], *, methods: Mapping[str, Any]) -> type[
 
     Raises:
         TypeError: not a subclass of `zoo.model.Model`.
-        ValueError: a name that is taken, no ``methods`` or ``dims``, or methods other than ``model.methods``.
+        ValueError: a name that is taken, no ``methods`` or ``dims``, roles of variables that ``dims`` leaves
+            out, or methods other than ``model.methods``.
     """
     base = importlib.import_module("zoo.model").Model
     if not (isinstance(model, type) and issubclass(model, base) and model is not base):
@@ -222,6 +223,16 @@ def register[M: "Model"](model: type[M], *, methods: Mapping[str, Any]) -> type[
             f"{name}.dims must give the dims of every variable, the data {', '.join(data_names)} among them; "
             f"got {dict(model.dims)}"
         )
+    if isinstance(model.roles, tuple):  # else each instance has its own
+        known = {*model.dims, *(dim for dims in model.dims.values() for dim in dims)}
+        roles = model.roles._asdict()
+        parts = [roles[part] for part in ("cluster", "weight", "latent", "topic", "document_topic")]
+        strangers = [part for part in (*parts, *model.roles.loadings, *model.roles.scores[:1]) if part]
+        if strangers := [part for part in strangers if part not in known]:
+            raise ValueError(
+                f"{name}.roles names {', '.join(strangers)}, of which {name}.dims has nothing; a model of "
+                f"documents begins with TopicModel.roles._replace(...)"
+            )
     unknown = sorted(set(methods) - set(model.methods))
     missing = sorted(set(model.methods) - set(methods) - set(_GENERIC_METHODS))
     if unknown or missing:

@@ -55,6 +55,7 @@ from zoo.programs import local
 from zoo.sparse import SparseCounts
 
 PLACE = Unit(1, (-1,), is_location=True)
+pytestmark = pytest.mark.filterwarnings("ignore:.* by nuts has not converged")  # chains are short
 SMALL = {"num_chains": 2, "num_warmup": 150, "num_samples": 60, "progress": False}
 
 
@@ -102,7 +103,7 @@ class Unigrams(TopicModel):
     }
     symmetries = ("labels",)
     methods = ("em", "nuts")
-    roles = Roles(cluster="doc_topics", weight="topic_weights")
+    roles = TopicModel.roles._replace(cluster="doc_topics", weight="topic_weights")
     answers = UnigramsAnswers
 
     def program(self, counts: Any, rows: numpyro.plate) -> Array:
@@ -543,6 +544,10 @@ def test_what_cannot_be_registered():
         zoo.register(variant(methods=()), methods={})
     with pytest.raises(ValueError, match="Variant.dims must give the dims of every variable"):
         zoo.register(variant(dims={}), methods=method)
+    with pytest.raises(
+        ValueError, match="Variant.roles names groups, document, of which"
+    ):
+        zoo.register(variant(roles=Roles(cluster="groups", scores=("document", "topic"))), methods=method)
     assert "variant" not in zoo.MODELS and zoo.registered_methods("ppca") == {}
     assert set(zoo.registered_methods("ridgepca")) == {"em"}
     assert json.dumps(zoo.MODELS["ridgepca"])

@@ -26,6 +26,7 @@ PICTURES = {  # besides the graph of the program and the objective
     "epca": {"loadings", "biplot"},
     "paired": {"loadings"},
     "depcam": {"hinton", "co-clustering"},
+    "mcfa": {"loadings", "biplot", "co-clustering"},
     "lda": {"topics", "documents"},
     "plsi": {"topics", "documents"},
     "pcp": {"topics", "clusters", "documents"},
