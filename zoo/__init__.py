@@ -225,10 +225,9 @@ def register[M: "Model"](model: type[M], *, methods: Mapping[str, Any]) -> type[
         )
     if isinstance(model.roles, tuple):  # else each instance has its own
         known = {*model.dims, *(dim for dims in model.dims.values() for dim in dims)}
-        roles = model.roles._asdict()
-        parts = [roles[part] for part in ("cluster", "weight", "latent", "topic", "document_topic")]
-        strangers = [part for part in (*parts, *model.roles.loadings, *model.roles.scores[:1]) if part]
-        if strangers := [part for part in strangers if part not in known]:
+        roles = model.roles
+        parts = roles.cluster, roles.weight, roles.latent, roles.topic, roles.document_topic, roles.scores[0]
+        if strangers := [part for part in parts if part and part not in known]:
             raise ValueError(
                 f"{name}.roles names {', '.join(strangers)}, of which {name}.dims has nothing; a model of "
                 f"documents begins with TopicModel.roles._replace(...)"
