@@ -179,6 +179,7 @@ def test_conditionals_with_a_fixed_concentration(weight_prior):
         assert verdict.passed, f"{block.__name__}: {verdict}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight_prior", WEIGHT_PRIORS)
 def test_conditionals_of_a_component_without_rows(weight_prior):
     model = mixture(weight_prior)
