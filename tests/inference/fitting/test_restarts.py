@@ -190,6 +190,7 @@ def by_need():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:em. a guard holds")
 def test_starts_that_are_asked_for_run_to_their_ends(by_need):
     x = load("faithful").frame()
     asked = fitted(zoo.Mixture.from_data(x), x, method="em", num_restarts=10)
