@@ -19,7 +19,7 @@ from tests.support import shared_fits
 from tests.support.processes import LIMIT, sharing, started
 
 TESTS = Path(__file__).parents[1]
-SCRIPT = TESTS / "shared_fits.py"
+SCRIPT = TESTS / "support" / "shared_fits.py"
 GUIDE = TESTS.parent / "notebooks" / "guide" / "several_machines.md"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [TESTS.parent, TESTS, *sys.path]))}
 
