@@ -64,6 +64,7 @@ def occupied(x, num_components, alpha, restarts, seed=0, **fields):
             num_samples=1,
             seed=seed,
             sort_sticks=False,
+            moves=(),
         )
     return np.atleast_1d(tree["trace"].get("num_occupied_at_end", tree["trace"]["num_occupied"][-1]))
 
