@@ -544,7 +544,7 @@ def test_what_cannot_be_registered():
         zoo.register(variant(methods=()), methods={})
     with pytest.raises(ValueError, match="Variant.dims must give the dims of every variable"):
         zoo.register(variant(dims={}), methods=method)
-    with pytest.raises(ValueError, match="Variant.roles names groups, document, of which"):
+    with pytest.raises(ValueError, match="Variant.roles names groups, document, neither"):
         zoo.register(variant(roles=Roles(cluster="groups", scores=("document", "topic"))), methods=method)
     assert "variant" not in zoo.MODELS and zoo.registered_methods("ppca") == {}
     assert set(zoo.registered_methods("ridgepca")) == {"em"}
