@@ -229,8 +229,8 @@ def register[M: "Model"](model: type[M], *, methods: Mapping[str, Any]) -> type[
         parts = roles.cluster, roles.weight, roles.latent, roles.topic, roles.document_topic, roles.scores[0]
         if strangers := [part for part in parts if part and part not in known]:
             raise ValueError(
-                f"{name}.roles names {', '.join(strangers)}, neither variables nor dims in {name}.dims; a model "
-                f"of documents takes TopicModel.roles and replaces what is its own"
+                f"{name}.roles names {', '.join(strangers)}, neither variables nor dims in {name}.dims; a "
+                f"model of documents takes TopicModel.roles and replaces what is its own"
             )
     unknown = sorted(set(methods) - set(model.methods))
     missing = sorted(set(model.methods) - set(methods) - set(_GENERIC_METHODS))
