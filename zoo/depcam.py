@@ -184,7 +184,7 @@ class DEPCAM(LocalPCAFields):
         subspaces=("bases", "scales"),
         scores=("observation", "component"),
     )
-    proper_with = "repulsion=0 and sparsity > 0; inference.extend(tree, 'prior') samples with repulsion"
+    proper_with = "repulsion=0 and sparsity > 0"
     answers = LocalPCAAnswers
 
     # What the program calls

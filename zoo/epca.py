@@ -170,7 +170,7 @@ class EPCA(OneTable):
     symmetries = ("rotation", "sign")
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "tempered")
     roles = Roles(latent="latents", loadings={"loadings": ""})
-    proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
+    proper_with = "beta=0"
     answers = EPCAAnswers
 
     # What the program is made of

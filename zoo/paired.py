@@ -185,7 +185,7 @@ class Paired(SeveralTables):
     family_field = "families"
     symmetries = ("rotation", "sign")
     methods = ("vb", "map", "gibbs", "nuts", "hmc", "svi", "closed_form", "tempered")
-    proper_with = "beta=0, or sample its prior by inference.extend(tree, 'prior')"
+    proper_with = "beta=0"
     answers = PairedAnswers
 
     # What the program is made of

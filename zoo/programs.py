@@ -111,11 +111,8 @@ def run(model: "Model", data: tuple, num_observations: int | None) -> Any:
     elif any(part is not None for part in parts):
         raise ValueError(f"give {names[0]} along with {' and '.join(names[1:])}")
     else:
-        choose = f", or choose {model.proper_with}" if model.proper_with else ""
-        known = f"give {' and '.join(names)} to condition on{choose}"
-        reason = f"the prior of {type(model).__name__} is {model.prior} and draws nothing: {known}"
         if model.prior != "proper":
-            raise ValueError(reason)
+            raise ValueError(why_nothing_is_drawn(model))
         if num_observations is None:
             raise ValueError(f"give {' and '.join(names)} to condition on, or num_observations to draw")
         require(model, *sizes)
@@ -138,6 +135,16 @@ def run(model: "Model", data: tuple, num_observations: int | None) -> Any:
         return outside if isinstance(found, tuple) else outside[0]
     finally:
         _FORM.reset(token)
+
+
+def why_nothing_is_drawn(model: "Model") -> str:
+    """Why a prior that is not proper draws no data, and what to do."""
+    choose = f", or choose {model.proper_with}" if model.proper_with else ""
+    sampled = "; inference.extend(tree, 'prior') samples it" if model.prior == "unnormalised" else ""
+    return (
+        f"the prior of {type(model).__name__} is {model.prior} and draws nothing: "
+        f"give {' and '.join(model.data_names)} to condition on{choose}{sampled}"
+    )
 
 
 def log_rows(model: "Model", values: Values, data: tuple) -> Array:

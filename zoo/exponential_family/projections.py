@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jax import Array
 
@@ -147,7 +148,8 @@ class JointPriorModel(ChoosesFamily):
         """``"unnormalised"`` with beta > 0 (``"improper"`` with beta = 1), else ``"proper"``."""
         if not self.has_kernel:
             return "proper"
-        return "improper" if isinstance(self.beta, np.ndarray) and self.beta == 1 else "unnormalised"
+        is_known = not isinstance(self.beta, jax.core.Tracer)
+        return "improper" if is_known and bool(self.beta == 1) else "unnormalised"
 
     @property
     def exact_symmetries(self) -> tuple[str, ...]:
