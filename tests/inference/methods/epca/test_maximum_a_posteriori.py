@@ -102,7 +102,7 @@ def test_beta_of_one_gives_theta_alone(gaussian):
 
 @pytest.mark.slow
 def test_nuts_from_the_maximum_has_invariants_that_mix():
-    """The offsets, which the kernel ties to theta's level, mix ten times as slowly as theta: the verdict is theirs."""
+    """Offsets, tied to the level of theta by the kernel, mix ten times as slowly: the verdict is theirs."""
     rng = np.random.default_rng(3)
     theta = 2 * rng.normal(size=(40, 1)) @ rng.normal(size=(1, 10))
     x = rng.poisson(np.exp(0.5 * theta)).astype(float)
