@@ -37,14 +37,14 @@ def declared(requirements):
     return {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in requirements}
 
 
-@functools.cache
 def sources(*folders):
     """Path and syntax tree of every Python file of the folders."""
-    return [
-        (path, ast.parse(path.read_text()))
-        for folder in folders
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
+    return [found for folder in folders for found in _parsed(folder)]
+
+
+@functools.cache
+def _parsed(folder):
+    return [(path, ast.parse(path.read_text())) for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def imports(tree):
@@ -131,6 +131,7 @@ def test_extras_install_what_tests_and_notebooks_import_and_no_more():
         "pytest-xdist",
         "sphinx",
         "sphinx-design",
+        "sphinx-revealjs",
     }  # commands, what pytest and Sphinx load by themselves, and what NumPyro and Jupyter import
     assert extras <= third_party(*folders) | named(*folders) | tools
 
