@@ -70,6 +70,7 @@ from inference.convergence.identifiable import kind_of
 from inference.convergence.r_hat import effective_sample_size, judgement
 from inference.fitting.arguments import key_of
 from inference.fitting.verdict import verdict
+from inference.methods import advised
 from inference.numerics.host_draws import generator
 from inference.numerics.programs import latent_names, over_draws
 from inference.precision import double_precision
@@ -146,12 +147,10 @@ _UNKNOWN = _Evidence(math.nan, math.nan)
 
 def _check(tree: xr.DataTree, model: Model) -> None:
     """Raise ValueError for a fit of whose evidence nothing is known here."""
-    name = type(model).__name__
-    if kind_of(tree) != "sampling":
-        raise ValueError(
-            f"the log evidence is estimated from draws of the posterior, and method {tree.attrs['method']!r} "
-            "has none: fit with method='nuts'"
-        )
+    name, tempered = type(model).__name__, advised(model, ("tempered",))
+    otherwise = f"; fit with {tempered}, which estimates it" if tempered else ""
+    if tree.attrs["method"] == "tempered":
+        otherwise = "; tree.attrs['log_evidence'] holds that of this tempered fit"
     if model.prior != "proper":
         remedy = f"; choose {model.proper_with}" if model.proper_with else ""
         raise ValueError(f"the prior of {name} is {model.prior}, so the data have no evidence{remedy}")
@@ -160,16 +159,22 @@ def _check(tree: xr.DataTree, model: Model) -> None:
     if not answer_of(model, "sums_out_locals"):
         raise ValueError(
             f"the program of {name} draws latents of each row, too many for bridge sampling: that is for "
-            "models whose latents are summed out, such as zoo.PPCA"
+            f"models whose latents are summed out, such as zoo.PPCA{otherwise}"
         )
     if other := set(model.symmetries) - {"rotation"}:
         raise ValueError(
             f"{name} is unchanged under {', '.join(sorted(other))}: bridge sampling finds one mode, not all"
+            f"{otherwise}"
         )
     if set(model.symmetries) - set(model.exact_symmetries):
         raise ValueError(
             f"the prior of these loadings is not the same in all directions, so that {name} has modes which "
             "no rotation connects; use loading_prior='gaussian'"
+        )
+    if kind_of(tree) != "sampling":
+        raise ValueError(
+            f"the log evidence is estimated from draws of the posterior, and method {tree.attrs['method']!r} "
+            f"has none: fit with {advised(model, ('gibbs', 'nuts'))}"
         )
 
 

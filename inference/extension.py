@@ -18,6 +18,7 @@ from numpyro.handlers import substitute, trace
 
 from inference.convergence.identifiable import kind_of
 from inference.convergence.numbering import in_program_order, numbered, shown_labels
+from inference.convergence.partitions import why_no_labels
 from inference.driver.chains import sample
 from inference.driver.checkpoint import Checkpoint
 from inference.fitting.arguments import key_of, read_init
@@ -295,6 +296,8 @@ def _log_prior(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int
 
 
 def _assignments(tree: xr.DataTree, model: Model, key: jax.Array, num_samples: int) -> tuple[dict, dict]:
+    if model.roles.cluster is None:
+        raise ValueError(why_no_labels(tree))
     found = to_numpy(draw_locals(key, _draws(tree, model), model, _data(tree, model), True))
     return found | {model.roles.cluster: shown_labels(found[model.roles.cluster], tree, model)}, {}
 

@@ -28,7 +28,7 @@ from inference.inputs.tables import (
     paired_rows,
 )
 from inference.inputs.text import matching_words
-from inference.methods import method_of
+from inference.methods import advised, method_of
 from inference.numerics.compiled import compiled, for_work
 from inference.numerics.weighted_rows import beside_copies, bucket, power_of_two, shares_shapes
 from inference.precision import check_count_sizes, check_scales, double_precision
@@ -703,8 +703,10 @@ def guide(tree: xr.DataTree) -> Callable:
     model = model_of(tree)
     program = method_of(model, tree.attrs["method"]).guide
     if program is None:
+        others = advised(model, (name for name in model.methods if method_of(model, name).guide is not None))
         raise ValueError(
-            f"a fit by {tree.attrs['method']!r} has no variational posterior; fit with vb or svi"
+            f"a fit by {tree.attrs['method']!r} has no variational posterior"
+            f"{f': fit with {others}' if others else ''}"
         )
     if "observed_data" in tree.children and not model.takes_documents:
         model = for_data(model, *restored_data(group_of(tree, "observed_data"), model))

@@ -24,7 +24,7 @@ import numpy as np
 import xarray as xr
 
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, left_out_of, responsibilities_of
+from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from zoo import late
 from zoo.checks import check_choice
 
@@ -274,15 +274,19 @@ def _clusters(tree: xr.DataTree) -> tuple[np.ndarray | None, np.ndarray | None, 
     drawn = labels_of(tree) if "posterior" in tree.children else None
     if drawn is not None:
         return flat_draws(drawn), None, drawn[drawn.dims[-1]].values
-    model, left_out = model_of(tree), left_out_of(tree)
-    if model.roles.cluster in left_out or model.roles.responsibilities in left_out:
-        raise ValueError(
-            "the assignments of this fit were left out for their size: draw them by "
-            "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
+    raise ValueError(why_no_labels(tree))
+
+
+def why_no_labels(tree: xr.DataTree) -> str:
+    """Why a fit holds no assignments of its rows, and what to do where its model has any."""
+    if model_of(tree).roles.cluster is None:
+        return (
+            f"a fit of {tree.attrs.get('model', 'this model')!r} assigns no rows to components: it has no "
+            f"partition"
         )
-    raise ValueError(
-        f"a fit of {tree.attrs.get('model', 'this model')!r} assigns no rows to components: it has no "
-        f"partition"
+    return (
+        "this fit holds no assignments of its rows: draw them by "
+        "inference.extend(tree, 'assignments'), or fit with keep=('assignments',)"
     )
 
 

@@ -18,6 +18,7 @@ from xarray.core import indexing
 
 from inference.convergence.identifiable import draws_of, invariants, kind_of
 from inference.extension import check_replicable, extend
+from inference.methods import advised
 from inference.precision import double_precision
 from inference.results.files import SAMPLE_DIMS, first_number, model_of
 from inference.results.groups import ROW_DIMS, group_of, labels_along, labels_of, restored_data
@@ -81,9 +82,11 @@ def for_arviz(
     draws_of(tree)
     if kind_of(tree) == "point":
         method, model = tree.attrs.get("method"), model_of(tree)
+        others = advised(model, ("vb", "gibbs", "collapsed_gibbs", "nuts"))
+        fit_by = f"fit by {others} for ArviZ, or " if others else ""
         raise ValueError(
             f"{method!r} gives a point estimate: one draw, of which there is no R-hat, no interval and no "
-            f"leave-one-out density; fit by {_methods_with_draws(model)} for ArviZ, or compare estimates by "
+            f"leave-one-out density; {fit_by}compare estimates by "
             f"the density of held-out rows, inference.log_density(tree, *new_data)"
         )
     model, reasons = model_of(tree), []
@@ -110,12 +113,6 @@ def for_arviz(
     groups = {group: value for group, value in groups.items() if value.data_vars}
     attrs = dict(tree.attrs) | {"not_made": "; ".join(reasons)}
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs)} | groups)
-
-
-def _methods_with_draws(model: Model) -> str:
-    """Methods that draw, for a message."""
-    names = [name for name in model.methods if name in ("vb", "gibbs", "collapsed_gibbs", "nuts")]
-    return " or ".join(f"method={name!r}" for name in names) or "a sampler"
 
 
 def _posterior(tree: xr.DataTree, model: Model, parameters: bool | None, reasons: list[str]) -> xr.Dataset:

@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
-from inference.convergence.partitions import cluster_sizes
+from inference.convergence.partitions import cluster_sizes, why_no_labels
 from inference.convergence.r_hat import (
     effective_sample_size,
     is_constant,
@@ -288,10 +288,7 @@ def top_partitions(tree: xr.DataTree, count: int = 10) -> pd.DataFrame:
     check_whole("count", count)
     drawn_labels = labels_of(tree)
     if drawn_labels is None:
-        raise ValueError(
-            "the draws hold no assignments: fit with keep=('assignments',), or make them with "
-            "inference.extend(tree, 'assignments')"
-        )
+        raise ValueError(why_no_labels(tree))
     labels = drawn_labels.to_numpy()
     chains, number, num_rows = labels.shape
     flat = _by_first_appearance(labels.reshape(-1, num_rows))

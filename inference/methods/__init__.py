@@ -1,5 +1,8 @@
 """The table of methods: the module that fits a model by a method."""
 
+import warnings
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -11,7 +14,7 @@ from zoo.answers import answer_of
 from zoo.model import Model
 from zoo.naming import did_you_mean
 
-__all__ = ["method_of", "methods_to_compare", "methods_with_weights"]
+__all__ = ["advised", "method_of", "methods_to_compare", "methods_with_weights"]
 
 #: Methods that fit every model with a program, by module of this package.
 FOR_EVERY_MODEL = {
@@ -103,6 +106,20 @@ def methods_to_compare(model: Model) -> tuple[str, ...]:
     """The methods that a comparison of all of a model runs: those but tempered NUTS, for what it costs."""
     own = BY_MODEL.get(model_name(model), {})
     return tuple(name for name in model.methods if name != "tempered" or name in own)
+
+
+def advised(model: Model, names: Iterable[str]) -> str:
+    """Those of some methods that a model has and that take its fields, for a message; may be empty."""
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in names:
+            with suppress(ValueError):
+                method = method_of(model, name)
+                method.check(model, method.settings())
+                model.check_method(name)
+                found.append(f"method={name!r}")
+    return " or ".join(found)
 
 
 def _suited(method: Method, name: str, model: Model | type[Model]) -> Method:

@@ -146,9 +146,9 @@ def plot_rank(
     Raises:
         ValueError: as `worst_quantities`, one chain, or ``ax`` for several quantities.
     """
+    found = worst_quantities(tree, names, 1 if ax is not None and names is None else most)
     if draws_of(tree).sizes["chain"] < 2:
         raise ValueError("ranks compare chains, and there is one: fit with num_chains=4")
-    found = worst_quantities(tree, names, 1 if ax is not None and names is None else most)
     figure, panels = _panels(len(found), (6.4, 1.5), ax, "quantity")
     rng = np.random.default_rng(0)
     for axis, (name, values) in zip(panels, found.items(), strict=True):

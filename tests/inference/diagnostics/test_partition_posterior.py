@@ -45,7 +45,7 @@ def test_a_fit_without_assignments_or_a_bad_count_is_refused():
         top_partitions(tree, 0)
     empty = tree.copy()
     empty["posterior"] = xr.DataTree(xr.Dataset({"lp": (("chain", "draw"), np.zeros((1, 5)))}))
-    with pytest.raises(ValueError, match="the draws hold no assignments"):
+    with pytest.raises(ValueError, match="this fit holds no assignments of its rows"):
         top_partitions(empty)
 
 

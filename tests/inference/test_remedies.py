@@ -1,0 +1,57 @@
+"""What an error of an answer advises, the model can do."""
+
+import re
+
+import numpy as np
+import pytest
+
+import inference
+import zoo
+from inference.diagnostics import for_arviz, top_partitions
+from inference.methods import advised
+from inference.plots import plot_rank
+from tests.support.fit_cases import COUNTS, LABELS, PROPER, X, Y
+
+STEPS = {"max_iterations": 2, "tolerance": 0, "progress": False}
+FITS = {
+    "a kernel": (zoo.SPPCA(num_latents=1, kernel="rbf", noise_variance_x=0.3), (X, Y), "em"),
+    "probit outputs": (zoo.SPPCA(num_latents=1, output_likelihood="probit", **PROPER), (X, LABELS), "ep"),
+    "topics": (zoo.PLSI(num_topics=2), (COUNTS,), "em"),
+    "negative parameters": (zoo.EPCA(family="exponential", num_latents=1), (np.abs(X),), "map"),
+    "clusters": (zoo.Mixture(num_components=2), (X,), "em"),
+}
+ASKED = {
+    "arviz": for_arviz,
+    "guide": inference.guide,
+    "evidence": inference.log_evidence,
+    "partitions": top_partitions,
+    "assignments": lambda tree: inference.extend(tree, "assignments"),
+    "ranks": plot_rank,
+}
+
+
+@pytest.fixture(scope="module", params=FITS)
+def point(request):
+    model, data, method = FITS[request.param]
+    return inference.fit(model, *data, method=method, **STEPS)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_methods_that_an_error_advises_are_those_that_take_the_model(point, asked):
+    """Answers that a point estimate has not: of clusters, of q, of draws, of chains."""
+    if asked in ("assignments", "partitions") and point.fit.model.roles.cluster:
+        assert len(ASKED[asked](point))
+        return
+    with pytest.raises(ValueError) as refused:
+        ASKED[asked](point)
+    for method in re.findall(r"method='(\w+)'", str(refused.value)):
+        assert method in point.fit.model.methods and method != point.attrs["method"]
+        point.fit.model.check_method(method)
+    assert "num_chains" not in str(refused.value)  # more chains of a point estimate are none
+    if asked in ("partitions", "assignments"):
+        assert "assigns no rows to components" in str(refused.value)
+
+
+def test_a_method_that_does_not_take_the_fields_is_not_advised():
+    assert advised(zoo.PPCA(num_latents=1), ("tempered", "nuts", "svd")) == "method='nuts'"
+    assert advised(FITS["a kernel"][0], ("nuts", "vb", "gibbs")) == ""
