@@ -21,7 +21,9 @@ import numpy as np
 import xarray as xr
 from jax import Array
 
+import zoo
 from inference.settings import Climb, Once, Sampling, Settings
+from zoo.checks import shown
 from zoo.coordinates import Unit
 from zoo.intake import Columns
 from zoo.model import Model
@@ -421,6 +423,20 @@ def as_one_draw(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def model_name(model: Model) -> str:
     """The key of the model in ``zoo.MODELS``."""
     return type(model).__name__.lower()
+
+
+def check_model(model: object) -> None:
+    """Raise TypeError for something that is no model: a class, a name, or anything else."""
+    if isinstance(model, Model):
+        return
+    found = None
+    if isinstance(model, type) and issubclass(model, Model):
+        found = model.__name__
+    elif isinstance(model, str) and model.lower() in zoo.MODELS:
+        found = zoo.MODELS[model.lower()]["class"]
+    got = f"the class {found}" if isinstance(model, type) and found else shown(model)
+    remedy = f": make one, zoo.{found}()" if found else ", such as zoo.Mixture()"
+    raise TypeError(f"model must be a model of the zoo; got {got}{remedy}")
 
 
 # A call of `fit`

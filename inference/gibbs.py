@@ -7,7 +7,7 @@ from jax import Array
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
-from inference.algorithm import Algorithm, model_name
+from inference.algorithm import Algorithm, check_model, model_name
 from inference.methods import method_of
 from inference.numerics.programs import deterministics
 from zoo.model import Model, in_current_precision
@@ -130,6 +130,7 @@ def kernel(model: Model) -> GibbsKernel:
     Raises:
         ValueError: the model has no Gibbs sampler.
     """
+    check_model(model)
     if "gibbs" not in model.methods:
         raise ValueError(
             f"{model_name(model)} has no Gibbs sampler; its methods are {', '.join(model.methods)}"

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-import zoo
 from inference.algorithm import (
     Ascent,
     Direct,
@@ -24,6 +23,7 @@ from inference.algorithm import (
     Method,
     NaturalGradient,
     Sampler,
+    check_model,
     model_name,
 )
 from inference.convergence.numbering import in_program_order
@@ -119,8 +119,7 @@ class Call:
     checkpoint: str | os.PathLike | None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, Model):
-            raise TypeError(_no_model(self.model))
+        check_model(self.model)
         for name in ("model", "data", "seed", "init", "sample_weight"):
             _check_not_traced(getattr(self, name), f"{name} holds a traced array")
         for kind in (Sampling, Climb):
@@ -333,18 +332,6 @@ def _check_not_traced(value: Any, found: str) -> None:
             f"fit cannot be called inside jax.jit, jax.vmap or jax.grad ({found}): it runs and judges a loop "
             "on the host; call it outside, it compiles its steps itself"
         )
-
-
-def _no_model(model: object) -> str:
-    """The message for something that is no model: a class, a name, or anything else."""
-    found = None
-    if isinstance(model, type) and issubclass(model, Model):
-        found = model.__name__
-    elif isinstance(model, str) and model.lower() in zoo.MODELS:
-        found = zoo.MODELS[model.lower()]["class"]
-    got = f"the class {found}" if isinstance(model, type) and found else shown(model)
-    remedy = f": make one, zoo.{found}()" if found else ", such as zoo.Mixture()"
-    return f"model must be a model of the zoo; got {got}{remedy}"
 
 
 def scales_in_words(

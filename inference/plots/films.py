@@ -25,7 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.ticker import MaxNLocator
 from scipy.special import chdtri
 
-from inference.algorithm import Direct
+from inference.algorithm import Direct, check_model
 from inference.convergence.identifiable import invariants, kind_of, scalars
 from inference.convergence.numbering import cluster_dim, matched_numbers, numbered, stored_labels
 from inference.convergence.partitions import cluster_sizes
@@ -193,6 +193,7 @@ def film(model: Model, *data: Any, features: tuple | None = None, **call: Any) -
 
 def _check_call(model: Model, call: Mapping[str, Any]) -> None:
     """Raise ValueError, before anything is computed, for a call of which there is no film."""
+    check_model(model)
     roles = model.roles
     of_rows = any(own == ("observation", "feature") for own in model.dims.values())
     if not of_rows or not (roles.cluster or roles.loadings):

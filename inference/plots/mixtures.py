@@ -31,7 +31,7 @@ from inference.plots.palette import (
     literal,
 )
 from inference.precision import double_precision
-from inference.results.files import model_of
+from inference.results.files import check_tree, model_of
 from inference.results.groups import labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
 from zoo.checks import check_seed, check_size
@@ -384,6 +384,7 @@ def plot_em(tree: xr.DataTree, iterations: int = 15, *, ax: Axes | None = None) 
     Raises:
         ValueError: the fit has no bound in its trace, or ``iterations`` is below 2.
     """
+    check_tree(tree)
     if "trace" not in tree.children or "bound" not in tree["trace"]:
         method = tree.attrs.get("method", "unknown")
         raise ValueError(f"plot_em draws a fit by method 'em'; this one is by {method!r}")

@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 
 from inference.plots.palette import ShownFigure
 from inference.precision import double_precision
-from inference.results.files import model_of
+from inference.results.files import check_tree, model_of
 from inference.results.groups import restored_data
 from zoo.coordinates.of_models import inside
 from zoo.model import Model, in_current_precision
@@ -94,6 +94,7 @@ def graph_of(tree: xr.DataTree) -> Graph:
     Raises:
         ValueError: the fit does not hold its data, without which the program cannot be run.
     """
+    check_tree(tree)
     if "observed_data" not in tree.children:
         raise ValueError("the program is run on the data, which this fit does not hold (left out for size)")
     model = model_of(tree)

@@ -65,6 +65,7 @@ def responsibilities_of(tree: xr.DataTree) -> xr.DataArray | None:
     Returns:
         Dims (observation, component) or (document, cluster); None where the fit holds none.
     """
+    check_tree(tree)
     if "variational" not in tree.children:
         return None
     model, stored = model_of(tree), tree["variational"].to_dataset()

@@ -31,7 +31,7 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.convergence.r_hat import largest_psrf
-from inference.results.files import model_of
+from inference.results.files import check_tree, model_of
 from inference.results.groups import loadings_of, thinned, thinning, with_groups
 from zoo.coordinates.of_models import noise_factors
 
@@ -66,6 +66,7 @@ def align_rotation(tree: xr.DataTree) -> xr.DataTree:
 
 def aligned_draws(tree: xr.DataTree, most: int) -> xr.DataTree:
     """At most so many draws of the fit in the orientation of all its draws; those of an aligned fit stay."""
+    check_tree(tree)
     if "rotation_aligned" in tree.attrs:
         return thinned(tree, most)
     return _turned(tree, _to_common_mean, _PROCRUSTES, most)

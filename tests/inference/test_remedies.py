@@ -1,5 +1,6 @@
-"""What an error of an answer advises, the model can do."""
+"""What an error of an answer advises, the model can do; what is no fit or model is refused by name."""
 
+import inspect
 import re
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import inference
 import zoo
+from inference import calibration, diagnostics, gibbs, plots, report, symmetry, topics
 from inference.diagnostics import for_arviz, top_partitions
 from inference.methods import advised
 from inference.plots import plot_rank
@@ -55,3 +57,30 @@ def test_methods_that_an_error_advises_are_those_that_take_the_model(point, aske
 def test_a_method_that_does_not_take_the_fields_is_not_advised():
     assert advised(zoo.PPCA(num_latents=1), ("tempered", "nuts", "svd")) == "method='nuts'"
     assert advised(FITS["a kernel"][0], ("nuts", "vb", "gibbs")) == ""
+
+
+FACES = (inference, calibration, diagnostics, gibbs, plots, report, symmetry, topics)
+PUBLIC = {f"{face.__name__}.{name}": getattr(face, name) for face in FACES for name in face.__all__}
+FIRST = {
+    name: next(iter(inspect.signature(function).parameters), None)
+    for name, function in PUBLIC.items()
+    if inspect.isfunction(function)
+}
+OF_FITS = [name for name, first in FIRST.items() if first == "tree"]
+OF_MODELS = [  # the checks of calibration take any program
+    name for name, first in FIRST.items() if first == "model" and not name.startswith(calibration.__name__)
+]
+REST = {"row": 0, "path": "page.html", "cluster": 0, "group": "prior", "counts": COUNTS, "data": (X,)}
+
+
+@pytest.mark.parametrize("given", ["fit.nc", None, X])
+@pytest.mark.parametrize("name", [*OF_FITS, *OF_MODELS])
+def test_what_is_no_fit_or_model_is_refused_by_name(name, given):
+    """A path, a forgotten return, a table: no answer begins with any of these."""
+    rest = {
+        key: REST.get(key, 1)
+        for key, parameter in list(inspect.signature(PUBLIC[name]).parameters.items())[1:]
+        if parameter.default is parameter.empty and not parameter.kind.name.startswith("VAR_")
+    }
+    with pytest.raises(TypeError, match=f"^{FIRST[name]} must be a "):
+        PUBLIC[name](given, **rest)
