@@ -152,6 +152,12 @@ def _check_model(options: SimpleNamespace) -> None:
     if options.method != "auto" and options.method not in card.methods:
         listed = ", ".join(card.methods) + did_you_mean(options.method, card.methods)
         raise ValueError(f"{card.name} has no method {options.method!r}; it has: {listed}")
+    if options.standardize and "standardize" not in card.fields:
+        is_of_text = any("document" in dims for dims in card.dims.values())
+        why = (
+            "counts of words have no unit" if is_of_text else "its default priors are as wide as each column"
+        )
+        raise ValueError(f"{card.name} has no field standardize: {why}, so that it needs none")
     texts = [*options.set, *(["standardize=True"] if options.standardize else [])]
     options.settings = parse_settings(texts, tuple(card.fields), f"the model {card.name}")
     options.method_options = parse_settings(options.option, None, "the method")
