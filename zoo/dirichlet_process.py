@@ -172,6 +172,11 @@ class DirichletAllocation(NamedTuple):
         """
         return {f"{self.name}_concentration": q.concentration}
 
+    @property
+    def posterior_names(self) -> tuple[str, ...]:
+        """Of what `variables` returns."""
+        return (f"{self.name}_concentration",)
+
     def with_variables(self, values: Values) -> dist.Distribution:
         """The `posterior` with the parameters that `variables` returned.
 
@@ -427,6 +432,11 @@ class StickBreaking(NamedTuple):
             "stick_fractions_concentration1": q.concentration1,
             "stick_fractions_concentration0": q.concentration0,
         }
+
+    @property
+    def posterior_names(self) -> tuple[str, ...]:
+        """Of what `variables` returns."""
+        return ("stick_fractions_concentration1", "stick_fractions_concentration0")
 
     def with_variables(self, values: Values) -> BetaDecay:
         """The `posterior` with the parameters that `variables` returned.

@@ -28,6 +28,7 @@ from inference.processes import gathered
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data, with_groups
 from zoo import late
+from zoo.dirichlet_process import DirichletAllocation, StickBreaking
 from zoo.model import Model
 
 _BLOCK = 2**24  # entries of the tables of rows in common that are held at once
@@ -94,7 +95,10 @@ def _sizes(
             first = _first_rows(owner[None], len(sizes))[0]
         found[soft.dims[-1]] = sizes, first
     elif dim is not None and dim in posterior.dims:
-        if drawn is not None and not spreads_rows:
+        expected = _expected_weights(tree, model)
+        if expected is not None:
+            sizes = expected
+        elif drawn is not None and not spreads_rows:
             rows = cluster_sizes(flat_draws(drawn)).mean(0)
             sizes = np.pad(rows, (0, posterior.sizes[dim] - len(rows)))
         else:
@@ -103,6 +107,18 @@ def _sizes(
     if model.roles.topic in posterior:
         found["topic"] = _tokens(tree, model), None
     return found
+
+
+def _expected_weights(tree: xr.DataTree, model: Model) -> np.ndarray | None:
+    """E[weights] under q, where the fit holds q's parameters: a few draws order near ties by chance."""
+    stored = tree["variational"].to_dataset() if "variational" in tree.children else xr.Dataset()
+    weights = getattr(model, "weights", None)
+    if not isinstance(weights, DirichletAllocation | StickBreaking):
+        return None
+    if not {*weights.posterior_names} <= set(stored):
+        return None
+    q = weights.with_variables({name: stored[name].to_numpy() for name in weights.posterior_names})
+    return np.asarray(weights.expected_weights(q))
 
 
 def _first_rows(labels: np.ndarray, size: int) -> np.ndarray:

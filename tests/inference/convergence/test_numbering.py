@@ -18,6 +18,7 @@ from inference.convergence.numbering import cluster_dim, in_program_order, topic
 from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_tables import profiles
 from inference.estimators import DEPCAMEstimator, MCFAEstimator, MixtureEstimator
+from inference.numerics import weighted_rows
 from inference.plots.mixtures import occupied_components
 from inference.report import report
 from inference.results.files import load, model_of, save
@@ -251,6 +252,33 @@ def test_the_sticks_keep_their_order_and_the_map_leads_back():
     np.testing.assert_allclose(total, tree["sample_stats"]["lp"], rtol=1e-9)
     drawn = inference.extend(tree, "assignments")["posterior"]["assignments"].to_numpy()
     np.testing.assert_array_equal(drawn, np.broadcast_to(2 - LABELS, drawn.shape))
+
+
+@pytest.mark.parametrize("case", ["dirichlet", "stick_breaking", "texts"])
+def test_without_rows_the_numbers_go_by_expected_weights(case, monkeypatch):
+    """Of clusters of nearly one size a few draws of the weights would put any first."""
+    monkeypatch.setattr(weighted_rows, "ROW_BYTES", 10)
+    labels = np.repeat([0, 1, 2, 3], (11, 10, 13, 12))
+    rows = 9.0 * np.eye(4)[labels] + np.random.default_rng(0).normal(size=(46, 4))
+    call = {
+        "init": {"responsibilities": np.eye(4)[labels] * 0.92 + 0.02},
+        "max_iterations": 3,
+        "num_samples": 1,
+    }
+    if case == "texts":
+        model, data = zoo.PCP(num_topics=4, num_clusters=4), np.rint(np.maximum(rows, 0)).astype(int) + 1
+        del call["init"]
+    else:
+        model, data = zoo.Mixture.from_data(rows, num_components=4, weight_prior=case), rows
+    for seed in range(3):
+        tree = inference.fit(model, data, method="vb", tolerance=0, seed=seed, progress=False, **call)
+        assert "responsibilities" in tree.attrs["left_out"] and responsibilities_of(tree) is None
+        weights = model_of(tree).weights
+        stored = {name: tree["variational"][name].to_numpy() for name in weights.posterior_names}
+        sizes = np.asarray(weights.expected_weights(weights.with_variables(stored)))
+        if case == "stick_breaking":  # the sticks keep their order
+            sizes = sizes[tree["variational"]["stick_of_component"].to_numpy()]
+        np.testing.assert_array_equal(sizes, np.sort(sizes)[::-1])
 
 
 def test_topics_with_names_of_their_own_keep_their_places(monkeypatch):
