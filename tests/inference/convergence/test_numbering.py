@@ -269,7 +269,8 @@ def test_without_rows_the_numbers_go_by_expected_weights(case, monkeypatch):
         model, data = zoo.PCP(num_topics=4, num_clusters=4), np.rint(np.maximum(rows, 0)).astype(int) + 1
         del call["init"]
     else:
-        model, data = zoo.Mixture.from_data(rows, num_components=4, weight_prior=case), rows
+        fields = {"num_components": 4, "weight_prior": case, "concentration": 0.1}
+        model, data = zoo.Mixture.from_data(rows, **fields), rows
     for seed in range(3):
         tree = inference.fit(model, data, method="vb", tolerance=0, seed=seed, progress=False, **call)
         assert "responsibilities" in tree.attrs["left_out"] and responsibilities_of(tree) is None
