@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 REFERENCE = Path(__file__).parents[1] / "reference"
+TOLD = frozenset(("command", "versions", "machine", "code"))  # of a record or a part, beside its figures
 METHODS = "inference/methods/"
 MIXTURES, TOPICS = (METHODS + "mixture",), (METHODS + "documents", METHODS + "lda", METHODS + "pcp")
 PROJECTIONS = tuple(METHODS + name for name in ("linear_gaussian", "ppca", "sppca"))
@@ -145,12 +146,11 @@ def older_than_their_code():
     Parts that say it speak for themselves; what stands beside them is of the code that the record names.
     """
     older, undated, digest = [], [], functools.cache(_digest)  # many records describe the whole
-    no_figures = {*circumstances(""), "code"}
     for path in sorted(REFERENCE.rglob("*.json")):
         name = path.relative_to(REFERENCE).with_suffix("").as_posix()
         held = json.loads(path.read_text(encoding="utf-8"))
         told = [own["code"] for own in held.values() if isinstance(own, dict) and "code" in own]
-        if len(told) < len(held.keys() - no_figures) or not told:
+        if len(told) < len(held.keys() - TOLD) or not told:
             told.append(held.get("code"))
         if None in told:
             undated.append(name)

@@ -19,6 +19,7 @@ from inference.cli import main
 from inference.cli.options import parse
 from inference.cli.selection import select
 from inference.cli.settings import parse_settings, resolve, terms_of
+from tests.tools.recording import TOLD
 from zoo import MODELS
 from zoo.cards import markup, read_card, read_notes
 from zoo.cards.page import card_as_markdown, card_as_text, card_sections
@@ -306,7 +307,7 @@ def at(value, path):
     if not path:
         return np.array(list(value.values()) if isinstance(value, dict) else value, dtype=float).ravel()
     if path[0] == "*":
-        return np.concatenate([at(part, path[1:]) for part in value.values()])
+        return np.concatenate([at(part, path[1:]) for name, part in value.items() if name not in TOLD])
     return at(value[int(path[0]) if isinstance(value, list) else path[0]], path[1:])
 
 
