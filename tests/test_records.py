@@ -1,6 +1,7 @@
 """Every record says how it came about; those that are older than the code they describe are listed."""
 
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -46,11 +47,11 @@ def test_records_that_are_older_than_their_code_are_told(tmp_path, monkeypatch, 
     (tmp_path / "inference" / "numerics").mkdir(parents=True)
     (tmp_path / "zoo").mkdir()
     code = tmp_path / "zoo" / "gamma_functions.py"
-    code.write_text("x = 1  # a comment\n")
+    code.write_text("x = 1  # a comment\ndef f():\n    'A docstring.'\n")
     recording.write_record("benchmark_numerics", "a command", figure=1)
     (recording.REFERENCE / "mixture_moves.json").write_text("{}")
     assert older_than_their_code() == ([], ["mixture_moves"])
-    code.write_text("x = 1  # another comment\n")
+    code.write_text("'A docstring.'\nx = 1  # another comment\ndef f():\n    'Another.'\n")
     assert older_than_their_code() == ([], ["mixture_moves"])
     code.write_text("x = 2\n")
     assert older_than_their_code() == (["benchmark_numerics"], ["mixture_moves"])
@@ -65,6 +66,26 @@ def test_records_that_are_older_than_their_code_are_told(tmp_path, monkeypatch, 
     assert older_than_their_code()[0] == ["benchmark_numerics", "benchmark_numerics_in_parts"]
     recording.add_part_to_record("benchmark_numerics_in_parts", "one", "a command", figure=1)
     assert older_than_their_code()[0] == ["benchmark_numerics"], "each part of it is of this code"
+
+
+def test_a_figure_put_into_a_record_makes_no_other_of_this_code(tmp_path, monkeypatch):
+    """A part that was kept once took the digest of the code that another part was made with."""
+    import tests.tools.recording as recording
+
+    monkeypatch.setattr(recording, "REFERENCE", tmp_path / "tests" / "reference")
+    recording.REFERENCE.mkdir(parents=True)
+    (tmp_path / "inference" / "numerics").mkdir(parents=True)
+    (tmp_path / "zoo").mkdir()
+    code, name = tmp_path / "zoo" / "gamma_functions.py", "benchmark_numerics"
+    for number, part in enumerate(("one", "two")):
+        code.write_text(f"x = {number}\n")
+        recording.add_to_record(name, "a command", **{part: {"figure": 1}})
+    assert older_than_their_code() == ([name], [])
+    recording.add_to_record(name, "a command", one={"figure": 1})
+    assert older_than_their_code() == ([], [])
+    (recording.REFERENCE / f"{name}.json").write_text('{"command": "a command", "one": {"figure": 1}}')
+    recording.add_to_record(name, "a command", two={"figure": 1})
+    assert older_than_their_code() == ([], [name]), "the part that was kept does not say what code it is of"
 
 
 def test_one_split_has_a_mean_and_no_standard_error():
@@ -85,3 +106,16 @@ def test_a_fit_that_was_interrupted_is_not_recorded(monkeypatch):
         else:
             with pytest.raises(KeyboardInterrupt):
                 paper_settings.quiet(None)
+
+
+def test_the_numbers_of_a_fit_that_was_interrupted_are_not_recorded(monkeypatch, tmp_path):
+    """Told to stop, ``same_numbers --record`` recorded the fit cut short and went on with the next."""
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # which the tool sets as it is imported
+    from tests.tools import same_numbers
+
+    cut_short = SimpleNamespace(attrs={"stop_reason": "interrupted"})
+    monkeypatch.setattr(same_numbers, "RECORD", tmp_path / "same_numbers.json")
+    monkeypatch.setattr(same_numbers, "fitted", lambda name: cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        same_numbers.main(["--record", "ppca em"])
+    assert not (tmp_path / "same_numbers.json").exists()

@@ -11,13 +11,9 @@ of its singular values. Written to tests/reference/benchmark_epca.json.
 
 import json
 import os
-import platform
 import sys
 import time
-from importlib.metadata import version
-from pathlib import Path
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "benchmark_epca.json"
 ROWS, COLUMNS, LATENTS, ITERATIONS = 20_000, 500, 10, 10
 BARS = dict.fromkeys(("float64", "float32"), 5.0)
 MEMORY_BAR = 4.0
@@ -140,19 +136,12 @@ def nuts():
 
 def main():
     """Run the parts asked for, and keep the record of the other."""
-    record = json.loads(REFERENCE.read_text()) if REFERENCE.is_file() else {}
-    wanted = sys.argv[1:] or ["map"]
-    if "map" in wanted:
-        record["map"] = against_svd()
-    if "nuts" in wanted:
-        record["nuts"] = nuts()
-    packages = ("numpy", "scipy", "scikit-learn", "jax", "numpyro")
-    record |= {
-        "command": "python -m tests.benchmarks.epca_map [map] [nuts]",
-        "versions": {name: version(name) for name in packages} | {"python": platform.python_version()},
-        "machine": f"{os.cpu_count()} cores, shared; load {os.getloadavg()[0]:.1f}",
-    }
-    REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
+    from tests.tools.recording import add_part_to_record  # imports NumPy, whose threads are settled by then
+
+    for part in sys.argv[1:] or ["map"]:
+        found = {"map": against_svd, "nuts": nuts}[part]()
+        command = f"python -m tests.benchmarks.epca_map {part}"
+        add_part_to_record("benchmark_epca", part, command, "scipy", "scikit-learn", **found)
 
 
 if __name__ == "__main__":

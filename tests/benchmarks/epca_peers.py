@@ -13,15 +13,14 @@ tests/reference/epca_peers.json.
 import contextlib
 import io
 import json
-import os
 import time
 import warnings
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import numpy as np
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "epca_peers.json"
+from tests.tools.recording import write_record
+
 ROWS, COLUMNS, MASKS = 80, 12, 10
 SCALES = {"gaussian": 1.0, "bernoulli": 1.5, "poisson": 0.6}
 LENGTHS = {"gibbs": (300, 700), "nuts": (200, 300)}
@@ -205,15 +204,9 @@ def main():
         except Exception as error:  # a peer that is missing or fails is a result: named with its error
             record[name] = {"did_not_run": f"{type(error).__name__}: {error}"}
         print(name, json.dumps(record[name]), flush=True)
-        written = {
-            "command": "python -m tests.benchmarks.epca_peers",
-            "masks": MASKS,
-            "bar": "difference not below -2 standard errors",
-            "cases": record,
-            "machine": f"{os.cpu_count()} cores, shared; load {os.getloadavg()[0]:.1f}",
-            "versions": {p: installed(p) for p in ("mofapy2", "cca-zoo", "jax", "numpyro", "numpy")},
-        }
-        REFERENCE.write_text(json.dumps(written, indent=2) + "\n")
+        command, bar = "python -m tests.benchmarks.epca_peers", "difference not below -2 standard errors"
+        peers = {peer: installed(peer) for peer in ("mofapy2", "cca-zoo")}
+        write_record("epca_peers", command, masks=MASKS, bar=bar, peers=peers, cases=record)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,12 @@ draws of data, and records effective draws a second, without warm-up, over those
 
 import argparse
 import json
-import os
 import time
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "paired_mixing.json"
+from tests.tools.recording import add_to_record
+
 ROWS, FEATURES, CHAINS, CELLS = 50, 20, 4, 60
 FIELDS = {"num_shared": 1, "num_specific": (2, 2), "beta": 0.5, "conjugate": (0.1, 0.2)}
 
@@ -213,12 +211,11 @@ def main():
     parser.add_argument("--attempts", action="store_true")
     arguments = parser.parse_args()
     lengths = {"gibbs": tuple(arguments.gibbs), "nuts": tuple(arguments.nuts)}
-    rows, former = [], json.loads(REFERENCE.read_text())
+    rows, command = [], "python -m tests.benchmarks.paired_mixing"
     if arguments.attempts:
         with in_precision():
-            former["attempts"] = attempts(lengths, arguments.draws)
-        former["attempts"]["command"] = "python -m tests.benchmarks.paired_mixing --attempts"
-        REFERENCE.write_text(json.dumps(former, indent=2) + "\n")
+            found = attempts(lengths, arguments.draws)
+        add_to_record("paired_mixing", f"{command} --attempts", "arviz-stats", attempts=found)
         return
     with in_precision():
         running = samplers(lengths)
@@ -246,18 +243,16 @@ def main():
     }
     means = {what: round(float(np.exp(np.mean(np.log(own)))), 2) for what, own in ratios.items()}
     print(ratios, means)
-    record = {
-        "command": "python -m tests.benchmarks.paired_mixing",
-        "program": "zoo.Paired, " + json.dumps(FIELDS),
-        "lengths": lengths,
-        "runs": rows,
-        "ratios": ratios,
-        "geometric_means": means,
-        "machine": f"{os.cpu_count()} cores, shared; load {os.getloadavg()[0]:.1f}",
-        "versions": {name: version(name) for name in ("jax", "numpyro", "numpy", "arviz-stats")},
-    }
-    record |= {name: former[name] for name in ("attempts", "finding") if name in former}
-    REFERENCE.write_text(json.dumps(record, indent=2) + "\n")
+    add_to_record(
+        "paired_mixing",
+        command,
+        "arviz-stats",
+        program="zoo.Paired, " + json.dumps(FIELDS),
+        lengths=lengths,
+        runs=rows,
+        ratios=ratios,
+        geometric_means=means,
+    )
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import json
 import os
 import threading
 import time
+from collections import defaultdict
 
 import jax
 import matplotlib
@@ -135,10 +136,14 @@ def record_of(name):
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def write(name, methods):
-    """Write the record of a posterior, a line for each quantity."""
+def write(name, methods, made):
+    """Write the record of a posterior, a line for each quantity; ``made``: the methods run by this code.
+
+    The record is of this code once all are; till then it is as old as it was.
+    """
+    code = code_of(f"posteriors/{name}") if made >= methods.keys() else record_of(name).get("code")
     record = circumstances(f"python -m tests.support.posterior_table {name}", "arviz") | {
-        "code": code_of(f"posteriors/{name}"),
+        "code": code,
         "methods": methods,
     }
     text = json.dumps(record, indent=1)
@@ -304,13 +309,15 @@ def main():
     if asked.draw:
         draw()
         return
+    made = defaultdict(set)
     for name, method in lacking(asked.names or ALL, asked.methods, asked.again):
         if time.process_time() > 60 * asked.minutes:
             print("time is up; the same command goes on from here")
             return
 
         def record(own, name=name, method=method):
-            write(name, record_of(name).get("methods", {}) | {method: own})
+            made[name].add(method)
+            write(name, record_of(name).get("methods", {}) | {method: own}, made[name])
             print(name, method, own.get("cpu_seconds", "stopped"), own.get("check", ""), flush=True)
 
         exact = method in ALL[name]().exact

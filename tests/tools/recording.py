@@ -17,11 +17,18 @@ from pathlib import Path
 import numpy as np
 
 REFERENCE = Path(__file__).parents[1] / "reference"
+TOLD = frozenset(("command", "versions", "machine", "code"))  # of a record or a part, beside its figures
 METHODS = "inference/methods/"
 MIXTURES, TOPICS = (METHODS + "mixture",), (METHODS + "documents", METHODS + "lda", METHODS + "pcp")
 PROJECTIONS = tuple(METHODS + name for name in ("linear_gaussian", "ppca", "sppca"))
 CELLS = tuple(METHODS + name for name in ("epca", "paired"))
 WHOLE = ("zoo", "inference")
+FITS = (  # what `fit` imports; tests/test_architecture.py holds that no room above is
+    *("zoo", "inference/driver", "inference/methods", "inference/convergence", "inference/fitting"),
+    *("inference/inputs", "inference/results", "inference/numerics", "inference/symmetry"),
+    *("inference/algorithm.py", "inference/coordinates.py", "inference/precision.py"),
+    *("inference/processes.py", "inference/program_cache.py", "inference/settings.py"),
+)
 DESCRIBED = {  # by how the name of the record begins, the longest beginning counts
     "bad_inputs": WHOLE,
     "bayesian_cca": CELLS,
@@ -59,11 +66,11 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "paper_projections": PROJECTIONS,
     "paper_topics": TOPICS,
     "pcp_corpora": TOPICS,
-    "posteriors/": WHOLE,
+    "posteriors/": (*FITS, "inference/calibration/reference_posteriors.py"),
     "ppca": PROJECTIONS,
     "probit": ("zoo/linear_gaussian", METHODS + "sppca"),
     "relations": WHOLE,
-    "same_numbers": WHOLE,
+    "same_numbers": FITS,
     "sppca": PROJECTIONS,
     "topic_bars": TOPICS,
     "topic_tables": TOPICS,
@@ -95,10 +102,16 @@ def write_record(name, command, *packages, **figures):
 
 
 def add_to_record(name, command, *packages, **figures):
-    """Put figures beside those that ``tests/reference/<name>.json`` holds under other names."""
+    """Put figures beside those that ``tests/reference/<name>.json`` holds under other names.
+
+    Kept parts that do not tell how they came about are given what stood beside them, which is now of the new.
+    """
     path = REFERENCE / f"{name}.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    content = kept | _told(name, command, packages, figures) | figures
+    told = _told(name, command, packages, figures)
+    own = {"code": None} | {key: kept.pop(key) for key in told if key in kept}
+    others = {key: own | part if isinstance(part, dict) else part for key, part in kept.items()}
+    content = told | others | figures
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
@@ -121,7 +134,7 @@ def mean_and_error(values, digits=5):
 
 
 def code_of(name, digest=None):
-    """The digest of each file or folder that a record describes: of what Python reads, not of comments."""
+    """The digest of each file or folder that a record describes: what runs, without docstrings and cards."""
     beginnings = [own for own in DESCRIBED if name.startswith(own)]
     digest = digest or _digest
     return {path: digest(REFERENCE.parents[1] / path) for path in DESCRIBED[max(beginnings, key=len)]}
@@ -133,12 +146,11 @@ def older_than_their_code():
     Parts that say it speak for themselves; what stands beside them is of the code that the record names.
     """
     older, undated, digest = [], [], functools.cache(_digest)  # many records describe the whole
-    no_figures = {*circumstances(""), "code"}
     for path in sorted(REFERENCE.rglob("*.json")):
         name = path.relative_to(REFERENCE).with_suffix("").as_posix()
         held = json.loads(path.read_text(encoding="utf-8"))
         told = [own["code"] for own in held.values() if isinstance(own, dict) and "code" in own]
-        if len(told) < len(held.keys() - no_figures) or not told:
+        if len(told) < len(held.keys() - TOLD) or not told:
             told.append(held.get("code"))
         if None in told:
             undated.append(name)
@@ -152,10 +164,20 @@ def _digest(path):
     found = hashlib.sha256()
     for file in files:
         if file.suffix == ".py":
-            found.update(ast.dump(ast.parse(file.read_text(encoding="utf-8"))).encode())
-        elif file.suffix in (".toml", ".css"):
+            found.update(_what_runs(file.read_text(encoding="utf-8")).encode())
+        elif file.suffix in (".toml", ".css") and file.parent.name != "cards":
             found.update(file.read_bytes())
     return found.hexdigest()[:12]
+
+
+def _what_runs(source):
+    """The source without comments and docstrings, in one layout."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return ast.unparse(tree)
 
 
 def _processor():

@@ -16,6 +16,7 @@ import pytest
 
 import zoo
 from inference.calibration import posterior_check
+from tests.support import posterior_table
 from tests.support.posterior_cases import ALL, METHODS_ON_POSTERIORS, described, fitted
 from tests.support.posterior_table import FALSE_ALARMS, TABLE, bias_of, limited, record_of, table
 from zoo import posteriors
@@ -142,6 +143,18 @@ def test_a_method_that_takes_too_long_is_stopped_and_said_to_be(limit):
         while time.process_time() - begin < 1 and not ended.is_set():
             pass
     assert seen == (["stopped", 3] if limit < 1 else [])
+
+
+def test_a_record_is_of_this_code_once_all_its_methods_are(tmp_path, monkeypatch):
+    """One method run again once gave its record the digest of this code, the others being of an older one."""
+    monkeypatch.setattr(posterior_table, "METHODS_ON_POSTERIORS", tmp_path)
+    monkeypatch.setattr(posterior_table, "code_of", lambda name: "this")
+    old = {"code": "older", "methods": {"vb": {}, "svi": {}}}
+    (tmp_path / "lda.json").write_text(json.dumps(old))
+    posterior_table.write("lda", old["methods"], {"vb"})
+    assert record_of("lda")["code"] == "older"
+    posterior_table.write("lda", old["methods"], {"vb", "svi"})
+    assert record_of("lda")["code"] == "this"
 
 
 def test_an_interrupted_fit_is_none(monkeypatch):

@@ -5,36 +5,27 @@ Needs the set; the figures are recorded in tests/reference/epca_spect.json. Run 
 tests/inference/methods/epca/test_reference_epca.py``.
 """
 
-import json
-import platform
 import warnings
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import zoo
 from inference import fit
+from tests.tools.recording import add_part_to_record
 from zoo.datasets import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_data]
-RECORD = Path(__file__).parents[3] / "reference" / "epca_spect.json"
 NUM_MASKS, HIDDEN, NUM_STARTS = 20, 0.15, 10
 WITHOUT_MEAN, WITH_MEAN = 1e-4, 100.0  # prior variances of the mean
 KERNEL = (0.1, 0.2)
 
 
-def record(**figures):
+def record(part, **figures):
     """Put the figures beside those of the other test."""
-    kept = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
-    kept |= {
-        "command": 'ZOO_DATA=... python -m pytest -m "slow and needs_data" '
-        "tests/inference/methods/epca/test_reference_epca.py",
-        "versions": {package: version(package) for package in ("jax", "numpyro", "numpy")},
-        "machine": platform.machine(),
-    }
-    RECORD.write_text(json.dumps(kept | figures, indent=1) + "\n")
+    test = "tests/inference/methods/epca/test_reference_epca.py"
+    command = f'ZOO_DATA=... python -m pytest -m "slow and needs_data" {test}'
+    add_part_to_record("epca_spect", part, command, **figures)
 
 
 def estimate(x, beta, variance, loc_variance, **settings):
@@ -87,15 +78,14 @@ def test_a_weak_gaussian_prior_gains_from_the_kernel_and_a_tuned_one_does_not():
         return {"mean": float(gap.mean()), "standard_error": float(gap.std(ddof=1) / NUM_MASKS**0.5)}
 
     gains = {f"variance {s}, over beta {b}": gain(s, b) for s in ("100", "0.1") for b in ("0", "1")}
-    record(
-        held_out={
-            "rows": "SPECT, K = 1, no mean, lam 0.1, nu 0.2, 15 % hidden",
-            "masks": NUM_MASKS,
-            "nats_per_cell": {name: float(values.mean()) for name, values in scores.items()},
-            "gain_of_beta_0.4": gains,
-            "bars": {"over beta 0": 0.005, "over beta 1": 0.002, "at variance 0.1": 0.002},
-        }
-    )
+    figures = {
+        "rows": "SPECT, K = 1, no mean, lam 0.1, nu 0.2, 15 % hidden",
+        "masks": NUM_MASKS,
+        "nats_per_cell": {name: float(values.mean()) for name, values in scores.items()},
+        "gain_of_beta_0.4": gains,
+        "bars": {"over beta 0": 0.005, "over beta 1": 0.002, "at variance 0.1": 0.002},
+    }
+    record("held_out", **figures)
     assert gains["variance 100, over beta 0"]["mean"] >= 0.005
     assert gains["variance 100, over beta 1"]["mean"] >= 0.002
     assert abs(gains["variance 0.1, over beta 0"]["mean"]) <= 0.002
@@ -126,13 +116,7 @@ def test_random_starts_end_at_one_maximum():
         for variance in (0.1, 100.0)
         for beta in (0.0, 0.4)
     }
-    record(
-        restarts={
-            "starts": NUM_STARTS,
-            "spread_in_nats_no_mean": plain,
-            "bar": 0.01,
-            "spread_in_nats_free_mean": free,
-        }
-    )
+    spreads = {"spread_in_nats_no_mean": plain, "spread_in_nats_free_mean": free}
+    record("restarts", starts=NUM_STARTS, bar=0.01, **spreads)
     assert max(plain.values()) < 0.01
     assert free["variance 100, beta 0"] > 1 > 0.01 > free["variance 100, beta 0.4"]

@@ -16,10 +16,7 @@ one shared latent. To leading order the posterior is the sampling distribution t
 Each test allows these, and four Monte Carlo errors (false alarm rate 6e-5).
 """
 
-import json
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -35,9 +32,9 @@ from inference.methods.paired import full_covariance_vb as vb
 from inference.methods.paired.closed_form import canonical
 from inference.precision import in_precision
 from inference.symmetry.identified import canonical_correlations
+from tests.tools.recording import add_part_to_record
 from zoo.exponential_family import Gaussian
 
-RECORD = Path(__file__).parents[3] / "reference" / "bayesian_cca.json"
 ROWS, SIZES = 600, (3, 2)
 UNKNOWN = (Gaussian(None), Gaussian(None))
 
@@ -99,12 +96,10 @@ def excess(tree, views):
 
 
 def record(name, figures):
-    known = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
-    known[name] = {key: round(float(value), 3) for key, value in figures.items()}
-    known["what"] = "by how many tolerances each claim is missed; below one it holds"
-    known["command"] = "pytest -m slow tests/inference/methods/paired/test_bayesian_cca.py"
-    known["versions"] = {package: version(package) for package in ("jax", "numpyro", "numpy")}
-    RECORD.write_text(json.dumps(known, indent=2) + "\n")
+    """By how many tolerances each claim is missed; below one it holds."""
+    command = "python -m pytest -m slow tests/inference/methods/paired/test_bayesian_cca.py"
+    missed = {key: round(float(value), 3) for key, value in figures.items()}
+    add_part_to_record("bayesian_cca", name, command, **missed)
 
 
 @pytest.mark.slow

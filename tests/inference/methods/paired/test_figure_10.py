@@ -4,10 +4,6 @@ Recorded in tests/reference/figure_10.json; run with ``pytest -m slow
 tests/inference/methods/paired/test_figure_10.py``.
 """
 
-import json
-from importlib.metadata import version
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -20,8 +16,8 @@ from tests.benchmarks.shared_latents import (
     labels_of,
     nearest_neighbours_error,
 )
+from tests.tools.recording import add_part_to_record
 
-RECORD = Path(__file__).parents[3] / "reference" / "figure_10.json"
 REPLICATES = 14
 
 
@@ -40,28 +36,25 @@ def test_the_shared_latent_is_found(family, bar):
             found[name].append(float(abs(np.corrcoef(score, truth)[0, 1])))
             errors[name].append(nearest_neighbours_error(score, labels))
     gap = np.subtract(errors["cca"], errors["becca"])
-    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
-    record |= {
-        "command": "python -m pytest -s -m slow tests/inference/methods/paired/test_figure_10.py",
-        "program": "zoo.Paired.ecca, one shared latent, two of each view, beta 0.5, lam 0.1, nu 0.2, unit "
+    add_part_to_record(
+        "figure_10",
+        f"{family}, {SAMPLED_BY[family]}",
+        "python -m pytest -s -m slow tests/inference/methods/paired/test_figure_10.py",
+        program="zoo.Paired.ecca, one shared latent, two of each view, beta 0.5, lam 0.1, nu 0.2, unit "
         "variances; 50 rows, 20 + 20 columns, deviation of loadings 1.5 (binary) and 0.7 (Poisson); "
         "300 + 500 sweeps, one chain",
-        "versions": {package: version(package) for package in ("jax", "numpyro", "numpy")},
-        f"{family}, {SAMPLED_BY[family]}": {
-            "abs_correlation_with_true_shared_latent": {
-                "replicates": np.round(found["becca"], 3).tolist(),
-                "mean": float(np.mean(found["becca"])),
-                "bar": bar,
-                "mean_of_cca": float(np.mean(found["cca"])),
-            },
-            "error_of_nine_neighbours": {
-                **{name: float(np.mean(own)) for name, own in errors.items()},
-                "cca_minus_becca": float(gap.mean()),
-                "standard_error": float(gap.std(ddof=1) / REPLICATES**0.5),
-                "bar": 0.06,
-            },
+        abs_correlation_with_true_shared_latent={
+            "replicates": np.round(found["becca"], 3).tolist(),
+            "mean": float(np.mean(found["becca"])),
+            "bar": bar,
+            "mean_of_cca": float(np.mean(found["cca"])),
         },
-    }
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+        error_of_nine_neighbours={
+            **{name: float(np.mean(own)) for name, own in errors.items()},
+            "cca_minus_becca": float(gap.mean()),
+            "standard_error": float(gap.std(ddof=1) / REPLICATES**0.5),
+            "bar": 0.06,
+        },
+    )
     assert np.mean(found["becca"]) >= bar
     assert gap.mean() >= 0.06
