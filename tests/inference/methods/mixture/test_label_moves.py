@@ -253,12 +253,13 @@ def test_without_moves_the_sweep_has_conditionals_only():
 # --- does it mix?
 
 
-def apart(num_rows, num_components, seed):
+def apart(model, x, seed):
     """Chains to start from: two with one cluster, two with rows spread over all components."""
-    labels = np.zeros((4, 1, num_rows), int)
-    labels[2:, 0] = np.random.default_rng(seed).integers(0, num_components, (2, num_rows))
+    labels = np.zeros((4, 1, len(x)), int)
+    labels[2:, 0] = np.random.default_rng(seed).integers(0, model.num_components, (2, len(x)))
+    tree = fit(model, x, method="gibbs", num_warmup=1, num_samples=1)
     dataset = xr.Dataset({"assignments": (("chain", "draw", "observation"), labels)})
-    return xr.DataTree.from_dict({"posterior": dataset})
+    return tree.assign(posterior=xr.DataTree(dataset))
 
 
 def collapsed_log_joint(tree, model, x):
@@ -289,7 +290,7 @@ def toy_chains(draw, seed, moves):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the plain sampler has not converged is the point
         tree = fit(model, x, method="gibbs", num_warmup=1000, num_samples=5000, seed=seed,
-                   init=apart(len(x), 30, seed), label_moves=moves)  # fmt: skip
+                   init=apart(model, x, seed), label_moves=moves, split_merge=0)  # fmt: skip
     return {
         "num_occupied": tree["posterior"]["num_occupied"].to_numpy(),
         "concentration": tree["posterior"]["concentration"].to_numpy(),
