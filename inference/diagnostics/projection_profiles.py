@@ -269,7 +269,7 @@ def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
     """Scores of the fitted rows and their standard deviations (NaN where unknown), (rows, latents) each."""
     model, posterior, data = model_of(aligned), draws_of(aligned), None
     site = model.roles.latent
-    if not model.roles.loadings:  # on the scale of the Gram matrix; `transform` has standard scores
+    if not model.roles.loadings and kind_of(aligned) == "point":  # `transform` has standard scores
         data = fitted_data(aligned)
     stored = aligned["variational"].to_dataset() if "variational" in aligned.children else xr.Dataset()
     held = next((name for name in (site, f"{site}_mean") if name in stored), None)

@@ -76,7 +76,7 @@ def components(tree: xr.DataTree, part: str = "all") -> xr.Dataset:
     """
     check_choice("part", part, _PARTS)
     posterior, model = draws_of(tree), model_of(tree)
-    if "rotation" not in model.symmetries or model.roles.latent not in posterior:
+    if "rotation" not in model.symmetries or model.roles.latent not in posterior or not model.roles.loadings:
         raise ValueError(
             f"components need draws of latents and loadings; this fit has {sorted(posterior.data_vars)}"
         )

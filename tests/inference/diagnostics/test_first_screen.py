@@ -10,12 +10,13 @@ import pytest
 import inference
 import zoo
 from inference.convergence.partitions import memberships
-from inference.diagnostics import profiles, summary, summary_text
+from inference.diagnostics import leave_one_out, profiles, summary, summary_text
 from inference.diagnostics.first_screen import _MEANINGS, first_screen
 from inference.diagnostics.profile_parts import intervals
 from inference.diagnostics.profile_tables import profile_cells
 from inference.diagnostics.text_pictures import bar, scatter
 from inference.fitting.verdict import verdict
+from inference.symmetry import components
 from tests.support.planted import planted_mixture, planted_regression, planted_zoo, replaced
 from tests.support.report_cases import FITS, fitted
 
@@ -52,6 +53,35 @@ def test_a_screen_of_every_model_begins_in_words_and_says_nothing_twice(name):
                 rf"(?m)^{re.escape(variable)} +[a-z]|of {re.escape(variable)}", screen.details
             ), row
     assert "lp " not in screen.answers and "same_cluster" not in screen.answers
+
+
+@pytest.fixture(scope="module")
+def kernel_draws():
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    model = zoo.KernelPCA(num_latents=1, kernel="rbf", noise_variance=0.1, latent_variance=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged
+        return inference.fit(
+            model, x, method="hmc", num_warmup=20, num_samples=30, num_chains=2, progress=False
+        )
+
+
+def test_draws_of_kernel_latents_have_a_screen_of_their_own_scores(kernel_draws):
+    """They have no coefficients to project rows with, as point estimates do."""
+    drawn = kernel_draws["posterior"]["latents"].to_numpy().reshape(60, 20)
+    drawn = drawn * np.sign(drawn @ drawn[0])[:, None]
+    rows = profiles(kernel_draws)["extreme_rows"]
+    found = {key[1]: row for key, row in rows["row"].items() if key[2] == 1}
+    ends = {int(drawn.mean(0).argmin()), int(drawn.mean(0).argmax())}
+    assert set(found.values()) == ends
+    assert f"row numbers: {found['low']}," in summary_text(kernel_draws, details=True)
+
+
+def test_what_needs_loadings_or_a_density_is_refused_of_kernels(kernel_draws):
+    with pytest.raises(ValueError, match="KernelPCA has no density of rows"):
+        leave_one_out(kernel_draws)
+    with pytest.raises(ValueError, match="components need draws of latents and loadings"):
+        components(kernel_draws)
 
 
 def test_a_command_in_the_advice_is_filled_as_it_is_worded_and_not_broken(monkeypatch):
