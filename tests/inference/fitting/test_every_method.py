@@ -1,4 +1,4 @@
-"""One short fit by every method of every model: saved, loaded, the same.
+"""One short fit by every method of every model: printed, saved, loaded, the same.
 
 `.ci/versions` runs it at the lowest and at the newest versions of the dependencies.
 """
@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import inference
+from inference.diagnostics import summary_text
 from inference.methods import BY_MODEL, FOR_EVERY_MODEL
 from tests.support.relation_cases import CASES
 
@@ -43,10 +44,13 @@ def short_fit(case, method):
 
 
 @pytest.mark.parametrize(("case", "method"), sorted({*OWN.values(), *GENERAL}))
-def test_a_short_fit_is_saved_and_loaded_as_it_was(case, method, tmp_path):
+def test_a_short_fit_is_printed_saved_and_loaded_as_it_was(case, method, tmp_path):
     tree = short_fit(case, method)
     inference.save(tree, tmp_path / "fit.nc")
-    xr.testing.assert_identical(inference.load(tmp_path / "fit.nc"), tree)
+    back = inference.load(tmp_path / "fit.nc")
+    xr.testing.assert_identical(back, tree)
+    screen = summary_text(tree, details=True)
+    assert tree.attrs["verdict"].split()[0] in screen and summary_text(back, details=True) == screen
 
 
 #: Follow another one: with the topics of words or the utilities of classes, or up to a constant.

@@ -290,7 +290,8 @@ def toy_chains(draw, seed, moves):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the plain sampler has not converged is the point
         tree = fit(model, x, method="gibbs", num_warmup=1000, num_samples=5000, seed=seed,
-                   init=apart(model, x, seed), label_moves=moves, split_merge=0)  # fmt: skip
+                   init=apart(model, x, seed), label_moves=moves, split_merge=0,
+                   keep=("log_likelihood",))  # fmt: skip
     return {
         "num_occupied": tree["posterior"]["num_occupied"].to_numpy(),
         "concentration": tree["posterior"]["concentration"].to_numpy(),
