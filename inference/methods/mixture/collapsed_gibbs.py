@@ -38,6 +38,22 @@ After the run weights and parameters are drawn for every kept draw given its lab
 program; for the process, the occupied atoms from their posteriors, largest first, and the left-over mass
 broken by further sticks over empty slots, the last of which takes the rest. The fit's model has as many
 components as that takes.
+
+**Split-merge moves of tempered chains** are sequentially allocated (Dahl 2003). Launched ones are accepted
+twice as often in 0.6 of the time at power 1 (olive's continuous columns), but at the lower powers, where
+clusters come and go, they are not: none of the replicates on Old Faithful made a round trip. In every sweep
+all rows are put on a circle in random order; a move begins anywhere on it, with rows i and j, and goes once
+round. (An order that labels have no part in serves any number of moves.) If i and j share a cluster it is
+split: they seed two clusters, and the other members join one of them in turn, with probability proportional
+to its weight times its predictive density given those already there. If they do not, their clusters are
+merged. A split is accepted with probability
+
+.. math::
+    \min\Big\{1, \frac{p(c^{\mathrm{split}})\, L_i L_j}{p(c)\, L_{ij}\, q}\Big\},
+
+p the prior of the partition, L the evidence of a cluster, q the probability of the allocations made; a merge
+with the reciprocal, q being the probability that the same order would have allocated the two clusters as
+they are. All evidences are chains of predictives of the one scan over rows that a proposal costs.
 """
 
 import math
@@ -61,7 +77,7 @@ from inference.methods.mixture.gibbs import (
     hyperparameter_blocks,
     to_convergence,
 )
-from inference.methods.mixture.split_merge import log_split_prior, repeated
+from inference.methods.mixture.split_merge import log_sigmoid, log_split_prior, repeated
 from inference.methods.mixture.starts import given_labels
 from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
@@ -122,6 +138,19 @@ def log_partition_prior(counts: Array, alpha: Array, model: Mixture) -> Array:
     return (
         total + sizes + math.lgamma(model.num_components + 1.0) - gammaln(model.num_components - number + 1.0)
     )
+
+
+def _log_prior_of_split(alpha: Array, model: Mixture) -> Any:
+    def process(count_i: Array, count_j: Array, number: Array) -> Array:
+        both = gammaln(jnp.stack([count_i, count_j, count_i + count_j]))
+        return jnp.log(alpha) + both[0] + both[1] - both[2]
+
+    def finite(count_i: Array, count_j: Array, number: Array) -> Array:
+        share = alpha / model.num_components
+        logs = gammaln(share + jnp.stack([count_i, count_j, count_i + count_j, jnp.zeros_like(count_i)]))
+        return logs[0] + logs[1] - logs[2] - logs[3] + jnp.log(model.num_components - number + 0.0)
+
+    return process if model.weights.has_sticks else finite
 
 
 # A sweep
@@ -194,7 +223,38 @@ def update_hyperparameters(key: Array, state: CollapsedMixtureState, model: Mixt
 def split_and_merge(
     key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, number: int
 ) -> tuple[CollapsedMixtureState, Array, Array]:
-    """Split-merge moves; whether the slots ran out, and the share of the moves accepted."""
+    """Sequentially allocated moves; whether the slots ran out, and the share of the moves accepted."""
+    components, num_rows = model.components.with_hyperparameters(state.hyperparameters), x.shape[0]
+    if not number or num_rows < 2 or components.couples_components:
+        return state, jnp.zeros((), bool), jnp.zeros(())
+    statistics = statistics_for(components)
+    offset = 0.0 if model.weights.has_sticks else state.concentration / model.num_components
+    log_prior = _log_prior_of_split(state.concentration, model)
+    uniforms = jax.random.uniform(key, (number + 1, num_rows + 2), jnp.result_type(float))
+    circle = jnp.argsort(uniforms[-1, :num_rows])  # sorted once: that takes as long as a move's scan
+    rows = statistics.rows(components, x)[circle]
+    no_rows = statistics.without_rows(components, rows, 3)
+
+    def propose(carry: tuple, uniforms: Array) -> tuple[tuple, Array]:
+        labels, counts, full = carry
+        full = full | (model.weights.has_sticks & jnp.all(counts > 0))
+        first = jnp.floor(uniforms[-1] * num_rows).astype(int)
+        ahead, own = jnp.roll(rows, -first, axis=0), jnp.roll(labels, -first)
+        own, counts, accepted = split_or_merge(
+            uniforms[:-1], own, counts, ahead, components, no_rows, offset, log_prior
+        )
+        return (jnp.roll(own, first), counts, full), accepted
+
+    begin = (state.labels[circle], state.counts, jnp.zeros((), bool))
+    (labels, counts, full), accepted = jax.lax.scan(propose, begin, uniforms[:-1])
+    state = state._replace(labels=state.labels.at[circle].set(labels), counts=counts)
+    return state, full, jnp.mean(accepted.astype(float))
+
+
+def launched_moves(
+    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, number: int
+) -> tuple[CollapsedMixtureState, Array, Array]:
+    """Moves of `inference.methods.mixture.split_merge`; returns as of `split_and_merge`."""
     components = model.components.with_hyperparameters(state.hyperparameters)
     if not number or x.shape[0] < 2 or components.couples_components:
         return state, jnp.zeros((), bool), jnp.zeros(())
@@ -212,7 +272,7 @@ def step(
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
     """Run one sweep: split-merge proposals, labels row by row, concentration, hyperparameters."""
     move_key, scan_key, concentration_key, hyper_key = jax.random.split(key, 4)
-    state, full, rate = split_and_merge(move_key, state, model, x, split_merge)
+    state, full, rate = launched_moves(move_key, state, model, x, split_merge)
     state, scan_full = scan_labels(scan_key, state, model, x)
     state = state._replace(concentration=update_concentration(concentration_key, state, model, x))
     state = state._replace(hyperparameters=update_hyperparameters(hyper_key, state, model, x))
@@ -423,3 +483,69 @@ METHOD = Sampler(
     slot_axes=((".counts", 1),),
     to_convergence=to_convergence,
 )
+
+
+SIDE_I, SIDE_J, BOTH = 0, 1, 2
+
+
+def split_or_merge(
+    uniforms: Array,
+    labels: Array,
+    counts: Array,
+    rows: Array,
+    components: Any,
+    no_rows: Any,
+    weight_offset: Array | float,
+    log_prior_of_split: Any,
+) -> tuple[Array, Array, Array]:
+    """Propose one split or merge, and accept or refuse it; the first two rows are the pair.
+
+    Args:
+        uniforms: independent uniform numbers on [0, 1), one for each row and one more.
+        labels: slot of each row, at least two of them.
+        counts: rows per slot.
+        rows: what ``statistics`` takes of the rows, in the order in which they are allocated.
+        components: the family.
+        no_rows: the statistics of three empty clusters, from `inference.methods.mixture.urn_statistics`.
+        weight_offset: what a cluster's weight exceeds its number of rows by (0 for the Dirichlet process,
+            alpha / K for the finite allocation).
+        log_prior_of_split: ``(count_i, count_j, num_occupied)`` to the log ratio of the partition's prior
+            with the two clusters apart (``num_occupied`` before) to that with them together.
+
+    Returns:
+        labels, counts, and whether the proposal was accepted. Without an empty slot a split is refused;
+        the caller grows the slots.
+    """
+    with_i, with_j = labels == labels[0], labels == labels[1]
+    splits, three = labels[0] == labels[1], jnp.arange(3)
+
+    def allocate(carry: tuple, item: tuple) -> tuple[tuple, Array]:
+        cache, sizes, log_ratio = carry
+        row, number, level, with_j, is_member = item
+        is_seed = number < 2
+
+        def choose(density: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+            log_weight = jnp.log(jnp.maximum(sizes, 1.0) + weight_offset) + density
+            advantage = log_weight[SIDE_J] - log_weight[SIDE_I]
+            is_j = jnp.where(splits, level < jax.nn.sigmoid(advantage), with_j)
+            side = jnp.where(is_seed, number, jnp.where(is_j, SIDE_J, SIDE_I))
+            log_q = log_sigmoid(jnp.where(side == SIDE_J, advantage, -advantage))
+            takes = is_member & ((three == side) | (three == BOTH))
+            gain = jnp.sum(jnp.where(takes, jnp.where(three == BOTH, -density, density), 0.0))
+            return takes, (takes, gain - jnp.where(is_member & ~is_seed, log_q, 0.0), side)
+
+        cache, (takes, gain, side) = cache.drawn_anew(components, -1, row, choose)
+        return (cache, sizes + takes, log_ratio + gain), side
+
+    dtype = uniforms.dtype
+    begin = (no_rows, jnp.zeros(3, dtype), jnp.zeros((), dtype))
+    items = (rows, jnp.arange(labels.shape[0]), uniforms[:-1], with_j, with_i | with_j)
+    (_, sizes, log_ratio), side = jax.lax.scan(allocate, begin, items)
+    num_others = jnp.sum(counts > 0) - jnp.where(splits, 0, 1)  # clusters when the two are one
+    log_ratio += log_prior_of_split(sizes[SIDE_I], sizes[SIDE_J], num_others)
+    empty = jnp.argmin(counts)  # an empty slot, if there is one
+    possible = ~splits | (counts[empty] == 0)
+    accepted = possible & (jnp.log(uniforms[-1]) < jnp.where(splits, log_ratio, -log_ratio))
+    moved = accepted & with_i & (~splits | (side == SIDE_I))
+    labels = jnp.where(moved, jnp.where(splits, empty, labels[1]), labels)
+    return labels, jnp.zeros_like(counts).at[labels].add(1), accepted
