@@ -15,8 +15,8 @@ over seeds, wanted: 5. ``sizes`` is the same rate with
 four moves and with none on several sets (Dirichlet weights): what the default of ``split_merge`` goes by.
 ``attempts`` is what was tried on olive, which resists, with Dirichlet weights: the collapsed sampler from
 labels that were annealed, the likelihood raised to a power that rises from 0.15 to 1; the collapsed sampler
-with twenty sequentially allocated moves a sweep; and ten times as many moves of the blocked sampler, whose
-proposals come of an ascent on the rows of the two clusters. Each has a limit in sweeps, so that a busy
+with twenty moves a sweep (sequentially allocated when it was recorded); and ten times as many moves of the
+blocked sampler. Each has a limit in sweeps, so that a busy
 machine decides nothing; the cost stands beside the verdict, and each is recorded as soon as it is known.
 
 Drawn sets, 300 rows in two columns: ``separated`` (four Gaussians eight deviations apart), ``overlapping``

@@ -79,7 +79,7 @@ def split_merge(number: int) -> Move:
         alpha = values["concentration"] if model.has_random_concentration else model.concentration
         components, labels = model.components.with_hyperparameters(values), values["assignments"]
         log_prior = log_split_prior(model, jnp.asarray(alpha))
-        labels, _ = repeated(key, labels, x, components, model.num_components, log_prior, number)
+        labels, *_ = repeated(key, labels, x, components, model.num_components, log_prior, number)
         return {**values, "assignments": labels}
 
     return Move(apply)
@@ -93,7 +93,7 @@ def repeated(
     num_slots: int,
     log_prior: Callable,
     number: int,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Some moves one after another.
 
     Args:
@@ -106,7 +106,7 @@ def repeated(
         number: how many moves.
 
     Returns:
-        The labels, and which moves were accepted, shape (number,).
+        The labels, which moves were accepted, and before which no label was free, shapes (number,).
     """
     features = components.features(x)
     urn = places = None
@@ -117,18 +117,18 @@ def repeated(
         spread = jnp.std(rows, axis=0)
         places = rows / jnp.where(spread > 0, spread, 1.0)
 
-    def move(state: tuple[Array, Array], uniforms: Array) -> tuple[tuple[Array, Array], Array]:
+    def move(state: tuple[Array, Array], uniforms: Array) -> tuple[tuple, tuple[Array, Array]]:
         pair = draw_pair(uniforms[-3:], labels.shape[0], places)
         found = split_or_merge(uniforms[:-3], pair, *state, features, urn, components, log_prior)
         labels_now, counts, accepted = found
-        return (labels_now, counts), accepted
+        return (labels_now, counts), (accepted, jnp.all(state[1] > 0))
 
     dtype, num_rows = jnp.result_type(float), labels.shape[0]
     counts = jnp.sum(labels[:, None] == jnp.arange(num_slots), axis=0, dtype=dtype)
     shape = number, num_rows + min(SCANNED_ROWS, num_rows) + PAIR_NUMBERS
     uniforms = jax.random.uniform(key, shape, dtype)  # in one call: each takes a while to compile
-    (labels, _), accepted = jax.lax.scan(move, (labels, counts), uniforms)
-    return labels, accepted
+    (labels, _), (accepted, filled) = jax.lax.scan(move, (labels, counts), uniforms)
+    return labels, accepted, filled
 
 
 def draw_pair(uniforms: Array, num_rows: int, places: Array | None) -> tuple[Array, Array]:

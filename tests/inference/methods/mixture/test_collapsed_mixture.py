@@ -107,6 +107,20 @@ def test_the_prior_of_a_split_is_the_ratio_of_those_of_the_partitions(weight_pri
     )
     ratio = urn._log_prior_of_split(alpha, model)(jnp.asarray(3.0), jnp.asarray(2.0), jnp.asarray(2))
     np.testing.assert_allclose(ratio, apart - together, rtol=1e-12)
+    log_prior = urn.log_split_prior(model, alpha, truncated=False)
+    by_slot = log_prior(jnp.array([5.0, 0, 4, 0]), jnp.asarray(0), jnp.asarray(3.0), jnp.asarray(2.0))
+    np.testing.assert_allclose(special.logsumexp(by_slot), apart - together, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weight_prior", "slots", "wanted"),
+    [("stick_breaking", 3, True), ("stick_breaking", 4, False), ("dirichlet", 3, False)],
+)
+def test_moves_say_that_no_slot_was_free(weight_prior, slots, wanted):
+    """Three clusters; under the finite prior no split is refused by it."""
+    state = urn._state(jnp.array([0, 0, 1, 1, 2, 2]), slots, small(weight_prior, 3))
+    full = urn.launched_moves(jax.random.key(0), state, small(weight_prior, 3), jnp.asarray(X), 1)[1]
+    assert bool(full) == wanted
 
 
 @pytest.mark.cases_by_default(1)
@@ -121,19 +135,23 @@ def test_sweep_targets_all_203_partitions(weight_prior):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weight_prior", ["stick_breaking", "dirichlet"])
-def test_split_merge_alone_targets_all_203_partitions(monkeypatch, weight_prior):
+@pytest.mark.parametrize(
+    ("moves_of", "prior"),
+    [("split_and_merge", "_log_prior_of_split"), ("launched_moves", "log_split_prior")],
+)
+def test_split_merge_alone_targets_all_203_partitions(monkeypatch, weight_prior, moves_of, prior):
     """The same, without the scan over labels; a ratio that leaves the weights' prior out must fail."""
-    model, right = small(weight_prior), urn._log_prior_of_split
+    model, right = small(weight_prior), getattr(urn, prior)
 
     def moves(key, state):
-        return urn.split_and_merge(key, state, model, jnp.asarray(X), 8)[0]
+        return getattr(urn, moves_of)(key, state, model, jnp.asarray(X), 8)[0]
 
-    def wrong(alpha, model):
-        return lambda *sizes: right(alpha, model)(*sizes) + 0.3
+    def wrong(*given, **options):
+        return lambda *sizes: right(*given, **options)(*sizes) + 0.3
 
     assert worst_z(moves, model) < 4.5
     if weight_prior == "dirichlet":
-        monkeypatch.setattr(urn, "_log_prior_of_split", wrong)
+        monkeypatch.setattr(urn, prior, wrong)
         assert worst_z(moves, model) > 4.5
 
 

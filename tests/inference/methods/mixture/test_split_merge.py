@@ -73,7 +73,7 @@ def p_value(model, x, seed, change=None):
         )
 
     keys = jax.random.split(jax.random.key(seed), NUM_CHAINS)
-    labels, accepted = map(np.asarray, jax.jit(jax.vmap(one))(keys, jnp.asarray(every[start])))
+    labels, accepted, _ = map(np.asarray, jax.jit(jax.vmap(one))(keys, jnp.asarray(every[start])))
     assert accepted.mean() > 0.02
     places = labels @ model.num_components ** np.arange(len(x))[::-1]
     found = np.bincount(places, minlength=len(every)).astype(float)
