@@ -83,11 +83,14 @@ def for_arviz(
     if kind_of(tree) == "point":
         method, model = tree.attrs.get("method"), model_of(tree)
         others = advised(model, ("vb", "gibbs", "collapsed_gibbs", "nuts"))
-        fit_by = f"fit by {others} for ArviZ, or " if others else ""
+        remedies = [f"fit by {others} for ArviZ"] if others else []
+        if model.answers.has_density:
+            remedies += [
+                "compare estimates by the density of held-out rows, inference.log_density(tree, *new_data)"
+            ]
         raise ValueError(
             f"{method!r} gives a point estimate: one draw, of which there is no R-hat, no interval and no "
-            f"leave-one-out density; {fit_by}compare estimates by "
-            f"the density of held-out rows, inference.log_density(tree, *new_data)"
+            f"leave-one-out density{'; ' if remedies else ''}{', or '.join(remedies)}"
         )
     model, reasons = model_of(tree), []
     posterior = _moving(_posterior(tree, model, parameters, reasons), reasons)

@@ -65,13 +65,13 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
             of; a row with one density under every draw; or too few draws.
     """
     draws_of(tree)
-    if kind_of(tree) == "point":
-        reason = f"method {tree.attrs.get('method')!r} returns a point estimate: LOO needs a posterior"
-        raise ValueError(f"{reason}. Rank it by held-out rows (heldout)")
     if "model" in tree.attrs and not model_of(tree).answers.has_density:
         raise ValueError(
             f"{type(model_of(tree)).__name__} has no density of rows, so none can be left out of it"
         )
+    if kind_of(tree) == "point":
+        reason = f"method {tree.attrs.get('method')!r} returns a point estimate: LOO needs a posterior"
+        raise ValueError(f"{reason}. Rank it by held-out rows (heldout)")
     if "log_likelihood" in left_out_of(tree) and "observed_data" in tree.children:
         tree = extend(tree, "log_likelihood")  # it was left out for its cost: now it is asked for
     pointwise = group_of(tree, "log_likelihood")["log_likelihood"].transpose("chain", "draw", ...)

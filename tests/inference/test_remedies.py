@@ -16,6 +16,7 @@ from tests.support.fit_cases import COUNTS, LABELS, PROPER, X, Y
 
 STEPS = {"max_iterations": 2, "tolerance": 0, "progress": False}
 FITS = {
+    "no density": (zoo.KernelPCA(num_latents=1, kernel="rbf", noise_variance=0.1), (X,), "closed_form"),
     "a kernel": (zoo.SPPCA(num_latents=1, kernel="rbf", noise_variance_x=0.3), (X, Y), "em"),
     "probit outputs": (zoo.SPPCA(num_latents=1, output_likelihood="probit", **PROPER), (X, LABELS), "ep"),
     "topics": (zoo.PLSI(num_topics=2), (COUNTS,), "em"),
@@ -35,7 +36,7 @@ ASKED = {
 @pytest.fixture(scope="module", params=FITS)
 def point(request):
     model, data, method = FITS[request.param]
-    return inference.fit(model, *data, method=method, **STEPS)
+    return inference.fit(model, *data, method=method, **({} if method == "closed_form" else STEPS))
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -49,6 +50,7 @@ def test_methods_that_an_error_advises_are_those_that_take_the_model(point, aske
     for method in re.findall(r"method='(\w+)'", str(refused.value)):
         assert method in point.fit.model.methods and method != point.attrs["method"]
         point.fit.model.check_method(method)
+    assert point.fit.model.answers.has_density or "density of held-out" not in str(refused.value)
     assert "num_chains" not in str(refused.value)  # more chains of a point estimate are none
     if asked in ("partitions", "assignments"):
         assert "assigns no rows to components" in str(refused.value)
