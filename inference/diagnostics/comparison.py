@@ -65,7 +65,7 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
             of; a row with one density under every draw; or too few draws.
     """
     draws_of(tree)
-    if "model" in tree.attrs and not model_of(tree).answers.has_density:
+    if "log_likelihood" not in tree.children and not model_of(tree).answers.has_density:
         raise ValueError(
             f"{type(model_of(tree)).__name__} has no density of rows, so none can be left out of it"
         )

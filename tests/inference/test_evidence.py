@@ -316,7 +316,10 @@ REFUSED = {
         "prior of PPCA is improper.*loading_prior='gaussian'",
     ),
     "ARD": (_ppca(3, 1, loading_prior="ard"), "not the same in all directions.*loading_prior='gaussian'"),
-    "labels": (zoo.Mixture(num_components=2), "Mixture is unchanged under labels"),
+    "labels": (
+        zoo.Mixture.from_data(np.eye(8)[:, :2], num_components=2),
+        "Mixture is unchanged under labels",
+    ),
     "latents in the program": (zoo.EPCA.from_data(BITS, num_latents=1), "the program of EPCA draws latents"),
     "unnormalised": (zoo.DEPCAM(num_components=2, num_latents=1), "the prior of DEPCAM is unnormalised"),
 }
