@@ -306,10 +306,10 @@ def _extreme_rows(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame | None:
                 key = {"latent": k, "end": end, "rank": rank}
                 rows.append(key | {"row": names[n], "score": scores[n, k], "sd": spread[n, k]})
     table = ranked(rows, ("latent", "end", "rank"), ("row", "score", "sd"))
-    table.attrs |= {
-        "title": "Most extreme rows",
-        "note": "score: posterior mean on the latent; sd: its deviation",
-    }
+    note = "score: posterior mean on the latent; sd: its deviation"
+    if not model_of(aligned).roles.loadings and kind_of(aligned) != "point":
+        note += "; both on the scale of the kernel's Gram matrix, where a point estimate has standard scores"
+    table.attrs |= {"title": "Most extreme rows", "note": note}
     return table
 
 

@@ -74,6 +74,7 @@ def test_draws_of_kernel_latents_have_a_screen_of_their_own_scores(kernel_draws)
     found = {key[1]: row for key, row in rows["row"].items() if key[2] == 1}
     ends = {int(drawn.mean(0).argmin()), int(drawn.mean(0).argmax())}
     assert set(found.values()) == ends
+    assert "on the scale of the kernel's Gram matrix" in rows.attrs["note"]
     assert f"row numbers: {found['low']}," in summary_text(kernel_draws, details=True)
 
 

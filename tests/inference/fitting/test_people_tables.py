@@ -151,7 +151,7 @@ def test_the_command_line_overrules_by_name(tmp_path, capsys, monkeypatch):
         (["--id", "shopp"], "id names no column: 'shopp'; there are visits, mood, shop"),
         (
             ["--standardize"],
-            "mixture has no field standardize: its priors are as wide as each column",
+            "mixture has no field standardize: its default priors are as wide as each column",
         ),
     ):
         assert main(["fit", "mixture", "table.csv", *bad]) == 2
