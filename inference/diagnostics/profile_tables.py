@@ -200,8 +200,8 @@ def profile_cells(table: pd.DataFrame) -> pd.DataFrame:
     columns, origins = {}, table.attrs.get("origins") or {}
     leading = next((name for name in ("difference", "mean", "share", "explained") if name in table), None)
     forms: list[str | None] = [None] * len(table)
-    if {"column", "quantity"} <= {*table.index.names, *table.columns}:
-        of = table.reset_index()[["column", "quantity"]].to_numpy()
+    if "column" in {*table.index.names, *table.columns}:  # filled cells are of no quantity
+        of = table.reset_index().reindex(columns=["column", "quantity"]).to_numpy()
         forms = [_SHARE if str(q).startswith("probability of") else origins.get(name) for name, q in of]
     for name in table.columns:
         if str(name).endswith(("lb", "ub")) or (origins and name in _DATES):

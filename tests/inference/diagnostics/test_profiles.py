@@ -109,7 +109,6 @@ def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds
     assert first["column"].tolist() == ["age", "age"] and first["difference"][0] < 0 < first["difference"][1]
 
 
-@pytest.mark.slow
 def test_dates_are_printed_as_dates_and_their_widths_in_days(two_kinds):
     """Days since the first stay numbers in the tables and in the tree; what a person reads has dates."""
     table, kind, tree, found = two_kinds
@@ -124,7 +123,7 @@ def test_dates_are_printed_as_dates_and_their_widths_in_days(two_kinds):
     assert shown["mean"] == f"{wanted['mean']} ({wanted['lb']} to {wanted['ub']})"
     assert shown["others"] == wanted["others"] and shown["spread"] == f"{days['spread']:.3g} days"
     assert days["date"] == wanted["mean"] and days["others_date"] == wanted["others"]
-    assert list(shown.index) == ["mean", "spread", "others"]
+    assert list(shown.index) == ["mean", "spread", "others", "apart"]
     text = profile_text(tree)
     line = next(line for line in text.splitlines() if line.startswith("joined "))
     assert shown["mean"] in line and "days since" not in text
