@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 from conftest import first_tier, pytest_collection_modifyitems
 
+from tests.tools.slow_tests import in_turn
+
 pytestmark = pytest.mark.repo
 
 
@@ -53,3 +55,13 @@ def test_what_the_first_tier_names_is_marked(monkeypatch):
     items = [item("one"), item("one[case]"), item("two")]
     pytest_collection_modifyitems(items)
     assert ["first" in each.marks for each in items] == [True, True, False]
+
+
+def test_slow_tests_that_have_waited_longest_come_first_with_their_next_case():
+    cases = {"new": ["new[a]"], "old": ["old[a]", "old[b]"], "older": ["older[a]", "older[b]"]}
+    known = {
+        "old": {"case": "old[a]", "day": "2026-11-02"},
+        "older": {"case": "older[b]", "day": "2026-11-01"},
+    }
+    expected = [("new", "new[a]"), ("older", "older[a]"), ("old", "old[b]")]
+    assert in_turn(cases, known) == expected

@@ -71,6 +71,7 @@ DESCRIBED = {  # by how the name of the record begins, the longest beginning cou
     "probit": ("zoo/linear_gaussian", METHODS + "sppca"),
     "relations": WHOLE,
     "same_numbers": FITS,
+    "slow_tests": ("tests/tools/slow_tests.py",),  # each test has its day
     "sppca": PROJECTIONS,
     "topic_bars": TOPICS,
     "topic_tables": TOPICS,
