@@ -71,7 +71,7 @@ def verdict_of(item, rows):
     found = {held[item["source"], number] for number in item["rows"]}
     found = found - {"illustration"} or found
     if len(found) > 1:
-        raise ValueError(f"{item['place']} has {sorted(found)}")
+        raise ValueError(f"{item['place']} has several verdicts, {sorted(found)}: give it its own")
     return found.pop()
 
 
