@@ -4,7 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
-__all__ = ["BUILT", "VERDICTS", "read_audit", "read_items", "recorded", "verdicts_of", "write"]
+__all__ = ["BUILT", "VERDICTS", "read_audit", "read_items", "recorded", "verdict_of", "write"]
 
 REFERENCE = Path(__file__).parents[2] / "tests" / "reference"
 #: What a verdict may be, and what it means.
@@ -52,20 +52,27 @@ def read_items():
     return tomllib.loads((REFERENCE / "audit.toml").read_text(encoding="utf-8"))["item"]
 
 
-def verdicts_of(item, rows):
-    """The verdict of an item, or those of the figures and tables that it is shown by.
+def verdict_of(item, rows):
+    """The verdict of an item, or that of the figures and tables that it is shown by.
 
     Args:
         item: one of `read_items`.
         rows: those of `read_audit`.
 
     Returns:
-        List of verdicts, each once.
+        One of `VERDICTS`. Pictures beside a figure with a result do not count.
+
+    Raises:
+        ValueError: the rows have several verdicts, so that the item needs one of its own.
     """
     if "rows" not in item:
-        return [item["verdict"]]
+        return item["verdict"]
     held = {(row["source"], row["number"]): row["verdict"] for row in rows}
-    return list(dict.fromkeys(held[item["source"], number] for number in item["rows"]))
+    found = {held[item["source"], number] for number in item["rows"]}
+    found = found - {"illustration"} or found
+    if len(found) > 1:
+        raise ValueError(f"{item['place']} has several verdicts, {sorted(found)}: give it its own")
+    return found.pop()
 
 
 def recorded(value):
@@ -112,10 +119,9 @@ def write(path):
 def _of_items(items, rows):
     """The second part of the page: all items, and what is missing with its reason."""
     counts = ", ".join(f"{sum(item['built'] == built for item in items)} {built}" for built in BUILT)
-    counts += "; by verdict " + ", ".join(
-        f"{sum(verdict in verdicts_of(item, rows) for item in items)} {verdict}" for verdict in VERDICTS
-    )
-    page = f"# The papers, item by item\n\nWhat a reader of the sources would expect: {counts}.\n\n"
+    verdicts = [verdict_of(item, rows) for item in items]
+    counts += "; by verdict " + ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS)
+    page = f"# The papers, item by item\n\nWhat a reader of the sources would expect, {len(items)} items: {counts}.\n\n"
     for source in dict.fromkeys(item["source"] for item in items):
         page += f"## {source}, items\n\n| place | what it has | in the zoo | verdict | ours | where, what was run, or why not |\n"
         page += "| --- | --- | --- | --- | --- | --- |\n"
@@ -133,7 +139,7 @@ def _of_items(items, rows):
                     *commands,
                 ]
                 claim = item["claim"] + (f': "{item["quote"]}"' if "quote" in item else "")
-                verdict = ", ".join(verdicts_of(item, rows))
+                verdict = verdict_of(item, rows)
                 cells = [
                     item["place"],
                     claim,

@@ -31,6 +31,7 @@ Differences are paired over drawn data sets; their standard errors count data se
 """
 
 import argparse
+import json
 import time
 import warnings
 from functools import partial
@@ -44,7 +45,7 @@ from inference import fit, transform
 from inference.precision import in_precision
 from tests.benchmarks.figure_11 import PICKED, Timed, chains_of_gibecca, corrected, printed, psrf
 from tests.benchmarks.paired_mixing import CHAINS, FEATURES, figure_10_data
-from tests.tools.recording import add_part_to_record, mean_and_error
+from tests.tools.recording import REFERENCE, add_part_to_record, code_of, mean_and_error
 from zoo.exponential_family import Gaussian
 from zoo.model import in_current_precision
 
@@ -58,7 +59,7 @@ LENGTHS = {  # warm-up, draws, sweeps for each draw
 }
 RIDGES = np.geomspace(1e-2, 1e2, 9)  # in units of the mean variance of a column
 LONG = {family: Timed(chains_of_gibecca, (3, 4, 5)) for family in SCALES}
-LONG_SWEEPS, PSRFS = 4000, {}
+LONG_SWEEPS, PSRFS = 4000, {}  # of the run that was made last
 APART = {"bernoulli": 4, "poisson": 2}  # sweeps of corrected GiBECCA between those that are looked at
 NUM_LATENTS, ALPHAS = (1, 2, 3, 4, 5, 6), (1e-3, 1e-1, 1e-2, 1e-4)
 
@@ -182,7 +183,7 @@ def gibecca(way, family, views, seed):
         draws, _ = LONG[family](keys, model, data, SWEEPS[way][family], LONG_SWEEPS, shared_cells)
     half = np.asarray(draws, float)[:, LONG_SWEEPS // 2 :]
     picked = half[..., PICKED].reshape(CHAINS, -1, len(PICKED))
-    PSRFS.setdefault((family, way), []).append(float(np.median(psrf(picked))))
+    PSRFS[way] = round(float(np.median(psrf(picked))), 4)
     shared = half.mean(axis=(0, 1)).reshape(len(views[0]), -1)
     return np.linalg.svd(shared - shared.mean(axis=0), full_matrices=False)[0][:, 0]
 
@@ -221,6 +222,8 @@ def labels_of(truth, seed):
 def figure_10(replicates, families=tuple(SCALES), corrected_on=None):
     """Errors and correlations of all methods on both kinds of views, and paired differences.
 
+    Recorded after every data set; what a record of the same code has is not run again.
+
     Args:
         replicates: number of data sets.
         families: of the cells.
@@ -228,51 +231,76 @@ def figure_10(replicates, families=tuple(SCALES), corrected_on=None):
     """
     corrected_on = replicates if corrected_on is None else corrected_on
     for family in families:
-        began = time.process_time()
-        errors = {name: [] for name in (*METHODS, "true latent")}
-        found, seconds = {name: [] for name in METHODS}, dict.fromkeys(METHODS, 0.0)
+        part = f"order, {family}"
+        held = held_data_sets(part)
         for seed in range(replicates):
             views, truth = figure_10_data(seed, family, SCALES[family])
             labels = labels_of(truth, seed)
-            errors["true latent"].append(nearest_neighbours_error(truth, labels))
+            if seed == len(held):
+                told = nearest_neighbours_error(truth, labels)
+                held.append(
+                    {"error": {"true latent": told}, "correlation": {}, "PSRF": {}, "cpu_seconds": {}}
+                )
+            own = held[seed]
             for name, method in METHODS.items():
-                if name == "gibecca" and seed >= corrected_on:
+                if name in own["correlation"] or (name == "gibecca" and seed >= corrected_on):
                     continue
                 clock = time.process_time()
                 score = method(family, views, seed)
-                seconds[name] += time.process_time() - clock
-                errors[name].append(nearest_neighbours_error(score, labels))
-                found[name].append(float(abs(np.corrcoef(score, truth)[0, 1])))
-        pairs = [*zip(ORDER, ORDER[1:], strict=False)]
-        pairs += [("cca", "becca"), ("cca", "ridge_cca"), ("ridge_cca", "bcca"), ("ridge_cca", "becca")]
-        pairs += [("bcca", "becca"), ("becca_mode", "becca")]
-        pairs += [("bcca", "gibecca_printed"), ("gibecca_printed", "becca"), ("gibecca", "gibecca_printed")]
-        psrfs = {
-            f"median PSRF of GiBECCA {way}": {
-                "median": round(float(np.median(PSRFS[family, way])), 3),
-                "largest": round(max(PSRFS[family, way]), 3),
-            }
-            for way in SWEEPS
-        }
-        figures = psrfs | {
-            "replicates": replicates,
-            "lengths": LENGTHS,
-            "sweeps of GiBECCA, printed and corrected": [LONG_SWEEPS, LONG_SWEEPS * APART[family]],
-            "error_of_nine_neighbours": {name: round(float(np.mean(own)), 4) for name, own in errors.items()},
-            "abs_correlation": {name: round(float(np.mean(own)), 4) for name, own in found.items()},
-            "differences_of_errors": {
-                f"{one} - {other}": paired_difference(errors[one], errors[other]) for one, other in pairs
-            },
-            "cpu_seconds_of_a_fit": {
-                name: round(own / len(found[name]), 2) for name, own in seconds.items() if found[name]
-            },
-            "data sets of GiBECCA corrected": corrected_on,
-            "cpu_seconds": round(time.process_time() - began),
-        }
+                own["cpu_seconds"][name] = round(time.process_time() - clock, 2)
+                own["error"][name] = nearest_neighbours_error(score, labels)
+                own["correlation"][name] = round(float(abs(np.corrcoef(score, truth)[0, 1])), 4)
+                own["PSRF"] |= {way: PSRFS.pop(way) for way in tuple(PSRFS)}
+            figures = figures_of_figure_10(family, held)
+            asked = f"--replicates {replicates} --family {family} --corrected {corrected_on}"
+            command = f"python -m tests.benchmarks.shared_latents figure_10 {asked}"
+            add_part_to_record("figure_10", part, command, **figures)
+            print(family, seed, own, flush=True)
         print(family, figures, flush=True)
-        asked = f"--replicates {replicates} --family {family} --corrected {corrected_on}"
-        command = f"python -m tests.benchmarks.shared_latents figure_10 {asked}"
-        add_part_to_record("figure_10", f"order, {family}", command, **figures)
+
+
+def held_data_sets(part):
+    """What the record has of each data set, if it is of this code."""
+    held = json.loads((REFERENCE / "figure_10.json").read_text(encoding="utf-8")).get(part, {})
+    return held.get("data sets", []) if held.get("code") == code_of("figure_10") else []
+
+
+def figures_of_figure_10(family, held):
+    """Means over data sets, paired differences, and the data sets themselves."""
+    pairs = [*zip(ORDER, ORDER[1:], strict=False)]
+    pairs += [("cca", "becca"), ("cca", "ridge_cca"), ("ridge_cca", "bcca"), ("ridge_cca", "becca")]
+    pairs += [("bcca", "becca"), ("becca_mode", "becca")]
+    pairs += [("bcca", "gibecca_printed"), ("gibecca_printed", "becca"), ("gibecca", "gibecca_printed")]
+
+    def of_all(kind):
+        names = {name: None for own in held for name in own[kind]}
+        return {name: [own[kind][name] for own in held if name in own[kind]] for name in names}
+
+    errors, found, psrfs = map(of_all, ("error", "correlation", "PSRF"))
+    figures = {
+        f"median PSRF of GiBECCA {way}": {
+            "median": round(float(np.median(own)), 3),
+            "largest": round(max(own), 3),
+        }
+        for way, own in psrfs.items()
+    }
+    return figures | {
+        "replicates": len(held),
+        "lengths": LENGTHS,
+        "sweeps of GiBECCA, printed and corrected": [LONG_SWEEPS, LONG_SWEEPS * APART[family]],
+        "error_of_nine_neighbours": {name: round(float(np.mean(own)), 4) for name, own in errors.items()},
+        "abs_correlation": {name: round(float(np.mean(own)), 4) for name, own in found.items()},
+        "differences_of_errors": {
+            f"{one} - {other}": paired_difference(errors[one], errors[other])
+            for one, other in pairs
+            if one in errors and other in errors
+        },
+        "cpu_seconds_of_a_fit": {
+            name: round(float(np.mean(own)), 2) for name, own in of_all("cpu_seconds").items()
+        },
+        "data sets of GiBECCA corrected": len(errors.get("gibecca", [])),
+        "data sets": held,
+    }
 
 
 # Figure 8
