@@ -94,7 +94,11 @@ def without_moves():
 
 
 def converged(model, x, names=(), **options):
-    """R-hats of a run, its CPU seconds, and root attributes of these names."""
+    """R-hats of a run, its CPU seconds, and root attributes of these names.
+
+    ``lp`` is that of draws of the parameters, which the clusters of few rows spread over hundreds of nats;
+    ``recorded`` is the log joint that the sampler records, of the urn that of labels alone.
+    """
     from inference.convergence.r_hat import psrf_of
     from inference.diagnostics import invariants
 
@@ -106,6 +110,9 @@ def converged(model, x, names=(), **options):
     r_hats = {
         name: psrf_of(own[name].transpose("chain", "draw").values, "rank") for name in ("lp", "num_occupied")
     }
+    recorded = tree["trace"]["objective"].transpose("chain", "iteration")
+    recorded = recorded.values[:, tree["trace"].attrs["num_warmup"] :]
+    r_hats["recorded"] = psrf_of(recorded, "rank")
     share = together.mean((0, 1))
     worst = max(psrf_of(together[..., i], "split") for i in np.flatnonzero((share > 0.02) & (share < 0.98)))
     found = {"R-hat": {name: round(float(v), 4) for name, v in r_hats.items()}}
