@@ -74,7 +74,12 @@ def evidence_at_width(tree: xr.DataTree, factor: float) -> AtWidth:
 
 @double_precision
 def is_read_off(tree: xr.DataTree) -> bool:
-    """Whether the prior of a fit is one that its data give, and half of them would give another."""
+    """Whether the prior of a fit is one that its data give, and half of them would give another.
+
+    False where the fit holds no data.
+    """
+    if "observed_data" not in tree.children:
+        return False
     model = model_of(tree)
     data = restored_data(group_of(tree, "observed_data"), model)
     if not all(isinstance(part, np.ndarray) for part in data):
@@ -85,7 +90,11 @@ def is_read_off(tree: xr.DataTree) -> bool:
             (own, set(own.leaf_names()) - set(own.optional_fields), c) for own, c in components.by_columns
         ]
         return any(_by_half(own, names, type(own).filled, data[0][:, list(c)]) for own, names, c in families)
-    names = {field.name for field in dataclasses.fields(model) if {"read", "fill"} & field.metadata.keys()}
+    names = {
+        field.name
+        for field in dataclasses.fields(model)
+        if {"read", "fill", "scales"} & field.metadata.keys()
+    }
     others = _by_half(model, names, type(model).with_sizes_from, *data)
     values = {name: tree["posterior"][name].to_numpy()[:1, :1] for name in latent_names(model, *data)}
     models = (model, model.replaced(**others))

@@ -20,6 +20,7 @@ QUICK = {"method": "vb", "max_iterations": 2, "num_restarts": 1, "num_samples": 
 READ = {
     "by default": (zoo.Mixture(num_components=2), X),
     "by from_data": (zoo.Mixture(NormalGamma.from_data(X), num_components=2), X),
+    "of missing cells": (zoo.Mixture(num_components=2), np.where(X > 3, np.nan, X)),
     "in groups": (zoo.Mixture(Product.from_data(MIXED, **PRODUCT), num_components=2), MIXED),
     "a loading's variance": (zoo.PPCA(**PPCA), X),
     "one field": (zoo.PPCA(**PPCA, **STATED | {"loading_variance": None}, loc_mean=np.zeros(2)), X),
