@@ -297,8 +297,10 @@ class HMC(Sampling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Temperatures(Sampling):
+class Temperatures(NUTS):
     """What tempered sampling takes whatever the model; its chains are replicates.
+
+    The options of NUTS are those of ``kernel="nuts"``, and other kernels refuse them.
 
     Attributes:
         num_warmup: sweeps before draws are kept, in rounds of doubling length that set the temperatures.
@@ -319,14 +321,13 @@ class Temperatures(Sampling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tempered(Temperatures, NUTS):
+class Tempered(Temperatures):
     """Tempered NUTS of any model with a proper prior, with the log evidence.
 
     Attributes:
         kernel: the sampler that is tempered.
     """
 
-    name = "tempered"
     kernel: Literal["nuts"] | None = None
 
 

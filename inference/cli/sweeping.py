@@ -11,7 +11,7 @@ from inference.cli.options import FIT_OPTIONS, SAYING_WHAT
 from inference.cli.printing import collected_warnings, print_notes
 from inference.cli.selection import data_of, in_words, settle_parts
 from inference.cli.settings import resolve
-from inference.diagnostics.comparison import EVIDENCE, evidence_in_words
+from inference.diagnostics.comparison import EVIDENCE, evidence_in_words, read_off_in_words
 from inference.diagnostics.model_size import FEW_DRAWS, cross_validate, recommended
 from inference.methods import method_of
 from inference.numerics.atomic_files import replacing
@@ -73,7 +73,7 @@ def sweep(options: SimpleNamespace) -> int:
     if EVIDENCE[0] in table:
         print("log_evidence: of all rows under each prior, in nats, and its standard error; nan: not told")
         if words := evidence_in_words(table):
-            print(f"evidence   {words}")
+            print(f"evidence   {'. '.join([words, *read_off_in_words(table.attrs['read_off'])])}")
     doubtful = int(table["not_converged"].sum())
     if doubtful:
         print(f"warning    {doubtful} fits have not converged: raise --max-iterations or --num-restarts")

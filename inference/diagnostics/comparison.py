@@ -29,7 +29,7 @@ import xarray as xr
 
 from inference.convergence.identifiable import draws_of, invariants, kind_of, scalars
 from inference.convergence.r_hat import is_constant
-from inference.diagnostics.prior_width import WIDTHS, evidence_at_width
+from inference.diagnostics.prior_width import WIDTHS, evidence_at_width, is_read_off
 from inference.diagnostics.summaries import summary
 from inference.extension import extend
 from inference.fitting.front_door import fit
@@ -134,9 +134,9 @@ def compare(
         ``log_evidence_se`` too, NaN if none is told, and where two are told ``log_evidence_half_width`` and
         ``log_evidence_twice_width``, under priors of means or loadings that are half and twice as wide. The
         attribute ``note`` explains them in words, ``evidence`` says what the errors of the evidence tell
-        apart (empty if nothing), and whether another width would change it, and ``ranked`` is
-        false where nothing may be read off the order: a fit has not converged, or all are of one posterior,
-        which they approximate differently.
+        apart (empty if nothing), whether another width would change it, and which priors were read off these
+        data, and ``ranked`` is false where nothing may be read off the order: a fit has not converged, or all
+        are of one posterior, which they approximate differently.
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
@@ -203,7 +203,14 @@ def _add_evidence(table: pd.DataFrame, trees: Mapping[str, xr.DataTree]) -> str:
             said = evidence_in_words(own, same)
             if told[-1] != order[-1] or _apart(said) != _apart(words[0]):
                 words.append(f"The prior decides: at {word} its width {said}")
+    if words[0]:
+        words += read_off_in_words([str(name) for name in table.index if is_read_off(trees[name])])
     return ". ".join(words)
+
+
+def read_off_in_words(names: Sequence[str]) -> list[str]:
+    """Say of which fits the prior has seen the data already, in a sentence, or none."""
+    return [f"Prior read off these data: {', '.join(names)}"] if names else []
 
 
 def _apart(words: str) -> bool:

@@ -49,6 +49,7 @@ from jax import Array
 
 from inference.algorithm import Ascent
 from inference.diagnostics.comparison import EVIDENCE
+from inference.diagnostics.prior_width import is_read_off
 from inference.fitting.front_door import fit
 from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
 from inference.methods import method_of
@@ -110,7 +111,8 @@ def cross_validate(
         to the best and the standard error of that paired difference, ``bic`` (where the method computes one,
         lower is better), ``log_evidence`` and ``log_evidence_se`` (of all rows, where the method tells them),
         ``fitted`` (log density per row of the rows that were fitted), ``not_converged`` (of
-        all fits) and ``seconds``. The attribute ``columns`` says what columns of tables were taken to hold.
+        all fits) and ``seconds``. The attribute ``columns`` says what columns of tables were taken to hold,
+        ``read_off`` names the models with a log evidence whose priors were read off these data.
 
     Raises:
         TypeError: ``models`` is not a mapping of models.
@@ -134,11 +136,13 @@ def cross_validate(
     if any(part.shape[0] != num_rows for part in parts):
         raise ValueError(f"the parts of the data have {' and '.join(str(p.shape[0]) for p in parts)} rows")
     part = _parts(num_rows, folds, seed)
-    table, scores = {}, {}
+    table, scores, read_off = {}, {}, []
     for name, (model, rows) in read.items():
         begin = time.perf_counter()
         every = rows.take(np.full(num_rows, True))
         whole = _fit(model, every, method, seed, settings)
+        if np.isfinite(whole.attrs.get(EVIDENCE[0], np.nan)) and is_read_off(whole):
+            read_off.append(str(name))
         scores[name] = np.empty(num_rows)
         missed = 0
         of_folds = {"num_samples": 1} if _scores_without_draws(whole, model) else {}
@@ -165,7 +169,7 @@ def cross_validate(
         columns.insert(0, "bound")
     columns += [name for name in EVIDENCE if any(name in row for row in table.values())]
     found = pd.DataFrame.from_dict(table, orient="index")[[*columns, "not_converged", "seconds"]]
-    found.attrs["columns"] = rows.told
+    found.attrs |= {"columns": rows.told, "read_off": read_off}
     return found
 
 

@@ -10,8 +10,12 @@ An evidence always depends on the width of the prior: of parameters that the dat
 wide costs log 2 each. It matters where it changes which of several models has more of it.
 """
 
+import dataclasses
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import xarray as xr
 from jax import Array
@@ -66,6 +70,49 @@ def evidence_at_width(tree: xr.DataTree, factor: float) -> AtWidth:
     error = by_chain.std(ddof=1) / np.sqrt(len(by_chain)) if len(by_chain) > 1 else np.nan
     change = logs.max() + np.log(weights.mean())
     return AtWidth(float(told["log_evidence"] + change), float(np.hypot(told["log_evidence_se"], error)))
+
+
+@double_precision
+def is_read_off(tree: xr.DataTree) -> bool:
+    """Whether the prior of a fit is one that its data give, and half of them would give another.
+
+    False where the fit holds no data.
+    """
+    if "observed_data" not in tree.children:
+        return False
+    model = model_of(tree)
+    data = restored_data(group_of(tree, "observed_data"), model)
+    if not all(isinstance(part, np.ndarray) for part in data):
+        return False  # of documents no prior is read off
+    components = _components(model)
+    if isinstance(components, ComponentPrior):
+        families = [
+            (own, set(own.leaf_names()) - set(own.optional_fields), c) for own, c in components.by_columns
+        ]
+        return any(_by_half(own, names, type(own).filled, data[0][:, list(c)]) for own, names, c in families)
+    names = {
+        field.name
+        for field in dataclasses.fields(model)
+        if {"read", "fill", "scales"} & field.metadata.keys()
+    }
+    others = _by_half(model, names, type(model).with_sizes_from, *data)
+    values = {name: tree["posterior"][name].to_numpy()[:1, :1] for name in latent_names(model, *data)}
+    models = (model, model.replaced(**others))
+    return bool(others) and bool(np.any(over_draws(_of_sites, values, models, in_current_precision(data))))
+
+
+def _by_half(own: Any, names: Collection[str], filled: Callable, *data: np.ndarray) -> dict[str, Any]:
+    """The fields with the value that they are filled with, as every other row would fill them otherwise."""
+    blank = own.replaced(**dict.fromkeys(names))
+    whole, half = filled(blank, *data), filled(blank, *(part[::2] for part in data))
+    others = {name: getattr(half, name) for name in names if _alike(getattr(own, name), getattr(whole, name))}
+    return {name: value for name, value in others.items() if not _alike(value, getattr(own, name))}
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two values of a field are the same but for rounding."""
+    leaves = [jax.tree.leaves(value) for value in (one, other)]
+    return len(leaves[0]) == len(leaves[1]) and all(map(partial(np.allclose, rtol=1e-6, atol=0), *leaves))
 
 
 def _components(model: Model) -> Any:

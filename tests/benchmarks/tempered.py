@@ -31,8 +31,6 @@ against importance sampling. Wanted: all within three standard errors, the large
 import argparse
 import time
 import warnings
-from functools import partial
-from unittest.mock import patch
 
 import numpy as np
 
@@ -68,11 +66,6 @@ def fitted(model, *data, seed=1, anew=True, **options):
     return tree, round(time.process_time() - begun, 1)
 
 
-def shallow(whole, program, **options):
-    """A kernel of NUTS whose trees are short: at all temperatures the longest counts."""
-    return whole(program, **options | {"max_tree_depth": SHALLOW})
-
-
 def tempered(seed, **options):
     """What a run on Old Faithful tells of the evidence."""
     import zoo
@@ -101,7 +94,11 @@ def without_moves():
 
 
 def converged(model, x, names=(), **options):
-    """R-hats of a run, its CPU seconds, and root attributes of these names."""
+    """R-hats of a run, its CPU seconds, and root attributes of these names.
+
+    ``lp`` is that of draws of the parameters, which the clusters of few rows spread over hundreds of nats;
+    ``recorded`` is the log joint that the sampler records, of the urn that of labels alone.
+    """
     from inference.convergence.r_hat import psrf_of
     from inference.diagnostics import invariants
 
@@ -113,6 +110,9 @@ def converged(model, x, names=(), **options):
     r_hats = {
         name: psrf_of(own[name].transpose("chain", "draw").values, "rank") for name in ("lp", "num_occupied")
     }
+    recorded = tree["trace"]["objective"].transpose("chain", "iteration")
+    recorded = recorded.values[:, tree["trace"].attrs["num_warmup"] :]
+    r_hats["recorded"] = psrf_of(recorded, "rank")
     share = together.mean((0, 1))
     worst = max(psrf_of(together[..., i], "split") for i in np.flatnonzero((share > 0.02) & (share < 0.98)))
     found = {"R-hat": {name: round(float(v), 4) for name, v in r_hats.items()}}
@@ -187,10 +187,9 @@ def judged(runs):
 
 def run_of(model, data, value, error=0.0, **options):
     """A tempered run beside an evidence that is known up to a standard error."""
-    from numpyro import infer
-
-    with patch.object(infer, "NUTS", partial(shallow, infer.NUTS)):
-        tree, seconds = fitted(model, *data, **{"method": "tempered"} | options)
+    if options["kernel"] == "nuts":  # at all temperatures the longest tree counts
+        options["max_tree_depth"] = SHALLOW
+    tree, seconds = fitted(model, *data, **{"method": "tempered"} | options)
     found = {"error": float(tree.attrs["log_evidence"] - value)}
     found |= {"standard error": float(np.hypot(tree.attrs["log_evidence_se"], error)), "CPU seconds": seconds}
     print(options, found, tree.attrs["why_no_evidence"], flush=True)

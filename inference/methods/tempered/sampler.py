@@ -327,7 +327,7 @@ def conclude(
 def tempered(
     kernels: Mapping[str, TemperedKernel], settings: type[Temperatures], default: Callable
 ) -> Sampler:
-    """The method that tempers one of several kernels.
+    """The method that tempers one of several kernels, and refuses options that only the others take.
 
     Args:
         kernels: by name.
@@ -336,9 +336,13 @@ def tempered(
     """
 
     def by_settings(model: Model, settings: Any) -> Sampler:
-        return _of_kernel(
-            kernels[settings.kernel or default(model)], type(settings), settings.num_temperatures
-        )
+        kernel = settings.kernel or default(model)
+        for name, value in settings.options.items():
+            takes = [own for own, one in kernels.items() if name in one.sampler.options]
+            if takes and kernel not in takes and value != settings.defaults()[name]:
+                others = " or ".join(f"kernel={own!r}" for own in takes)
+                raise ValueError(f"{name} is an option of {others}, and kernel={kernel!r} is tempered here")
+        return _of_kernel(kernels[kernel], type(settings), settings.num_temperatures)
 
     first = _of_kernel(next(iter(kernels.values())), settings, None)
     return replace(first, by_settings=by_settings)

@@ -335,7 +335,7 @@ def test_a_sweep_says_what_the_errors_of_the_evidence_tell_apart(tmp_path, monke
         table = pd.DataFrame({"heldout": [-3.0, -2.0, -2.1], "difference": [-1.0, 0.0, -0.1]}, list(models))
         table = table.assign(difference_error=0.15, not_converged=0, log_evidence=[-50.0, -40.0, -40.3])
         table["log_evidence_se"] = [0.1, 0.2, 0.2]
-        table.attrs["columns"] = ""
+        table.attrs |= {"columns": "", "read_off": ["2", "3"]}
         return table
 
     monkeypatch.setattr(sweeping, "cross_validate", compared)
@@ -346,7 +346,8 @@ def test_a_sweep_says_what_the_errors_of_the_evidence_tell_apart(tmp_path, monke
     assert "log_evidence  log_evidence_se" in out
     assert (
         "evidence   2 has more evidence than 1 (10.00 nats lower, standard error 0.22). "
-        "2 cannot be told apart from 3 (0.30 nats lower, standard error 0.28)" in out
+        "2 cannot be told apart from 3 (0.30 nats lower, standard error 0.28). "
+        "Prior read off these data: 2, 3" in out
     )
 
 

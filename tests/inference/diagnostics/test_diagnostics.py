@@ -648,11 +648,12 @@ def with_evidence(straight):
 def test_compare_tells_what_the_errors_of_the_evidence_allow(straight, monkeypatch):
     monkeypatch.setattr("inference.diagnostics.comparison.evidence_at_width", lambda tree, factor: AtWidth())
     fits = with_evidence(straight)
+    monkeypatch.setattr("inference.diagnostics.comparison.is_read_off", lambda tree: tree is fits["b"])
     table = compare(fits)
     assert table.loc["b", ["log_evidence", "log_evidence_se"]].tolist() == [-10.5, 0.4]
     assert table.attrs["evidence"] == (
         "a has more evidence than c (5.00 nats lower, standard error 0.5). "
-        "a cannot be told apart from b (0.50 nats lower, standard error 0.5)"
+        "a cannot be told apart from b (0.50 nats lower, standard error 0.5). Prior read off these data: b"
     )
     assert "log_evidence" not in compare({"a": straight, "b": straight})
     assert not compare({name: fits[name] for name in "ad"}).attrs["evidence"]
@@ -668,6 +669,7 @@ def test_compare_says_where_the_width_of_the_prior_decides(straight, monkeypatch
         return AtWidth(value + gain * (name == "b" and factor < 1), error)
 
     monkeypatch.setattr("inference.diagnostics.comparison.evidence_at_width", at_width)
+    monkeypatch.setattr("inference.diagnostics.comparison.is_read_off", lambda tree: False)
     fits = with_evidence(straight)
     table = compare({name: fits[name] for name in "abc"})
     said = "The prior decides: at half its width b has more evidence than a (3.50 nats lower"

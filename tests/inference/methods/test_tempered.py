@@ -242,6 +242,16 @@ ROWS = np.random.default_rng(3).normal(size=(12, 2))
         ),
         ({}, {"num_temperatures": 65}, "num_temperatures must be from 2 to 64; got 65"),
         ({}, {"kernel": "hmc"}, "kernel must be one of"),
+        (
+            {},
+            {"kernel": "gibbs", "max_tree_depth": 6},
+            "max_tree_depth is an option of kernel='nuts', and kernel='gibbs' is tempered here",
+        ),
+        (
+            {},
+            {"kernel": "nuts", "split_merge": 2},
+            "split_merge is an option of kernel='collapsed_gibbs' or kernel='gibbs', and kernel='nuts'",
+        ),
         ({}, {"sample_weight": np.ones(12)}, "method 'tempered' of mixture does not take sample_weight"),
     ],
 )
@@ -254,6 +264,15 @@ def test_missing_cells_under_full_covariances_are_refused():
     holes = np.where(np.eye(12, 2) > 0, np.nan, ROWS)
     with pytest.raises(ValueError, match="the Gibbs kernels do not temper rows with missing cells"):
         fit(zoo.Mixture(num_components=3), holes, method="tempered")
+
+
+def test_trees_of_tempered_nuts_are_as_shallow_as_they_are_asked_to_be():
+    call = {"method": "tempered", "kernel": "nuts", "max_tree_depth": 1, "num_temperatures": 2}
+    call |= {"num_chains": 2, "num_warmup": 2, "num_samples": 2, "progress": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tree = fit(zoo.Mixture(num_components=2), ROWS, **call)
+    assert float(tree["sample_stats"]["n_steps"].max()) <= 1
 
 
 # The kernels
