@@ -333,6 +333,9 @@ def tempered(
         kernels: by name.
         settings: the class of its settings, which has ``kernel``.
         default: ``default(model)``, the name of the kernel where the settings name none.
+
+    Raises:
+        ValueError: where a fit begins, an option that the kernel does not take.
     """
 
     def by_settings(model: Model, settings: Any) -> Sampler:
