@@ -52,9 +52,10 @@ def is_read_in_batches(options: SimpleNamespace) -> bool:
         if getattr(options, option):
             raise ValueError(f"--{option} goes with one table in memory; these data are read in batches")
     if asked is None and options.command == "fit":
+        parts = "; tables of the same rows, each with columns of its own, go by --id COLUMN"
         raise ValueError(
             f"{' '.join(given[:2])}{' ...' if len(given) > 2 else ''} is read in batches: say how many rows "
-            "each has, such as --batch-size 100000"
+            f"each has, such as --batch-size 100000{parts if len(given) > 1 else ''}"
         )
     return True
 

@@ -97,7 +97,7 @@ def print_line(title: str, text: str) -> None:
 
 def print_notes(data: Sequence[Any], columns: Iterable[Any], warned: Iterable[str] = ()) -> None:
     """Print how the file was read, if told from it, what was made of its columns, and warnings."""
-    read_as = next(filter(None, (getattr(table, "attrs", {}).get("read_as") for table in data)), ())
+    read_as = dict.fromkeys(note for table in data for note in getattr(table, "attrs", {}).get("read_as", ()))
     print_line("read as", "; ".join(read_as))
     print_line("columns", "; ".join(map(str, filter(None, columns))))
     for note in warned:

@@ -26,8 +26,8 @@ def data_of(options: SimpleNamespace, *, texts: bool = False) -> tuple[str, tupl
     if not getattr(options, "in_batches", False):
         label = getattr(options, "id", None)
         name, data = select(options.files[0], options.x, options.y, options.views, options.read, label)
-        others = (select(other, read=options.read)[1] for other in options.files[1:])  # joined by --id
-        return name, sum(others, data)
+        others = [select(other, read=options.read) for other in options.files[1:]]  # joined by --id
+        return " and ".join([name, *(own for own, _ in others)]), sum((part for _, part in others), data)
     source = as_source([Path(name) for name in options.files], texts=texts)
     if options.x is not None:
         source = source.taking(list(dict.fromkeys(_expanded(source.names or (), options.x))))

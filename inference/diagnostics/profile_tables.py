@@ -221,7 +221,7 @@ def _with_ends(text: str, low: float, high: float, name: object, form: str | Non
     """A mean with its interval, unless that is shorter than the digits shown."""
     ends = _cell(low, name, form), _cell(high, name, form)
     shown = f"{ends[0].removesuffix(' %')} to {ends[1]}" if ends[1].endswith(" %") else " to ".join(ends)
-    return text if pd.isna(low) or set(ends) == {text} else f"{text} ({shown})"
+    return text if pd.isna(low) or ends[0] == ends[1] else f"{text} ({shown})"
 
 
 def _cell(value: object, name: object, form: str | None = None) -> str:
@@ -240,7 +240,9 @@ def _cell(value: object, name: object, form: str | None = None) -> str:
     elif form is not None and name in _WIDTHS:
         return f"{_cell(value, name)} days"
     if str(name).partition("_")[0] in ("share", "explained", "cumulative", "proportion"):
-        return f"{100 * value:.0f} %" if value >= 0.1 or value == 0 else f"{100 * value:.1f} %"
+        if 0 < value < 0.0001:
+            return "<0.01 %"
+        return f"{100 * value:.{0 if value >= 0.1 or value == 0 else 1 if value >= 0.001 else 2}f} %"
     if str(name) == "probability":
         return f"{value:.2f}"
     return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:#.3g}".rstrip(".")

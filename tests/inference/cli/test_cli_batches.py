@@ -73,6 +73,10 @@ def test_files_are_fitted_and_scored(rows, capsys):
             ("fit", "mixture", "rows"),
             "rows is read in batches: say how many rows each has, such as --batch-size",
         ),
+        (
+            ("fit", "paired", "rows/0.csv", "rows/1.csv"),
+            "tables of the same rows, each with columns of its own, go by --id COLUMN",
+        ),
         (("fit", "mixture", "rows/0.csv", "faithful"), "faithful is a data set of the catalogue"),
         (("fit", "sppca", "rows", "--y", "a", "--batch-size", "9"), "--y goes with one table in memory"),
         (("fit", "mixture", "rows", "--x", "a,q", *FIT), "has no column 'q'; there are a, b, copies, note"),

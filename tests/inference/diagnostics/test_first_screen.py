@@ -126,6 +126,13 @@ def test_an_interval_holds_its_estimate():
     assert profile_cells(table)["share"].tolist() == ["17 % (17 to 18 %)"]
 
 
+def test_a_row_of_two_thousand_has_a_share():
+    """One that is not 0.0 % with an interval from 0.1 to 0.1 %, on the other side of a rounding."""
+    shares = np.array([0.9994, 5e-4, 5.5e-5])
+    table = pd.DataFrame({"share": shares, "lb": shares * (1 - 1e-9), "ub": shares * (1 + 1e-9)})
+    assert profile_cells(table)["share"].tolist() == ["100 %", "0.05 %", "<0.01 %"]
+
+
 @pytest.fixture(scope="module")
 def totalled():
     """A positive column and a real one, with their totals as a last row."""
