@@ -86,7 +86,7 @@ def size(columns: int, names: Iterable[Any]) -> str:
     """A number of columns in words, with the names of few."""
     names = list(map(str, names))
     listed = f" ({', '.join(names)})" if 0 < len(names) <= 8 else ""
-    return f", {columns} columns{listed}"
+    return f", {columns} column{'' if columns == 1 else 's'}{listed}"
 
 
 def print_line(title: str, text: str) -> None:
