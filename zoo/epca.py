@@ -48,10 +48,10 @@ parameters, the noise (but with ``standardize``) and predictions are in the unit
 are given, but with ``standardize``, are in the units of the data.
 
 Nothing is rescaled for other families, whose natural parameters have no unit, for known noise variances, for
-Gaussian columns of mixed tables without ``standardize``, or for beta > 0, where the kernel's pseudo-data have
-units. Natural parameters of negative binomial cells, and of exponential and gamma cells in mixed tables or
-with beta > 0, lie close to zero where means are large: there ``natural_unit``, the size that they have at the
-column's mean, multiplies the rows of V and the mu of the program.
+Gaussian columns of given mixed families without ``standardize``, or for beta > 0, where the kernel's
+pseudo-data have units. Natural parameters of negative binomial cells, and of exponential and gamma cells in
+mixed tables or with beta > 0, lie close to zero where means are large: there ``natural_unit``, the size that
+they have at the column's mean, multiplies the rows of V and the mu of the program.
 
 The latents cannot be integrated out, so they are sites whether or not the program is ``explicit``.
 
@@ -105,7 +105,8 @@ class EPCA(OneTable):
         natural_unit: sizes of natural parameters (see "Units"), one number or one for each of a row; None: 1,
             or of exponential, gamma and negative binomial columns read off the data.
         standardize: whether each column of Gaussian cells of unknown noise has a `unit` of its own, its
-            standard deviation: for columns in different units; with ``beta=0`` only.
+            standard deviation: for columns in different units; with ``beta=0`` only. Always where
+            ``family="auto"`` finds such columns beside others, which share no unit.
         num_features: D; read off the data.
         conjugate_loadings: (lam, nu) of the conjugate prior of the loadings, in cells: their sum and their
             number; or shape (num_features, 2), both for each column. None: loadings are normal. For

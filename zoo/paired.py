@@ -43,10 +43,11 @@ y_v        ``y_0``, ``y_1``, ...       (N, D_v)       data; NaN is a missing cel
 
 Units, as in `zoo.EPCA`. The program above is stated in coordinates of each view's own where its cells have a
 unit: with default priors a view of Gaussian cells of unknown variance is (y - loc_mean) / u_v there, u_v the
-root of its columns' mean variance, and phi_v ~ InverseGamma(1, 1). With ``standardize``, in mixed views too,
-every such column has its own u_vd, its standard deviation, and phi_v has no unit. Loadings, means,
-covariances and predictions are in the units of the data; variances that are given, but with ``standardize``,
-too. The other views are as they are. ``natural_unit`` multiplies the rows of V_v and the mu_v of the program.
+root of its columns' mean variance, and phi_v ~ InverseGamma(1, 1). With ``standardize``, and so where mixed
+families are read off a view, every such column has its own u_vd, its standard deviation, and phi_v has no
+unit. Loadings, means, covariances and predictions are in the units of the data; variances that are given,
+but with ``standardize``, too. The other views are as they are. ``natural_unit`` multiplies the rows of V_v
+and the mu_v of the program.
 
 With ``view_weights`` alpha the log density of the cells of view v is multiplied by alpha_v (26). A fixed
 prior is then 1 / alpha_v times stronger for that view; a warning is given if it dominates the data.
@@ -110,6 +111,7 @@ class Paired(SeveralTables):
         covariance_scale, covariance_degrees: of S_v and nu_v > D_v - 1; at 2 the mean of Psi_v is S_v.
         natural_unit: sizes of natural parameters, as of `zoo.EPCA`; one, or one for each of all views.
         standardize: whether each Gaussian column of unknown noise has its own `unit`; with ``beta=0`` only.
+            Always where ``"auto"`` finds such columns beside others, which share no unit.
         num_features: D_v of each view; read off the data.
 
     Example:

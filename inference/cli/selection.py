@@ -48,11 +48,14 @@ def settle_parts(model: type[Model], settings: dict[str, Any], data: tuple[Any, 
 
 
 def _expanded(names: Sequence[str], terms: Sequence[str]) -> Iterator[str]:
-    """Names of columns, a run ``first:last`` as all of its names."""
+    """Names of columns, a run ``first:last`` as all of its names; ValueError for one that goes backwards."""
     for term in terms:
         first, _, last = term.partition(":")
         if term not in names and first in names and last in names:
-            yield from names[names.index(first) : names.index(last) + 1]
+            begin, end = names.index(first), names.index(last)
+            if begin > end:
+                raise ValueError(f"the columns {term!r} go backwards: write {last}:{first}")
+            yield from names[begin : end + 1]
         else:
             yield term
 

@@ -249,6 +249,26 @@ def test_two_levels_are_a_bernoulli_cell(family):
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+def test_a_column_in_thousands_beside_counts_and_words_is_explained_in_any_unit():
+    """In its own unit it was noise, its mean too: loadings and means of a variance of 1 and 100 are small."""
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=120)
+    table = pd.DataFrame(
+        {
+            "revenue": 350 + 200 * size + 10 * rng.normal(size=120),
+            "staff": rng.poisson(np.exp(2.5 + 0.6 * size)),
+            "region": rng.choice(["north", "south"], 120),
+        }
+    )
+    found = []
+    for factor in (1.0, 1000.0):
+        rows = table.assign(revenue=factor * table["revenue"])
+        tree = inference.fit(zoo.EPCA(num_latents=1), rows, progress=False)
+        found.append(inference.transform(tree, rows).to_numpy()[:, 0])
+    assert abs(np.corrcoef(found[0], size)[0, 1]) > 0.97
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_column_of_two_words_beside_numbers_is_fitted():
     rng = np.random.default_rng(0)

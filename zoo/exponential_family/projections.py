@@ -21,6 +21,7 @@ from zoo.exponential_family.cells import (
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.fields import Part, require
 from zoo.intake.families import ChoosesFamily
+from zoo.intake.kinds import Columns
 from zoo.sparse import Observed
 
 if TYPE_CHECKING:
@@ -122,6 +123,23 @@ class JointPriorModel(ChoosesFamily):
     natural_unit: Array | None
     conjugate: Array | None
     _check_kernels: Callable
+
+    def with_families(self, columns: Sequence[Columns | None]) -> Any:
+        """The model with the families of the columns of tables, where none were given.
+
+        With ``beta=0`` also with ``standardize``, where these are Gaussian of unknown noise beside others: a
+        loading of prior variance 1 is small in euros, and large beside the log odds of a yes.
+
+        Args:
+            columns: of each part of the data; None of an array.
+
+        Returns:
+            The model.
+        """
+        found = super().with_families(columns)
+        is_mixed = any(family.is_mixed and family.learns_noise for family in found.cell_families)
+        is_open = self._given is not None and bool(found.beta == 0)
+        return found.replaced(standardize=True) if is_open and is_mixed else found
 
     @property
     def entry_variance(self) -> Array:

@@ -259,6 +259,7 @@ def test_columns_are_chosen_by_name_run_and_array(tmp_path):
     ("terms", "message"),
     [
         ({"x": ["a", "a:c"]}, "the column 'a' is chosen twice"),
+        ({"x": ["c:a"]}, "the columns 'c:a' go backwards: write a:c"),
         ({"x": ["a"], "views": [["a"]]}, "--views goes without"),
         ({"x": ["incom"]}, r"there is no column 'incom'; there are: .*; did you mean income\?"),
         ({"read": {"decimal": ";"}}, "decimal must be a point or a comma"),
