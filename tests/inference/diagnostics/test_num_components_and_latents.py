@@ -12,6 +12,9 @@ from inference.diagnostics import model_size
 from inference.diagnostics.model_size import _bound, num_parameters
 from zoo.exponential_family import Gaussian
 
+# columns of one unit, of which some are of noise alone
+pytestmark = pytest.mark.filterwarnings("ignore:the columns of x have very different scales")
+
 
 def planted(num_rows, seed=0):
     """Two groups in five columns, each with one strong direction, noise variance a quarter."""
