@@ -97,7 +97,7 @@ def test_the_concentration_of_dma_has_one_solution(kind):
 
 @shows("the generalised Dirichlet")
 def of_generalised_dirichlet():
-    """Its integral over three weights, less 1."""
+    """Its integral over three weights, and the sum of their expectations (3.21), less 1."""
     a, b = np.array([1.4, 2.1]), np.array([2.5, 1.7])
     norm = np.exp(gammaln(a + b) - gammaln(a) - gammaln(b))
 
@@ -112,8 +112,14 @@ def of_generalised_dirichlet():
         )
         return found
 
+    def expected(last):
+        """Sum over the weights where the factor of the last one that leads is ``last``."""
+        left = np.cumprod(np.r_[1.0, b / (a + b)])
+        return np.r_[a / (a + b), last] @ left
+
     # b_2 - a_3 - b_3 in the printed factor j = M - 1; lambda of a last stick does not exist and is taken as 1
-    return abs(integral(b[1] - 1.0 - 1.0) - 1), abs(integral(0.0) - 1)
+    printed = abs(integral(b[1] - 1.0 - 1.0) - 1), abs(expected(1 / (1 + 1)) - 1)
+    return min(printed), max(abs(integral(0.0) - 1), abs(expected(1.0) - 1))
 
 
 @shows("the determinant of two bases")

@@ -321,9 +321,9 @@ def classification():
 SETS = {  # labelled rows of each class, splits (50 in the thesis), numbers of latents
     "orl": (2, 4, (5, 10, 20)),
     "yale": (2, 4, (5, 10, 20)),
-    "tumors": (2, 4, (20,)),
-    "yaleb": (5, 2, (20,)),
-    "pie": (5, 2, (20,)),
+    "tumors": (2, 4, (5, 10, 20)),
+    "yaleb": (5, 2, (5, 10, 20)),
+    "pie": (5, 2, (5, 10, 20)),
     "tdt2": (5, 2, (5, 10, 20)),
     "news20": (5, 4, (5, 10, 20)),
 }
