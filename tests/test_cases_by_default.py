@@ -58,10 +58,10 @@ def test_what_the_first_tier_names_is_marked(monkeypatch):
 
 
 def test_slow_tests_that_have_waited_longest_come_first_with_their_next_case():
-    cases = {"new": ["new[a]"], "old": ["old[a]", "old[b]"], "older": ["older[a]", "older[b]"]}
+    cases = {name: [f"{name}[a]", f"{name}[b]"] for name in ("old", "older", "new", "bad")}
     known = {
-        "old": {"case": "old[a]", "day": "2026-11-02"},
-        "older": {"case": "older[b]", "day": "2026-11-01"},
+        "old": {"case": "old[a]", "outcome": "passed", "day": "2026-11-02"},
+        "older": {"case": "older[b]", "outcome": "passed", "day": "2026-11-01"},
+        "bad": {"case": "bad[b]", "outcome": "failed", "day": "2026-11-03"},
     }
-    expected = [("new", "new[a]"), ("older", "older[a]"), ("old", "old[b]")]
-    assert in_turn(cases, known) == expected
+    assert in_turn(cases, known) == ["new[a]", "bad[b]", "older[a]", "old[b]"]
