@@ -204,7 +204,8 @@ def _add_evidence(table: pd.DataFrame, trees: Mapping[str, xr.DataTree]) -> str:
             if told[-1] != order[-1] or _apart(said) != _apart(words[0]):
                 words.append(f"The prior decides: at {word} its width {said}")
     if words[0]:
-        words += read_off_in_words([str(name) for name in table.index if is_read_off(trees[name])])
+        told = [name for name in table.index if name in order]
+        words += read_off_in_words([str(name) for name in told if is_read_off(trees[name])])
     return ". ".join(words)
 
 
