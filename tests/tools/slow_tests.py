@@ -15,6 +15,7 @@ import sys
 import time
 from collections import defaultdict
 
+from tests.support.processes import started
 from tests.tools.recording import REFERENCE, write_record
 
 ROOT = REFERENCE.parents[1]
@@ -51,14 +52,12 @@ def in_turn(cases, known):
 def run(case):
     """What came of a case, and the last lines of what it printed."""
     command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-m", HERE, case]
-    own = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-    process = subprocess.Popen(command, cwd=ROOT, **own)
-    try:
-        printed, _ = process.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # with what the test has started
-        process.communicate()
-        return CUT, ""
+    with started(command, cwd=ROOT, stderr=subprocess.STDOUT, start_new_session=True) as process:
+        try:
+            printed, _ = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with what the test has started
+            return CUT, ""
     return OUTCOMES.get(process.returncode, f"pytest ended with {process.returncode}"), printed[-2000:]
 
 
