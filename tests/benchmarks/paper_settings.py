@@ -31,7 +31,7 @@ import warnings
 from functools import partial
 
 import numpy as np
-from scipy.linalg import subspace_angles
+from scipy.linalg import eigh, subspace_angles
 from scipy.sparse import csr_matrix, issparse
 
 import zoo
@@ -359,8 +359,7 @@ def projections_of(x, codes, labelled, size, known):
         most, classes = min(size, codes.shape[1] - 1), outputs.argmax(axis=1)
         found["LDA"] = words @ LinearDiscriminantAnalysis().fit(own, classes).scalings_[:, :most]
         basis = np.linalg.svd(own - own.mean(axis=0), full_matrices=False)[2][: len(own) - 1].T
-        shrunk = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(own @ basis, classes)
-        found["LDA, shrunk"] = words @ (basis @ shrunk.scalings_[:, :most])
+        found["LDA, shrunk"] = words @ (basis @ shrunk_discriminants(own @ basis, outputs)[:, :most])
     partly = np.full(codes.shape, np.nan)
     partly[labelled] = outputs
     model = zoo.SPPCA(num_latents=min(size, len(own) - 1))
@@ -368,6 +367,20 @@ def projections_of(x, codes, labelled, size, known):
     model = zoo.SPPCA(num_latents=size)
     found["S2PPCA"] = transform(quiet(model, x, partly, method="em"), x).to_numpy()
     return found
+
+
+def shrunk_discriminants(rows, codes):
+    """Fisher's discriminants, a column each, with the covariance within classes shrunk by Ledoit and Wolf.
+
+    Of all deviations together: two rows of a class by themselves give that rule nothing to shrink by.
+    """
+    from sklearn.covariance import LedoitWolf
+
+    counts = codes.sum(axis=0)
+    means = codes.T @ rows / counts[:, None]
+    within = LedoitWolf(assume_centered=True).fit(rows - codes @ means).covariance_
+    between = np.cov(means.T, fweights=counts.astype(int), bias=True)
+    return eigh(between, within)[1][:, ::-1]
 
 
 def error_of_all_words(x, labels, labelled):
