@@ -392,7 +392,8 @@ def test_m_steps_under_priors_are_stationary(table):
         def slope(name, objective, factor=1.0):
             """Change of the objective by relative changes of the values, in nats."""
             at = factor * values[name]
-            return np.abs(at * jax.grad(lambda own: objective(values | {name: own}))(at)).max()
+            gradient = jax.jit(jax.grad(lambda own, others: objective(others | {name: own})))
+            return np.abs(at * gradient(at, values)).max()
 
         def of_rows(values):
             return evaluate(values, model, x, zero).objective
