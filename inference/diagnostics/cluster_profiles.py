@@ -30,7 +30,7 @@ from inference.diagnostics.profile_parts import (
     row_names,
     spread_of_logs,
 )
-from inference.diagnostics.suggested_names import name_of_cluster, with_namesakes
+from inference.diagnostics.suggested_names import are_extreme, name_of_cluster, with_namesakes
 from inference.diagnostics.summaries import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
@@ -245,11 +245,13 @@ def _cells(
         effect = np.divide(values - others, unit, where=unit > 0, out=np.zeros_like(values)) * held
         own, far = (intervals(part, kind, asked.probability) for part in (values * held, effect))
         sure = mean_of_held(np.where(np.isnan(effect), np.nan, np.sign(effect) == np.sign(far["mean"])))
+        in_units = np.divide(values, unit, where=unit > 0, out=np.zeros_like(values)) * held
+        extreme = are_extreme(mean_of_held(in_units)[kept], far["mean"][kept])
         others, inside = mean_of_held(others * held), None if spread is None else mean_of_held(spread * held)
         if part.of_logs:
             own, others = {name: np.exp(ends) for name, ends in own.items()}, np.exp(others)
             inside = spread_of_logs(own["mean"], inside)
-        for k in kept:
+        for k, is_extreme in zip(kept, extreme, strict=True):
             for j, column in enumerate(part.columns):
                 cell = {"mean": own["mean"][k, j], "others": others[k, j]}
                 quantity = quantity_in_words(part.quantity, read.get(names[column]))
@@ -259,9 +261,8 @@ def _cells(
                 values_of.append(key | cell | bounds | {"apart": far["mean"][k, j]})
                 bounds = {"lb": far["lb"][k, j], "ub": far["ub"][k, j]}
                 sign = np.nan if np.isnan(far["lb"][k, j]) else sure[k, j]
-                apart[int(k)].append(
-                    key | cell | bounds | {"difference": far["mean"][k, j], "probability": sign}
-                )
+                far_off = {"difference": far["mean"][k, j], "probability": sign}
+                apart[int(k)].append(key | cell | bounds | far_off | {"is_extreme": is_extreme[j]})
     index = ("cluster", "column", "quantity")
     columns = ("mean", "lb", "ub", "spread", "others", "apart")
     table = ranked(values_of, index, columns).loc[list(map(int, kept))]

@@ -16,6 +16,16 @@ _LEAST_APART = 0.5  # standard deviations from the other clusters, below which a
 _BESIDE = 1 / 3  # of the largest difference or loading, below which another is not named beside it
 _SURE = 0.95  # probability of a sign that is named
 _LIKE_ALL = "like all the others"
+_BEYOND = {  # where several clusters lie on one side, the one that is farthest out
+    "high": "highest",
+    "low": "lowest",
+    "late": "latest",
+    "early": "earliest",
+    "often": "most often",
+    "more often": "most often",
+    "rarely": "most rarely",
+    "less often": "least often",
+}
 _MOST = 3  # columns or words of a name, or of an end of a latent
 
 
@@ -38,7 +48,8 @@ def name_of_cluster(found: Sequence[Mapping[str, Any]]) -> str:
 
     Args:
         found: its quantities, those that set it most apart first, with ``column``, ``quantity``, ``mean``,
-            ``difference`` and ``probability`` as in the table ``"cluster_differences"``.
+            ``difference`` and ``probability`` as in the table ``"cluster_differences"``, and ``is_extreme``,
+            of `are_extreme`.
 
     Returns:
         The name; that it is like the others where no column sets it apart.
@@ -51,8 +62,24 @@ def name_of_cluster(found: Sequence[Mapping[str, Any]]) -> str:
         if is_clear and row["column"] not in named and len(named) < _MOST:
             named.add(row["column"])
             word, what = _in_words(row)
+            word = _BEYOND.get(word, word) if row["is_extreme"] else word
             parts.setdefault(word, []).append(what)
     return ", ".join(f"{word} {listed(names)}" for word, names in parts.items()) or _LIKE_ALL
+
+
+def are_extreme(means: np.ndarray, differences: np.ndarray) -> np.ndarray:
+    """Whether a cluster is clearly beyond all others of a column while another lies on its side, too.
+
+    Args:
+        means: of clusters, in standard deviations within clusters, shape (num_clusters, num_columns).
+        differences: of each from the others, in the same unit and shape.
+    """
+    found = np.zeros(means.shape, bool)
+    for k, (mean, side) in enumerate(zip(means, np.sign(differences), strict=True)):
+        others, apart = np.delete(means, k, axis=0), np.delete(differences, k, axis=0)
+        is_beyond = (side * (mean - others) >= _LEAST_APART).all(axis=0)
+        found[k] = is_beyond & (side * apart >= _LEAST_APART).any(axis=0)
+    return found
 
 
 def _in_words(row: Mapping[str, Any]) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from inference.diagnostics import profiles, summary_text
 from inference.diagnostics.blocks import Cards, ShownTable
 from inference.diagnostics.profile_tables import answer_blocks
 from inference.diagnostics.suggested_names import (
+    are_extreme,
     listed,
     name_of_cluster,
     name_of_latent,
@@ -27,8 +28,9 @@ from tests.support.html_page import Page
 from tests.support.report_cases import finished, fitted
 
 
-def row(column, difference, quantity="mean", mean=0.3, probability=1.0):
+def row(column, difference, quantity="mean", mean=0.3, probability=1.0, is_extreme=False):
     return {
+        "is_extreme": is_extreme,
         "column": column,
         "difference": difference,
         "quantity": quantity,
@@ -55,10 +57,23 @@ def row(column, difference, quantity="mean", mean=0.3, probability=1.0):
             "less often town: Ulm",
         ),
         ([row("tax", -2.0, "share of counts")], "rarely tax"),
+        ([row("age", 2.0, is_extreme=True), row("income", 1.0)], "highest age, high income"),
+        ([row("joined", -3.0, "mean, days since 2021-03-01", is_extreme=True)], "earliest joined"),
+        ([row("town", 2.0, "probability of Ulm", 0.4, is_extreme=True)], "most often town: Ulm"),
+        ([row("town", 2.0, "probability of Ulm", 0.8, is_extreme=True)], "mostly town: Ulm"),
     ],
 )
 def test_a_cluster_is_named_after_the_columns_that_set_it_apart(rows, name):
     assert name_of_cluster(rows) == name
+
+
+def test_of_clusters_on_one_side_the_farthest_is_called_so():
+    """Three columns: two high ones of which one is higher; two that are level; one that is high alone."""
+    means = np.array([[0.0, 5.0, 5.0], [4.0, 5.2, 0.0], [9.0, 0.0, 0.1]])
+    differences = np.array([[-6.0, 3.0, 5.0], [1.0, 3.0, -2.5], [7.0, -5.1, -2.4]])
+    expected = [[False, False, False], [False, False, False], [True, False, False]]
+    np.testing.assert_array_equal(are_extreme(means, differences), expected)
+    np.testing.assert_array_equal(are_extreme(-means, -differences), expected)
 
 
 def test_a_name_that_several_have_says_which():
