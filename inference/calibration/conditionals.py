@@ -75,7 +75,14 @@ def conditional_check(
     latents = latent_sites(program, *data)
     check_latents({name: np.shape(value) for name, value in values.items()}, latents, "values")
     values = {name: jnp.asarray(value) for name, value in values.items()}
-    block = jax.eval_shape(lambda: _draw_block(jax.random.key(0), conditional, values, model, data)[0])
+    order: list[str] = []  # of drawing, which a result that is traced loses
+
+    def drawn_once() -> dict[str, Any]:
+        found = _draw_block(jax.random.key(0), conditional, values, model, data)[0]
+        order[:] = found
+        return found
+
+    block = jax.eval_shape(drawn_once)
     strangers = [name for name in block if name not in latents]
     if strangers or not block:
         raise ValueError(
@@ -83,7 +90,7 @@ def conditional_check(
         )
     shapes = {name: site.shape for name, site in (latents | block).items()}
     check_latents(shapes, latents, "a draw of the block")
-    last = list(conditional(values, model, *data))[-1]
+    last = order[-1]
     key, row_key = jax.random.split(jax.random.key(seed))
     drawn, *terms = zip(
         *(
