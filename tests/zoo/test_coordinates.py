@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from numpyro.infer.util import log_density
 
 import zoo
 from inference.coordinates import Return
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from tests.support.models_with_units import CASES, NUM_ROWS, PLACE
 from zoo.answers import answer_of, start_of
 from zoo.coordinates import Coordinates, Freedom, Unit, coordinates_of, free_log_scales, freedom_of
@@ -81,7 +81,7 @@ def worst_error(case, rng, make=lambda model: model):
             programs = (model.explicit, inner.explicit) if is_explicit else (model, inner)
             rows = data, own.parts_inward(data, model.data_names, sites)
             joint, inside = (
-                float(log_density(program, tuple(map(jnp.asarray, own_rows)), {}, point)[0])
+                float(log_joint(program, point, *own_rows))
                 for program, own_rows, point in zip(programs, rows, (values, turned), strict=True)
             )
             errors.append(abs(joint - (inside - lost)) / abs(joint))
@@ -146,8 +146,8 @@ def test_a_model_stated_elsewhere_is_the_plain_one_there(name):
     inner = {site: own.inward(value, sites[site]) for site, value in values.items()}
     lost = own.log_scale_of_rows((x,)).sum() + CASES[name].lost(np.broadcast_to(np.log(own.scales[0]), SIZE))
     with in_precision():
-        joint = log_density(model, (jnp.asarray(x),), {}, values)[0]
-        inner_joint = log_density(inside(model, own), (jnp.asarray(own.inward(x, PLACE)),), {}, inner)[0]
+        joint = log_joint(model, values, x)
+        inner_joint = log_joint(inside(model, own), inner, jnp.asarray(own.inward(x, PLACE)))
     assert float(joint) == pytest.approx(float(inner_joint) - lost, rel=1e-12)
 
 
@@ -277,7 +277,7 @@ def error_of_cells(case, make=lambda model: model):
     joints, by_hand = [], []
     with in_precision():
         for parts in (data, tuple(x + rng.normal(size=x.shape) for x in data)):
-            joint = log_density(model.explicit, tuple(map(jnp.asarray, parts)), {}, values)[0]
+            joint = log_joint(model.explicit, values, *parts)
             joints.append(float(joint))
             total = 0.0
             for name, x in zip(model.data_names, parts, strict=True):
@@ -426,7 +426,7 @@ def mixed_error(rng, make=lambda model: model):
         inner["loc"] = (values["loc"] - place[at]) / scale[at]
         plain = model.replaced(standardize=False, unit=None, loc_mean=None)
         joint, inside = (
-            float(log_density(own, (jnp.asarray(rows),), {}, point)[0])
+            float(log_joint(own, point, rows))
             for own, rows, point in ((model, x, values), (plain, (x - place) / scale, inner))
         )
     lost = (len(x) + 2) * np.log(scale).sum()  # of cells, and of a loading and a mean of each column

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 import zoo
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.answers import answer_of, start_of
 from zoo.exponential_family import Categorical, Gaussian
 from zoo.exponential_family.local_pca import ComponentRows, components_of, modes, orthonormal
@@ -29,12 +29,6 @@ def cells(family, seed=0):
     }[family]
     drawn[2, 1] = drawn[5, 3] = np.nan
     return drawn
-
-
-def log_joint(model, values, x):
-    with in_precision():
-        values = jax.tree.map(jnp.asarray, dict(values))
-        return float(program_log_density(model, (jnp.asarray(x),), {}, values)[0])
 
 
 def start(model, x, seed=0):

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 from scipy import integrate, linalg, stats
 
 import inference
 import zoo
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.answers import start_of
 from zoo.exponential_family import Bernoulli, Categorical, Gaussian, Ordinal
 
@@ -34,11 +34,6 @@ def cells(family, seed=0):
 def model_of(family, x, **fields):
     given = {"categorical": Categorical(3), "ordinal": Ordinal(5)}.get(family, family)
     return zoo.EPCA.from_data(x, family=given, num_latents=2, **fields)
-
-
-def log_joint(model, values, x):
-    with in_precision():
-        return float(program_log_density(model, (jnp.asarray(x),), {}, jax.tree.map(jnp.asarray, values))[0])
 
 
 def start(model, x, seed=0):
@@ -110,9 +105,7 @@ def test_what_is_hidden_has_no_influence(family):
     with in_precision():
         rows = np.asarray(model.log_likelihood(jax.tree.map(jnp.asarray, values), jnp.asarray(without)))
         whole = np.asarray(model.log_likelihood(jax.tree.map(jnp.asarray, values), jnp.asarray(x)))
-        gradient = jax.jit(jax.grad(lambda v: program_log_density(model, (jnp.asarray(x),), {}, v)[0]))(
-            jax.tree.map(jnp.asarray, values)
-        )
+        gradient = jax.jit(jax.grad(lambda v: log_joint(model, v, x)))(jax.tree.map(jnp.asarray, values))
     assert rows[3] == 0.0 and whole[3] < 0
     np.testing.assert_array_equal(np.delete(rows, 3), np.delete(whole, 3))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from numpyro.infer.util import log_density
 
 import zoo
+from tests.support.log_joint import log_joint
 from zoo.kernels import RBF, Polynomial
 from zoo.kernels.gram import centring_of, gram_score
 
@@ -21,7 +21,7 @@ def score(model, latents, x=X, **values):
     """The program's log joint density, in nats."""
     with jax.enable_x64(True):
         values = {"latents": jnp.asarray(latents)} | {k: jnp.asarray(v) for k, v in values.items()}
-        return float(log_density(model, (jnp.asarray(x),), {}, values)[0])
+        return float(log_joint(model, values, x))
 
 
 def dense(latents, noise_variance, gram, freedom):

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 from scipy.special import logsumexp, softmax
 
 import zoo
+from tests.support.log_joint import log_joint
 from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
 from zoo.intake.families import for_data
@@ -92,9 +92,9 @@ def test_explicit_program_less_its_locals_is_the_marginal_one(weight_prior, load
     latents = jax.random.normal(jax.random.key(0), (ROWS, LATENTS))
     given = answer_of(model, "conditionals", values | {"assignments": labels}, x)
     own = {"assignments": labels, "raw_latents": latents}
-    explicit = program_log_density(model.explicit, (x,), {}, values | own)[0]
+    explicit = log_joint(model.explicit, values | own, x)
     locals_given = sum(given[name].log_prob(own[name]).sum() for name in own)
-    marginal = program_log_density(model, (x,), {}, values)[0]
+    marginal = log_joint(model, values, x)
     assert float(explicit - locals_given) == pytest.approx(float(marginal), rel=1e-11)
 
 
@@ -112,7 +112,7 @@ def test_prior_of_the_clusters_is_on_paper():
     expected += stats.norm(np.nanmean(x, axis=0), 10 * scale**0.5).logpdf(values["raw_loc"]).sum()
     expected += stats.invgamma(1e-3, scale=1e-3 * scale).logpdf(values["noise_variance"])
     expected += stats.dirichlet(np.full(CLUSTERS, 1 / CLUSTERS)).logpdf(np.asarray(values["weights"]))
-    assert float(program_log_density(model, (x,), {}, values)[0]) == pytest.approx(expected, rel=1e-10)
+    assert float(log_joint(model, values, x)) == pytest.approx(expected, rel=1e-10)
 
 
 # Special cases
@@ -153,7 +153,7 @@ def test_no_reduction_is_the_gaussian_mixture():
 def test_given_labels_a_row_is_linear_gaussian():
     x, values = _table(), _values()
     model = zoo.MCFA.from_data(x, **SIZES)
-    joint = ClusteredRows.of(model, values).log_joint(jnp.asarray(x)) - jnp.log(values["weights"])
+    joint = ClusteredRows.of(model, values).log_joint(x) - jnp.log(values["weights"])
     for k in range(CLUSTERS):
         loadings = values["raw_loadings"] @ jnp.linalg.cholesky(jnp.linalg.inv(values["precisions"][k]))
         loc = values["raw_loc"] + values["raw_loadings"] @ values["locs"][k]

@@ -8,9 +8,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro.infer.util import log_density
 
 from inference.numerics.programs import latent_names, log_prior
+from tests.support.log_joint import log_joint
 from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
 from zoo.conjugate.resolution import rows_held
@@ -55,8 +55,8 @@ def test_explicit_summed_over_all_labelings_is_the_summed_out_program(form):
 
     @jax.jit
     def both(labelings, values):
-        explicit = jax.vmap(lambda c: log_density(model.explicit, (x,), {}, values | {"assignments": c})[0])
-        return jax.nn.logsumexp(explicit(labelings)), log_density(model, (x,), {}, values)[0]
+        explicit = jax.vmap(lambda c: log_joint(model.explicit, values | {"assignments": c}, x))
+        return jax.nn.logsumexp(explicit(labelings)), log_joint(model, values, x)
 
     summed, own = both(labelings, values)
     np.testing.assert_allclose(summed, own, rtol=1e-12)
@@ -66,12 +66,12 @@ def test_explicit_summed_over_all_labelings_is_the_summed_out_program(form):
 def test_hand_written_densities_are_those_of_the_program(form):
     model, x = mixture(form), rows()
     values = globals_of(model, x)
-    joint = log_density(model, (x,), {}, values)[0]
+    joint = log_joint(model, values, x)
     np.testing.assert_allclose(
         model.log_likelihood(values, x).sum() + log_prior(model, values, x), joint, rtol=1e-12
     )
     labels = answer_of(model, "conditionals", values, x)["assignments"]
-    conditional = jax.vmap(lambda c: log_density(model.explicit, (x,), {}, values | {"assignments": c})[0])
+    conditional = jax.vmap(lambda c: log_joint(model.explicit, values | {"assignments": c}, x))
     flips = jnp.zeros((3, 6), int).at[:, 2].set(jnp.arange(3))
     np.testing.assert_allclose(jax.nn.softmax(conditional(flips)), labels.probs[2], rtol=1e-10)
 
@@ -120,9 +120,7 @@ def test_permuting_labels_leaves_dirichlet_mixtures_unchanged_and_sticks_not():
     model, x = mixture("dirichlet"), rows()
     values = globals_of(model, x)
     permuted = {name: value[order] for name, value in values.items()}
-    np.testing.assert_allclose(
-        log_density(model, (x,), {}, permuted)[0], log_density(model, (x,), {}, values)[0], rtol=1e-12
-    )
+    np.testing.assert_allclose(log_joint(model, permuted, x), log_joint(model, values, x), rtol=1e-12)
 
 
 def test_one_component_is_a_single_gaussian_under_either_prior():

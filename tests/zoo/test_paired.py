@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 from scipy import linalg, special, stats
 
 import zoo
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.answers import start_of
 from zoo.exponential_family import Binomial, Gaussian
 from zoo.exponential_family.natural_params import PadZeros, padded
@@ -30,12 +30,6 @@ def views_of(families, sizes=(4, 3, 5), seed=0):
         view[v + 1, v] = np.nan
     views[-1][6] = np.nan
     return views
-
-
-def log_joint(model, values, views):
-    with in_precision():
-        data = tuple(map(jnp.asarray, views))
-        return float(program_log_density(model, data, {}, jax.tree.map(jnp.asarray, values))[0])
 
 
 def start(model, views, seed=0):
@@ -82,7 +76,7 @@ def test_joint_density_is_the_one_on_paper(beta):
             lam, nu = model.conjugate[first : first + y.shape[1]].T
             expected += beta * (lam * theta - nu * g).sum()
         first += y.shape[1]
-    np.testing.assert_allclose(log_joint(model, values, views), expected, rtol=1e-11)
+    np.testing.assert_allclose(log_joint(model, values, *views), expected, rtol=1e-11)
 
 
 def test_full_covariance_is_the_model_of_gibecca():
@@ -125,7 +119,7 @@ def test_full_covariance_is_the_model_of_gibecca():
                 expected += stats.multivariate_normal.logpdf(row[seen], mean[n, seen], part)
     probs = 1 / (1 + np.exp(-values["natural_params_0"]))
     expected += np.where(np.isnan(views[0]), 0, stats.bernoulli.logpmf(np.nan_to_num(views[0]), probs)).sum()
-    np.testing.assert_allclose(log_joint(model, values, views), expected, rtol=1e-10)
+    np.testing.assert_allclose(log_joint(model, values, *views), expected, rtol=1e-10)
 
 
 def test_bits_with_a_full_covariance_are_predicted_through_their_noisy_parameters():
@@ -182,7 +176,7 @@ def test_hidden_cells_have_no_influence():
     with in_precision():
         data, values = tuple(map(jnp.asarray, views)), start(model, views)
         values = jax.tree.map(jnp.asarray, values)
-        gradient = jax.jit(jax.grad(lambda v: program_log_density(model, data, {}, v)[0]))(values)
+        gradient = jax.jit(jax.grad(lambda v: log_joint(model, v, *data)))(values)
         rows = model.log_likelihood(values, *data)
         alone = model.log_likelihood(values, data[0], jnp.full_like(data[1], jnp.nan))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))

@@ -7,11 +7,11 @@ import numpyro
 import pytest
 import scipy.sparse
 from numpyro import handlers
-from numpyro.infer.util import log_density as program_log_density
 from scipy import linalg, stats
 
 import zoo
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.answers import answer_of
 from zoo.linear_gaussian import LatentsGivenRows, answers
 
@@ -47,7 +47,7 @@ def test_flat_program_is_the_likelihood(noise):
         o = ~np.isnan(row)
         normal = stats.multivariate_normal(np.asarray(values["loc"])[o], covariance[np.ix_(o, o)])
         expected += normal.logpdf(row[o])
-    assert float(program_log_density(model, (x,), {}, values)[0]) == pytest.approx(expected, rel=1e-11)
+    assert float(log_joint(model, values, x)) == pytest.approx(expected, rel=1e-11)
     assert float(model.log_likelihood(values, x).sum()) == pytest.approx(expected, rel=1e-11)
 
 
@@ -60,8 +60,8 @@ def test_explicit_program_minus_the_latents_is_the_marginal_one(loading_prior):
         values["loading_precision"] = jnp.asarray([0.5, 2.0])
     latents = jax.random.normal(jax.random.key(0), (12, 2))
     conditional = answer_of(model, "conditionals", values, x)["latents"]
-    explicit = program_log_density(model.explicit, (x,), {}, values | {"latents": latents})[0]
-    marginal = program_log_density(model, (x,), {}, values)[0]
+    explicit = log_joint(model.explicit, values | {"latents": latents}, x)
+    marginal = log_joint(model, values, x)
     assert float(explicit - conditional.log_prob(latents).sum()) == pytest.approx(float(marginal), rel=1e-11)
 
 
@@ -104,7 +104,7 @@ def test_priors_are_those_of_the_docstring():
     expected += stats.norm(0, 1 / np.sqrt(alpha)).logpdf(values["loadings"]).sum()
     expected += stats.norm(np.nanmean(x, axis=0), np.sqrt(100 * scale)).logpdf(values["loc"]).sum()
     expected += stats.invgamma(2.0, scale=3.0).logpdf(values["noise_variance"]).sum()
-    whole = program_log_density(model, (x,), {}, values | {"loading_precision": jnp.asarray(alpha)})[0]
+    whole = log_joint(model, values | {"loading_precision": jnp.asarray(alpha)}, x)
     ours = whole - model.log_likelihood(values, x).sum()
     assert float(ours) == pytest.approx(expected, rel=1e-10)
 
@@ -222,7 +222,7 @@ def test_joint_density_under_priors_is_the_one_on_paper(loading_prior):
         seen = ~np.isnan(row)
         expected += stats.multivariate_normal.logpdf(row[seen], loc[seen], covariance[np.ix_(seen, seen)])
     with in_precision():
-        found = program_log_density(model, (jnp.asarray(x),), {}, jax.tree.map(jnp.asarray, values))[0]
+        found = log_joint(model, values, x)
         found = float(found)
     assert found == pytest.approx(expected, rel=1e-9)
 

@@ -12,6 +12,7 @@ from numpyro.infer.util import log_density
 
 import zoo
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo import SPPCA
 from zoo.answers import answer_of
 from zoo.linear_gaussian import latents_mean
@@ -167,7 +168,7 @@ def test_rotating_the_latents_changes_nothing_and_gradients_are_finite():
     with in_precision():
         flat, back = ravel_pytree(jax.tree.map(jnp.asarray, values))
         data = jnp.asarray(x), jnp.asarray(y)
-        slopes = jax.jit(jax.grad(lambda v: log_density(model, data, {}, back(v))[0]))(flat)
+        slopes = jax.jit(jax.grad(lambda v: log_joint(model, back(v), *data)))(flat)
         assert np.isfinite(slopes).all() and np.abs(slopes).min() > 0
 
 

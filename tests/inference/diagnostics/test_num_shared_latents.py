@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from numpyro.infer.util import log_density as program_log_density
 
 import inference
 import zoo
@@ -16,6 +15,7 @@ from inference.diagnostics import model_size
 from inference.precision import in_precision
 from inference.report import report
 from inference.symmetry.identified import canonical_correlations
+from tests.support.log_joint import log_joint
 from zoo.answers import start_of
 from zoo.exponential_family import Gaussian
 
@@ -60,9 +60,9 @@ def test_without_shared_latents_the_program_is_that_of_each_view():
             own |= {
                 name: values[f"{name}_{v}"] for name in ("loc", "noise_variance") if f"{name}_{v}" in values
             }
-        whole = program_log_density(model, data, {}, values)[0]
+        whole = log_joint(model, values, *data)
         sums = [
-            sum(program_log_density(m, (y,), {}, own)[0] for m, y, own in zip(alone, data, each, strict=True))
+            sum(log_joint(m, own, y) for m, y, own in zip(alone, data, each, strict=True))
             for each in (parts, [parts[0] | {"latents": values["latents"][:, 1:]}, parts[1]])
         ]
     np.testing.assert_allclose(whole, sums[0], rtol=1e-12)

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro import handlers
-from numpyro.infer.util import log_density
 
 import inference
 import zoo
 from inference import fit
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from tests.support.models_with_units import CASES, CorrelatedRows, EvenRows, RobustRows, StatedRows
 from zoo.coordinates import Coordinates
 
@@ -47,7 +47,7 @@ def joint_of(model, x, values):
     """The log joint density of the program, nats."""
     with in_precision():
         given = {name: jnp.asarray(value) for name, value in values.items()}
-        return float(log_density(model, (jnp.asarray(x),), {}, given)[0])
+        return float(log_joint(model, given, x))
 
 
 def estimate(tree):

@@ -23,7 +23,6 @@ import numpyro.distributions as dist
 import pytest
 from jax import Array
 from numpyro import handlers, sample
-from numpyro.infer.util import log_density
 from scipy.sparse import csr_matrix
 from scipy.special import gammaln, logsumexp
 from scipy.stats import t
@@ -43,6 +42,7 @@ from inference.plots import (
 )
 from inference.report import report
 from inference.topics import token_shares, top_words, topic_shares
+from tests.support.log_joint import log_joint
 from zoo.answers import Answers
 from zoo.coordinates import Unit
 from zoo.documents.answers import TopicAnswers
@@ -445,7 +445,7 @@ def test_a_table_says_in_which_coordinates_its_program_is(rows, stated):
     values = {"loc": np.array([0.3, -0.2, 1.0, 0.0]), "scale": np.array([1.0, 0.5, 2.0, 0.1])}
 
     def joint(model, x, **values):
-        return float(log_density(model, (x,), {}, values)[0])
+        return float(log_joint(model, values, x))
 
     with jax.enable_x64(True):
         inner = joint(plain, rows, **values)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 
 import inference
@@ -20,6 +19,7 @@ from inference.methods import units
 from inference.methods.ppca import vb
 from inference.methods.sppca import vb as sppca_vb
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.coordinates.of_models import inside, noise_factors
 from zoo.exponential_family import Gaussian
 
@@ -230,7 +230,7 @@ def test_sppca_with_labels_scales_its_inputs_only(table):
 
 
 def unconstrained_density(model, values, *data):
-    return float(program_log_density(model, data, {}, values)[0])
+    return float(log_joint(model, values, *data))
 
 
 @pytest.mark.parametrize("prior", ["gaussian", "ard"])

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 
 import inference
 import zoo
@@ -21,6 +20,7 @@ from inference.convergence.identifiable import invariants
 from inference.diagnostics import profiles
 from inference.precision import in_precision
 from inference.symmetry import components
+from tests.support.log_joint import log_joint
 from tests.support.relation_cases import relation_of
 from zoo.answers import answer_of, start_of
 from zoo.cards import read_card
@@ -160,7 +160,7 @@ def test_the_fit_is_that_of_the_table_divided_by_hand(table, make, method, optio
 
 
 def density(model, values, *data):
-    return float(program_log_density(model, data, {}, values)[0])
+    return float(log_joint(model, values, *data))
 
 
 @pytest.mark.slow

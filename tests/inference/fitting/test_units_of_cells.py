@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 
 import inference
 import zoo
 from inference import fit
 from inference.calibration import elbo_check
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.exponential_family import Gaussian
 
 UNKNOWN = Gaussian(noise_variance=None)
@@ -137,7 +137,7 @@ def test_the_objective_of_a_point_is_the_density_of_the_program(table, fields):
     values = {name: value[0, 0].to_numpy() for name, value in tree["posterior"].data_vars.items()}
     with in_precision():
         model = model.with_sizes_from(*views)
-        density = float(program_log_density(model.explicit, tuple(map(jnp.asarray, views)), {}, values)[0])
+        density = float(log_joint(model.explicit, values, *views))
     np.testing.assert_allclose(float(tree["trace"]["objective"][-1]), density, rtol=1e-9)
 
 
@@ -156,8 +156,8 @@ def test_programs_and_units(table):
             model = zoo.EPCA.from_data(s * x + c, family=UNKNOWN, num_latents=2)
             moved = values | {"loadings": s * values["loadings"], "loc": c + s * values["loc"]}
             moved["noise_variance"] = s**2 * values["noise_variance"]
-            density[s] = float(program_log_density(model, (jnp.asarray(s * x + c),), {}, moved)[0])
-        wrong = float(program_log_density(model, (jnp.asarray(s * x + c),), {}, moved | {"loc": s * x[0]})[0])
+            density[s] = float(log_joint(model, moved, jnp.asarray(s * x + c)))
+        wrong = float(log_joint(model, moved | {"loc": s * x[0]}, jnp.asarray(s * x + c)))
     lost = (x.size + 15 + 2) * np.log(scale)
     np.testing.assert_allclose(density[scale] + lost, density[1.0], rtol=1e-10)
     assert abs(wrong + lost - density[1.0]) > 1.0

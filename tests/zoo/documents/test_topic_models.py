@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpyro import handlers
-from numpyro.infer.util import log_density
 from scipy import sparse as scipy_sparse
 from scipy import stats
 from scipy.special import digamma, gammaln, logsumexp
@@ -20,6 +19,7 @@ from inference.inputs.text import WordCounts, matching_words, read_documents, to
 from inference.methods.lda import vb
 from inference.numerics.weighted_rows import in_own_shapes
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from tests.support.text_cases import COUNTS, WORDS, small_models, sparse
 from zoo.answers import answer_of
 from zoo.documents import topic_model
@@ -38,7 +38,7 @@ def draw(program, seed=0, rows=2):
 
 def joint(program, counts, values):
     with in_precision():
-        return float(log_density(program, (counts,), {}, jax.tree.map(jnp.asarray, values))[0])
+        return float(log_joint(program, values, counts))
 
 
 def tiny(kind, **fields):

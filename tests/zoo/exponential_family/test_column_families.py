@@ -10,12 +10,12 @@ import numpyro
 import pandas as pd
 import pytest
 from numpyro.infer.util import constrain_fn, potential_energy
-from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 
 import zoo
 from inference import fit, load, model_of, predict, save
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.answers import start_of
 from zoo.exponential_family import ByColumn, Categorical, Gaussian, Ordinal, as_family
 from zoo.exponential_family.cells import FamilyCells
@@ -82,7 +82,7 @@ def test_one_family_for_all_columns_is_that_family(table):
     plain = zoo.EPCA.from_data(x, family="poisson", num_latents=1, beta=0.3)
     with in_precision():
         values = start_of(plain, jax.random.key(0), jnp.asarray(x))
-        one, other = (program_log_density(m, (jnp.asarray(x),), {}, values)[0] for m in (mixed, plain))
+        one, other = (log_joint(m, values, x) for m in (mixed, plain))
     np.testing.assert_allclose(one, other, rtol=1e-13)
     np.testing.assert_allclose(mixed.conjugate, np.broadcast_to(plain.conjugate, (2, 2)))
 

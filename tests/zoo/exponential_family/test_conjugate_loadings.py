@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 from scipy import integrate, special, stats
 
 import zoo
 from inference import extend, fit, load, log_density, model_of, save
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.answers import start_of
 from zoo.exponential_family import Bernoulli, Binomial, Gaussian, Poisson, as_family
 from zoo.exponential_family.conjugate_loadings import ConjugateLoadings
@@ -105,11 +105,6 @@ def values_of(model, x, seed=0):
         return jax.tree.map(np.asarray, start_of(model, jax.random.key(seed), jnp.asarray(x)))
 
 
-def log_joint(model, values, x):
-    with in_precision():
-        return float(program_log_density(model, (jnp.asarray(x),), {}, jax.tree.map(jnp.asarray, values))[0])
-
-
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
 def test_the_program_has_the_joint_density_on_paper(name):
     family, lam, nu, density = CASES[name]
@@ -183,7 +178,7 @@ def test_a_point_estimate_is_the_maximum_and_its_file_keeps_the_prior(tmp_path):
         at = {
             name: jnp.asarray(tree["variational"][name].to_numpy()) for name in ("loadings", "loc", "latents")
         }
-        slope = jax.jit(jax.grad(lambda v: program_log_density(model, (jnp.asarray(X),), {}, v)[0]))(at)
+        slope = jax.jit(jax.grad(lambda v: log_joint(model, v, X)))(at)
     assert max(np.abs(own).max() for own in slope.values()) < 1e-3
 
 

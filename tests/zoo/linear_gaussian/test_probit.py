@@ -9,11 +9,11 @@ import pytest
 import scipy.integrate
 import scipy.stats
 from numpyro.handlers import seed, trace
-from numpyro.infer.util import log_density
 from scipy.special import ndtr
 
 from inference import fit
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo import SPPCA
 from zoo.answers import answer_of
 from zoo.linear_gaussian.probit import (
@@ -63,7 +63,7 @@ def case(kind):
 def scored(model, values, data):
     with in_precision():
         values, data = jax.tree.map(jnp.asarray, (values, data))
-        return float(log_density(model, data, {}, values)[0])
+        return float(log_joint(model, values, *data))
 
 
 def conditional_probabilities(model, z, y, values):

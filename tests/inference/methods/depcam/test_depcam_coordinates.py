@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density
 from scipy import stats
 
 import inference
 import zoo
 from inference import fit
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.exponential_family import Exponential, Gaussian
 from zoo.exponential_family.local_pca import components_of
 
@@ -36,7 +36,7 @@ def joint_of(tree, x):
     values = {str(name): value.values[0, -1] for name, value in tree["posterior"].data_vars.items()}
     with in_precision():
         held = {n: jnp.asarray(v) for n, v in values.items() if n not in ("assignments", "num_occupied")}
-        return float(log_density(inference.model_of(tree), (jnp.asarray(x),), {}, held)[0]), values
+        return float(log_joint(inference.model_of(tree), held, x)), values
 
 
 @pytest.mark.parametrize(

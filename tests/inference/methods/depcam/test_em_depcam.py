@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.infer.util import compute_log_probs
-from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 
 import inference
@@ -30,6 +29,7 @@ from inference.methods.depcam.em import (
 )
 from inference.precision import in_precision
 from tests.support.interruptions import cut_short
+from tests.support.log_joint import log_joint
 from zoo.answers import start_of
 from zoo.exponential_family import Binomial, GammaWithShape, Gaussian, NegativeBinomial
 from zoo.exponential_family.local_pca import components_of, orthonormal
@@ -57,9 +57,9 @@ def values_of(model, x, seed=0):
     return values
 
 
-def log_joint(model, values, x):
+def joint_of(model, values, x):
     sites = {name: value for name, value in values.items() if name != "bases"}
-    return program_log_density(model, (jnp.asarray(x),), {}, sites | {"carriers": values["bases"]})[0]
+    return log_joint(model, sites | {"carriers": values["bases"]}, x)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_objective_is_the_program_s_density(table, family, latents):
         objective = jax.jit(evaluate)(values, model, x, jnp.zeros((1, 1))).objective
         carriers = stats.norm.logpdf(values["bases"]).sum()
         if latents == "shared" or family == "gaussian":
-            expected = jax.jit(lambda values: log_joint(model, values, x))(values)
+            expected = jax.jit(lambda values: joint_of(model, values, x))(values)
         else:
             rows = []
             for k in range(3):

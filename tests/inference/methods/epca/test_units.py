@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 
 import zoo
 from inference import fit, log_density, predict
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.answers import start_of
 from zoo.exponential_family import GammaWithShape, NegativeBinomial
 
@@ -23,7 +23,7 @@ def trivial(model, x):
         given = jnp.asarray(x)
         values = start_of(model, jax.random.key(0), given)
         values |= {name: 0.0 * values[name] for name in ("loadings", "latents")}
-        return float(program_log_density(model, (given,), {}, values)[0])
+        return float(log_joint(model, values, given))
 
 
 def fitted(family, x, **options):

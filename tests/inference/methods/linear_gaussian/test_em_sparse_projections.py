@@ -8,7 +8,6 @@ import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpyro.infer.util import log_density as program_density
 
 from inference import extend, fit, load, log_density, model_of, predict, save, transform
 from inference.methods.linear_gaussian import em as linear_gaussian
@@ -16,6 +15,7 @@ from inference.methods.linear_gaussian import sparse_em as sparse_linear_gaussia
 from inference.methods.linear_gaussian.em import given_start
 from inference.methods.linear_gaussian.rows import compress, sparse_rows
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo import PPCA, SPPCA
 from zoo.sparse import SparseMatrix, as_rows
 
@@ -254,7 +254,7 @@ def test_all_that_is_said_of_new_rows_is_alike(dense):
 def test_programs_take_sparse_rows(dense):
     values = {name: dense["posterior"][name].to_numpy()[0, 0] for name in dense["posterior"].data_vars}
     with in_precision("float64"):
-        both = [float(program_density(model_of(dense), (x, Y), {}, values)[0]) for x in (as_rows(SPARSE), X)]
+        both = [float(log_joint(model_of(dense), values, x, Y)) for x in (as_rows(SPARSE), X)]
     assert both[0] == pytest.approx(both[1], rel=1e-12)
 
 

@@ -5,15 +5,18 @@ apart. Samplers and SVI are compared draw by draw at one seed, because steps, ma
 coordinates of the data (`inference.coordinates`); over few steps rounding does not grow.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density, unconstrain_fn
+from numpyro.infer.util import unconstrain_fn
 
 from inference import fit, predict
 from inference.methods.nuts_hmc import program
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo import PPCA, SPPCA
 from zoo.coordinates import coordinates_of
 from zoo.coordinates.of_models import inside
@@ -205,8 +208,10 @@ def test_the_mode_under_priors_of_x_and_y_apart_has_no_gradient(method, name):
     with in_precision():
         model = model.with_sizes_from(x, y)
         values, data = jax.tree.map(jnp.asarray, (values, (x, y)))
-        log_joint = jax.jit(lambda v: log_density(program, (model, *data), {}, v)[0])
-        slopes = jax.jit(jax.grad(log_joint))(values)
-        np.testing.assert_allclose(float(log_joint(values)), float(tree["trace"]["objective"][-1]), rtol=1e-9)
+        joint = partial(log_joint, partial(program, model))
+        slopes = jax.jit(jax.grad(joint))(values, *data)
+        np.testing.assert_allclose(
+            float(joint(values, *data)), float(tree["trace"]["objective"][-1]), rtol=1e-9
+        )
     for key, slope in slopes.items():
         np.testing.assert_allclose(slope, 0.0, atol=2e-3, err_msg=key)

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density
 
 from inference import fit, guide, load, model_of, predict, save
 from inference import log_density as heldout
@@ -12,6 +11,7 @@ from inference.calibration import conditional_check, elbo_check, geweke
 from inference.methods.mixture import gibbs
 from inference.numerics.programs import log_prior
 from tests.support.component_families import FAMILIES, mixture, priors, rows
+from tests.support.log_joint import log_joint
 from zoo.intake.families import for_data
 
 EVERY_RUN = ("Product",)  # the others are the same code, marked slow
@@ -47,9 +47,9 @@ def test_summed_out_program_is_the_explicit_one_summed(name):
         everything_else = {site: value for site, value in values.items() if site != "assignments"}
         codes = np.arange(8)
         labels = jnp.asarray(np.stack([codes // 4, codes // 2 % 2, codes % 2], axis=1))
-        given = jax.vmap(lambda c: log_density(model.explicit, (x,), {}, values | {"assignments": c})[0])
+        given = jax.vmap(lambda c: log_joint(model.explicit, values | {"assignments": c}, x))
         total = float(jax.nn.logsumexp(jax.jit(given)(labels)))
-        np.testing.assert_allclose(log_density(model, (x,), {}, everything_else)[0], total, rtol=1e-10)
+        np.testing.assert_allclose(log_joint(model, everything_else, x), total, rtol=1e-10)
         rows_only = jnp.sum(model.log_likelihood(everything_else, x))
         prior = log_prior(model, everything_else, x)
         np.testing.assert_allclose(rows_only + prior, total, rtol=1e-10)

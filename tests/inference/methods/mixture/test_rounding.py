@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from numpyro.infer.util import log_density as log_joint_of
 from scipy import special, stats
 
 from inference import fit, log_density
@@ -18,6 +17,7 @@ from inference.calibration import conditional_check, geweke
 from inference.methods.mixture import gibbs, powers
 from inference.numerics.programs import joint_draws
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.conjugate import (
     GaussianKnownCovariance,
     GaussianKnownMean,
@@ -194,7 +194,7 @@ def misfit(joint, conditional):
                 moved[:, column] = rng.uniform(-0.5, 0.5, len(x))
                 at = {**values, ERRORS: jnp.asarray(moved)}
                 program = in_current_precision(model).explicit
-                joints.append(log_joint_of(program, (jnp.asarray(x),), {}, at)[0])
+                joints.append(log_joint(program, at, x))
                 own.append(
                     conditional({**values, ERRORS: jnp.asarray(values[ERRORS])}, model, x, column)
                     .log_prob(jnp.asarray(moved[:, column]))

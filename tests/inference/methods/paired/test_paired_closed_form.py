@@ -12,6 +12,7 @@ from inference import fit, log_density, predict, transform
 from inference.methods.paired.closed_form import solve
 from inference.precision import in_precision
 from inference.symmetry.identified import canonical_correlations
+from tests.support.log_joint import log_joint
 from zoo.exponential_family import Gaussian
 
 UNKNOWN = (Gaussian(None), Gaussian(None))
@@ -159,14 +160,12 @@ def test_data_without_a_maximum_are_refused(views):
 
 def test_the_program_at_the_estimate_has_the_latents_posterior(views, cca):
     """The stored latents are E[u | y]: the gradient of the program's joint in them is zero."""
-    from numpyro.infer.util import log_density as program_log_density
-
     from inference.results.files import model_of
 
     with in_precision():
         model, data = model_of(cca), tuple(map(jnp.asarray, views))
         values = {name: jnp.asarray(v.to_numpy()) for name, v in cca["variational"].data_vars.items()}
-        slope = jax.jit(jax.grad(lambda u: program_log_density(model, data, {}, values | {"latents": u})[0]))(
+        slope = jax.jit(jax.grad(lambda u: log_joint(model, values | {"latents": u}, *data)))(
             values["latents"]
         )
     np.testing.assert_allclose(slope, 0, atol=1e-8)

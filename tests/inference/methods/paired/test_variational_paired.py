@@ -1,5 +1,6 @@
 """VB for paired views: the bound against the program, its rise, EPCA as a special case, what is refused."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -7,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pytest
-from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 
 import zoo
@@ -16,6 +16,7 @@ from inference.calibration import elbo_check
 from inference.methods.epca.vb import _sample_view
 from inference.methods.paired.full_covariance_vb import _ridge
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.exponential_family import Binomial, Gaussian
 
 ROWS = 12
@@ -270,6 +271,6 @@ def test_a_column_of_the_guide_is_a_joint_normal_of_its_loadings_and_mean():
     view = SimpleNamespace(suffix="_1", family=UNKNOWN, places=(0, 2))
     with in_precision():
         own, values = ({name: jnp.asarray(a) for name, a in part.items()} for part in (own, values))
-        found = program_log_density(_sample_view, (own, view, 3), {}, values)[0]
+        found = log_joint(partial(_sample_view, own, view, 3), values)
     columns = [stats.multivariate_normal(m, c).logpdf(x) for m, c, x in zip(mean, dense, drawn, strict=True)]
     np.testing.assert_allclose(found, sum(columns) + stats.invgamma(3.0, scale=2.0).logpdf(0.7), rtol=1e-10)

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.special import log_ndtr
-from numpyro.infer.util import log_density as program_log_density
 from scipy import stats
 
 from inference import fit, load, log_density, predict, save, transform
 from inference.methods.sppca import ep
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo import SPPCA
 from zoo.answers import answer_of
 from zoo.kernels import RBF
@@ -63,8 +63,8 @@ def test_the_explicit_program_is_the_one_with_locals_summed_out():
         predictor = values["loc_y"] + z @ values["loadings_y"].T
         of_z = answer_of(model, "conditionals", given, x, y)["latents"].log_prob(z)
         of_u = stats.norm.logpdf(u - predictor * known) - known * log_ndtr(sign * predictor)
-        whole = program_log_density(model.explicit, (x, y), {}, values | {"latents": z, "utilities": u})[0]
-        summed = program_log_density(model, (x, y), {}, values)[0]
+        whole = log_joint(model.explicit, values | {"latents": z, "utilities": u}, x, y)
+        summed = log_joint(model, values, x, y)
         np.testing.assert_allclose(whole - jnp.sum(of_z) - jnp.sum(of_u), summed, rtol=1e-11)
         assert (
             abs(float(whole - jnp.sum(of_z[1:]) - jnp.sum(of_u) - summed)) > 1e-3
@@ -85,8 +85,8 @@ def test_several_outputs_keep_the_latents_in_the_program():
         values = {name: jnp.asarray(rng.normal(size=shape)) for name, shape in shapes.items()}
         values["noise_variance_x"] = jnp.asarray(0.3)
         predictor = values["loc_y"] + values["latents"] @ values["loadings_y"].T
-        one = program_log_density(model, (x, y), {}, values)[0]
-        bare = program_log_density(model, (x, jnp.full_like(y, jnp.nan)), {}, values)[0]
+        one = log_joint(model, values, x, y)
+        bare = log_joint(model, values, x, jnp.full_like(y, jnp.nan))
         np.testing.assert_allclose(
             one - bare, jnp.sum(ProbitOutputs(predictor, False).log_prob(y)), rtol=1e-10
         )
@@ -190,9 +190,7 @@ def test_the_objective_is_that_of_the_program(clusters):
     np.testing.assert_allclose(float(log_density(tree, x, y).sum()), objective[-1], rtol=1e-11)
     with in_precision():
         values = {name: jnp.asarray(tree["variational"][name].to_numpy()) for name in SITES}
-        value = jax.jit(lambda v: program_log_density(model, (jnp.asarray(x), jnp.asarray(y)), {}, v)[0])(
-            values
-        )
+        value = jax.jit(lambda v: log_joint(model, v, x, y))(values)
     np.testing.assert_allclose(value, objective[-1], rtol=1e-11)
     np.testing.assert_allclose(transform(tree, x, y), tree["variational"]["latents"], atol=1e-8)
 

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.handlers import seed, substitute, trace
-from numpyro.infer.util import log_density
 
 import inference
 import zoo
@@ -12,6 +11,7 @@ from inference import fit
 from inference.coordinates import Return
 from inference.methods.sppca import morp, vb
 from inference.precision import in_precision
+from tests.support.log_joint import log_joint
 from zoo.coordinates import Unit
 from zoo.coordinates.of_models import inside
 
@@ -159,6 +159,6 @@ def test_the_density_of_outputs_that_are_left_out_is_none():
         np.testing.assert_allclose(
             model.log_likelihood(values, x), model.log_likelihood(values, x, nothing), rtol=1e-12
         )
-        joint = [float(log_density(model, (x, y), {}, values)[0]) for y in (nothing, jnp.asarray(Y))]
+        joint = [float(log_joint(model, values, x, y)) for y in (nothing, jnp.asarray(Y))]
         rows = [model.log_likelihood(values, x, y).sum() for y in (nothing, jnp.asarray(Y))]
         np.testing.assert_allclose(joint[1] - joint[0], float(rows[1] - rows[0]), rtol=1e-9)
