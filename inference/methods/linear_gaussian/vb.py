@@ -31,9 +31,9 @@ so that all sums over rows have the weights :math:`\langle u_n \rangle`, but for
 \rangle = \Lambda^{-1} + \langle u \rangle m m^T`; the numbers of cells have none, and the bound gains
 :math:`\tfrac12 |o_n| \langle\log u_n\rangle - \mathrm{KL}(q(u_n), p(u_n))`.
 
-Expectations of :math:`\log\tau` and :math:`\log\alpha` are exact, digamma(e) - log f: estimated by sampling, as
-Morrison (2016) does, the bound would not be monotone. The cross term there lacks the factor :math:`y_{nm}`,
-and with missing cells its count is that of the observed cells.
+Expectations of :math:`\log\tau` and :math:`\log\alpha` are exact, digamma(e) - log f: estimated by sampling,
+as Morrison (2016) does, the bound would not be monotone. The cross term there lacks the factor
+:math:`y_{nm}`, and with missing cells its count is that of the observed cells.
 
 The bound does not change with :math:`z \to L^{-1}(z - m), W \to W L, \mu \to \mu + W m` but for the priors
 and the entropies, a few K x K matrices. After each round m and L are set so that the latents are standard
