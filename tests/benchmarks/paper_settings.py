@@ -526,7 +526,7 @@ def rcv1_of_several_topics():
     return csr_matrix(held["x"])[kept].toarray(), y[kept]
 
 
-#: Rows and topics of Figures 6.3 and 6.4, the form of MORP (of 1200 rows by 500 terms, of rank below N - 1, the
+#: Rows and topics of Figures 6.3 and 6.4, form of MORP (of 1200 rows by 500 terms, of rank below N - 1, the
 #: simplified form solves another problem), and the printed regularisation of kernel CCA.
 TEXTS_OF_TOPICS = {
     "reuters": (reuters_of_several_topics, "simplified", 0.9),
