@@ -368,7 +368,7 @@ def test_what_a_card_or_the_audit_cites_is_in_the_papers():
     Claims name their source once a card, or not at all: any of the papers has to have theirs.
     """
     short = {"Yu (2006)": "Yu (2006)", "Virtanen (2010)": "Virtanen (2010)", "Qiao et al.": "Qiao et al."}
-    short |= {"Yu et al. (2006)": "Yu et al. (2006)", "Lecture": "Morrison (2016)"}
+    short |= {"Yu et al. (2006)": "Yu et al. (2006)", "Morrison (2016)": "Morrison (2016)"}
     places = [(item["source"], item["place"]) for item in read_items()]
     claimed = set()
     for card in zoo.MODELS:

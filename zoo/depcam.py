@@ -235,7 +235,7 @@ class DEPCAM(LocalPCAFields):
 
     @classmethod
     def simple_epca(cls, x: Any, num_latents: int, **fields: Any) -> Self:
-        """The SePCA model: one PCA whose columns are N(0, I / alpha_j), alpha by type-II maximum likelihood.
+        """Simple EPCA (SePCA): one PCA of columns N(0, I / alpha_j), alpha by type-II maximum likelihood.
 
         With orthonormal bases a column is w_j = phi_j u_j, and normal columns of D features with precision
         alpha_j have, up to a constant, the density of normal scales with a Gamma((D + 1) / 2, 0) precision:

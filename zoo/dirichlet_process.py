@@ -312,7 +312,7 @@ class StickBreaking(NamedTuple):
         return jnp.sum(jnp.where(needed[: self.num_sticks], log_prob, 0.0))
 
     def posterior(self, counts: PerComponent, concentration: Scalar) -> BetaDecay:
-        """Distribution of the sticks given rows per component  (3.12).
+        """Distribution of the sticks given rows per component  (3.14).
 
         V_j is Beta(1 + N_j, concentration + sum of N_l over l > j); this is the law of its decay.
 

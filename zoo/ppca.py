@@ -38,8 +38,8 @@ times the mean variance of the columns (with ``"diagonal"``, for the noise, that
 are read off the data, so a fit in metres equals a fit in millimetres.
 
 References: Tipping and Bishop (1999), "Probabilistic principal component analysis", JRSS B 61; Bishop (1999),
-"Bayesian PCA"; Yu (2006), section 5.1; the lecture "Variational Bayes" for the priors; Archambeau, Delannay
-and Verleysen (2006), "Robust probabilistic projections".
+"Bayesian PCA"; Yu (2006), section 5.1; Morrison (2016), "Introduction to machine learning", lecture 29, for
+the priors; Archambeau, Delannay and Verleysen (2006), "Robust probabilistic projections".
 """
 
 from dataclasses import dataclass

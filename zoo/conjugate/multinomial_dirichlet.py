@@ -5,7 +5,7 @@ single tokens, as in Yu 2006, section 2.1.3, leaves it out: its bound is lower b
 
 Rows may be sparse (`zoo.SparseCounts`): then neither the rows nor anything of their size is ever made dense.
 
-Reference: Yu (2006), Table 2.1; the sum over words in the printed update runs over a shadowed index.
+Reference: Yu (2006), Table 2.1 and section 2.2.4, whose update sums over words with a shadowed index.
 """
 
 from dataclasses import dataclass

@@ -17,9 +17,10 @@ class KernelPCAAnswers(Answers):
 
     ``"orthonormal"``: :math:`a_j^T \hat k(x)`, the coordinates of kernel PCA, where
     :math:`\hat\Phi^T a_j` are directions of length one. ``"latent"``: :math:`E[z_j \mid x] = \sqrt{l_j}\,
-    a_j^T \hat k(x) / (l_j + s^2)` (5.14), whitened and shrunk and not the "exact projection" of section
-    5.2.4: with m = N it is :math:`\sqrt N \lambda_j^{-1} (1 - N s^2 / \lambda_j)^{1/2} v_j^T \hat k(x)`,
-    the rotation across components, not rows (the text's eigen-function has it the other way).
+    a_j^T \hat k(x) / (l_j + s^2)` (5.14), whitened and shrunk and not the "exact kernel PCA projection" of
+    section 5.2.4: with m = N it is
+    :math:`\sqrt N \lambda_j^{-1} (1 - N s^2 / \lambda_j)^{1/2} v_j^T \hat k(x)`, the rotation
+    across components, not rows (the text's eigen-function has it the other way).
     """
 
     has_density = False

@@ -36,7 +36,7 @@ above, that of the latents too, and c the number of observed cells,
     u \mid x \sim \mathrm{Gamma}\left(\frac{\nu + c}2, \frac{\nu + \delta}2\right), \qquad
     z \mid x, u \sim N(\hat z, A^{-1} / u) .
 
-Reference: Tipping and Bishop (1999), section 3 and appendix A; Yu (2006), (7.5)-(7.7); of Student-t rows
+Reference: Tipping and Bishop (1999), section 3 and appendix A; Yu (2006), (7.3)-(7.6); of Student-t rows
 Archambeau, Delannay and Verleysen (2006), "Robust probabilistic projections".
 """
 

@@ -195,7 +195,7 @@ class SupervisedIntake(Model):
                 would be estimated, a method for outputs of the other likelihood, or a flat prior where a
                 proper one is needed.
         """
-        if self.kernel is not None and method in ("em", "ep"):
+        if self.kernel is not None and method in ("em", "closed_form", "ep"):
             self.check_noise()
         if self.kernel is not None and method == "gibbs":
             raise ValueError("method 'gibbs' needs kernel=None, like every sampler")

@@ -384,7 +384,7 @@ def start(
     lengths = jnp.sqrt(variables["signal_variances"])
     directions = rows.from_former(variables["coefficients"]) * lengths
     products = rows.product(directions)
-    if new_rows == "random":  # (5.2), step 2: random Z of the new rows beside the former Z, B = Z C^-1
+    if new_rows == "random":  # Algorithm 5.2, step 2: random Z beside the former Z, B = Z C^-1
         factor = cho_factor(rows.inner(directions, products) + noise * jnp.eye(lengths.size))
         latents = cho_solve(factor, products.T).T
         drawn = jax.random.normal(key, latents.shape, latents.dtype)

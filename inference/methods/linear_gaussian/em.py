@@ -35,7 +35,7 @@ whole; the guarded M-step is the exact constrained maximum.
 A sweep costs O(min(N, D) D K) where nothing is missing, O(N D K^2) with holes in every row
 (`inference.methods.linear_gaussian.rows`).
 
-Reference: Tipping and Bishop (1999), appendix B; Yu (2006), section 7.2 with (7.12) and (7.24) corrected.
+Reference: Tipping and Bishop (1999), appendix B; Yu (2006), sections 7.2.1 and 7.2.2 with (7.12) corrected.
 
 The E-step has the notation of `zoo.linear_gaussian.rows`, whose residual form of the log density is used here
 too: a sum of squares, accurate to rounding however small the noise is.

@@ -14,7 +14,7 @@ The posterior is approximated by :math:`q(Z)\, q(W, \mu)\, q(\tau)\, q(\alpha)`,
         \langle (x_{nd} - \tilde w_d^T \tilde z_n)^2 \rangle) \\
     q(\alpha_k) &= \mathrm{Gamma}(a_0 + D/2,\; b_0 + \tfrac12 \sum_d \langle w_{dk}^2\rangle)
 
-with missing cells left out of every sum (the lecture's indicators). The data enter by the squares
+with missing cells left out of every sum (the indicators of Morrison 2016). The data enter by the squares
 
 .. math::
     \delta_n = m_n^T m_n + \sum_{d \in o_n} \langle\tau_d\rangle \{(x_{nd} - \langle\tilde w_d\rangle^T
@@ -30,10 +30,10 @@ the others,
 so that all sums over rows have the weights :math:`\langle u_n \rangle`, but for :math:`\langle u z z^T
 \rangle = \Lambda^{-1} + \langle u \rangle m m^T`; the numbers of cells have none, and the bound gains
 :math:`\tfrac12 |o_n| \langle\log u_n\rangle - \mathrm{KL}(q(u_n), p(u_n))`.
- Expectations of :math:`\log\tau` and
-:math:`\log\alpha` are exact, digamma(e) - log f: estimated by sampling, as the lecture does, the bound would
-not be monotone. The lecture's cross term lacks the factor :math:`y_{nm}`, and with missing cells its count is
-that of the observed cells.
+
+Expectations of :math:`\log\tau` and :math:`\log\alpha` are exact, digamma(e) - log f: estimated by sampling,
+as Morrison (2016) does, the bound would not be monotone. The cross term there lacks the factor
+:math:`y_{nm}`, and with missing cells its count is that of the observed cells.
 
 The bound does not change with :math:`z \to L^{-1}(z - m), W \to W L, \mu \to \mu + W m` but for the priors
 and the entropies, a few K x K matrices. After each round m and L are set so that the latents are standard

@@ -1,6 +1,6 @@
 r"""Variational Bayes for probabilistic PCA and factor analysis: missing cells, automatic relevance.
 
-The lecture's factorisation :math:`q(Z)\, q(W)\, q(\tau)` with the mean in the factor of the loadings, as
+Morrison's factorisation :math:`q(Z)\, q(W)\, q(\tau)` with the mean in the factor of the loadings, as
 Bishop (1999) has it, and with ``loading_prior="ard"`` a precision for each column of loadings, which switches
 columns off that the data do not need. Updates and bound are those of `inference.methods.linear_gaussian.vb`,
 for Student-t rows with their precisions in the factor of the latents. It needs a proper prior.
@@ -8,8 +8,8 @@ for Student-t rows with their precisions in the factor of the latents. It needs 
 The bound of fits with different numbers of latents can be compared; q's variances are too small, as always in
 VB. Draws of the posterior are independent draws of q.
 
-Reference: Bishop (1999), "Variational principal components"; the lecture "Variational Bayes" with its update
-of q(tau) corrected; Ilin and Raiko (2010) for missing cells.
+Reference: Bishop (1999), "Variational principal components"; Morrison (2016), lecture 29, with its
+update of q(tau) corrected; Ilin and Raiko (2010) for missing cells.
 """
 
 from functools import cache, partial

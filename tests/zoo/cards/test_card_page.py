@@ -360,7 +360,7 @@ def test_every_figure_of_a_claim_has_its_source(name):
 
 
 PLACE = re.compile(
-    r"^(Yu \(2006\)|Yu et al\. \(2006\)|Virtanen \(2010\)|Qiao et al\.|Lecture)[^:]*, .*"
+    r"^(Yu \(2006\)|Yu et al\. \(2006\)|Virtanen \(2010\)|Qiao et al\.|Morrison \(2016\))[^:]*, .*"
     r"(\(\d+(\.\d+)?\)|[Ss]ections? [\dI]|Table|Figure|Algorithm|Theorem|chapter \d|gradient|terms|"
     r"components|rotations|Q_|Kullback|<log|multiplier|dimensionality)"
 )

@@ -90,6 +90,8 @@ def test_the_closed_form_in_feature_space_is_where_em_ends_and_has_the_scores_of
     np.testing.assert_allclose(np.abs(own), np.abs(transform(tree, x)), atol=1e-8)
     with pytest.raises(ValueError, match="closed_form needs every cell.*row 2"):
         fit(model, x, np.where(np.arange(100)[:, None] == 2, np.nan, y), method="closed_form")
+    with pytest.raises(ValueError, match="noise of x is zero: give noise_variance_x"):
+        fit(SPPCA(num_latents=3, kernel=RBF(1.0)), x, y, method="closed_form")
 
 
 def test_components_below_the_noise_vanish_from_the_closed_form_in_feature_space():
