@@ -140,13 +140,20 @@ def test_tables_predictions_and_pictures_say_the_same(journey):
     check(tree, data)
 
 
-def test_a_saved_fit_and_its_report_say_the_same(journey, tmp_path):
+def test_a_saved_fit_says_the_same(journey, tmp_path):
     _, data, _, tree = journey
     save(tree, tmp_path / "fit.nc")
     loaded = load(tmp_path / "fit.nc")
     check(loaded, data)
     np.testing.assert_array_equal(owners(loaded, data), owners(tree, data))
-    text = report(loaded, tmp_path / "fit.md").read_text(encoding="utf-8")
+
+
+# an estimate, draws, clusters of documents, and topics: the page's table is that of `profiles` for every fit
+@pytest.mark.parametrize("journey", ["mixture vb", "mcfa gibbs", "lda vb", "pcp gibbs"], indirect=True)
+def test_the_page_of_a_saved_fit_says_the_same(journey, tmp_path):
+    *_, tree = journey
+    save(tree, tmp_path / "fit.nc")
+    text = report(load(tmp_path / "fit.nc"), tmp_path / "fit.md").read_text(encoding="utf-8")
     key, column = ("clusters", "rows") if cluster_dim(model_of(tree)) else ("topics", "share")
     listed = profiles(tree)[key]
     found = re.findall(r"^\| (\d) \| ([^|]*)\|", text.partition(listed.attrs["title"])[2], re.MULTILINE)
