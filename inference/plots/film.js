@@ -2,6 +2,7 @@
 const film = JSON.parse(document.getElementById("film").textContent);
 const SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const COLOURS = 8;
+const LISTED = 12; // clusters of the legend
 const of = (name) => document.querySelector("." + name);
 const [panels, charts, words, legend, controls] = ["panels", "charts", "words", "legend", "controls"].map(of);
 const [play, chainChoice, colourChoice] = ["play", "chain", "colours"].map(of);
@@ -166,7 +167,8 @@ function show(number) {
   if (words.textContent !== sentence) words.textContent = sentence;
   legend.replaceChildren(...(screens.length > 1 ? [Object.assign(document.createElement("li"), { textContent: `chain ${chain}:` })] : []));
   const sizes = film.chains[chain].sizes;
-  for (const [kind, rows] of sizes ? sizes[frame].slice(0, 12) : []) {
+  const held = sizes ? sizes[frame] : [];
+  for (const [kind, rows] of held.slice(0, LISTED)) {
     const item = document.createElement("li");
     const own = bears(chain, frame, kind);
     const svg = draw(item, "svg", { viewBox: "0 0 14 14", "aria-hidden": "true" });
@@ -174,6 +176,7 @@ function show(number) {
     item.append(`${own}: ${rows} rows`);
     legend.append(item);
   }
+  if (held.length > LISTED) legend.append(Object.assign(document.createElement("li"), { textContent: `and ${held.length - LISTED} more` }));
 }
 function stop() {
   clearTimeout(timer);

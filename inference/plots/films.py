@@ -254,7 +254,9 @@ def _film_of(tree: xr.DataTree, frames: Frames, features: tuple | None) -> Film:
         )
     r_hats = _r_hats(tree, frames.numbers) if is_sampling else {}
     trace = tree["trace"]["objective"].to_numpy()
-    trace = (trace if is_sampling else trace[None])[:_MOST_CHAINS]
+    trace = np.array((trace if is_sampling else trace[None])[:_MOST_CHAINS])
+    if frames.gains:
+        trace[0, np.array(frames.numbers) - 1] += frames.gains  # a frame is where its step, and a move, led
     sentences = _sentences(tree, frames.numbers, states, trace, r_hats)
     picture = _picture(tree, frames.numbers, states, plane, x.to_numpy(), trace, r_hats)
     for chain, own in zip(picture["chains"], sentences, strict=True):
@@ -427,12 +429,22 @@ def _events(before: Mapping[int, int], now: Mapping[int, int]) -> list[str]:
     """What happened between two frames: clusters that died or came, and labels that switched."""
     gone, come = sorted(before.keys() - now.keys()), sorted(now.keys() - before.keys())
     switched = [k for k in now if k in before and now[k] != before[k]]
-    told = [f"Cluster {k} has lost its last row." for k in gone[:_MOST_NAMED]]
-    told += [f"Cluster {k} has its first rows." for k in come[:_MOST_NAMED]]
+    told = [f"{_named(gone)} lost {'its' if len(gone) == 1 else 'their'} last rows."] if gone else []
+    told += [f"{_named(come)} {'its' if len(come) == 1 else 'their'} first rows."] if come else []
     if switched:
         labels = ", ".join(f"cluster {k} from {before[k]} to {now[k]}" for k in switched[:_MOST_NAMED])
         told.append(f"Labels of the sampler have switched: {labels}.")
     return told
+
+
+def _named(clusters: Sequence[int]) -> str:
+    """Those that have gone or come, as the subject of a sentence."""
+    if len(clusters) == 1:
+        return f"Cluster {clusters[0]} has"
+    names = list(map(str, clusters[:_MOST_NAMED]))
+    rest = len(clusters) - len(names)
+    *first, last = [*names, f"{rest} more"] if rest else names
+    return f"Clusters {', '.join(first)} and {last} have"
 
 
 def _of_latents(loadings: np.ndarray, spread: np.ndarray) -> str:
