@@ -58,7 +58,7 @@ function boxed(width, height, left, top, right, bottom) {
 }
 
 function screen(chain, width, alone) {
-  const height = Math.round(Math.min(width * .72, 470));
+  const height = Math.round(Math.max(Math.min(width * .72, 470), 190));
   const svg = draw(panels, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
   const box = boxed(width, height, 46, alone ? 18 : 34, 10, 38);
   axes(svg, box, film.axes[0], film.axes[1]);

@@ -573,7 +573,7 @@ def _r_hat_line(tree: xr.DataTree, r_hats: Mapping[int, float]) -> dict[str, Any
         return int(np.round(1000 * np.clip((np.log10(max(value - 1, 1e-3)) + 3) / 3, 0, 1)))
 
     line = [[num_warmup + n * thinning, place(value)] for n, value in r_hats.items() if not np.isnan(value)]
-    ticks = [[place(value), f"{value:g}"] for value in (1.001, 1.01, 1.1, 2.0)]
+    ticks = [[place(value), f"{value:g}"] for value in (1.001, 1.01, 1.1)] + [[1000, "\u2265 2"]]
     return {"lines": [line], "ticks": ticks, "wanted": place(1.01)}
 
 
