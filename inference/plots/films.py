@@ -50,6 +50,10 @@ _MOST_R_HATS = 40
 _MOST_OF_TRACE = 400  # points of a chain's line
 _MOST_NAMED = 8  # clusters of a sentence
 _OCCUPIED = 0.5  # rows, as everywhere
+_NO_FILM = (
+    "there is no film of {}: films show clusters of the rows of one table, or its loadings, on the plane of "
+    "two columns; plot_objective(tree) shows how the fit went"
+)
 _SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # a cluster each, in the page
 
 
@@ -191,16 +195,18 @@ def film(model: Model, *data: Any, features: tuple | None = None, **call: Any) -
     return _film_of(tree, frames, features)
 
 
+def check_films(kind: type[Model]) -> None:
+    """Raise ValueError for a kind of model without a table of rows by columns, of which there is no film."""
+    if not any(own == ("observation", "feature") for own in kind.dims.values()):
+        raise ValueError(_NO_FILM.format(kind.__name__))
+
+
 def _check_call(model: Model, call: Mapping[str, Any]) -> None:
     """Raise ValueError, before anything is computed, for a call of which there is no film."""
     check_model(model)
-    roles = model.roles
-    of_rows = any(own == ("observation", "feature") for own in model.dims.values())
-    if not of_rows or not (roles.cluster or roles.loadings):
-        raise ValueError(
-            f"there is no film of {type(model).__name__}: films show clusters of the rows of one table, or "
-            "its loadings, on the plane of two columns; plot_objective(tree) shows how the fit went"
-        )
+    check_films(type(model))
+    if not (model.roles.cluster or model.roles.loadings):
+        raise ValueError(_NO_FILM.format(type(model).__name__))
     for name in ("checkpoint", "batch_size"):
         if call.get(name) is not None:
             raise ValueError(f"a film is of a run in memory, from its first step: leave {name} out")

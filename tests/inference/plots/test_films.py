@@ -320,6 +320,12 @@ def test_the_command_writes_the_film_of_the_same_fit(two_clusters, tmp_path, mon
     assert main([*call, "--out", "film.png"]) == 2 and ".html" in capsys.readouterr().err
 
 
+def test_the_command_refuses_before_it_asks_for_columns(capsys):
+    """Views were once asked for, and then refused."""
+    assert main(["film", "paired", "faithful"]) == 2
+    assert "there is no film of Paired" in capsys.readouterr().err
+
+
 def test_nothing_of_a_tree_changes_by_being_shown(films):
     film = films("vb")
     before = film.tree.copy(deep=True)
