@@ -300,7 +300,7 @@ def _by_score(tree: xr.DataTree, model: Model, fitted: Any, row: np.ndarray) -> 
         1,
         said=f"has the scores {own}",
         note="what each cell contributes to a score, against the mean of its column in the fitted rows; "
-        "their sum is the score",
+        f"their sum is the score{' given the inputs alone' if len(model.data_names) > 1 else ''}",
         kind="contributions",
         total=dict(zip(labels, map(float, found[0]), strict=True)),
     )
@@ -319,9 +319,15 @@ def _left_out(tree: xr.DataTree, model: Model, parts: tuple, is_cluster: bool) -
     scores = predict(tree, *asked, what="probabilities") if is_cluster else transform(tree, *asked)
     dim, found = scores.dims[-1], scores.to_numpy()
     shown = np.argsort(-found[0], kind="stable")[:2] if is_cluster else np.arange(found.shape[1])
-    labels = [f"{dim}_{scores[dim].to_numpy()[k]}" for k in shown]
-    held = ", ".join(f"{label} {value:.3g}" for label, value in zip(labels, found[0, shown], strict=True))
-    kind = "probabilities" if is_cluster else "scores"
+    names, values = scores[dim].to_numpy()[shown], [f"{value:.3g}" for value in found[0, shown]]
+    labels = [f"{'cluster' if is_cluster else dim}_{name}" for name in names]
+    if is_cluster:
+        kind = "probabilities"
+        said = f"is in cluster {names[0]} with probability {values[0]}"
+        said += f"; the next is {names[1]} with {values[1]}" if len(names) > 1 else ""
+    else:
+        kind = "scores"
+        said = f"has the scores {', '.join(map(' '.join, zip(labels, values, strict=True)))}"
     changes = np.zeros((len(entries), len(shown)))
     present = [place for place, cell in enumerate(cells) if cell is not None]
     changes[present] = (found[0] - found[1:])[:, shown]
@@ -330,7 +336,7 @@ def _left_out(tree: xr.DataTree, model: Model, parts: tuple, is_cluster: bool) -
         cells,
         dict(zip(labels, changes.T, strict=True)),
         0,
-        said=f"has the {kind} {held}",
+        said=said,
         note=f"the change when the cell is left out: {kind} of the row less those without it; these do not "
         "add up",
         kind="left out",

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -99,16 +100,24 @@ def setup(app):
     posteriors.write(built / "posteriors.md")
     course.write(HERE, built / "course", Path(outputs) if outputs else None)
     slides = [HERE / "kits" / "slides", built / "extra" / "slides"]
-    subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "revealjs", "-d", built / "slides", *slides],
-        check=True,
+    slides[1].mkdir(parents=True, exist_ok=True)  # which html_extra_path asks for at once
+    building = subprocess.Popen(  # a minute of one core, while Sphinx reads the pages
+        [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "revealjs", "-d", built / "slides", *slides]
     )
+    app.connect("env-updated", partial(_wait_for_slides, building))
     os.environ.setdefault("ZOO_NOTEBOOK_SIZE", "small")
     os.environ |= {"TQDM_DISABLE": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}
     warnings.filterwarnings("ignore", r"os\.fork\(\) was called")  # with -j: the children compute nothing
     app.connect("autodoc-skip-member", _is_of_scikit_learn)
     app.connect("autodoc-process-docstring", _fields_in_one_entry, priority=600)  # after napoleon
     return {"parallel_read_safe": True}
+
+
+def _wait_for_slides(building, app, env):
+    """Wait until the slides are there, which are copied with the pages; CalledProcessError where they failed."""
+    if building.wait():
+        raise subprocess.CalledProcessError(building.returncode, building.args)
+    return []
 
 
 def _fields_in_one_entry(app, what, name, obj, options, lines):

@@ -6,7 +6,7 @@ from inference.cli.options import FIT_OPTIONS
 from inference.cli.printing import collected_warnings, print_line, print_notes
 from inference.cli.selection import data_of, in_words, settle_parts
 from inference.cli.settings import resolve
-from inference.plots.films import film
+from inference.plots.films import check_films, film
 from inference.program_cache import compile_cache
 from zoo import model_class
 
@@ -17,6 +17,7 @@ def write_film(options: SimpleNamespace) -> int:
     card, settings = options.card, options.settings
     given = {name: getattr(options, name, None) for name in (*FIT_OPTIONS, "families", "levels", "id")}
     chosen = model_class(card.name)
+    check_films(chosen)
     name, data = data_of(options)
     settle_parts(chosen, settings, data)
     with collected_warnings() as notes:

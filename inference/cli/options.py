@@ -241,7 +241,7 @@ zoo fit mixture rows/*.parquet --batch-size 100000 --sample-weight copies
                 *(*_MODEL, *_TABLE, *_COLUMNS, *_PROGRESS, *_MODEL_OPTIONS),
                 _option(
                     "--features",
-                    "two columns whose plane is shown (default: see plot_mixture)",
+                    "two columns whose plane is shown (default: both of two, else two principal ones)",
                     None,
                     "ONE,OTHER",
                 ),

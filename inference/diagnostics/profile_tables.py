@@ -36,6 +36,7 @@ from inference.diagnostics.topic_profiles import topic_tables
 from inference.fitting.verdict import WHY_NOT
 from inference.results.files import model_of
 from zoo.checks import check_size
+from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
 
 _MOST_COLUMNS = 12  # of a printed table
@@ -428,7 +429,8 @@ def _estimated(tree: xr.DataTree) -> list[str]:
                 {end: [float(v)] for end, v in intervals(variable.to_numpy().ravel(), kind, 0.9).items()}
             )
             found.append(f"{name} {profile_cells(one)['mean'][0]}")
-    return [f"Also estimated: {', '.join(found)}."] if found else []
+    unit = ", columns in their standard deviations" if noise_factors(model_of(tree)) else ""
+    return [f"Also estimated{unit}: {', '.join(found)}."] if found else []
 
 
 def _wide(cells: pd.Series, clusters: pd.Index) -> pd.DataFrame:
@@ -484,18 +486,22 @@ def _correlations_words(table: pd.DataFrame, tables: dict[str, pd.DataFrame]) ->
 def _loadings_table(loadings: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> list[ShownTable]:
     """The largest loadings, one row per column of the data, one column per latent."""
     cells = profile_cells(loadings)["mean"].unstack("latent").fillna("")
-    sizes = loadings["mean"].abs().groupby(level=["view", "column"]).max()
+    units = pd.Series([loadings.attrs["units"][key[:2]] for key in loadings.index], loadings.index)
+    of_program = loadings["mean"] / units  # in the units of the program, as the names
+    sizes = of_program.abs().groupby(level=["view", "column"]).max()
     largest = set(sizes.nlargest(_MOST_LOADINGS).index)
     kept = [key for key in dict.fromkeys(loadings.index.droplevel("latent")) if key in largest]
     several = loadings.index.get_level_values("view").nunique() > 1
     shown = cells.loc[kept].rename(columns="latent {}".format)
     shown.index = [f"{view}: {column}" if several else column for view, column in kept]
-    more = f"the largest, {len(kept)} of {len(sizes)} columns" if len(sizes) > len(kept) else ""
-    means = loadings["mean"].unstack("latent").loc[kept].fillna(0.0)
+    more = [f"the largest, {len(kept)} of {len(sizes)} columns"] if len(sizes) > len(kept) else []
+    if (units != 1.0).any():
+        more.append("sizes, as of the names, are compared in units of the columns' standard deviations")
+    means = of_program.unstack("latent").loc[kept].fillna(0.0)
     shades = (
         (means / means.abs().max().replace(0.0, 1.0)).set_axis(shown.index).set_axis(shown.columns, axis=1)
     )
-    return [ShownTable("Loadings", shown.rename_axis("column"), note=more, shades=shades)]
+    return [ShownTable("Loadings", shown.rename_axis("column"), note="; ".join(more), shades=shades)]
 
 
 _WRITERS = {  # of the tables that are shown first

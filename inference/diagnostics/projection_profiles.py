@@ -231,7 +231,12 @@ def _loadings(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.Data
     turned = "turned to the principal axes" if kind == "point" else "of all draws turned to one orientation"
     note = f"{turned}, the signs of a latent are a convention; probability: that the sign is right; "
     note += kind_in_words(aligned)
-    table.attrs |= {"title": "Loadings of the columns", "note": note}
+    units = {
+        (view.name, column): float(unit)
+        for view in views
+        for column, unit in zip(view.columns, np.sqrt(view.factors), strict=True)
+    }
+    table.attrs |= {"title": "Loadings of the columns", "note": note, "units": units}
     return table
 
 

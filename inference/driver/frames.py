@@ -26,10 +26,12 @@ class Frames(Checkpoint):
     """A few hundred states of a run, and what the run's plan makes of them.
 
     Attributes:
-        states: number of steps (the most of all restarts) to the states then, and the steps of each restart.
+        states: number of steps (the most of all restarts) to the states then, the steps of each restart, and
+            their objectives, which of a restart that was moved is not in its trace (NaN of chains).
         trees: what became of the states, by `inference.fitting`: a fit for each, of an ascent; one fit whose
             draws are the frames, of a sampler.
         numbers: the step or sweep of each frame.
+        gains: of an ascent, what each frame's objective exceeds that of its step by: not 0 after a move.
         labels: the sampler's own labels of the rows, shape (chain, frame, observation), before anything
             renumbers them; None where it has none.
     """
@@ -37,9 +39,10 @@ class Frames(Checkpoint):
     def __init__(self) -> None:
         """Keep nothing yet."""
         super().__init__(None, {})
-        self.states: dict[int, tuple[Any, np.ndarray]] = {}
+        self.states: dict[int, tuple[Any, np.ndarray, np.ndarray]] = {}
         self.trees: list[Any] = []
         self.numbers: list[int] = []
+        self.gains: list[float] = []
         self.labels: np.ndarray | None = None
         self._distance = 1
 
@@ -59,7 +62,8 @@ class Frames(Checkpoint):
         done = int(steps.max())
         if self.states and not self._wants(last := next(reversed(self.states))):
             del self.states[last]
-        self.states[done] = jax.tree.map(_copied, state), steps
+        objectives = arrays.get("progress_objective", np.full(1, np.nan))
+        self.states[done] = jax.tree.map(_copied, state), steps, objectives
         if len(self.states) > MOST:
             self._distance *= 2
             self.states = {at: own for at, own in self.states.items() if self._wants(at) or at == done}

@@ -221,7 +221,7 @@ class SamplerPlan(_WholePlan[Sampler, Sampling]):
     def _film(self, frames: Frames, position: Callable, run: ChainsRun, concluded: Callable) -> None:
         """Conclude from the states that were kept as from draws, one a frame."""
         frames.numbers = list(frames.states)
-        kept = [to_numpy(jax.vmap(position)(own)) for own, _ in frames.states.values()]
+        kept = [to_numpy(jax.vmap(position)(own)) for own, *_ in frames.states.values()]
         draws = jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *kept)
         site = self.model.roles.cluster
         frames.labels = draws.get(site) if isinstance(draws, Mapping) else None
@@ -323,12 +323,15 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
 
     def _film(self, frames: Frames, run: AscentRun, concluded: Callable) -> None:
         """Conclude from each state of the best restart that was kept; of equal steps from the last."""
-        own = {int(steps[run.best_restart]): state for state, steps in frames.states.values()}
+        best = run.best_restart
+        own = {int(steps[best]): (state, at[best]) for state, steps, at in frames.states.values()}
         frames.numbers = list(own)
+        trace = run.trace["objective"][best]
+        frames.gains = [float(at - trace[number - 1]) for number, (_, at) in own.items()]
         with catch_warnings():
             simplefilter("ignore")  # of states on the way; the run's own end is warned of
-            for number, states in own.items():
-                state = jax.tree.map(lambda leaf: leaf[run.best_restart], states)
+            for number, (states, _) in own.items():
+                state = jax.tree.map(lambda leaf: leaf[best], states)
                 fitted = concluded(run._replace(state=state, num_iterations=number), keep_rows=False)
                 frames.trees.append(build_tree(self.request, fitted._replace(data=None)))
 

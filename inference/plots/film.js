@@ -2,6 +2,7 @@
 const film = JSON.parse(document.getElementById("film").textContent);
 const SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const COLOURS = 8;
+const LISTED = 12; // clusters of the legend
 const of = (name) => document.querySelector("." + name);
 const [panels, charts, words, legend, controls] = ["panels", "charts", "words", "legend", "controls"].map(of);
 const [play, chainChoice, colourChoice] = ["play", "chain", "colours"].map(of);
@@ -57,7 +58,7 @@ function boxed(width, height, left, top, right, bottom) {
 }
 
 function screen(chain, width, alone) {
-  const height = Math.round(Math.min(width * .72, 470));
+  const height = Math.round(Math.max(Math.min(width * .72, 470), 190));
   const svg = draw(panels, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
   const box = boxed(width, height, 46, alone ? 18 : 34, 10, 38);
   axes(svg, box, film.axes[0], film.axes[1]);
@@ -166,7 +167,8 @@ function show(number) {
   if (words.textContent !== sentence) words.textContent = sentence;
   legend.replaceChildren(...(screens.length > 1 ? [Object.assign(document.createElement("li"), { textContent: `chain ${chain}:` })] : []));
   const sizes = film.chains[chain].sizes;
-  for (const [kind, rows] of sizes ? sizes[frame].slice(0, 12) : []) {
+  const held = sizes ? sizes[frame] : [];
+  for (const [kind, rows] of held.slice(0, LISTED)) {
     const item = document.createElement("li");
     const own = bears(chain, frame, kind);
     const svg = draw(item, "svg", { viewBox: "0 0 14 14", "aria-hidden": "true" });
@@ -174,6 +176,7 @@ function show(number) {
     item.append(`${own}: ${rows} rows`);
     legend.append(item);
   }
+  if (held.length > LISTED) legend.append(Object.assign(document.createElement("li"), { textContent: `and ${held.length - LISTED} more` }));
 }
 function stop() {
   clearTimeout(timer);

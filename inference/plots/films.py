@@ -50,6 +50,10 @@ _MOST_R_HATS = 40
 _MOST_OF_TRACE = 400  # points of a chain's line
 _MOST_NAMED = 8  # clusters of a sentence
 _OCCUPIED = 0.5  # rows, as everywhere
+_NO_FILM = (
+    "there is no film of {}: films show clusters of the rows of one table, or its loadings, on the plane of "
+    "two columns; plot_objective(tree) shows how the fit went"
+)
 _SIGNS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # a cluster each, in the page
 
 
@@ -191,16 +195,18 @@ def film(model: Model, *data: Any, features: tuple | None = None, **call: Any) -
     return _film_of(tree, frames, features)
 
 
+def check_films(kind: type[Model]) -> None:
+    """Raise ValueError for a kind of model without a table of rows by columns, of which there is no film."""
+    if not any(own == ("observation", "feature") for own in kind.dims.values()):
+        raise ValueError(_NO_FILM.format(kind.__name__))
+
+
 def _check_call(model: Model, call: Mapping[str, Any]) -> None:
     """Raise ValueError, before anything is computed, for a call of which there is no film."""
     check_model(model)
-    roles = model.roles
-    of_rows = any(own == ("observation", "feature") for own in model.dims.values())
-    if not of_rows or not (roles.cluster or roles.loadings):
-        raise ValueError(
-            f"there is no film of {type(model).__name__}: films show clusters of the rows of one table, or "
-            "its loadings, on the plane of two columns; plot_objective(tree) shows how the fit went"
-        )
+    check_films(type(model))
+    if not (model.roles.cluster or model.roles.loadings):
+        raise ValueError(_NO_FILM.format(type(model).__name__))
     for name in ("checkpoint", "batch_size"):
         if call.get(name) is not None:
             raise ValueError(f"a film is of a run in memory, from its first step: leave {name} out")
@@ -254,7 +260,9 @@ def _film_of(tree: xr.DataTree, frames: Frames, features: tuple | None) -> Film:
         )
     r_hats = _r_hats(tree, frames.numbers) if is_sampling else {}
     trace = tree["trace"]["objective"].to_numpy()
-    trace = (trace if is_sampling else trace[None])[:_MOST_CHAINS]
+    trace = np.array((trace if is_sampling else trace[None])[:_MOST_CHAINS])
+    if frames.gains:
+        trace[0, np.array(frames.numbers) - 1] += frames.gains  # a frame is where its step, and a move, led
     sentences = _sentences(tree, frames.numbers, states, trace, r_hats)
     picture = _picture(tree, frames.numbers, states, plane, x.to_numpy(), trace, r_hats)
     for chain, own in zip(picture["chains"], sentences, strict=True):
@@ -427,12 +435,22 @@ def _events(before: Mapping[int, int], now: Mapping[int, int]) -> list[str]:
     """What happened between two frames: clusters that died or came, and labels that switched."""
     gone, come = sorted(before.keys() - now.keys()), sorted(now.keys() - before.keys())
     switched = [k for k in now if k in before and now[k] != before[k]]
-    told = [f"Cluster {k} has lost its last row." for k in gone[:_MOST_NAMED]]
-    told += [f"Cluster {k} has its first rows." for k in come[:_MOST_NAMED]]
+    told = [f"{_named(gone)} lost {'its' if len(gone) == 1 else 'their'} last rows."] if gone else []
+    told += [f"{_named(come)} {'its' if len(come) == 1 else 'their'} first rows."] if come else []
     if switched:
         labels = ", ".join(f"cluster {k} from {before[k]} to {now[k]}" for k in switched[:_MOST_NAMED])
         told.append(f"Labels of the sampler have switched: {labels}.")
     return told
+
+
+def _named(clusters: Sequence[int]) -> str:
+    """Those that have gone or come, as the subject of a sentence."""
+    if len(clusters) == 1:
+        return f"Cluster {clusters[0]} has"
+    names = list(map(str, clusters[:_MOST_NAMED]))
+    rest = len(clusters) - len(names)
+    *first, last = [*names, f"{rest} more"] if rest else names
+    return f"Clusters {', '.join(first)} and {last} have"
 
 
 def _of_latents(loadings: np.ndarray, spread: np.ndarray) -> str:
@@ -561,7 +579,7 @@ def _r_hat_line(tree: xr.DataTree, r_hats: Mapping[int, float]) -> dict[str, Any
         return int(np.round(1000 * np.clip((np.log10(max(value - 1, 1e-3)) + 3) / 3, 0, 1)))
 
     line = [[num_warmup + n * thinning, place(value)] for n, value in r_hats.items() if not np.isnan(value)]
-    ticks = [[place(value), f"{value:g}"] for value in (1.001, 1.01, 1.1, 2.0)]
+    ticks = [[place(value), f"{value:g}"] for value in (1.001, 1.01, 1.1)] + [[1000, "\u2265 2"]]
     return {"lines": [line], "ticks": ticks, "wanted": place(1.01)}
 
 

@@ -20,7 +20,7 @@ PICTURES = {
     "paired": ("plots.plot_loadings(tree)", "loadings of both views on shared and specific latents"),
     "lda": ("plots.plot_topics(tree)", "the most probable words of each topic"),
     "plsi": ("plots.plot_topics(tree)", "the most probable words of each topic"),
-    "pcp": ("plots.plot_clusters(tree)", "clusters of documents as mixtures of topics"),
+    "pcp": ("plots.plot_clusters(tree, least_weight=0.005)", "clusters of documents as mixtures of topics"),
     "depcam": ("plots.plot_hinton(tree)", "loadings of each component as squares"),
     "mcfa": ("plots.plot_biplot(tree)", "rows in the plane of the first two latents, by cluster"),
 }

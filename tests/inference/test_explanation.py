@@ -242,8 +242,9 @@ def test_scores_of_a_supervised_projection_are_those_given_the_inputs():
     x = rng.normal(size=(40, 3))
     y = x[:, :1] + rng.normal(size=(40, 1))
     tree = inference.fit(zoo.SPPCA(num_latents=1), x, y, method="em")
-    found = inference.explain(tree, 3)["latent_0"]
-    np.testing.assert_allclose(found.sum(), inference.transform(tree, x[3:4])[0, 0], rtol=1e-9)
+    found = inference.explain(tree, 3)
+    assert found.attrs["note"].endswith("given the inputs alone")
+    np.testing.assert_allclose(found["latent_0"].sum(), inference.transform(tree, x[3:4])[0, 0], rtol=1e-9)
 
 
 def test_what_has_no_estimate_tells_the_change_when_a_cell_is_left_out(few_draws, two_clusters):
@@ -253,8 +254,11 @@ def test_what_has_no_estimate_tells_the_change_when_a_cell_is_left_out(few_draws
     before, without = (inference.transform(few_draws, rows)[0] for rows in (row, row.assign(width=np.nan)))
     own = int(before.to_numpy().argmax())
     change = float(before[own] - without[own])
-    np.testing.assert_allclose(found.loc["width", f"component_{own}"], change, atol=1e-12)
+    np.testing.assert_allclose(found.loc["width", f"cluster_{own}"], change, atol=1e-12)
     assert found.loc["width", "cell"] == row["width"].iloc[0]
+    assert found.attrs["said"].startswith(
+        f"row row 7 is in cluster {own} with probability {before[own]:.3g};"
+    )
 
 
 def test_words_of_a_document_are_left_out():

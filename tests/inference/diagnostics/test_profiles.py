@@ -12,7 +12,7 @@ import zoo
 from inference.diagnostics import filled_cells, occupied, profile_text, profiles, summary, summary_text
 from inference.diagnostics.cluster_profiles import _unit
 from inference.diagnostics.profile_parts import intervals
-from inference.diagnostics.profile_tables import profile_cells
+from inference.diagnostics.profile_tables import answer_blocks, profile_cells
 from tests.support.fit_cases import fitted as fit_of
 from tests.support.planted import replaced
 from tests.support.report_cases import FITS, ROWS, fitted
@@ -276,6 +276,20 @@ def test_a_projection_says_what_principal_components_say():
         np.abs(scores.isel(latent=0)).max(), rel=0.5
     )
     assert found["loadings"]["lb"].isna().all() and "no intervals" in found["loadings"].attrs["note"]
+
+
+def test_colours_and_names_of_latents_agree_in_whatever_unit_the_columns_are():
+    """A column of small numbers once had no colour, though the latent was named after it."""
+    shades, said = [], []
+    for unit in (np.ones(4), np.array([1.0, 100.0, 1.0, 0.01])):
+        tree = inference.fit(zoo.PPCA(num_latents=2, standardize=True), ROWS * unit, method="closed_form")
+        blocks = answer_blocks(tree, profiles(tree))
+        (table,) = (block for block in blocks if getattr(block, "caption", "") == "Loadings")
+        shades.append(table.shades)
+        said.append([block for block in blocks if isinstance(block, str)][-1])
+        assert "standard deviations" in table.note
+    pd.testing.assert_frame_equal(*shades)
+    assert said[0] == said[1] and said[0].startswith("Also estimated, columns in their standard deviations: ")
 
 
 def test_standardised_columns_count_alike():

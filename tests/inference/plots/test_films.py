@@ -130,7 +130,7 @@ def test_the_last_r_hat_is_that_of_the_fit(films):
 
 
 def test_the_objective_of_a_frame_is_that_of_the_trace(films):
-    for method in CALLS:
+    for method in ("em", "gibbs", "collapsed_gibbs"):  # none of which moves
         film = films(method)
         trace = film.tree["trace"]["objective"].values.reshape(len(film.sentences), -1)
         for chain, told in enumerate(film.sentences):
@@ -138,14 +138,31 @@ def test_the_objective_of_a_frame_is_that_of_the_trace(films):
                 assert f" {trace[chain, number - 1]:.1f} nats" in sentence
 
 
+def test_a_frame_after_a_move_has_the_bound_of_where_it_led(films):
+    """Clusters that were merged were once shown beside the bound from before."""
+    film = films("vb")
+    trace = film.tree["trace"]["objective"].values
+    told = np.array([float(re.search(r"bound (\S+) nats", own)[1]) for own in film.sentences[0]])
+    steps = np.array(film.numbers) - 1
+    moved = told > trace[steps] + 0.1
+    assert any("last rows" in film.sentences[0][place] for place in np.flatnonzero(moved))
+    following = trace[np.minimum(steps + 1, len(trace) - 1)]  # a step from there
+    np.testing.assert_array_less(told[moved], following[moved] + 0.1)
+    np.testing.assert_allclose(told[~moved], trace[steps][~moved], atol=0.051)
+
+
 def test_what_happens_between_two_frames_is_told():
     told = _events({0: 2, 1: 0, 4: 1}, {0: 0, 1: 2, 3: 1})
     assert told == [
-        "Cluster 4 has lost its last row.",
+        "Cluster 4 has lost its last rows.",
         "Cluster 3 has its first rows.",
         "Labels of the sampler have switched: cluster 0 from 2 to 0, cluster 1 from 0 to 2.",
     ]
     assert _events({0: 1}, {0: 1}) == []
+    assert _events(dict.fromkeys(range(13), 0), {0: 0, 20: 0, 21: 0}) == [
+        "Clusters 1, 2, 3, 4, 5, 6, 7, 8 and 4 more have lost their last rows.",
+        "Clusters 20 and 21 have their first rows.",
+    ]
 
 
 def test_the_ellipse_of_a_projection_is_its_marginal_covariance(faithful):
@@ -172,7 +189,7 @@ def test_states_are_all_kept_at_first_then_evenly_and_the_last_always():
     kept = list(frames.states)
     assert kept[:EARLY] == [*range(1, EARLY + 1)] and kept[-1] == 1000
     late = np.diff(kept[EARLY:-1])
-    assert set(late) == {8} and [own["at"][0] for own, _ in frames.states.values()] == kept
+    assert set(late) == {8} and [own["at"][0] for own, *_ in frames.states.values()] == kept
     assert frames.until_next(10) == 1 and frames.until_next(41) == 7 and frames.until_next(48) == 8
 
 
@@ -301,6 +318,12 @@ def test_the_command_writes_the_film_of_the_same_fit(two_clusters, tmp_path, mon
         and "--features takes two columns" in capsys.readouterr().err
     )
     assert main([*call, "--out", "film.png"]) == 2 and ".html" in capsys.readouterr().err
+
+
+def test_the_command_refuses_before_it_asks_for_columns(capsys):
+    """Views were once asked for, and then refused."""
+    assert main(["film", "paired", "faithful"]) == 2
+    assert "there is no film of Paired" in capsys.readouterr().err
 
 
 def test_nothing_of_a_tree_changes_by_being_shown(films):

@@ -117,13 +117,8 @@ def test_it_plays_within_another_page(film, browser, tmp_path):
     place.write_text(f"<!DOCTYPE html><html lang=en><title>t</title><body>{film._repr_html_()}</body></html>")
     view = browser.open(place, 1280)
     view.run(after(500))
-    for _ in range(50):  # a frame that is replaced as it loads is listed twice for a while
-        targets = browser.call("Target.getTargets")["targetInfos"]
-        frames = [own for own in targets if own["type"] == "iframe"]
-        if len(frames) == 1:
-            break
-        view.run(after(100))
-    (inner,) = frames
+    targets = browser.call("Target.getTargets")["targetInfos"]
+    (inner,) = (own for own in targets if own["type"] == "iframe")
     session = browser.call("Target.attachToTarget", targetId=inner["targetId"], flatten=True)["sessionId"]
     found = browser.call(
         "Runtime.evaluate",

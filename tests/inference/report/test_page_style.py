@@ -57,6 +57,16 @@ def test_a_verdict_has_its_colour_and_its_word(good, kind, front, below):
     assert found == [(f"front {kind}", front), (kind, below)]
 
 
+@pytest.mark.parametrize("good", [True, False, None])
+def test_reasons_of_what_is_good_are_folded_for_a_reader_who_decides(good):
+    judgement = Judgement(good, "It is so", "a reason", "an advice")
+    for plain in (False, True):
+        page = as_html(Front("A page", judgement, {}, plain=plain), [Section("Part", [])], {})
+        folded = re.findall(r"<details.*?</summary>(.*?)</details>", page, re.DOTALL)
+        assert any("a reason" in words and "an advice" in words for words in folded) == bool(plain and good)
+        assert page.count("a reason") == 1
+
+
 def test_contrast_is_measured_as_the_guidelines_do():
     assert contrast("000000", "ffffff") == pytest.approx(21.0) and contrast("777777", "ffffff") < 4.5
 

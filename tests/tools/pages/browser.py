@@ -46,7 +46,11 @@ class Browser:
         self._read, theirs_write = os.pipe()
         command = [sys.executable, "-c", _LAUNCH, str(theirs_read), str(theirs_write), CHROMIUM, *_FLAGS]
         self._running = started(
-            [*command, f"--user-data-dir={self._folder.name}"],
+            [
+                *command,
+                f"--user-data-dir={self._folder.name}",
+                "about:blank",
+            ],  # no page of its own, with frames
             pass_fds=(theirs_read, theirs_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
