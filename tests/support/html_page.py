@@ -78,8 +78,9 @@ class Page(HTMLParser):
     @property
     def judged(self):
         """Kind and plain words of each verdict, the one on the first screen first."""
-        found = re.findall(r'<p class="verdict (?:front )?(\w+)">(.*?)</p>', self.text, re.DOTALL)
-        return [(kind, " ".join(unescape(re.sub("<.*?>", "", part)).split())) for kind, part in found]
+        verdict = r'<(p|details) class="verdict (?:front )?(\w+)">(.*?)</\1>'  # a good one may be folded
+        found = re.findall(verdict, re.sub("</(summary|span)>", " ", self.text), re.DOTALL)
+        return [(kind, " ".join(unescape(re.sub("<.*?>", "", part)).split())) for _, kind, part in found]
 
     @property
     def state(self):
@@ -94,7 +95,7 @@ class Page(HTMLParser):
 
     @property
     def _fronts(self):
-        return self.text.count('<p class="verdict front ')
+        return self.text.count(' class="verdict front ')
 
     @property
     def facts(self):
