@@ -48,6 +48,7 @@ from inference.convergence.r_hat import APART, Agreement, judge, judgement, mixi
 from inference.convergence.starts import CLOSE, components_in_one_place, spread_of_starts
 from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progress
 from inference.fitting.arguments import scales_in_words
+from inference.methods import advised
 from inference.results.files import model_of
 from inference.results.groups import flat_draws, labels_of, responsibilities_of
 from inference.settings import FEWEST_TEMPERATURES
@@ -55,11 +56,13 @@ from zoo.answers import answer_of
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.resolution import recorded_step
 from zoo.dirichlet_process import truncation_of
+from zoo.model import Model
 
 SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 _FEWEST_NOISY = 100  # iterations, below which noise hides a rise
 _SHORTEST_STRETCH = 50  # iterations of a noisy objective that are averaged, where there are as many
 WHY_NOT = "why_not_converged"  # attribute of a fit: "REASON. Next: ADVICE" of its run
+_OTHERWISE = "score held-out rows; for uncertainty fit by a method with a posterior, if there is one"
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
 _OFTEN_FULL = 0.05  # share of draws that fill a truncation
@@ -349,19 +352,22 @@ def _of_ascent(tree: xr.DataTree) -> Judgement:
     variational = kind_of(tree) == "variational"
     if stopped == _SOLVED:
         reason = "a closed form: the optimum of the objective, one point without uncertainty"
-        advice = "score held-out rows; for uncertainty fit by a method with a posterior, if there is one"
-        return Judgement(True, "Solved directly: there is nothing to converge", reason, advice)
+        return Judgement(True, "Solved directly: there is nothing to converge", reason, _OTHERWISE)
     if not int(tree.attrs.get("converged", 0)):
         text = f"{name} has not converged: {'q' if variational else 'the estimate'} is not final"
         reason, _, advice = str(tree.attrs.get(WHY_NOT) or _why(stopped)).partition(". Next: ")
         return Judgement(False, text, reason, advice)
     result = "q is an approximation of the posterior" if variational else "one estimate, without uncertainty"
-    referee = "gibbs" if "gibbs" in model_of(tree).methods else "nuts"
-    advice = f"compare with method='{referee}'"
-    advice += (
-        ": an approximation usually understates uncertainty" if variational else ", which has a posterior"
-    )
-    return _of_starts(tree, name, stopped, result, advice)
+    return _of_starts(tree, name, stopped, result, comparison(model_of(tree), variational))
+
+
+def comparison(model: Model, variational: bool) -> str:
+    """Advice after a fit without exact draws: the sampler that takes this model, if one does."""
+    referee = advised(model, ("gibbs",)) or advised(model, ("nuts",))
+    if not referee:
+        return _OTHERWISE
+    more = ": an approximation usually understates uncertainty" if variational else ", which has a posterior"
+    return f"compare with {referee}{more}"
 
 
 def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: str) -> Judgement:

@@ -10,10 +10,15 @@ import inference
 import zoo
 from inference import calibration, diagnostics, gibbs, plots, report, symmetry, topics
 from inference.diagnostics import for_arviz, top_partitions
+from inference.fitting import verdict
 from inference.methods import advised
 from inference.plots import plot_rank
 from tests.support.fit_cases import COUNTS, LABELS, PROPER, X, Y
+from tests.support.fit_requests import request_of
+from tests.support.relation_cases import CASES
 
+#: Cases of flat priors, kernels and text without a sampler of their own or of the program.
+WITHOUT_SAMPLER = {"kernelpca", "kernelpca of rbf", "sppca of rbf"}
 STEPS = {"max_iterations": 2, "tolerance": 0, "progress": False}
 FITS = {
     "no density": (zoo.KernelPCA(num_latents=1, kernel="rbf", noise_variance=0.1), (X,), "closed_form"),
@@ -54,6 +59,20 @@ def test_methods_that_an_error_advises_are_those_that_take_the_model(point, aske
     assert "num_chains" not in str(refused.value)  # more chains of a point estimate are none
     if asked in ("partitions", "assignments"):
         assert "assigns no rows to components" in str(refused.value)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of the model, whatever the method
+@pytest.mark.parametrize("name", CASES)
+def test_a_fit_is_to_be_compared_with_a_method_that_takes_it(name):
+    """Of every model in every form: the default PPCA was sent to Gibbs, which asks for proper priors."""
+    make, data, methods = CASES[name]
+    model = make(*data)
+    fitted = request_of(model, *data, method=methods[0]).model
+    for method in re.findall(r"method='(\w+)'", verdict.comparison(fitted, False)):
+        assert request_of(model, *data, method=method).model.methods == fitted.methods
+    if name in ("mixture", "ppca with priors", "epca", "paired", "mcfa", "lda"):
+        assert "method='gibbs'" in verdict.comparison(fitted, True)
+    assert ("method=" in verdict.comparison(fitted, True)) is (name not in WITHOUT_SAMPLER)
 
 
 def test_a_method_that_does_not_take_the_fields_is_not_advised():

@@ -57,6 +57,7 @@ from inference.methods.epca.views import View, given_values, prior_variance, vie
 from inference.numerics.programs import log_densities
 from inference.numerics.slice_sampling import PositiveSlice
 from zoo.answers import start_of
+from zoo.checks import listed
 from zoo.epca import EPCA
 from zoo.exponential_family.natural_params import padded
 from zoo.model import in_current_precision
@@ -346,10 +347,13 @@ def build(strategy: str, num_warmup: int, moves: bool) -> Algorithm:
 def check(model: EPCA | Paired, settings: Gibbs) -> None:
     """Raise ValueError if a family has no conjugate sweep."""
     for view in views_of(model):
-        if not view.family.log_partition_forms <= {"quadratic", "logistic"}:
+        families = getattr(view.family, "families", (view.family,))
+        others = [own for own in families if not own.log_partition_forms <= {"quadratic", "logistic"}]
+        if others:
+            named = listed(dict.fromkeys(type(own).__name__ for own in others))
             raise ValueError(
-                f"gibbs needs Gaussian, Bernoulli or binomial cells, whose conditionals are normal given "
-                f"Polya-Gamma variables; {type(view.family).__name__} has no such form: use nuts"
+                "gibbs needs Gaussian, Bernoulli or binomial cells, whose conditionals are normal given "
+                f"Polya-Gamma variables; got {named}: use nuts"
             )
 
 
