@@ -168,22 +168,23 @@ def planted_mixture(seed=0, num_chains=4, num_draws=100, num_rows=60, num_compon
 
 
 def switch_labels(tree, seed=1):
-    """The same fit with the components of every draw permuted at random."""
+    """The same fit with the components of every draw permuted at random, and what tells their numbers."""
     rng = np.random.default_rng(seed)
-    posterior = tree["posterior"].to_dataset()
+    posterior, stats = tree["posterior"].to_dataset(), tree["sample_stats"].to_dataset()
     order = np.argsort(rng.uniform(size=posterior["weights"].shape), axis=-1)  # new component j was order[j]
-    moved = {}
-    for name, variable in posterior.data_vars.items():
+
+    def moved(name, variable):
         if "component" in variable.dims:
             index = order.reshape(*order.shape, *(1,) * (variable.ndim - 3))
-            variable = variable.copy(data=np.take_along_axis(variable.values, index, axis=2))
-        elif name == "assignments":
+            return variable.copy(data=np.take_along_axis(variable.values, index, axis=2))
+        if name == "assignments":
             inverse = np.argsort(order, axis=-1)
-            variable = variable.copy(
-                data=np.take_along_axis(inverse, variable.values.astype(int), axis=-1).astype(np.int16)
-            )
-        moved[name] = variable
-    return replaced(tree, posterior=xr.Dataset(moved, coords=posterior.coords))
+            found = np.take_along_axis(inverse, variable.values.astype(int), axis=-1)
+            return variable.copy(data=found.astype(np.int16))
+        return variable
+
+    groups = {"posterior": posterior, "sample_stats": stats}
+    return replaced(tree, **{name: own.map(lambda v: moved(v.name, v)) for name, own in groups.items()})
 
 
 def variational_mixture(seed=0, num_draws=200, **options):

@@ -161,7 +161,7 @@ CASES = {  # those that need no compilation first
     "solved directly": Case(
         lambda: _fit(zoo.PPCA.from_data(FLAT, num_latents=2), FLAT, method="closed_form"),
         "good",
-        ("Solved directly", "data drawn from the fit look like the data"),
+        ("Solved directly", "Data drawn from the fit look like the data"),
         ("nothing to measure by",),
     ),
     "converged": Case(sampled, "good", ("The chains agree",), ("this and twin agree",)),
