@@ -62,7 +62,6 @@ SMALL_STEPS = 5  # consecutive steps of little gain that mean convergence
 _FEWEST_NOISY = 100  # iterations, below which noise hides a rise
 _SHORTEST_STRETCH = 50  # iterations of a noisy objective that are averaged, where there are as many
 WHY_NOT = "why_not_converged"  # attribute of a fit: "REASON. Next: ADVICE" of its run
-_OTHERWISE = "score held-out rows; for uncertainty fit by a method with a posterior, if there is one"
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
 _OFTEN_FULL = 0.05  # share of draws that fill a truncation
@@ -352,22 +351,30 @@ def _of_ascent(tree: xr.DataTree) -> Judgement:
     variational = kind_of(tree) == "variational"
     if stopped == _SOLVED:
         reason = "a closed form: the optimum of the objective, one point without uncertainty"
-        return Judgement(True, "Solved directly: there is nothing to converge", reason, _OTHERWISE)
+        return Judgement(
+            True, "Solved directly: there is nothing to converge", reason, _otherwise(model_of(tree))
+        )
     if not int(tree.attrs.get("converged", 0)):
         text = f"{name} has not converged: {'q' if variational else 'the estimate'} is not final"
         reason, _, advice = str(tree.attrs.get(WHY_NOT) or _why(stopped)).partition(". Next: ")
         return Judgement(False, text, reason, advice)
     result = "q is an approximation of the posterior" if variational else "one estimate, without uncertainty"
-    return _of_starts(tree, name, stopped, result, comparison(model_of(tree), variational))
+    return _of_starts(tree, name, stopped, result, _comparison(model_of(tree), variational))
 
 
-def comparison(model: Model, variational: bool) -> str:
+def _comparison(model: Model, variational: bool) -> str:
     """Advice after a fit without exact draws: the sampler that takes this model, if one does."""
     referee = advised(model, ("gibbs",)) or advised(model, ("nuts",))
     if not referee:
-        return _OTHERWISE
+        return _otherwise(model)
     more = ": an approximation usually understates uncertainty" if variational else ", which has a posterior"
     return f"compare with {referee}{more}"
+
+
+def _otherwise(model: Model) -> str:
+    """Advice where no sampler is named; a model without a density of rows cannot score them."""
+    score = "score held-out rows; " if model.answers.has_density else ""
+    return f"{score}for uncertainty fit by a method with a posterior, if there is one"
 
 
 def _of_starts(tree: xr.DataTree, name: str, stopped: str, result: str, advice: str) -> Judgement:

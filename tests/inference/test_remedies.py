@@ -68,11 +68,13 @@ def test_a_fit_is_to_be_compared_with_a_method_that_takes_it(name):
     make, data, methods = CASES[name]
     model = make(*data)
     fitted = request_of(model, *data, method=methods[0]).model
-    for method in re.findall(r"method='(\w+)'", verdict.comparison(fitted, False)):
+    for method in re.findall(r"method='(\w+)'", verdict._comparison(fitted, False)):
         assert request_of(model, *data, method=method).model.methods == fitted.methods
     if name in ("mixture", "ppca with priors", "epca", "paired", "mcfa", "lda"):
-        assert "method='gibbs'" in verdict.comparison(fitted, True)
-    assert ("method=" in verdict.comparison(fitted, True)) is (name not in WITHOUT_SAMPLER)
+        assert "method='gibbs'" in verdict._comparison(fitted, True)
+    assert ("method=" in verdict._comparison(fitted, True)) is (name not in WITHOUT_SAMPLER)
+    assert ("held-out" in verdict._otherwise(fitted)) is fitted.answers.has_density
+    assert ("held-out" in verdict._otherwise(fitted)) is not name.startswith("kernelpca")
 
 
 def test_a_method_that_does_not_take_the_fields_is_not_advised():

@@ -421,7 +421,11 @@ def test_an_ascent_is_compared_with_a_sampler_that_takes_the_model(draws, takes,
     named = {(name,): f"method={name!r}" for name in takes}
     monkeypatch.setattr(verdicts, "advised", lambda model, names: named.get(names, ""))
     for symmetries, several, good in (((), False, True), (("labels",), False, None), ((), True, None)):
-        told = type("Told", (Answers,), {"has_several_modes": lambda self, model, told=several: told})
+        told = type(
+            "Told",
+            (Answers,),
+            {"has_several_modes": lambda self, model, told=several: told},
+        )
         model = SimpleNamespace(symmetries=symmetries, answers=told)
         monkeypatch.setattr(verdicts, "model_of", lambda tree, model=model: model)
         found = verdicts._of_ascent(tree)
