@@ -246,7 +246,7 @@ def _cells(
         own, far = (intervals(part, kind, asked.probability) for part in (values * held, effect))
         sure = mean_of_held(np.where(np.isnan(effect), np.nan, np.sign(effect) == np.sign(far["mean"])))
         in_units = np.divide(values, unit, where=unit > 0, out=np.zeros_like(values)) * held
-        extreme = are_extreme(mean_of_held(in_units)[kept], far["mean"][kept])
+        extreme = are_extreme(in_units[:, kept], far["mean"][kept])
         others, inside = mean_of_held(others * held), None if spread is None else mean_of_held(spread * held)
         if part.of_logs:
             own, others = {name: np.exp(ends) for name, ends in own.items()}, np.exp(others)

@@ -67,17 +67,19 @@ def name_of_cluster(found: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{word} {listed(names)}" for word, names in parts.items()) or _LIKE_ALL
 
 
-def are_extreme(means: np.ndarray, differences: np.ndarray) -> np.ndarray:
-    """Whether a cluster is clearly beyond all others of a column while another lies on its side, too.
+def are_extreme(draws: np.ndarray, differences: np.ndarray) -> np.ndarray:
+    """Whether a cluster is clearly and surely beyond all others while another lies on its side, too.
 
     Args:
-        means: of clusters, in standard deviations within clusters, shape (num_clusters, num_columns).
-        differences: of each from the others, in the same unit and shape.
+        draws: means of clusters in standard deviations within clusters, NaN without rows, shape
+            (num_draws, num_clusters, num_columns).
+        differences: of each from the others, in the same unit, shape (num_clusters, num_columns).
     """
-    found = np.zeros(means.shape, bool)
-    for k, (mean, side) in enumerate(zip(means, np.sign(differences), strict=True)):
-        others, apart = np.delete(means, k, axis=0), np.delete(differences, k, axis=0)
-        is_beyond = (side * (mean - others) >= _LEAST_APART).all(axis=0)
+    found = np.zeros(differences.shape, bool)
+    for k, side in enumerate(np.sign(differences)):
+        others, apart = (np.delete(own, k, axis=-2) for own in (draws, differences))
+        lead = side * draws[:, k] - np.fmax.reduce(side * others, axis=1, initial=-np.inf)
+        is_beyond = (np.median(lead, axis=0) >= _LEAST_APART) & ((lead > 0).mean(axis=0) >= _SURE)
         found[k] = is_beyond & (side * apart >= _LEAST_APART).any(axis=0)
     return found
 

@@ -72,8 +72,12 @@ def test_of_clusters_on_one_side_the_farthest_is_called_so():
     means = np.array([[0.0, 5.0, 5.0], [4.0, 5.2, 0.0], [9.0, 0.0, 0.1]])
     differences = np.array([[-6.0, 3.0, 5.0], [1.0, 3.0, -2.5], [7.0, -5.1, -2.4]])
     expected = [[False, False, False], [False, False, False], [True, False, False]]
-    np.testing.assert_array_equal(are_extreme(means, differences), expected)
-    np.testing.assert_array_equal(are_extreme(-means, -differences), expected)
+    for sign in (1, -1):
+        np.testing.assert_array_equal(are_extreme(sign * means[None], sign * differences), expected)
+    unsure = np.stack([means] * 9 + [means[[0, 2, 1]]])  # in a tenth of the draws another is the farthest
+    assert not are_extreme(unsure, differences).any()
+    without = np.where(np.arange(3)[:, None] == 1, np.nan, means)  # the other one has rows in some draws
+    np.testing.assert_array_equal(are_extreme(np.stack([means, without]), differences), expected)
 
 
 def test_a_name_that_several_have_says_which():
