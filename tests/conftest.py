@@ -104,6 +104,17 @@ def compile_all_programs_alike(request):
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def do_single_operations_by_numpy(request):
+    """In the default run, but for modules that count compilations or try the evaluator."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_default_run(request.config) and not request.node.get_closest_marker("all_compiled"):
+            from tests.support.single_operations import done_by_numpy
+
+            done_by_numpy(patch)
+        yield
+
+
 def state_of_the_process():
     """What tests read and must leave as it was, so that they pass in any order."""
     import jax

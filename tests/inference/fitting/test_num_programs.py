@@ -8,6 +8,7 @@ from jax import monitoring
 import zoo
 from inference import fit
 
+pytestmark = pytest.mark.all_compiled
 MOST = 12
 _compiled = []
 

@@ -11,6 +11,7 @@ from jax.scipy.linalg import solve_triangular
 from inference.numerics.compiled import compiled
 from inference.numerics.interpreted import _DONE, _needed, _parts, evaluate, worth_compiling
 
+pytestmark = pytest.mark.all_compiled
 X = np.random.default_rng(0).normal(size=(3, 4))
 SQUARE = X @ X.T + np.eye(3)
 COUNTS = np.array([[3, -2, 7], [1, 0, -5]])
