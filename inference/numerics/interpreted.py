@@ -416,14 +416,18 @@ def _matrices(function: Callable, *operands: np.ndarray) -> Any:
 
 
 def _solved(params: dict, a: np.ndarray, b: np.ndarray) -> Any:
-    lower = params["lower"]
-    a = np.tril(a) if lower else np.triu(a)
-    if params["unit_diagonal"]:
-        a = a - np.eye(a.shape[-1], dtype=a.dtype) * (np.diagonal(a, axis1=-2, axis2=-1) - 1)[..., None, :]
-    a = np.swapaxes(a, -1, -2) if params["transpose_a"] != (not params["left_side"]) else a
-    if params["left_side"]:
-        return _matrices(np.linalg.solve, a, b)
-    return np.swapaxes(_matrices(np.linalg.solve, a, np.swapaxes(b, -1, -2)), -1, -2)
+    """By substitution, as XLA does: what is zero for the triangle's sake is zero exactly."""
+    if not params["left_side"]:
+        a, b = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)
+    lower = params["lower"] == params["left_side"]
+    if params["transpose_a"]:
+        a, lower = np.swapaxes(a, -1, -2), not lower
+    size, found = a.shape[-1], np.empty_like(b)
+    for row in range(size) if lower else reversed(range(size)):
+        known = slice(0, row) if lower else slice(row + 1, size)
+        rest = b[..., row, :] - (a[..., row, None, known] @ found[..., known, :])[..., 0, :]
+        found[..., row, :] = rest if params["unit_diagonal"] else rest / a[..., row, row, None]
+    return found if params["left_side"] else np.swapaxes(found, -1, -2)
 
 
 def _factors(function: Callable, x: np.ndarray) -> list[Any]:

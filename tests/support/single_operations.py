@@ -6,7 +6,7 @@ compiled in slow tests, in modules marked ``all_compiled``, those of the evaluat
 versions of JAX, whose place for this has no public name.
 """
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -48,7 +48,7 @@ def done_by_numpy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pjit, PLACE, run)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _is_single(closed: Any) -> bool:
     return _operations(closed.jaxpr) <= MOST and not worth_compiling(closed)
 

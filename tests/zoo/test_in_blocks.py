@@ -10,6 +10,8 @@ import pytest
 
 from zoo.in_blocks import map_in_blocks
 
+pytestmark = pytest.mark.all_compiled  # draws in blocks and at once are equal bit by bit
+
 
 def counted(function):
     """The function, and how often it was traced."""

@@ -301,6 +301,18 @@ def both(function, x):
     return traced, found, jax.tree.leaves(jax.jit(function)(x))
 
 
+def test_the_inverse_of_a_triangle_is_a_triangle_exactly():
+    """Laws refuse a factor that has rounding errors on the other side of its diagonal."""
+    a = np.random.default_rng(0).normal(size=(4, 5, 5))
+    for lower, side in ((True, np.tril), (False, np.triu)):
+        traced = jax.jit(
+            lambda x, lower=lower: solve_triangular(x, np.broadcast_to(np.eye(5), x.shape), lower=lower)
+        ).trace(a)
+        (found,) = evaluate(traced.jaxpr, [a])
+        np.testing.assert_array_equal(found, side(found))
+        np.testing.assert_allclose(side(a) @ found, np.broadcast_to(np.eye(5), a.shape), atol=1e-4)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_operation_gives_what_xla_gives(name):
     with jax.enable_x64(True):
