@@ -325,7 +325,7 @@ def answer_blocks(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> list[st
         of = kind_in_words(tree).removeprefix("intervals are ")
         note = f"In brackets: 90 % intervals {of}; none where it is shorter than the digits shown."
         found += [f"{note} {_OF_CLUSTERS}" if "clusters" in tables else note]
-    if "clusters" in tables and "sample_weight" in tree.get("constant_data", ()):
+    if "clusters" in tables and "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
         found.append(_WEIGHTED)
     return found
 

@@ -454,9 +454,12 @@ def _of_pieces(tree: xr.DataTree) -> Judgement | None:
     if not isinstance(components, ComponentPrior) or model.roles.occupied not in draws:
         return None
     number = int(np.median(draws[model.roles.occupied]))
-    if number < _MANY or model.data_names[0] not in tree.get("observed_data", ()):
-        return None  # counts are stored as the nonzeros alone
-    x = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas()
+    if number < _MANY or "observed_data" not in tree.children:
+        return None
+    observed = tree["observed_data"].to_dataset()
+    if model.data_names[0] not in observed:  # counts are stored as the nonzeros alone
+        return None
+    x = observed[model.data_names[0]].to_pandas()
     x = x.iloc[:: -(-len(x) // _ROWS_LOOKED_AT)]
     (read,) = tree.fit.columns
     unordered = [] if read is None else [c.name for c in read.kept if c.kind == "category" and not c.numbers]
@@ -503,11 +506,12 @@ def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     columns = x.columns.tolist()  # numbers where the columns have no names
     rows: dict[tuple[Hashable, float], list[np.ndarray]] = {}  # their rows and clusters, by labelling
     for own in labels:
-        groups, found = x.groupby(own), {}
+        found: dict[tuple[Hashable, float], np.ndarray] = {}
+        groups = x.groupby(own)
         least, count = groups.min(), groups.count()
         for place in np.argwhere((least.eq(groups.max()) & (count >= _SPIKE)).to_numpy()):
             value = columns[place[1]], float(least.iat[*place])
-            found[value] = found.get(value, 0) + np.array([count.iat[*place], 1])
+            found[value] = found.get(value, np.zeros(2)) + [count.iat[*place], 1]
         for value, held in found.items():
             rows.setdefault(value, []).append(held)
     often = {v: np.median(held, axis=0) for v, held in rows.items() if len(held) >= len(labels) / 2}

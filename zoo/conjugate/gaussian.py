@@ -478,7 +478,7 @@ def _means(x: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
 
 def _related(x: np.ndarray, direction: np.ndarray) -> tuple[str, str]:
     """The columns whose sum, weighted by ``direction``, hardly varies, and how to leave the last out."""
-    places = np.flatnonzero(np.abs(direction) > 0.1 * np.abs(direction).max())
+    places = np.flatnonzero(np.abs(direction) > 0.1 * np.abs(direction).max()).tolist()
     named = ", ".join(map(repr, column_labels(x, places)))
     return f"the columns {named} of x", f"leave one of them out, {without_columns(x, places[-1:])}"
 
