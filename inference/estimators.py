@@ -42,7 +42,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of
 from inference.settings import COMMON, Settings
 from inference.symmetry import align_rotation
-from zoo.checks import check_whole
+from zoo.checks import check_whole, shown
 from zoo.exponential_family import Gaussian
 from zoo.intake.frames import as_frame
 
@@ -580,7 +580,7 @@ class SPPCAClassifier(_Projection, base.ClassifierMixin, _Estimator):
         check_classification_targets(labels)
         self.classes_, coded = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y must hold more than one class; every label is {self.classes_[0]!r}")
+            raise ValueError(f"y must hold more than one class; every label is {shown(self.classes_[0])}")
         return rows, coded
 
     def _fields_from(self, data: tuple) -> dict[str, Any]:

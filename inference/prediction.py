@@ -281,7 +281,9 @@ def log_density(
     with the spread of topics to second order (`zoo.documents.shares.log_topic_spread`), exact with one topic,
     and topic shares by importance sampling (`inference.diagnostics.heldout` gives its error). Of `zoo.PCP` it
     is the density at the parameters' means under q, without their spread, which is worth nats in documents
-    that repeat rare words, and of `zoo.DEPCAM`, whose q has points for parameters, the density at these.
+    that repeat rare words, and of `zoo.DEPCAM`, whose q has points for parameters, the density at these. Of
+    `zoo.PLSI`, whose documents have shares without a prior, it is at those that suit the document best: no
+    density but its maximum, which `inference.diagnostics.heldout` replaces by a fair score (``protocol``).
     Other models from VB, and samplers: the log of the mean density over draws. The dims are (observation,),
     or of text (document,) with the coordinate ``num_tokens``.
 

@@ -1,16 +1,18 @@
 """``zoo compare``: every model by every method that accepts the data, scored by rows that were held out."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from inference.cli import INTERRUPTED
 from inference.cli.printing import collected_warnings, one_line, print_notes
 from inference.cli.selection import data_of
 from inference.diagnostics import comparison
 from inference.inputs.tables import read_tables
+from inference.inputs.text import read_documents, text_column
 from inference.numerics.atomic_files import replacing
 from inference.plots.comparison import plot_methods
 from inference.program_cache import compile_cache
@@ -31,6 +33,7 @@ def compare(options: SimpleNamespace) -> int:
     if number < _LEAST_ROWS:
         raise ValueError(f"{options.dataset} has {number} rows; a comparison needs {_LEAST_ROWS} or more")
     with collected_warnings() as notes:
+        data, text = _documents(data)
         columns = read_tables(data, options.families, options.levels, options.id)
     order = np.random.default_rng(options.seed).permutation(number)
     num_held_out = max(1, number // 5)
@@ -41,6 +44,11 @@ def compare(options: SimpleNamespace) -> int:
     for model_name in options.models_tried:
         try:
             model = model_class(model_name)
+            if model.takes_documents and text is not None:
+                raise ValueError(
+                    f"the other models score other columns than the texts of {text!r}: name these alone to "
+                    f"compare topic models, such as --x {text}"
+                )
             fields, parts = suitable_tables(model, data, columns)
             rows = _rows(parts, train), _rows(parts, test)
             prepared.append((model_name, model.from_data(*rows[0], **fields), *rows))
@@ -83,6 +91,16 @@ def compare(options: SimpleNamespace) -> int:
             plot_methods(scores).savefig(file, format=place.suffix.lower()[1:], dpi=150)
         print(f"saved to {place}")
     return 0
+
+
+def _documents(data: tuple[Any, ...]) -> tuple[tuple[Any, ...], Hashable | None]:
+    """Texts that are alone in a table as counts of words; of another table its column of texts, if any."""
+    if len(data) > 1 or not isinstance(data[0], pd.DataFrame) or (text := text_column(data[0])) is None:
+        return data, None
+    if data[0].shape[1] > 1:
+        return data, text
+    (counts,), _ = read_documents(data[0][text].fillna("").tolist())
+    return (counts.to_scipy().tocsr(),), None
 
 
 def _rows(data: Sequence[Any], index: np.ndarray) -> tuple[Any, ...]:

@@ -268,6 +268,7 @@ zoo film ppca wine --x x --method em --init random --standardize
                     **_answers,
                 ),
                 _flag("--deviations", "also write standard deviations of predictions"),
+                _option("--id", "column that joins tables of the same rows", metavar="COLUMN"),
                 _file("--out", "a .csv, .tsv, .xlsx, .parquet or .npy file (default: FIT-DATASET.csv)"),
                 *_FORCE,
             ],

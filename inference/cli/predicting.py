@@ -11,6 +11,7 @@ from inference.batched_answers import answers, frame_of
 from inference.cli.paths import reserved
 from inference.cli.printing import collected_warnings, print_notes
 from inference.cli.selection import data_of, in_words
+from inference.inputs.tables import joined_rows
 from inference.prediction import log_density, most_probable, predict, transform
 from inference.program_cache import compile_cache
 from inference.results.files import load, model_of
@@ -19,6 +20,7 @@ from inference.results.written_tables import check_table_file, table_file
 from zoo.answers import completions_of
 from zoo.intake.tables import num_needed, takes_missing
 from zoo.model import Model
+from zoo.naming import did_you_mean
 
 _PREVIEW = 5  # rows that are printed
 
@@ -42,6 +44,8 @@ def predict_rows(options: SimpleNamespace) -> int:
         return what, table
 
     with collected_warnings() as notes:
+        if options.id is not None and not options.in_batches:
+            data = _joined(data, model.data_names, options.id)
         if by_batch:
             found = answers(ask, tree, model, data, options.batch_size)
         else:
@@ -58,6 +62,20 @@ def predict_rows(options: SimpleNamespace) -> int:
     _print_first(first, count)
     print(f"\nsaved to {place}")
     return 0
+
+
+def _joined(data: tuple[Any, ...], names: tuple[str, ...], label: str) -> tuple[Any, ...]:
+    """Tables whose rows go by the names in a column; ValueError if one has none of that name."""
+    for table in data:
+        held = list(map(str, getattr(table, "columns", ())))
+        if label not in held:
+            near = did_you_mean(label, held)
+            raise ValueError(
+                f"--id: there is no column {label!r}; there are: {', '.join(held) or 'none'}{near}"
+            )
+    if len(data) > 1:
+        return joined_rows(data, names, label)
+    return tuple(table.set_index(next(name for name in table if str(name) == label)) for table in data)
 
 
 def _print_first(table: pd.DataFrame, count: int) -> None:
@@ -126,6 +144,8 @@ def _answer(
         table = table.join(deviations)
     is_filled = predicted.dims == model.variable_dims[model.data_names[0]] and takes_missing(model)
     missing = ", missing cells filled in" if is_filled else ""
+    if what is None and not isinstance(type(model).data_names, tuple):  # a view goes by its name
+        what = next(name for name in model.data_names if model.variable_dims[name] == predicted.dims)
     return f"{what or predicted.dims[-1] + 's'} of each row{missing}", table
 
 

@@ -201,8 +201,9 @@ def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Agreement:
     worst, least = max(mixed.factors, key=mixed.factors.get), min(mixed.sizes, key=mixed.sizes.get)
     largest = mixed.factors[worst]
     figures = (
-        f"largest R-hat {mixed.factors[worst]:.3f} ({worst}; below {R_HAT_WANTED} wanted), "
-        f"smallest bulk ESS {mixed.sizes[least]:.0f} ({least}; above {mixed.needed} wanted), "
+        f"largest R-hat {_beside(largest, R_HAT_WANTED, 3)} ({worst}; below {R_HAT_WANTED} wanted), "
+        f"smallest bulk ESS {_beside(mixed.sizes[least], mixed.needed, 0)} "
+        f"({least}; above {mixed.needed} wanted), "
         f"over {len(mixed.factors)} invariants"
     )
     if largest < R_HAT_WANTED and mixed.sizes[least] > mixed.needed:
@@ -210,8 +211,18 @@ def judgement(tree: xr.DataTree, mixed: Mixing | None = None) -> Agreement:
     advice = _longer(tree, bool(mixed.apart))
     if largest > APART:
         advice += ", and look at psrf_path and the trace: the chains may sit in different modes"
-    failed = f"{len(mixed.apart)} invariants fail on R-hat and {len(mixed.slow)} on ESS"
+    failing = {"R-hat": len(mixed.apart), "ESS": len(mixed.slow)}
+    on = [f"{number} on {figure}" for figure, number in failing.items() if number]
+    first, _, others = " and ".join(on).partition(" ")
+    failed = f"{first} invariant{' fails' if first == '1' else 's fail'} {others}"
     return Agreement(False, f"{failed}: {figures}. Next: {advice}", largest)
+
+
+def _beside(figure: float, bound: float, decimals: int) -> str:
+    """A figure in so many decimals, and in more where it would read as the bound that it misses or meets."""
+    while float(f"{figure:.{decimals}f}") == bound != figure and decimals < 6:
+        decimals += 1
+    return f"{figure:.{decimals}f}"
 
 
 def _longer(tree: xr.DataTree, are_apart: bool) -> str:

@@ -51,7 +51,9 @@ from inference.algorithm import Ascent
 from inference.diagnostics.comparison import EVIDENCE
 from inference.diagnostics.prior_width import is_read_off
 from inference.fitting.front_door import fit
+from inference.inputs.sources import as_passed
 from inference.inputs.tables import check_parts, encoded_parts, label_parts, paired_rows, read_parts
+from inference.inputs.text import read_documents
 from inference.methods import method_of
 from inference.methods.depcam.em import log_prior
 from inference.methods.ppca.closed_form import log_densities, num_free_parameters, warn_of_floor
@@ -63,6 +65,7 @@ from zoo.checks import as_matrix, as_plain, check_seed
 from zoo.coordinates.of_models import inside
 from zoo.depcam import DEPCAM
 from zoo.intake import Columns
+from zoo.intake.suitable_fields import check_scores_new_rows
 from zoo.linear_gaussian.class_labels import are_labels, code_labels
 from zoo.model import Model
 from zoo.paired import Paired
@@ -96,7 +99,8 @@ def cross_validate(
 
     Args:
         models: name (such as the number of components) to model.
-        *data: parts of the data as for ``fit``, rows first: arrays, DataFrames or sparse counts.
+        *data: parts of the data as for ``fit``, rows first, but no files: arrays, tables, counts or texts,
+            whose words are those of all of them.
         method: as for ``fit``.
         folds: how many parts the rows are dealt into, at random but the same for every model.
         seed: of the parts, and of each fit.
@@ -116,12 +120,15 @@ def cross_validate(
 
     Raises:
         TypeError: ``models`` is not a mapping of models.
-        ValueError: no models, or a number of folds that the rows do not allow.
+        ValueError: no models, one without a density of new rows, or a number of folds that the rows do not
+            allow.
     """
     if not isinstance(models, Mapping) or not all(isinstance(model, Model) for model in models.values()):
         raise TypeError("models must be a dict of name to model of the zoo")
     if not models:
         raise ValueError("models is empty: give at least one")
+    for model in models.values():
+        check_scores_new_rows(type(model))
     check_seed(seed)
     if not data:
         raise TypeError("there is no data: call cross_validate(models, x)")
@@ -248,6 +255,9 @@ def read_rows(
         The model and the rows.
     """
     check_parts(model, data)
+    data = tuple(as_passed(part, model) for part in data)
+    if model.takes_documents and not isinstance(data[0], pd.DataFrame):
+        data = read_documents(*data)[0]  # words are those of all documents, and no fold has fewer
     data = paired_rows(data, model.data_names)
     model, columns = read_parts(model, data, families, levels, id)
     parts = encoded_parts(label_parts(model, data, families), columns)

@@ -48,6 +48,7 @@ _OF_CLUSTERS = (
     "The share counts the fitted rows; the mixing proportion is the share of new ones. The other intervals "
     "are of the cluster's mean, rate or probability, not of its cells."
 )
+_WEIGHTED = "The rows have weights: the mixing proportion goes by these, while a share counts each row once."
 _DATES = ("date", "others_date")  # columns that repeat means as dates, and where means and widths are
 _SHARE = "share"  # the form of a probability of a value
 _MEANS, _WIDTHS = ("mean", "others"), ("spread", "sd")
@@ -324,6 +325,8 @@ def answer_blocks(tree: xr.DataTree, tables: dict[str, pd.DataFrame]) -> list[st
         of = kind_in_words(tree).removeprefix("intervals are ")
         note = f"In brackets: 90 % intervals {of}; none where it is shorter than the digits shown."
         found += [f"{note} {_OF_CLUSTERS}" if "clusters" in tables else note]
+    if "clusters" in tables and "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
+        found.append(_WEIGHTED)
     return found
 
 

@@ -456,7 +456,10 @@ def _of_pieces(tree: xr.DataTree) -> Judgement | None:
     number = int(np.median(draws[model.roles.occupied]))
     if number < _MANY or "observed_data" not in tree.children:
         return None
-    x = tree["observed_data"].to_dataset()[model.data_names[0]].to_pandas()
+    observed = tree["observed_data"].to_dataset()
+    if model.data_names[0] not in observed:  # counts are stored as the nonzeros alone
+        return None
+    x = observed[model.data_names[0]].to_pandas()
     x = x.iloc[:: -(-len(x) // _ROWS_LOOKED_AT)]
     (read,) = tree.fit.columns
     unordered = [] if read is None else [c.name for c in read.kept if c.kind == "category" and not c.numbers]
@@ -501,19 +504,25 @@ def _of_spikes(tree: xr.DataTree) -> Judgement | None:
     x = whole.iloc[:, chosen]
     x = x.loc[:, x.nunique() > 1]
     columns = x.columns.tolist()  # numbers where the columns have no names
-    rows: dict[tuple[Hashable, float], list[int]] = {}
+    rows: dict[tuple[Hashable, float], list[np.ndarray]] = {}  # their rows and clusters, by labelling
     for own in labels:
+        found: dict[tuple[Hashable, float], np.ndarray] = {}
         groups = x.groupby(own)
         least, count = groups.min(), groups.count()
         for place in np.argwhere((least.eq(groups.max()) & (count >= _SPIKE)).to_numpy()):
             value = columns[place[1]], float(least.iat[*place])
-            rows.setdefault(value, []).append(int(count.iat[*place]))
-    often = {value: held for value, held in rows.items() if len(held) >= len(labels) / 2}
+            found[value] = found.get(value, np.zeros(2)) + [count.iat[*place], 1]
+        for value, held in found.items():
+            rows.setdefault(value, []).append(held)
+    often = {v: np.median(held, axis=0) for v, held in rows.items() if len(held) >= len(labels) / 2}
     if not often:
         return None
-    largest = sorted(often, key=lambda value: -np.median(often[value]))
-    medians = [np.median(often[value]) for value in largest]
-    told = [f"{c} is {at:g} in all {held:.0f} rows" for (c, at), held in zip(largest, medians, strict=True)]
+    largest = sorted(often, key=lambda value: -often[value][0])
+    told = [
+        f"{c} is {at:g} in all {often[c, at][0]:.0f} rows"
+        + (f" of {often[c, at][1]:.0f} clusters" if often[c, at][1] > 1 else "")
+        for c, at in largest
+    ]
     more = f", and {len(told) - _MOST_PAIRS} more" if len(told) > _MOST_PAIRS else ""
     text = f"Components sit on single numbers: {'; '.join(told[:_MOST_PAIRS])}{more}"
     names = list(dict.fromkeys(name for name, _ in largest))

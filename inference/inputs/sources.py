@@ -314,7 +314,8 @@ class Source:
         if lacking:
             raise ValueError(
                 f"{label} lacks the column {lacking[0]!r} of {self.parts[0].label}: all parts must have the "
-                f"same columns, in any order; this one has {shown_names(names)}"
+                f"same columns, in any order; this one has {shown_names(names)}. On the command line "
+                "tables of the same rows, each with columns of its own, go by --id COLUMN"
             )
         if strange:
             raise ValueError(

@@ -8,7 +8,7 @@ are dropped and counted, words they lack count zero.
 
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -114,13 +114,8 @@ WORDS_OF_TEXT = 3.0  # words of a cell, on average, from which on a column holds
 
 def _with_text_column(table: pd.DataFrame) -> Any:
     """The texts of a table that has no counts, labelled by its ids; other tables as they are."""
-    if table.columns.has_duplicates:
+    if (name := text_column(table)) is None:
         return table
-    words = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name].dtype)]
-    texts = [name for name in words if _holds_texts(table[name])]
-    if not texts:
-        return table
-    name = max(texts, key=lambda name: _words_of_a_cell(table[name]))
     others = table.drop(columns=name)
     columns = read_columns(others) if others.shape[1] else None
     if columns is not None and any(column.kind in ("count", "yes/no") for column in columns.kept):
@@ -133,6 +128,15 @@ def _with_text_column(table: pd.DataFrame) -> Any:
     labels = table.index if label is None else table[next(c for c in table.columns if str(c) == label)]
     found = _counted(cells)
     return WordCounts(found.counts, found.words, list(map(str, labels)))
+
+
+def text_column(table: pd.DataFrame) -> Hashable | None:
+    """The column of a table that holds texts, of several the longest; None if there is none."""
+    if table.columns.has_duplicates:
+        return None
+    words = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name].dtype)]
+    texts = [name for name in words if _holds_texts(table[name])]
+    return max(texts, key=lambda name: _words_of_a_cell(table[name]), default=None)
 
 
 def _holds_texts(cells: pd.Series) -> bool:

@@ -146,6 +146,8 @@ def test_a_target_that_is_needed_and_missing_is_asked_for(table):
         SPPCARegressor().fit(table[0], None)
     with pytest.raises(ValueError, match="more than one class"):
         SPPCAClassifier().fit(table[0], ["up"] * 40)
+    with pytest.raises(ValueError, match="every label is 0.0$"):  # as it was given, and no np.float64(0.0)
+        SPPCAClassifier().fit(table[0], np.zeros(40))
 
 
 def test_an_unknown_field_or_option_is_named(table):

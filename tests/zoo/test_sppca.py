@@ -288,6 +288,7 @@ def test_labels_become_columns_of_zeros_and_ones():
     [
         ([None, None], "every label of y is missing"),
         (["a", "a"], "at least two classes; every label is 'a'"),
+        ([np.int64(1)] * 2, "at least two classes; every label is 1:"),
         (["a", "b", "a"], "class 'b' of y has one example, row 1"),
     ],
 )

@@ -34,6 +34,7 @@ from zoo.checks import (
     check_rows,
     check_scale,
     check_some_columns,
+    column_labels,
     column_moments,
     column_of,
     degrees_of_freedom,
@@ -42,6 +43,7 @@ from zoo.checks import (
     shown,
     unit_roundoff,
     warn,
+    without_columns,
 )
 from zoo.conjugate.component_prior import (
     LOST_SHARE,
@@ -66,6 +68,7 @@ from zoo.conjugate.missing_cells import (
     patterns_of,
     places_of,
 )
+from zoo.conjugate.resolution import decimal_step
 from zoo.conjugate.rounded import RoundedRows, recorded_steps
 from zoo.coordinates import Unit
 from zoo.fields import numbers, positive
@@ -92,6 +95,7 @@ FIELDS = {
     "covariance": MATRIX,
     "center": ("feature",),
 }
+_NARROW = 1e-2  # of a column's variance: a combination with less may be what rounding left
 PLACE = Unit(1, (-1,), is_location=True)
 PARAMETERS = {
     "precisions": ("component", *MATRIX),
@@ -472,8 +476,18 @@ def _means(x: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     return np.average(x, axis=0, weights=weight) if is_finite(x) else covariance_of_observed(x, weight)[0]
 
 
+def _related(x: np.ndarray, direction: np.ndarray) -> tuple[str, str]:
+    """The columns whose sum, weighted by ``direction``, hardly varies, and how to leave the last out."""
+    places = np.flatnonzero(np.abs(direction) > 0.1 * np.abs(direction).max()).tolist()
+    named = ", ".join(map(repr, column_labels(x, places)))
+    return f"the columns {named} of x", f"leave one of them out, {without_columns(x, places[-1:])}"
+
+
 def _default_scale_matrix(x: np.ndarray, weight: np.ndarray | None, strength: np.ndarray) -> np.ndarray:
-    """The inverse of the sample covariance over ``strength``; a warning if the columns are collinear."""
+    """The inverse of the sample covariance over ``strength``; a warning if the columns are collinear.
+
+    Where they are but for rounding, the prior expects a component to be as narrow as the rounding.
+    """
     num_features = x.shape[1]
     why = f"the sample covariance of {num_features} columns; for independent ones NormalGamma(), or"
     check_rows(x, num_features + 1, f"{why} give scale_matrix")
@@ -486,12 +500,24 @@ def _default_scale_matrix(x: np.ndarray, weight: np.ndarray | None, strength: np
         covariance = (weight * away.T) @ away / degrees_of_freedom(weight.sum(), 1)
     variances = np.diag(covariance)
     deviations = np.sqrt(variances)  # a product of two variances would leave the range of doubles long before
-    if np.linalg.eigvalsh(covariance / deviations[:, None] / deviations)[0] <= 1e-10:
+    spectrum, directions = np.linalg.eigh(covariance / deviations[:, None] / deviations)
+    those, remedy = _related(x, directions[:, 0])
+    if spectrum[0] <= 1e-10:
+        if spectrum[1] <= 1e-10:  # several relations, of which a direction names a mixture
+            those, remedy = "the columns of x", "leave out redundant columns"
         warn(
-            "the columns of x are collinear: the default prior adds a millionth of each variance to the "
-            "sample covariance; leave out redundant columns or give scale_matrix"
+            f"{those} are collinear: the default prior adds a millionth of each variance to the sample "
+            f"covariance; {remedy}, or give scale_matrix"
         )
         covariance = covariance + 1e-6 * np.diag(variances)
+    elif spectrum[0] < _NARROW:
+        steps = np.array([decimal_step(column) for column in x.T])
+        rounded = np.sum((directions[:, 0] / deviations * steps) ** 2) / 12
+        if spectrum[0] <= 2 * rounded:
+            warn(
+                f"{those} determine each other but for rounding, and clusters may part rows by what was "
+                f"rounded off: {remedy}"
+            )
     inverse = np.linalg.inv(covariance)
     if not np.allclose(inverse, inverse.T, rtol=1e-8):  # nearly singular: its halves differ by rounding
         inverse = (inverse + inverse.T) / 2

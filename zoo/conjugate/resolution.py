@@ -11,6 +11,7 @@ from zoo.conjugate.component_prior import LOST_SHARE, ComponentPrior
 OWN_ROWS = 1.5  # a component with fewer has no spread of rows
 SPOILT_SHARE = 1e-2  # of a component's variance, uncertain by rounding
 OFF_STEP = 1e-3  # of a step, by which decimals may miss its multiples
+MOST_ZEROS, MOST_DECIMALS = 6, 9  # of a number as it is written
 FEW_NUMBERS = 0.9  # different ones by row, above which cells are not called coarse
 
 
@@ -33,6 +34,23 @@ def recorded_step(cells: np.ndarray) -> float:
         if step < OFF_STEP * gaps.min():
             return 0.0
     return float(f"{step:.6g}")
+
+
+def decimal_step(cells: np.ndarray) -> float:
+    """The power of ten that the cells of a column are written to.
+
+    Args:
+        cells: shape (num_observations,), NaN where missing.
+
+    Returns:
+        The largest power of ten of which all cells are multiples; 0 if there is none down to 1e-9.
+    """
+    seen = cells[np.isfinite(cells)]
+    for place in range(MOST_ZEROS, -MOST_DECIMALS - 1, -1):
+        scaled = seen / 10.0**place if place > 0 else seen * 10.0**-place
+        if (np.abs(scaled - np.round(scaled)) <= 1e-9 + 1e-12 * np.abs(scaled)).all():
+            return 10.0**place
+    return 0.0
 
 
 def rows_held(labels: np.ndarray, num_components: int) -> np.ndarray:

@@ -76,8 +76,7 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
     """
     name, x = model.__name__, data[0]
     _check_num_tables(model, data)
-    if not model.answers.has_density:
-        raise ValueError(f"{name} has no density of rows to compare")
+    check_scores_new_rows(model)
     if model.takes_documents:
         if not hasattr(x, "tocsr"):
             raise ValueError(
@@ -97,6 +96,17 @@ def suitable_fields(model: type[Model], data: Sequence[Any]) -> dict[str, Any]:
         held = "zeros and ones" if kinds[0] == "yes/no" else "whole numbers"
         raise ValueError(f"{name} has densities, which do not compare with probabilities of {held}")
     return sizes
+
+
+def check_scores_new_rows(model: type[Model]) -> None:
+    """Raise ValueError unless the model has a density of new rows, by which it can be compared."""
+    if not model.answers.has_density:
+        raise ValueError(f"{model.__name__} has no density of rows to compare")
+    if model.takes_documents and getattr(model, "scored_over_fitted", False):
+        raise ValueError(
+            f"{model.__name__} fits the topic shares of a new document to that document, which more topics "
+            "always do better: compare by inference.diagnostics.heldout(tree, counts, protocol='completion')"
+        )
 
 
 def suitable_tables(

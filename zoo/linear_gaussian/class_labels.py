@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from zoo.checks import shown
+
 Label = str | int | bool
 
 
@@ -80,15 +82,15 @@ def class_names(y: Any) -> tuple[Label, ...]:
         raise ValueError("every label of y is missing: without outputs the model is zoo.PPCA")
     if len(present) == 1:
         raise ValueError(
-            f"y must hold at least two classes; every label is {present[0]!r}: give rows of "
+            f"y must hold at least two classes; every label is {shown(present[0])}: give rows of "
             "another class, or fit zoo.PPCA to x alone"
         )
     for name in present:
         if (labels == name).sum() == 1:
             row = labels.index[(labels == name).to_numpy(bool, na_value=False)][0]
             raise ValueError(
-                f"class {name!r} of y has one example, row {row}: its output has no variance to estimate; "
-                f"give it a second one, or leave its label out"
+                f"class {shown(name)} of y has one example, row {row}: its output has no variance to "
+                f"estimate; give it a second one, or leave its label out"
                 + (f", y.where(y != {_plain(name)!r})" if hasattr(y, "iloc") else " (None)")
             )
     return tuple(_plain(name) for name in present)

@@ -16,7 +16,8 @@ from inference.cli.options import COMMANDS, parse
 from inference.cli.paths import target
 from inference.cli.selection import data_of
 from inference.cli.settings import parse_sizes
-from zoo import canonical_name
+from zoo import Paired, canonical_name
+from zoo.exponential_family import Gaussian
 
 HEAVY = ("jax", "numpyro", "arviz", "xarray", "matplotlib", "scipy", "pandas", "numpy")
 MISTAKES = {  # the command line: part of the message
@@ -474,3 +475,35 @@ def test_the_labels_of_rows_go_with_the_columns_that_are_chosen(tmp_path):
     assert chosen(views=[["a"], ["b", "c"]]) == [["who", "a"], ["who", "b", "c"]]
     with pytest.raises(ValueError, match="there is no column 'whom'.* did you mean who"):
         chosen(x=["a"], id="whom")
+
+
+def test_views_in_files_of_their_own_are_predicted_as_they_are_fitted(tmp_path, monkeypatch, capsys):
+    """Once both files were read as batches of one table, and the second lacked the columns of the first."""
+    import inference
+
+    monkeypatch.chdir(tmp_path)
+    latents = np.random.default_rng(0).normal(size=(30, 1))
+    cells = latents + 0.3 * np.random.default_rng(1).normal(size=(30, 4))
+    people = pd.Index([f"p{number:02d}" for number in range(30)], name="person")
+    a = pd.DataFrame(cells[:, :2], people, ["a", "b"])
+    b = pd.DataFrame(cells[:, 2:], people, ["c", "d"])
+    model = Paired((Gaussian(noise_variance=None),) * 2, num_shared=1, specific="full_covariance")
+    tree = inference.fit(model, a, b, method="closed_form")
+    inference.save(tree, "fit.nc")
+    a.to_csv("a.csv")
+    b[::-1].drop(index="p03").to_csv("b.csv")
+    assert main(["predict", "fit.nc", "a.csv", "b.csv"]) == 2
+    assert "tables of the same rows, each with columns of its own, go by --id" in capsys.readouterr().err
+    call = ["predict", "fit.nc", "a.csv", "b.csv", "--what", "scores", "--out", "scores.csv", "--id"]
+    assert main([*call, "persons"]) == 2
+    assert (
+        "--id: there is no column 'persons'; there are: person, a, b; did you mean" in capsys.readouterr().err
+    )
+    assert main([*call, "person"]) == 0
+    assert "1 of 30 rows of y_0 have no partner" in capsys.readouterr().out
+    found = pd.read_csv("scores.csv", index_col=0)
+    wanted = inference.transform(tree, a.drop(index="p03"), b.drop(index="p03"))
+    assert list(found.index) == list(wanted["observation"].to_numpy())
+    np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-9)
+    assert main(["predict", "fit.nc", "a.csv"]) == 0
+    assert "predicted  y_1 of each row" in capsys.readouterr().out

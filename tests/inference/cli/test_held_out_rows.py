@@ -25,3 +25,39 @@ def test_no_row_is_both_fitted_and_scored(tmp_path, monkeypatch, capsys):
         every = np.concatenate([train, test])
         assert len(np.unique(every, axis=0)) == 40  # each row once: none is on both sides
         np.testing.assert_allclose(np.sort(every, axis=0), np.sort(table.to_numpy(), axis=0))
+
+
+def news(path, num_rows=20):
+    """A table of texts, each with a word of its own, beside the section that they are from."""
+    texts = [
+        f"a tale of {'ships and seas' if row % 2 else 'bread and salt'} word{row}x" for row in range(num_rows)
+    ]
+    pd.DataFrame({"section": ["sea", "land"] * (num_rows // 2), "text": texts}).to_csv(path, index=False)
+    return str(path)
+
+
+def test_topic_models_are_compared_on_texts_that_are_named(tmp_path, capsys):
+    place = news(tmp_path / "news.csv")
+    call = ["compare", place, "--methods", "vb", "--models", "lda", "mixture"]
+    assert main(call) == 0
+    told = capsys.readouterr().out
+    assert "not fitted: lda: the other models score other columns than the texts of 'text'" in told
+    assert "such as --x text" in told and "mixture      vb" in told
+    assert main([*call[:-1], "--x", "text"]) == 0  # as it advises
+    told = capsys.readouterr().out
+    assert "lda          vb" in told and "fitted to 16 rows, scored on 4" in told
+
+
+def test_a_sweep_of_topics_takes_texts(tmp_path, capsys):
+    assert main(["sweep", "lda", news(tmp_path / "news.csv"), "--sizes", "1:2", "--folds", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "recommended: num_topics = " in told and "the texts of the column 'text'" in told
+
+
+def test_shares_fitted_to_a_document_do_not_score_it(tmp_path, capsys):
+    """Once PLSI came first in every comparison, and a sweep of it recommended its largest size."""
+    place = news(tmp_path / "news.csv")
+    assert main(["sweep", "plsi", place, "--sizes", "1:3"]) == 2
+    assert "PLSI fits the topic shares of a new document to that document" in capsys.readouterr().err
+    main(["compare", place, "--x", "text", "--models", "plsi"])
+    assert "not fitted: plsi: PLSI fits the topic shares" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """Invariants, PSRF, the verdict, number of clusters, partitions, comparison: on fits with a known truth."""
 
+import re
 import warnings
 from itertools import product
 
@@ -11,6 +12,7 @@ import xarray as xr
 from inference import diagnostics
 from inference.convergence import identifiable
 from inference.convergence.partitions import memberships
+from inference.convergence.r_hat import Mixing
 from inference.diagnostics import (
     co_clustering,
     compare,
@@ -285,7 +287,23 @@ def test_judge_asks_for_enough_draws():
     tree = planted_regression(num_draws=1000)
     tree = replaced(tree, posterior=xr.Dataset({"slow": (("chain", "draw"), halves.reshape(4, 1000))}))
     good, reason = judge(tree)
-    assert not good and reason.startswith("0 invariants fail on R-hat and 1 on ESS")
+    assert not good and reason.startswith("1 invariant fails on ESS: ")
+
+
+@pytest.mark.parametrize(
+    ("factor", "size", "said"),
+    [
+        (1.00962, 399.6, "2 invariants fail on ESS: largest R-hat 1.0096 (slope; .* bulk ESS 399.6 "),
+        (1.0104, 400.4, "1 invariant fails on R-hat: largest R-hat 1.0104 .* bulk ESS 400.4 "),
+        (1.3, 20.4, "1 invariant fails on R-hat and 2 on ESS: largest R-hat 1.300 .* bulk ESS 20 "),
+    ],
+)
+def test_a_figure_that_fails_does_not_read_as_the_bound(factor, size, said):
+    """Once `0 invariants fail on R-hat`, and `smallest bulk ESS 400 (above 400 wanted)`."""
+    tree = planted_regression(num_draws=1000)
+    mixed = Mixing({"slope": factor, "loc": 1.0}, {"slope": size, "loc": size}, (), None, 400)
+    good, reason = judge(tree, mixed)
+    assert not good and re.match(said.replace("(", "[(]"), reason)
 
 
 def test_judge_does_not_overlook_what_is_not_finite():

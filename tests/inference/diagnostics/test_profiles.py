@@ -83,6 +83,21 @@ def two_kinds():
     return table, kind, tree, profiles(tree)
 
 
+def test_shares_of_weighted_rows_are_told_from_their_proportions():
+    """Half of the rows with three quarters of the weights: 50 % stood beside 75 %, and nothing said why."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(np.repeat([0.0, 9.0], 30)[:, None], 1.0, (60, 2))
+    told, model = "a share counts each row once", zoo.Mixture(num_components=2)
+    for method in ("vb", "em"):
+        weighted = np.repeat([1.0, 3.0], 30)
+        tree = inference.fit(model, x, method=method, sample_weight=weighted, progress=False)
+        clusters = profiles(tree)["clusters"]
+        np.testing.assert_allclose(clusters["share"], [0.5, 0.5], atol=1e-6)
+        np.testing.assert_allclose(clusters["proportion"], [0.75, 0.25], atol=0.02)
+        assert told in " ".join(inference.diagnostics.summary_text(tree).split())
+        assert told not in inference.diagnostics.summary_text(inference.fit(model, x, method=method))
+
+
 @pytest.mark.slow
 def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds):
     table, kind, _, found = two_kinds

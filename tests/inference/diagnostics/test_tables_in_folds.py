@@ -38,7 +38,9 @@ def fits(monkeypatch):
         return xr.DataTree(xr.Dataset(attrs={"converged": 1, "bic": 0.0}))
 
     def log_density(tree, *data):
-        return xr.DataArray(data[0][:, 0], dims="observation")
+        first = data[0][:, [0]]
+        first = first.toarray() if hasattr(first, "toarray") else first
+        return xr.DataArray(first[:, 0], dims="observation")
 
     def read_columns(table, **arguments):
         readings.append(len(table))
@@ -135,3 +137,38 @@ def test_the_commands_take_tables_with_words(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "mixture      em" in printed and "not fitted: ppca: PPCA takes numbers alone" in printed
     assert "not fitted: depcam: DEPCAM has densities" in printed
+
+
+def stories():
+    """Texts of which each has a word that no other has, and what else a table of them may hold."""
+    kinds = ["ships and seas", "bread and salt"]
+    texts = [f"a tale of {kinds[place % 2]} word{place}x" for place in range(12)]
+    return pd.DataFrame({"section": ["sea", "land"] * 6, "text": texts})
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        stories(),
+        stories()["text"],
+        stories()["text"].tolist(),
+        [text.split() for text in stories()["text"]],
+        {f"d{place}": dict.fromkeys(text.split(), 1) for place, text in enumerate(stories()["text"])},
+    ],
+    ids=["table", "series", "list", "words", "dicts"],
+)
+@pytest.mark.filterwarnings("ignore:the documents are the texts")
+def test_words_are_those_of_all_documents(fits, documents):
+    """A fold has the words of the others, of which none is dropped when it is scored."""
+    seen, _ = fits
+    model_size.cross_validate({2: zoo.LDA(num_topics=2)}, documents, folds=3)
+    widths = {data[0].shape[1] for _, data in seen}
+    assert len(seen) == 4 and len(widths) == 1 and widths.pop() >= 12 + 6
+    assert sorted(data[0].shape[0] for _, data in seen) == [8, 8, 8, 12]
+
+
+@pytest.mark.parametrize("kind", ["records", "list"])
+def test_folds_are_of_whatever_a_fit_reads_as_a_table(fits, kind):
+    table = shops().to_dict(kind)
+    model_size.cross_validate({2: zoo.Mixture(num_components=2)}, table, folds=4)
+    assert {x.shape for _, (x,) in fits[0]} == {(30, 3), (40, 3)}

@@ -68,6 +68,16 @@ def test_many_clusters_may_be_pieces_of_fewer(number, options, said, monkeypatch
         assert said in found.text and "act on no single cluster" in found.advice
 
 
+def test_documents_have_no_columns_that_make_pieces(monkeypatch):
+    """Their counts are stored as the nonzeros alone; a mixture of documents once ended in a KeyError."""
+    model = zoo.Mixture(conjugate.MultinomialDirichlet.from_data(np.eye(4)), 8)
+    _, tree = _with_clusters(8)
+    tree["observed_data"] = xr.Dataset({"count": ("nonzero", np.ones(4))})
+    monkeypatch.setattr(verdict, "model_of", lambda tree: model)
+    monkeypatch.setattr(Fit, "columns", (None,))
+    assert verdict._of_pieces(tree) is None
+
+
 def test_rows_that_were_measured_again_and_again_make_pieces(monkeypatch):
     model, tree = _with_clusters(8, kind="GaussianWishart")
     monkeypatch.setattr(verdict, "model_of", lambda tree: model)
@@ -84,14 +94,18 @@ def test_rows_that_were_measured_again_and_again_make_pieces(monkeypatch):
     assert "age with pay" in found.text and "12 rows of each town" in found.text
 
 
-def _labelled(*, heaped, share=1.0, kind="GaussianWishart", columns=("acid", "oil"), missing=False):
-    """A fit by sampling whose third cluster holds the 20 rows that are 0 in a column of whole numbers."""
+def _labelled(*, heaped, share=1.0, kind="GaussianWishart", columns=("acid", "oil"), missing=False, parted=0):
+    """A fit by sampling whose third cluster holds the 20 rows that are 0 in a column of whole numbers.
+
+    Of these ``parted`` are a cluster of their own.
+    """
     rng = np.random.default_rng(0)
     x = np.round(rng.normal(size=(200, 2)) * 4 + 30)
     x[:20, 0] = 0.0 if heaped else x[:20, 0]
     labels = np.tile(np.where(np.arange(200) < 20, 2, np.arange(200) % 2), (2, 10, 1))
     labels[:, int(10 * share) :, :10] = 0  # in the other draws half of these rows are elsewhere
     labels[:, int(10 * share) :, 100] = 2
+    labels[:, : int(10 * share), :parted] = 3
     model = zoo.Mixture(getattr(conjugate, kind).from_data(x), 5)
     posterior = xr.Dataset({"assignments": (("chain", "draw", "observation"), labels)})
     x[-1, 1] = np.nan if missing else x[-1, 1]
@@ -106,6 +120,8 @@ def _labelled(*, heaped, share=1.0, kind="GaussianWishart", columns=("acid", "oi
         ({"heaped": True, "kind": "NormalGamma"}, "acid is 0 in all 20 rows"),
         ({"heaped": True, "columns": (0, 1)}, "0 is 0 in all 20 rows"),  # columns without names
         ({"heaped": True, "share": 0.4}, None),  # a cluster of some draws
+        ({"heaped": True, "parted": 6}, "acid is 0 in all 20 rows of 2 clusters"),
+        ({"heaped": True, "parted": 6, "share": 0.4}, None),  # two clusters of some draws
         ({"heaped": False}, None),  # whole numbers are no spike
         ({"heaped": True, "kind": "PoissonGamma"}, None),  # counts are equal, and rightly so
     ],
