@@ -274,8 +274,7 @@ def _not_numeric_columns(table: Any, places: list[int], name: str) -> str:
     first, cells = names[0], table.iloc[:, places[0]]
     message = f"column {first!r} of {name} is not numeric: its type is {cells.dtype}"
     if len(names) > 1:
-        others = ", ".join(map(repr, names[1:MOST_NAMED])) + (", ..." if len(names) > MOST_NAMED else "")
-        message += f" (nor are {others})"
+        message += f" (nor are {first_of(map(repr, names[1:]), MOST_NAMED - 1)})"
     leave = f"{name}.drop(columns={_one_or_all(names)})"
     if pd.api.types.is_datetime64_any_dtype(cells.dtype):
         given = f"{name}.assign(**{{{first!r}: ({name}[{first!r}] - {name}[{first!r}].min()).dt.days}})"
@@ -436,15 +435,12 @@ def check_finite(x: np.ndarray, name: str = "x") -> None:
 def _mended_infinite(x: np.ndarray, name: str, misses: bool) -> str:
     """What to do with infinite cells: missing ones where the model takes these, else their rows left out."""
     labelled = _is_table(x)
+    if misses and labelled:
+        return f"make them missing, {name}.replace([np.inf, -np.inf], np.nan)"
     if misses:
-        given = f"{name}.replace([np.inf, -np.inf], np.nan)" if labelled else None
-        return f"make them missing, {given or f'np.where(np.isinf({name}), np.nan, {name})'}"
+        return f"make them missing, np.where(np.isinf({name}), np.nan, {name})"
     rows = f"~np.isinf({name}).any(axis=1)"
-    return (
-        f"mend them, or leave their rows out, {name}.loc[{rows}]"
-        if labelled
-        else (f"mend them, or leave their rows out, {name}[{rows}]")
-    )
+    return f"mend them, or leave their rows out, {name}{'.loc' if labelled else ''}[{rows}]"
 
 
 def _refuse_cells(
@@ -783,15 +779,8 @@ def check_some_columns(x: np.ndarray, name: str = "x") -> None:
         x: shape (num_observations, num_features).
         name: of the data in messages.
     """
-    if is_finite(x):
-        return
-    counts = (~np.isnan(x)).sum(axis=0)
-    if not counts.all():
-        empty = np.flatnonzero(counts == 0)
-        raise ValueError(
-            f"{column_of(x, empty[0])} of {name} has no observed cell; leave it out, "
-            f"{without_columns(x, empty, name)}"
-        )
+    if not is_finite(x):
+        _check_axis(x, name, 0)
 
 
 def shown(value: object) -> str:
@@ -810,6 +799,12 @@ def listed(names: Iterable[object]) -> str:
     """Names with commas between and a last "and"."""
     *others, last = map(str, names)
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def first_of(names: Iterable[object], most: int) -> str:
+    """The first names with commas between, and ", ..." where there are more than ``most``."""
+    names = list(names)
+    return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
 
 
 def words_of(error: Exception) -> str:

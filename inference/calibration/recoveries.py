@@ -24,7 +24,13 @@ from inference.methods import method_of
 from inference.precision import double_precision
 from inference.prediction import draws_without_rows, has_estimate, log_density, predict
 from inference.results.files import model_of
-from inference.results.groups import group_of, loadings_of, responsibilities_of, restored_data
+from inference.results.groups import (
+    group_of,
+    loadings_of,
+    responsibilities_of,
+    restored_data,
+    sample_weight_of,
+)
 from zoo.answers import completions_of
 from zoo.checks import check_size, check_whole
 from zoo.model import Model
@@ -129,9 +135,8 @@ def _checked(tree: xr.DataTree) -> tuple[Model, np.ndarray, dict[str, Any]]:
     if options.get("drops_starts"):
         del call["num_restarts"]
     call |= {"method": attrs["method"], "dtype": attrs["dtype"]}
-    constants = tree["constant_data"].to_dataset() if "constant_data" in tree.children else {}
-    if "sample_weight" in constants:
-        call["sample_weight"] = constants["sample_weight"].to_numpy()
+    if (weight := sample_weight_of(tree)) is not None:
+        call["sample_weight"] = weight
     return model, x, call
 
 

@@ -83,6 +83,12 @@ class ConditionalVerdict(Verdict):
         )
 
 
+def _of_p_values(p_values: Mapping[str, float], threshold: float) -> str:
+    smallest = sorted(p_values.items(), key=lambda item: item[1])[:3]
+    listed = ", ".join(f"{name} {p:.2g}" for name, p in smallest)
+    return f"smallest p-values of {len(p_values)}: {listed}; each must be at least {threshold:.2g}"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _PValues(Verdict):
     p_values: Mapping[str, float] = dataclasses.field(repr=False)
@@ -107,11 +113,7 @@ class _PValues(Verdict):
         )
 
     def _story(self) -> str:
-        smallest = sorted(self.p_values.items(), key=lambda item: item[1])[:3]
-        listed = ", ".join(f"{name} {p:.2g}" for name, p in smallest)
-        return (
-            f"smallest p-values of {len(self.p_values)}: {listed}; each must be at least {self.threshold:.2g}"
-        )
+        return _of_p_values(self.p_values, self.threshold)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,12 +159,11 @@ class RelationVerdict(Verdict):
     p_values: Mapping[str, float] = dataclasses.field(default_factory=dict, repr=False)
 
     def _story(self) -> str:
-        values = self.errors or self.p_values
-        worst = sorted(values.items(), key=lambda item: item[1], reverse=bool(self.errors))[:3]
-        listed = ", ".join(f"{name} {value:.2g}" for name, value in worst)
-        if self.errors:
-            return f"largest errors of {len(values)}: {listed}; at most {self.threshold:.2g} allowed"
-        return f"smallest p-values of {len(values)}: {listed}; each must be at least {self.threshold:.2g}"
+        if not self.errors:
+            return _of_p_values(self.p_values, self.threshold)
+        largest = sorted(self.errors.items(), key=lambda item: -item[1])[:3]
+        listed = ", ".join(f"{name} {error:.2g}" for name, error in largest)
+        return f"largest errors of {len(self.errors)}: {listed}; at most {self.threshold:.2g} allowed"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

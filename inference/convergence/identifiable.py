@@ -28,6 +28,7 @@ identified. A few fixed cells are reported: of documents that have shares of the
 documents) of a document whose cluster is not known.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ import xarray as xr
 
 from inference.convergence.partitions import cluster_sizes
 from inference.results.files import SAMPLE_DIMS, check_tree, first_number, model_of
-from inference.results.groups import group_of, labels_of, loadings_of
+from inference.results.groups import group_of, group_or_empty, labels_of, loadings_of
 from zoo.answers import answer_of
 from zoo.coordinates.of_models import noise_factors
 from zoo.model import Model
@@ -145,7 +146,7 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
     found: dict[str, xr.DataArray] = {}
     if model.roles.occupied in posterior:
         found["num_occupied"] = posterior[model.roles.occupied]
-    if "sample_stats" in tree.children and "lp" in tree["sample_stats"]:
+    if "lp" in group_or_empty(tree, "sample_stats"):
         found["lp"] = tree["sample_stats"]["lp"]
     if "log_likelihood" in tree.children and symmetries:
         rows = tree["log_likelihood"]["log_likelihood"]
@@ -197,11 +198,7 @@ def _plain(dims: tuple) -> set[str]:
 
 def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataArray]:
     found, model = {}, model_of(tree)
-    if model.roles.weight in posterior and posterior[model.roles.weight].dims == (
-        "chain",
-        "draw",
-        "component",
-    ):
+    if model.roles.weight in posterior and posterior[model.roles.weight].dims == (*SAMPLE_DIMS, "component"):
         ranked = -np.sort(-posterior[model.roles.weight].values, axis=-1)
         kept = ranked[..., ranked.mean((0, 1)) >= _SMALLEST_WEIGHT]
         found["sorted_weights"] = _of_draws(kept, weight_rank=np.arange(1, kept.shape[-1] + 1))
@@ -225,10 +222,30 @@ def _label_free(tree: xr.DataTree, posterior: xr.Dataset) -> dict[str, xr.DataAr
     return found
 
 
+def named_variables(
+    tree: xr.DataTree, var_names: Sequence[str] | None, posterior: xr.Dataset | None = None
+) -> xr.Dataset:
+    """The named invariants or variables of the posterior (or of one like it), all invariants by default.
+
+    Raises:
+        ValueError: a name is unknown.
+    """
+    values = invariants(tree)
+    if var_names is None:
+        return values
+    posterior = draws_of(tree) if posterior is None else posterior
+    names = [var_names] if isinstance(var_names, str) else var_names
+    unknown = [name for name in names if name not in values and name not in posterior]
+    if unknown:
+        known = sorted(values.data_vars) + sorted(hidden_variables(tree))
+        raise ValueError(f"no variable {unknown[0]!r} in this fit; it has {known}")
+    return xr.Dataset({name: values[name] if name in values else posterior[name] for name in names})
+
+
 def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
     """Neighbours, (pairs, 2), among nine rows along the first principal component of the data."""
     name = model_of(tree).data_names[0]
-    if "observed_data" not in tree.children or name not in tree["observed_data"]:
+    if name not in group_or_empty(tree, "observed_data"):
         return None
     x = np.asarray(tree["observed_data"][name].values, dtype=float)
     if x.ndim != 2 or len(x) < 2 or not np.isfinite(x).all():
@@ -243,10 +260,11 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
 
 def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
     found, views, posterior, factors = {}, {}, draws_of(tree), noise_factors(model_of(tree))
-    for suffix, loadings in loadings_of(tree).items():
+    held = loadings_of(tree)
+    standard = in_standard_units(model_of(tree), {suffix: own.values for suffix, own in held.items()})
+    for suffix, loadings in held.items():
         feature, w = loadings.dims[2], loadings.values
-        standard = w / np.sqrt(factors[suffix])[:, None] if suffix in factors else w
-        spectrum = np.linalg.svd(standard, compute_uv=False)
+        spectrum = np.linalg.svd(standard[suffix], compute_uv=False)
         found[f"singular_values{suffix}"] = xr.DataArray(spectrum, dims=(*SAMPLE_DIMS, f"rank{suffix}"))
         if w.shape[2] > _LARGEST_COVARIANCE:
             continue

@@ -26,7 +26,15 @@ from inference.convergence.identifiable import kind_of
 from inference.convergence.partitions import central_draw, cluster_sizes
 from inference.processes import gathered
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of, restored_data, with_groups
+from inference.results.groups import (
+    flat_draws,
+    group_or_empty,
+    labels_of,
+    responsibilities_of,
+    restored_data,
+    sample_weight_of,
+    with_groups,
+)
 from zoo import late
 from zoo.dirichlet_process import DirichletAllocation, StickBreaking
 from zoo.model import Model
@@ -52,7 +60,7 @@ def numbered(tree: xr.DataTree, spreads_rows: bool = False, like: xr.DataTree | 
         found = draw_labels(tree)
         if not found:
             return tree
-        stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else xr.Dataset()
+        stats = group_or_empty(tree, "sample_stats")
         how = f"that of the sampler; for a reader {', '.join(found)} of sample_stats"
         return with_groups(tree, {"sample_stats": stats.assign(found)}, numbering=how)
     for dim, sizes in _sizes(tree if like is None else like, model, spreads_rows).items():
@@ -86,9 +94,8 @@ def _sizes(
     dim = cluster_dim(model)
     soft, drawn = responsibilities_of(tree), labels_of(tree)
     if soft is not None:
-        weight = tree["constant_data"].get("sample_weight") if "constant_data" in tree.children else None
-        r = soft.to_numpy()
-        sizes, owner = (r.sum(0) if weight is None else weight.to_numpy() @ r), r.argmax(1)
+        weight, r = sample_weight_of(tree), soft.to_numpy()
+        sizes, owner = (r.sum(0) if weight is None else weight @ r), r.argmax(1)
         if spreads_rows:
             sizes, first = sum(part["sizes"] for part in gathered(sizes=sizes)), None
         else:
@@ -99,8 +106,7 @@ def _sizes(
         if expected is not None:
             sizes = expected
         elif drawn is not None and not spreads_rows:
-            rows = cluster_sizes(flat_draws(drawn)).mean(0)
-            sizes = np.pad(rows, (0, posterior.sizes[dim] - len(rows)))
+            sizes = cluster_sizes(flat_draws(drawn), posterior.sizes[dim]).mean(0)
         else:
             sizes = flat_draws(posterior[model.roles.weight]).mean(0)
         found[dim] = sizes, None
@@ -111,7 +117,7 @@ def _sizes(
 
 def _expected_weights(tree: xr.DataTree, model: Model) -> np.ndarray | None:
     """E[weights] under q, where the fit holds q's parameters: a few draws order near ties by chance."""
-    stored = tree["variational"].to_dataset() if "variational" in tree.children else xr.Dataset()
+    stored = group_or_empty(tree, "variational")
     weights = getattr(model, "weights", None)
     if not isinstance(weights, DirichletAllocation | StickBreaking):
         return None
@@ -133,7 +139,7 @@ def _first_rows(labels: np.ndarray, size: int) -> np.ndarray:
 
 def _tokens(tree: xr.DataTree, model: Model) -> np.ndarray:
     """Expected tokens of each topic, from whatever the fit holds of them."""
-    variational = tree["variational"].to_dataset() if "variational" in tree.children else xr.Dataset()
+    variational = group_or_empty(tree, "variational")
     concentration = f"{str(model.roles.topic).removesuffix('_probs')}_concentration"
     if concentration in variational:  # the prior's, the same for all topics, and the expected counts
         return variational[concentration].transpose("topic", ...).to_numpy().sum(1)
@@ -196,10 +202,8 @@ def reordered(group: xr.Dataset, dim: str, order: np.ndarray, cluster_site: str 
 
 def stored_labels(tree: xr.DataTree, dim: str) -> xr.DataArray | None:
     """The numbers that the components of each draw have for a reader, dims (chain, draw, dim)."""
-    name = f"{dim}_label"
-    if "sample_stats" not in tree.children or name not in tree["sample_stats"]:
-        return None
-    return tree["sample_stats"][name].transpose("chain", "draw", dim)
+    stored = group_or_empty(tree, "sample_stats").get(f"{dim}_label")
+    return None if stored is None else stored.transpose("chain", "draw", dim)
 
 
 def draw_labels(tree: xr.DataTree) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
@@ -245,18 +249,12 @@ def _by_rows(
     """
     _, first = np.unique(partition, return_index=True)
     reference = np.argsort(np.argsort(first))[np.unique(partition, return_inverse=True)[1]]
-    counts = _padded_sizes(labels, size)
+    counts = cluster_sizes(labels, size)
     numbers = matched_numbers(labels, reference, size, weights)
     totals = np.zeros(size)
     np.add.at(totals, numbers, counts)
     rank = np.argsort(by_size(totals / len(labels)))
     return rank[numbers]
-
-
-def _padded_sizes(labels: np.ndarray, size: int) -> np.ndarray:
-    """Rows of each component in every draw, shape (draws, size)."""
-    counts = cluster_sizes(labels)
-    return np.pad(counts, ((0, 0), (0, size - counts.shape[1])))
 
 
 def matched_numbers(
@@ -271,7 +269,7 @@ def matched_numbers(
         weights: of the components in each draw, by which those without rows are numbered.
     """
     num_clusters = int(reference.max()) + 1
-    counts = _padded_sizes(labels, size)
+    counts = cluster_sizes(labels, size)
     appearance = _first_rows(labels, size)
     weights = counts if weights is None else weights
     numbers = np.empty((len(labels), size), dtype=np.int64)
@@ -308,15 +306,14 @@ def _by_shared(
     return np.where(near >= 0, near, found)
 
 
-def topic_orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -> np.ndarray:
+def topic_orders(rows: np.ndarray, best: int) -> np.ndarray:
     """For each draw of word probabilities the numbers that come first, second, ..., (draws, size).
 
     Args:
-        rows: shape (draws, size, words); or, with ``words``, shares of topics.
+        rows: shape (draws, size, words).
         best: the draw that the search for a reference begins with.
-        words: word probabilities of topics, which turn shares into word probabilities.
     """
-    roots = np.sqrt(rows if words is None else rows @ words)
+    roots = np.sqrt(rows)
     chosen = np.unique(np.linspace(0, len(roots) - 1, min(len(roots), _MOST_MATCHED)).round().astype(int))
 
     def matched(some: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -334,7 +331,7 @@ def topic_orders(rows: np.ndarray, best: int, words: np.ndarray | None = None) -
 
 
 def _best_draw(tree: xr.DataTree) -> int:
-    if "sample_stats" in tree.children and "lp" in tree["sample_stats"]:
+    if "lp" in group_or_empty(tree, "sample_stats"):
         return int(tree["sample_stats"]["lp"].transpose("chain", "draw").values.argmax())
     return -1
 

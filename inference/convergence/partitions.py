@@ -24,7 +24,7 @@ import numpy as np
 import xarray as xr
 
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of
+from inference.results.groups import flat_draws, group_or_empty, labels_of, responsibilities_of
 from zoo import late
 from zoo.checks import check_choice
 
@@ -37,14 +37,14 @@ MOST_COMPARED = 100  # draws among which a central one is looked for
 _FEW = 0.05  # share of the draws, below which they are no mode
 
 
-def cluster_sizes(assignments: np.ndarray) -> np.ndarray:
+def cluster_sizes(assignments: np.ndarray, least: int = 0) -> np.ndarray:
     """Rows in each component, draw by draw.
 
     Returns:
-        Integers, shape (..., largest label + 1).
+        Integers, shape (..., largest label + 1), or (..., ``least``) where that is more.
     """
     flat = assignments.reshape(-1, assignments.shape[-1])
-    num_labels = int(flat.max(initial=0)) + 1
+    num_labels = max(int(flat.max(initial=0)) + 1, least)
     sizes = np.empty((len(flat), num_labels), dtype=np.int64)
     block = max(1, _BLOCK // max(flat.shape[1], num_labels))
     for start in range(0, len(flat), block):
@@ -234,7 +234,7 @@ def memberships(tree: xr.DataTree, *, numbered: bool = False) -> np.ndarray | No
     if drawn is None or model.roles.weight is None:
         return None
     dim, labels, numbers = model.variable_dims[model.roles.weight][-1], flat_draws(drawn), None
-    stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
+    stats = group_or_empty(tree, "sample_stats")
     if f"{dim}_label" in stats:
         numbers = flat_draws(stats[f"{dim}_label"], dim)
     elif numbered:

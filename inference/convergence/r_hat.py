@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
+from inference.convergence.identifiable import draws_of, invariants, kind_of, named_variables, scalars
 from zoo import late
 from zoo.checks import check_choice
 
@@ -46,7 +46,7 @@ def psrf(tree: xr.DataTree, var_names: Sequence[str] | None = None, method: str 
             the method is unknown.
     """
     _check(tree, method)
-    values = _chosen(tree, var_names)
+    values = named_variables(tree, var_names)
     return _factors(values, method).assign_attrs(method=method, constant=_constant(values))
 
 
@@ -77,7 +77,7 @@ def psrf_path(
     _check(tree, method)
     if num_points < 1:
         raise ValueError(f"num_points must be at least 1; got {num_points}")
-    values = _chosen(tree, var_names)
+    values = named_variables(tree, var_names)
     total = values.sizes["draw"]
     first = min(total, max(20, total // num_points))
     ends = np.unique(np.linspace(first, total, num_points).round().astype(int))
@@ -301,21 +301,6 @@ def _check(tree: xr.DataTree, method: str) -> None:
         raise ValueError("R-hat compares chains and this fit has one: fit with num_chains=4")
     if sizes["draw"] < _FEWEST_DRAWS:
         raise ValueError(f"R-hat needs at least {_FEWEST_DRAWS} draws per chain; got {sizes['draw']}")
-
-
-def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
-    """The named invariants or posterior variables, all invariants by default."""
-    values = invariants(tree)
-    if var_names is None:
-        return values
-    posterior = draws_of(tree)
-    if isinstance(var_names, str):
-        var_names = [var_names]
-    unknown = [name for name in var_names if name not in values and name not in posterior]
-    if unknown:
-        known = sorted(values.data_vars) + sorted(hidden_variables(tree))
-        raise ValueError(f"no variable {unknown[0]!r} in this fit; it has {known}")
-    return xr.Dataset({name: values[name] if name in values else posterior[name] for name in var_names})
 
 
 def _factors(values: xr.Dataset, method: str) -> xr.Dataset:

@@ -1,10 +1,12 @@
 """How the starts of an ascent ended, whether they agree, and components that stand in one place."""
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from inference.results.files import model_of
-from zoo.checks import listed
+from inference.results.groups import group_or_empty, sample_weight_of
+from zoo.checks import first_of, listed
 
 CLOSE = 2.0  # nats: of starts that end so near to the best, none can be called the worse answer
 MOST_NAMED = 10
@@ -12,20 +14,31 @@ OCCUPIED = 0.5  # rows that an occupied component is expected to hold more than
 ONE_PLACE = 0.5  # cosine of two components' responsibilities: 1 in one place, seldom above 0.1 for neighbours
 
 
-def occupied_by_start(tree: xr.DataTree) -> np.ndarray | None:
-    """Occupied components at the end of every start of an ascent.
+def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
+    """Tabulate how the starts of an ascent ended, the best first; those with a finite objective.
 
     Returns:
-        Whole numbers, shape (num_starts,), of the starts that ended with a finite objective, the best first;
-            None for a sampler, one start, or a model without components.
+        Index ``start``; ``objective``, ``behind`` and, with clusters, ``occupied``; None for one start.
     """
-    trace = tree["trace"] if "trace" in tree.children else {}
-    counted = f"{model_of(tree).roles.occupied}_at_end"
-    if counted not in trace or trace["objective_at_end"].size == 1:
+    trace = group_or_empty(tree, "trace")
+    if "objective_at_end" not in trace or trace["objective_at_end"].size == 1:
         return None
     ends = trace["objective_at_end"].to_numpy()
     found = np.flatnonzero(np.isfinite(ends))
-    return trace[counted].to_numpy()[found[np.argsort(-ends[found], kind="stable")]].astype(int)
+    order = found[np.argsort(-ends[found], kind="stable")]
+    table = pd.DataFrame(
+        {"objective": ends[order], "behind": ends[order[:1]].max(initial=-np.inf) - ends[order]}
+    )
+    counted = f"{model_of(tree).roles.occupied}_at_end"
+    if counted in trace:
+        table["occupied"] = trace[counted].to_numpy()[order].astype(int)
+    table.index = pd.Index(order, name="start")
+    lost = ends.size - order.size
+    note = "objective in nats; behind: below the best one"
+    note += "; occupied: clusters that hold rows" if "occupied" in table else ""
+    note += f"; {lost} start{'s' if lost > 1 else ''} had no finite objective" if lost else ""
+    table.attrs |= {"title": "How the starts ended", "note": note}
+    return table
 
 
 def spread_of_starts(tree: xr.DataTree) -> str:
@@ -36,23 +49,17 @@ def spread_of_starts(tree: xr.DataTree) -> str:
         "not sure" where starts that end within `CLOSE` nats of the best occupy different numbers of
         components. Empty for one start, or for a sampler.
     """
-    trace = tree["trace"] if "trace" in tree.children else {}
-    if "objective_at_end" not in trace or trace["objective_at_end"].size == 1:
+    starts = starts_table(tree)
+    if starts is None:
         return ""
-    ends = trace["objective_at_end"].to_numpy()
-    found = np.flatnonzero(np.isfinite(ends))
-    order = found[np.argsort(-ends[found], kind="stable")]
-    best = ends[order[0]]
-    text = f"{ends.size} starts: best {best:.1f}"
-    text += f", next {ends[order[1]]:.1f} nats" if order.size > 1 else " nats"
-    text += f", {ends.size - order.size} without a finite objective" if order.size < ends.size else ""
-    counted = f"{model_of(tree).roles.occupied}_at_end"
-    if counted not in trace:
+    objective, number = starts["objective"].to_numpy(), tree["trace"]["objective_at_end"].size
+    text = f"{number} starts: best {objective[0]:.1f}"
+    text += f", next {objective[1]:.1f} nats" if objective.size > 1 else " nats"
+    text += f", {number - objective.size} without a finite objective" if objective.size < number else ""
+    if "occupied" not in starts:
         return f"{text}."
-    occupied = trace[counted].to_numpy()[order].astype(int)
-    more = ", ..." if occupied.size > MOST_NAMED else ""
-    text += f"; occupied {', '.join(map(str, occupied[:MOST_NAMED]))}{more}."
-    near = np.unique(occupied[best - ends[order] <= CLOSE])
+    text += f"; occupied {first_of(starts['occupied'], MOST_NAMED)}."
+    near = np.unique(starts["occupied"][starts["behind"] <= CLOSE])
     if near.size == 1:
         return text
     return f"{text} Not sure how many: starts within {CLOSE:g} nats of the best occupy {listed(near)}."
@@ -68,14 +75,14 @@ def components_in_one_place(tree: xr.DataTree) -> list[tuple[str, str]]:
         Labels of the components, the pair that shares most first; empty where no responsibilities are stored.
     """
     model = model_of(tree)
-    stored = tree["variational"] if "variational" in tree.children else {}
+    stored = group_or_empty(tree, "variational")
     if model.roles.responsibilities not in stored:
         return []
     r = stored[model.roles.responsibilities]
     names = [str(name) for name in r[r.dims[-1]].to_numpy()]
     r = r.to_numpy().astype(float)
-    held = tree["constant_data"] if "constant_data" in tree.children else {}
-    weight = held["sample_weight"].to_numpy() if "sample_weight" in held else np.ones(len(r))
+    weight = sample_weight_of(tree)
+    weight = np.ones(len(r)) if weight is None else weight
     shared = (weight[:, None] * r).T @ r
     norm = np.sqrt(np.diag(shared))
     occupied = np.flatnonzero(weight @ r > OCCUPIED)

@@ -24,7 +24,7 @@ from inference.results.files import SAMPLE_DIMS, first_number, model_of
 from inference.results.groups import ROW_DIMS, group_of, labels_along, labels_of, restored_data
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.labels import given_rows
-from zoo.checks import shown
+from zoo.checks import first_of, shown
 from zoo.model import Model
 
 _MOST_CELLS = 2**24  # of all replications
@@ -174,8 +174,7 @@ def _moving(values: xr.Dataset, reasons: list[str]) -> xr.Dataset:
             coords = {dim: value[dim] for dim in SAMPLE_DIMS} | {f"{name}_cell": labels[kept]}
             found[name] = xr.DataArray(cells[..., kept], coords, (*SAMPLE_DIMS, f"{name}_cell"))
     if still:
-        shown_ones = ", ".join(still[:_LISTED]) + (", ..." if len(still) > _LISTED else "")
-        reasons.append(f"posterior: the same in all draws of a chain: {shown_ones}")
+        reasons.append(f"posterior: the same in all draws of a chain: {first_of(still, _LISTED)}")
     return xr.Dataset(found)
 
 

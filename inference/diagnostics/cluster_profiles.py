@@ -11,8 +11,8 @@ import xarray as xr
 
 from inference.component_subspaces import effective_directions
 from inference.convergence.identifiable import draws_of, kind_of
-from inference.convergence.partitions import memberships
-from inference.convergence.starts import CLOSE
+from inference.convergence.partitions import cluster_sizes, memberships
+from inference.convergence.starts import CLOSE, starts_table
 from inference.diagnostics.profile_parts import (
     LEAST_ROWS,
     MOST_DRAWS,
@@ -40,7 +40,7 @@ from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from inference.topics.topic_tables import nearest_documents
 from zoo.answers import answer_of
-from zoo.checks import listed
+from zoo.checks import first_of, listed
 from zoo.coordinates.of_models import noise_factors
 from zoo.intake import date_in_words
 from zoo.intake.families import for_data
@@ -165,7 +165,7 @@ def _number_in_words(tree: xr.DataTree) -> str:
         return f"{held} from one start: other starts may find other numbers (num_restarts=10)"
     every = starts["occupied"]
     near = every[starts["behind"] <= CLOSE]
-    listed = ", ".join(map(str, every.head(10))) + (", ..." if len(every) > 10 else "")
+    listed = first_of(every, 10)
     if every.nunique() == 1:
         return f"{held}, as in all {len(every)} starts"
     if near.nunique() == 1:
@@ -176,40 +176,13 @@ def _number_in_words(tree: xr.DataTree) -> str:
     return f"not sure: {span} in starts within {CLOSE:g} nats of the best; all starts, best first: {listed}"
 
 
-def starts_table(tree: xr.DataTree) -> pd.DataFrame | None:
-    """Tabulate how the starts of an ascent ended, the best first.
-
-    Returns:
-        Index ``start``; ``objective``, ``behind`` and, with clusters, ``occupied``; None for one start.
-    """
-    trace = tree["trace"].to_dataset() if "trace" in tree.children else xr.Dataset()
-    if "objective_at_end" not in trace or trace["objective_at_end"].size == 1:
-        return None
-    ends = trace["objective_at_end"].to_numpy()
-    order = np.argsort(-np.where(np.isfinite(ends), ends, -np.inf), kind="stable")
-    order = order[np.isfinite(ends[order])]
-    table = pd.DataFrame(
-        {"objective": ends[order], "behind": ends[order[:1]].max(initial=-np.inf) - ends[order]}
-    )
-    counted = f"{model_of(tree).roles.occupied}_at_end"
-    if counted in trace:
-        table["occupied"] = trace[counted].to_numpy()[order].astype(int)
-    table.index = pd.Index(order, name="start")
-    lost = ends.size - order.size
-    note = "objective in nats; behind: below the best one"
-    note += "; occupied: clusters that hold rows" if "occupied" in table else ""
-    note += f"; {lost} start{'s' if lost > 1 else ''} had no finite objective" if lost else ""
-    table.attrs |= {"title": "How the starts ended", "note": note}
-    return table
-
-
 def _shares(aligned: xr.DataTree) -> np.ndarray:
     """Share of the fitted rows in each cluster, draw by draw, shape (draws, clusters)."""
     labels, probs = labels_of(aligned), memberships(aligned)
     if labels is None or kind_of(aligned) == "point":
         return probs.mean(0)[None]
     drawn = flat_draws(labels).astype(int)
-    return np.stack([np.bincount(z, minlength=probs.shape[1]) for z in drawn]) / drawn.shape[1]
+    return cluster_sizes(drawn, probs.shape[1]) / drawn.shape[1]
 
 
 def _arrays(model: Model, values: Mapping[str, Any]) -> list[tuple[jax.Array, jax.Array | None]]:

@@ -36,7 +36,7 @@ from inference.fitting.front_door import fit
 from inference.methods import methods_to_compare
 from inference.prediction import log_density
 from inference.results.files import model_of
-from inference.results.groups import group_of, left_out_of
+from inference.results.groups import group_of, group_or_empty, left_out_of
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
 from zoo.model import Model
@@ -405,12 +405,12 @@ def same_posterior(one: xr.DataTree, other: xr.DataTree) -> bool:
     """
     if any(one.attrs.get(name) != other.attrs.get(name) for name in ("model", "model_fields")):
         return False
-    a, b = (dict(tree["constant_data"]) if "constant_data" in tree.children else {} for tree in (one, other))
+    a, b = (group_or_empty(tree, "constant_data") for tree in (one, other))
     return set(a) == set(b) and all(np.array_equal(a[name].values, b[name].values) for name in a)
 
 
 def _latents(tree: xr.DataTree) -> str:
-    return str(tree["log_likelihood"].attrs.get("latents", "")) if "log_likelihood" in tree.children else ""
+    return str(group_or_empty(tree, "log_likelihood").attrs.get("latents", ""))
 
 
 def _statistics(draws: np.ndarray, kind: str) -> tuple[float, float, float]:

@@ -46,9 +46,10 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.extension import extend
 from inference.results.files import model_of
-from inference.results.groups import group_of, labels_of, thinned, with_groups
+from inference.results.groups import group_of, labels_of, observed_tables, thinned, with_groups
 from zoo import late
 from zoo.answers import answer_of, has_answer
+from zoo.checks import first_of
 from zoo.dirichlet_process import truncation_of
 
 
@@ -66,7 +67,7 @@ STATISTICS = {
     "90 % quantile": _quantile(0.9),
 }
 _MIDDLES = {"cells in their middle 50 %": 0.5, "cells in their middle 90 %": 0.9}
-_SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is suspect
+SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is suspect
 _BY_CHANCE = 0.995  # of the replications that both numbers of the verdict must exceed
 _FEWEST_OF_VERDICT = 50  # replications
 _MOST_PAIRS = 45  # correlations: all of ten features, or the strongest
@@ -180,16 +181,21 @@ def _compared(found: dict[str, np.ndarray], probability: float) -> pd.DataFrame:
         below = np.searchsorted(np.sort(column), column, side="left")
         upto = np.searchsorted(np.sort(column), column, side="right")
         share = 1 - (below + upto) / (2 * len(column))
-        by_chance += np.abs(share - 0.5) > 0.5 - _SUSPECT
+        by_chance += np.abs(share - 0.5) > 0.5 - SUSPECT
     furthest = distances.max(1, initial=0.0)
     table.attrs = {
-        "num_suspect": int((np.abs(p - 0.5) > 0.5 - _SUSPECT).sum()),
+        "num_suspect": int((np.abs(p - 0.5) > 0.5 - SUSPECT).sum()),
         "most_suspect_by_chance": int(np.quantile(by_chance, _BY_CHANCE, method="higher")),
         "furthest": float(furthest[0]),
         "furthest_by_chance": float(np.quantile(furthest[1:], _BY_CHANCE, method="higher")),
         "num_replications": len(drawn),
     }
     return table
+
+
+def suspects(table: pd.DataFrame) -> pd.Index:
+    """Names of the statistics whose p-value is close to 0 or 1."""
+    return table.index[(table["p"] - 0.5).abs() > 0.5 - SUSPECT]
 
 
 def judge_features(table: pd.DataFrame) -> tuple[bool | None, str]:
@@ -201,7 +207,7 @@ def judge_features(table: pd.DataFrame) -> tuple[bool | None, str]:
     found = table.attrs
     if found["num_replications"] < _FEWEST_OF_VERDICT:
         return None, f"{found['num_replications']} replications are too few to judge by"
-    suspect = table.index[(table["p"] - 0.5).abs() > 0.5 - _SUSPECT]
+    suspect = suspects(table)
     if (
         found["num_suspect"] <= found["most_suspect_by_chance"]
         and found["furthest"] <= found["furthest_by_chance"]
@@ -241,6 +247,14 @@ _OF_AN_ESTIMATE = 200
 _MOST_CELLS = 2**26  # of all replications, 512 MiB
 
 
+def to_replicate(tree: xr.DataTree, most: int) -> xr.DataTree:
+    """The fit with at most so many draws to draw data from; with one estimate so many times."""
+    if kind_of(tree) != "point":
+        return thinned(tree, most)
+    held = draws_of(tree).isel(draw=np.zeros(most, int)).assign_coords(draw=np.arange(most))
+    return with_groups(tree, {"posterior": held})
+
+
 def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int = 0) -> PredictiveCheck:
     """Draw replicated data from a fit and judge whether they look like the observed data.
 
@@ -249,11 +263,7 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
     Raises:
         ValueError: the fit does not hold its data, they are sparse or documents, or nothing can be drawn.
     """
-    observed = {
-        str(name): values
-        for name, values in group_of(tree, "observed_data").data_vars.items()
-        if values.ndim == 2 and "observation" in values.dims
-    }
+    observed = observed_tables(tree)
     if not tree.attrs.get("generative", 1):
         raise ValueError(f"method {tree.attrs.get('method')!r} is a projection, which draws no rows")
     if not observed:
@@ -264,12 +274,7 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
     most = min(_MOST_REPLICATIONS, _MOST_CELLS // cells)
     if most < _FEWEST_REPLICATIONS:
         raise ValueError(f"there are {cells} cells, too many to be drawn {_FEWEST_REPLICATIONS} times")
-    if kind_of(tree) == "point":
-        times = min(most, _OF_AN_ESTIMATE)
-        held = draws_of(tree).isel(draw=np.zeros(times, int)).assign_coords(draw=np.arange(times))
-        few = with_groups(tree, {"posterior": held})
-    else:
-        few = thinned(tree, most)
+    few = to_replicate(tree, min(most, _OF_AN_ESTIMATE) if kind_of(tree) == "point" else most)
     drawn = extend(few, "posterior_predictive", seed=seed)["posterior_predictive"]
     nouns = [str(values.dims[-1]).rstrip("_0123456789") for values in observed.values()]
     parts, verdicts = [], []
@@ -467,8 +472,5 @@ def judge_prior(table: pd.DataFrame) -> tuple[bool | None, str]:
             True,
             f"none of {len(table)} quantities moves by more than {floor:.2g} when the prior is scaled",
         )
-    listed = ", ".join(named[:5]) + (", ..." if len(named) > 5 else "")
-    return (
-        False,
-        f"the prior moves {len(named)} of {len(table)} quantities by more than {floor:.2g}: {listed}",
-    )
+    moved = f"the prior moves {len(named)} of {len(table)} quantities by more than {floor:.2g}"
+    return False, f"{moved}: {first_of(named, 5)}"

@@ -156,8 +156,7 @@ def held_in_draws(tree: xr.DataTree, most: int) -> np.ndarray:
         return (soft.to_numpy().sum(0) >= LEAST_ROWS)[None, None]
     if drawn is None or kind_of(tree) == "point":
         return np.ones((1, 1, size), bool)
-    counts = cluster_sizes(flat_draws(drawn)[_spread(tree, most)[1]])
-    return np.pad(counts, ((0, 0), (0, max(size - counts.shape[1], 0))))[None, :, :size] > 0
+    return cluster_sizes(flat_draws(drawn)[_spread(tree, most)[1]], size)[None, :, :size] > 0
 
 
 def _spread(tree: xr.DataTree, most: int) -> tuple[int, np.ndarray]:

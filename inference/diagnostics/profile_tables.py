@@ -13,13 +13,9 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, kind_of
+from inference.convergence.starts import starts_table
 from inference.diagnostics.blocks import AnswerCard, Cards, ShownTable
-from inference.diagnostics.cluster_profiles import (
-    SURE,
-    cluster_tables,
-    seen_memberships,
-    starts_table,
-)
+from inference.diagnostics.cluster_profiles import SURE, cluster_tables, seen_memberships
 from inference.diagnostics.filled_cells import filled_cells, number_filled
 from inference.diagnostics.profile_parts import (
     Asked,

@@ -30,7 +30,7 @@ from inference.diagnostics.suggested_names import name_of_latent
 from inference.numerics.programs import over_draws
 from inference.prediction import transform
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, loadings_of, thinned
+from inference.results.groups import flat_draws, group_or_empty, loadings_of, thinned
 from inference.symmetry.identified import canonical_correlations
 from inference.symmetry.rotation import aligned_draws
 from zoo.answers import answer_of
@@ -157,11 +157,7 @@ def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataF
             noise = float((variances[view.suffix][1] / view.factors).sum(1).mean())
         totals.append(explained.sum(1) + noise)
     whole = sum(by_view) / sum(totals)[:, None]
-    share = intervals(whole, kind, asked.probability)
-    table = pd.DataFrame(
-        {"share": share["mean"], "lb": share["lb"], "ub": share["ub"], "cumulative": share["mean"].cumsum()},
-        index=pd.RangeIndex(whole.shape[1], name="latent"),
-    )
+    table = _by_latent(whole, kind, asked)
     if len(views) > 1:
         seen = np.stack([np.any(view.loadings != 0, axis=(0, 1)) for view in views])
         names = np.array([view.name for view in views])
@@ -201,15 +197,20 @@ def _names(views: list[_View], count: int, kind: str) -> list[str]:
     return [name_of_latent(columns, means[:, k], sure[:, k]) for k in range(count)]
 
 
+def _by_latent(shares: np.ndarray, kind: str, asked: Asked) -> pd.DataFrame:
+    """Tabulate drawn shares of the latents, (draws, latents), with intervals."""
+    found = intervals(shares, kind, asked.probability)
+    return pd.DataFrame(
+        {"share": found["mean"], "lb": found["lb"], "ub": found["ub"], "cumulative": found["mean"].cumsum()},
+        index=pd.RangeIndex(shares.shape[1], name="latent"),
+    )
+
+
 def _by_inner_products(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame:
     """Shares of the latents' variance of a model without loadings."""
     latents = flat_draws(draws_of(aligned)[model_of(aligned).roles.latent], "observation", "latent")
     sizes = (latents**2).sum(1)
-    share = intervals(sizes / sizes.sum(1, keepdims=True), kind_of(aligned), asked.probability)
-    table = pd.DataFrame(
-        {"share": share["mean"], "lb": share["lb"], "ub": share["ub"], "cumulative": share["mean"].cumsum()},
-        index=pd.RangeIndex(sizes.shape[1], name="latent"),
-    )
+    table = _by_latent(sizes / sizes.sum(1, keepdims=True), kind_of(aligned), asked)
     note = f"share of the variance of all fitted latents; {kind_in_words(aligned)}"
     table.attrs |= {"title": "Latents by their variance", "note": note}
     return table
@@ -276,7 +277,7 @@ def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
     site = model.roles.latent
     if not model.roles.loadings and kind_of(aligned) == "point":  # `transform` has standard scores
         data = fitted_data(aligned)
-    stored = aligned["variational"].to_dataset() if "variational" in aligned.children else xr.Dataset()
+    stored = group_or_empty(aligned, "variational")
     held = next((name for name in (site, f"{site}_mean") if name in stored), None)
     if data is None and held is not None and kind_of(aligned) != "sampling":
         mean = stored[held].transpose("observation", "latent").to_numpy()

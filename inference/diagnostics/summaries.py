@@ -10,19 +10,21 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from inference.convergence.identifiable import draws_of, hidden_variables, invariants, kind_of, scalars
-from inference.convergence.partitions import cluster_sizes, why_no_labels
-from inference.convergence.r_hat import (
-    effective_sample_size,
-    is_constant,
-    psrf_of,
-    why_no_psrf,
+from inference.convergence.identifiable import (
+    draws_of,
+    hidden_variables,
+    invariants,
+    kind_of,
+    named_variables,
+    scalars,
 )
-from inference.convergence.starts import occupied_by_start, spread_of_starts
+from inference.convergence.partitions import cluster_sizes, why_no_labels
+from inference.convergence.r_hat import effective_sample_size, is_constant, psrf_of, why_no_psrf
+from inference.convergence.starts import spread_of_starts, starts_table
 from inference.extension import extend
 from inference.numerics.weighted_rows import row_limit
 from inference.results.files import model_of
-from inference.results.groups import group_of, labels_of, left_out_of, responsibilities_of
+from inference.results.groups import group_of, group_or_empty, labels_of, left_out_of, responsibilities_of
 from inference.symmetry.labels import given_rows
 from zoo import late
 from zoo.checks import check_choice, check_whole
@@ -102,7 +104,8 @@ def _by_starts(tree: xr.DataTree, rows: dict[str, dict], ends: tuple[str, str]) 
     site = model_of(tree).roles.occupied
     if site not in rows or np.isnan(rows[site]["sd"]):
         return ""
-    row, found = rows[site], occupied_by_start(tree)
+    row, starts = rows[site], starts_table(tree)
+    found = None if starts is None else starts.get("occupied")
     if found is None and row["sd"] > 0:
         return ""
     low, high = row[ends[0]], row[ends[1]]
@@ -136,22 +139,36 @@ def summary_cells(table: pd.DataFrame, most: int = _MOST_OF_A_VARIABLE) -> pd.Da
     Returns:
         A table of at most as many rows; its attribute ``not_shown`` lists in a sentence the rows left out.
     """
-    variable = pd.Series([str(name).partition("[")[0] for name in table.index], index=table.index)
-    worst = pd.Series(0.0, table.index)
+    worst, which = pd.Series(0.0, table.index), "the first ones"
     if "r_hat" in table:
-        worst = pd.to_numeric(table["r_hat"], errors="coerce")
-    rank = worst.groupby(variable).rank(method="first", ascending=False, na_option="bottom")
-    left_out = variable[rank > most].value_counts()
-    which = "those with the largest R-hat" if "r_hat" in table else "the first ones"
-    parts = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
-    table = table[(rank <= most).to_numpy()]
+        worst, which = pd.to_numeric(table["r_hat"], errors="coerce"), "those with the largest R-hat"
+    kept, not_shown = shown_of_variables(worst, most, which)
+    table = table[kept]
     styles = {"draws": ".0f", "ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
     columns = {
         name: [_in_print(cell, styles.get(name, ".4g")) for cell in table[name]] for name in table.columns
     }
     cells = pd.DataFrame(columns, index=table.index)
-    cells.attrs["not_shown"] = f"Not shown: {parts} (of each, {which} are shown)." if parts else ""
+    cells.attrs["not_shown"] = not_shown
     return cells
+
+
+def shown_of_variables(worst: pd.Series, most: int, which: str) -> tuple[np.ndarray, str]:
+    """Which rows of a table are shown, of each variable those with the largest numbers.
+
+    Args:
+        worst: a number of each row, by labels such as ``weights[0]``.
+        most: rows of one variable.
+        which: are shown, in words.
+
+    Returns:
+        Whether each row is; and a sentence on those that are not, empty where all are.
+    """
+    variable = pd.Series([str(name).partition("[")[0] for name in worst.index], index=worst.index)
+    rank = worst.groupby(variable).rank(method="first", ascending=False, na_option="bottom")
+    left_out = variable[rank > most].value_counts()
+    parts = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
+    return (rank <= most).to_numpy(), f"Not shown: {parts} (of each, {which} are shown)." if parts else ""
 
 
 def _in_print(cell: str | float, style: str) -> str:
@@ -198,29 +215,22 @@ def occupied(tree: xr.DataTree, by_chain: bool = False) -> xr.DataArray:
     errors = [_standard_error(indicators[..., i], kind_of(tree)) for i in range(len(support))]
     coords["mcse"] = ("num_occupied", np.array(errors))
     attrs = {"mean": float(counts.mean()), "mode": int(support[probabilities.argmax()])}
-    if "variational" in tree.children and site in tree["variational"]:
+    if site in group_or_empty(tree, "variational"):
         attrs["variational_num_occupied"] = int(tree["variational"][site])
     return xr.DataArray(probabilities, coords, ("num_occupied",), "probability", attrs)
 
 
 def _chosen(tree: xr.DataTree, var_names: Sequence[str] | None) -> xr.Dataset:
-    values = invariants(tree)
     if var_names is None:
-        return values
-    names = [var_names] if isinstance(var_names, str) else list(var_names)
-    posterior, hidden = draws_of(tree), hidden_variables(tree)
-    for name in names:
-        if name not in values and name not in posterior:
-            raise ValueError(
-                f"no variable {name!r} in this fit; it has {sorted(values.data_vars) + sorted(hidden)}"
-            )
+        return invariants(tree)
+    values, hidden = named_variables(tree, var_names, given_rows(tree)), hidden_variables(tree)
+    for name in values:
         if name in hidden and _ALIGNED[hidden[name]] not in tree.attrs and kind_of(tree) == "sampling":
             raise ValueError(
                 f"{name!r} is not identified: averages over its draws mix {_REASONS[hidden[name]]}. "
                 f"{_REMEDIES[hidden[name]]}"
             )
-    held = given_rows(tree)
-    return xr.Dataset({name: values[name] if name in values else held[name] for name in names})
+    return values
 
 
 _ALIGNED = {"labels": "relabelled", "rotation": "rotation_aligned"}  # the attribute that the remedy leaves

@@ -54,16 +54,7 @@ from inference.results.files import model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of
 from inference.settings import COMMON, Climb, Sampling, Settings, plain
 from zoo.answers import answer_of
-from zoo.checks import (
-    as_plain,
-    check_flag,
-    check_size,
-    column_moments,
-    column_of,
-    is_finite,
-    shown,
-    warn,
-)
+from zoo.checks import as_plain, check_flag, check_size, column_moments, column_of, is_finite, shown, warn
 from zoo.exponential_family import has_unit_noise
 from zoo.exponential_family.cells import measured_columns
 from zoo.fields import continuing

@@ -50,7 +50,13 @@ from inference.driver.progress import FELL, NOT_FINITE, RUNNING, Numbers, Progre
 from inference.fitting.arguments import scales_in_words
 from inference.methods import advised
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, responsibilities_of
+from inference.results.groups import (
+    flat_draws,
+    group_or_empty,
+    labels_of,
+    responsibilities_of,
+    sample_weight_of,
+)
 from inference.settings import FEWEST_TEMPERATURES
 from zoo.answers import answer_of
 from zoo.conjugate.component_prior import ComponentPrior
@@ -336,7 +342,7 @@ def _split(reason: str) -> tuple[str, str]:
 
 
 def _of_divergences(tree: xr.DataTree) -> Judgement | None:
-    diverging = tree["sample_stats"].get("diverging") if "sample_stats" in tree.children else None
+    diverging = group_or_empty(tree, "sample_stats").get("diverging")
     if diverging is None or not diverging.any():
         return None
     text = f"{int(diverging.sum())} of {diverging.size} transitions diverged: the draws may miss a region"
@@ -570,8 +576,7 @@ def _of_doubtful(tree: xr.DataTree) -> Judgement | None:
     shares = memberships(tree, numbered=True)
     if shares is None:
         return None
-    weight = tree["constant_data"].get("sample_weight") if "constant_data" in tree.children else None
-    wrong = 1.0 - float(np.average(shares.max(1), weights=weight))
+    wrong = 1.0 - float(np.average(shares.max(1), weights=sample_weight_of(tree)))
     if wrong < _MISPLACED:
         return None
     text = (

@@ -137,9 +137,7 @@ class Source:
                 raise ValueError(f"{self} has no column {name!r}; there are {shown_names(self.names)}")
             if columns.count(name) > 1:
                 raise ValueError(f"the column {name!r} is taken twice: name it once")
-        new = copy.copy(self)
-        new.names, new._chosen = tuple(columns), True
-        return new
+        return self._but(names=tuple(columns), _chosen=True)
 
     def read_by(self, columns: Columns | None) -> Self:
         """The same rows as numbers.
@@ -150,9 +148,7 @@ class Source:
         Returns:
             The source.
         """
-        new = copy.copy(self)
-        new.columns = columns
-        return new
+        return self._but(columns=columns)
 
     def in_chunks_of(self, rows: int) -> Self:
         """The same rows, read in chunks of about so many where that costs nothing.
@@ -163,9 +159,7 @@ class Source:
         Returns:
             The source.
         """
-        new = copy.copy(self)
-        new._rows = rows
-        return new
+        return self._but(_rows=rows)
 
     def as_texts(self) -> Self:
         """The rows of a table of one column as texts.
@@ -173,8 +167,12 @@ class Source:
         Returns:
             The source.
         """
+        return self._but(holds_texts=True)
+
+    def _but(self, **attributes: Any) -> Self:
+        """The source with other values of attributes."""
         new = copy.copy(self)
-        new.holds_texts = True
+        vars(new).update(attributes)
         return new
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from inference.inputs.text import read_documents
-from zoo.checks import as_matrix, check_unique, listed, warn
+from zoo.checks import as_matrix, check_unique, first_of, listed, warn
 from zoo.documents.bags import warn_of_empty
 from zoo.intake import KINDS, Columns, plain_numbers, read_columns
 from zoo.intake.families import as_taken
@@ -424,9 +424,8 @@ def joined_rows(data: tuple, names: tuple[str, ...], id: str | None) -> tuple:
     for place, labels in found.items():
         lost = labels[~labels.isin(common)]
         if len(lost):
-            more = ", ..." if len(lost) > 3 else ""
             rows = f"{len(lost)} of {len(labels)} rows of {names[place]}"
-            warn(f"{rows} have no partner by {id} and are left out: {', '.join(lost[:3])}{more}")
+            warn(f"{rows} have no partner by {id} and are left out: {first_of(lost, 3)}")
     paired = list(data)
     for place, labels in found.items():
         paired[place] = data[place].set_axis(labels.rename(None), axis=0).loc[common]

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array
 
-from zoo.checks import check_choice, check_unique, warn
+from zoo.checks import check_choice, check_unique, first_of, warn
 from zoo.documents.bags import as_counts
 from zoo.intake import read_columns
 from zoo.sparse import SparseCounts
@@ -191,10 +191,7 @@ def to_vocabulary(documents: Any, words: Sequence[str], *, unseen: str = "drop")
     dropped = int(counts.count[~seen].sum())
     if dropped and unseen == "error":
         strange = sorted({str(named.words[word]) for word in counts.word[~seen & (counts.count > 0)]})
-        raise ValueError(
-            f"{dropped} tokens are of words that the fit has not seen: {', '.join(strange[:5])}"
-            + (", ..." if len(strange) > 5 else "")
-        )
+        raise ValueError(f"{dropped} tokens are of words that the fit has not seen: {first_of(strange, 5)}")
     kept = counts.document[seen], column[counts.word[seen]], counts.count[seen]
     return SparseCounts(*kept, (counts.shape[0], len(place))), dropped
 

@@ -21,6 +21,7 @@ from zoo.dirichlet_process import BetaDecay
 
 BLOCK_NUMBERS = 2**16  # drawn at once, so that the temporary arrays stay small
 FEW = 2**12  # numbers that are all proposed again where one is refused
+GAMMAS = dist.Dirichlet, dist.Wishart, dist.Gamma, dist.InverseGamma, dist.Beta, BetaDecay
 REFUSED = 16  # at most one in twenty is refused: room for one in sixteen suffices in all but freak cases
 
 
@@ -34,33 +35,55 @@ def draw(key: Array, distribution: dist.Distribution) -> Array:
     Returns:
         The shape of the distribution.
     """
-    base, shape = distribution, distribution.shape()
-    while isinstance(base, dist.Independent | dist.ExpandedDistribution):
-        base = base.base_dist
-    if isinstance(base, dist.Dirichlet):
-        drawn = draw_dirichlet(key, jnp.broadcast_to(base.concentration, shape))
-        return jnp.maximum(drawn, jnp.finfo(drawn.dtype).tiny)  # as NumPyro: zeros have no finite density
+    base, normal = inner(distribution), None
+    if not isinstance(base, GAMMAS):
+        return distribution.sample(key)
     if isinstance(base, dist.Wishart):
-        return _draw_wishart(key, base, shape)
-    if isinstance(base, dist.Gamma | dist.InverseGamma):
-        logs = draw_log_gamma(key, jnp.broadcast_to(base.concentration, shape)) - jnp.log(base.rate)
-        drawn = jnp.exp(logs if isinstance(base, dist.Gamma) else -logs)
-        return jnp.clip(drawn, jnp.finfo(drawn.dtype).tiny, 1 / jnp.finfo(drawn.dtype).tiny)
+        key, normal_key = jax.random.split(key)
+    logs = draw_log_gamma(key, gamma_parameters(distribution))
+    if isinstance(base, dist.Wishart):
+        normal = jax.random.normal(normal_key, distribution.shape(), logs.dtype)
+    return made_of_gammas(base, logs, normal)
+
+
+def inner(distribution: dist.Distribution) -> dist.Distribution:
+    """The distribution inside expansions, whose parameters broadcast to the shape of the whole."""
+    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution):
+        distribution = distribution.base_dist
+    return distribution
+
+
+def gamma_parameters(distribution: dist.Distribution) -> Array:
+    """The concentrations of the gamma variables that one of `GAMMAS` is made of."""
+    base, shape = inner(distribution), distribution.shape()
+    if isinstance(base, dist.Wishart):
+        halves = 0.5 * (jnp.asarray(base.base_dist.concentration)[..., None] - jnp.arange(shape[-1]))
+        return jnp.broadcast_to(halves, shape[:-1])
     if isinstance(base, dist.Beta | BetaDecay):
-        parameters = base.concentration1, base.concentration0
-        both = draw_log_gamma(key, jnp.stack([jnp.broadcast_to(own, shape) for own in parameters]))
-        if isinstance(base, BetaDecay):
-            return jnp.maximum(jax.nn.softplus(both[0] - both[1]), jnp.finfo(both.dtype).tiny)
-        limits = jnp.finfo(both.dtype)
-        return jnp.clip(jax.nn.sigmoid(both[0] - both[1]), limits.tiny, 1 - limits.epsneg)
-    return distribution.sample(key)
+        both = base.concentration1, base.concentration0
+        return jnp.stack([jnp.broadcast_to(own, shape) for own in both])
+    return jnp.broadcast_to(base.concentration, shape)
 
 
-def _draw_wishart(key: Array, distribution: dist.Wishart, shape: tuple[int, ...]) -> Array:
-    diagonal_key, below_key = jax.random.split(key)
-    halves = 0.5 * (jnp.asarray(distribution.base_dist.concentration)[..., None] - jnp.arange(shape[-1]))
-    logs = draw_log_gamma(diagonal_key, jnp.broadcast_to(halves, shape[:-1]))
-    return wishart_of(distribution, logs, jax.random.normal(below_key, shape, logs.dtype))
+def made_of_gammas(base: dist.Distribution, logs: Array, normal: Array | None) -> Array:
+    """A value of one of `GAMMAS`.
+
+    Args:
+        base: the distribution, without expansions.
+        logs: of its gamma variables, shape of `gamma_parameters`.
+        normal: a Wishart matrix's standard normal variables.
+    """
+    if isinstance(base, dist.Wishart):
+        return wishart_of(base, logs, normal)
+    tiny, eps = jnp.finfo(logs.dtype).tiny, jnp.finfo(logs.dtype).epsneg
+    if isinstance(base, dist.Dirichlet):
+        return jnp.maximum(jax.nn.softmax(logs, axis=-1), tiny)  # as NumPyro: zeros have no finite density
+    if isinstance(base, BetaDecay):
+        return jnp.maximum(jax.nn.softplus(logs[0] - logs[1]), tiny)
+    if isinstance(base, dist.Beta):
+        return jnp.clip(jax.nn.sigmoid(logs[0] - logs[1]), tiny, 1 - eps)
+    logs -= jnp.log(base.rate)
+    return jnp.clip(jnp.exp(logs if isinstance(base, dist.Gamma) else -logs), tiny, 1 / tiny)
 
 
 def wishart_of(distribution: dist.Wishart, logs: Array, normal: Array) -> Array:

@@ -26,13 +26,11 @@ from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from inference.numerics.compiled import compiled
-from inference.numerics.gamma_draws import wishart_of
+from inference.numerics.gamma_draws import GAMMAS, gamma_parameters, inner, made_of_gammas
 from zoo.checks import memory_in_words, warn
-from zoo.dirichlet_process import BetaDecay
 
 DRAWN_BYTES = 2e9  # draws of q that would take more are not all made
 BLOCK_NUMBERS = 2**23  # drawn at once, so that what is made of them on the way stays small
-GAMMAS = dist.Dirichlet, dist.Wishart, dist.Gamma, dist.InverseGamma, dist.Beta, BetaDecay
 
 
 def generator(key: Array) -> np.random.Generator:
@@ -234,7 +232,7 @@ def _gammas_and_normals(
     def one(own: tuple) -> tuple[dict[str, Array], dict[str, np.ndarray]]:
         laws = _laws(program, (*own, *args)).items()
         shapes = {name: shape for name, law in laws if (shape := _normal_shape(law)) is not None}
-        gammas = {name: _gamma_parameters(law) for name, law in laws if _has_gammas(law)}
+        gammas = {name: gamma_parameters(law) for name, law in laws if isinstance(inner(law), GAMMAS)}
         return gammas, {name: np.array(shape, int) for name, shape in shapes.items()}
 
     return jax.vmap(one, out_axes=(0, None))(own) if own else one(own)
@@ -279,30 +277,8 @@ def _laws(program: Callable, args: tuple) -> dict[str, dist.Distribution]:
     return {name: site["fn"] for name, site in sites.items()}
 
 
-def _inner(distribution: dist.Distribution) -> dist.Distribution:
-    """The distribution inside expansions, whose parameters broadcast to the shape of the whole."""
-    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution):
-        distribution = distribution.base_dist
-    return distribution
-
-
-def _has_gammas(distribution: dist.Distribution) -> bool:
-    return isinstance(_inner(distribution), GAMMAS)
-
-
-def _gamma_parameters(distribution: dist.Distribution) -> Array:
-    base, shape = _inner(distribution), distribution.shape()
-    if isinstance(base, dist.Wishart):
-        halves = 0.5 * (jnp.asarray(base.base_dist.concentration)[..., None] - jnp.arange(shape[-1]))
-        return jnp.broadcast_to(halves, shape[:-1])
-    if isinstance(base, dist.Beta | BetaDecay):
-        both = base.concentration1, base.concentration0
-        return jnp.stack([jnp.broadcast_to(own, shape) for own in both])
-    return jnp.broadcast_to(base.concentration, shape)
-
-
 def _normal_shape(distribution: dist.Distribution) -> tuple[int, ...] | None:
-    base, shape = _inner(distribution), distribution.shape()
+    base, shape = inner(distribution), distribution.shape()
     if hasattr(base, "of_base"):
         return _normal_shape(base.base)
     if isinstance(base, dist.Wishart):
@@ -310,7 +286,7 @@ def _normal_shape(distribution: dist.Distribution) -> tuple[int, ...] | None:
     if isinstance(base, dist.TransformedDistribution):
         for transform in reversed(base.transforms):
             shape = transform.inverse_shape(shape)
-        base = _inner(base.base_dist)
+        base = inner(base.base_dist)
     return shape if isinstance(base, dist.Normal | dist.MultivariateNormal) else None
 
 
@@ -319,10 +295,10 @@ def _made(distribution: dist.Distribution, logs: Array | None, normal: Array | N
 
     Args:
         distribution: of the site.
-        logs: of its gamma variables, shape of `_gamma_parameters`.
+        logs: of its gamma variables, shape of `gamma_parameters`.
         normal: its standard normal variables.
     """
-    base = _inner(distribution)
+    base = inner(distribution)
     if hasattr(base, "of_base"):  # a distribution of the project's own says what it makes of another's value
         return base.of_base(_made(base.base, logs, normal))
     if isinstance(base, dist.TransformedDistribution) and not isinstance(base, GAMMAS):
@@ -336,16 +312,6 @@ def _made(distribution: dist.Distribution, logs: Array | None, normal: Array | N
         return base.loc + (base.scale_tril @ normal[..., None])[..., 0]
     if isinstance(base, dist.Delta):
         return jnp.broadcast_to(base.v, distribution.shape())
-    if isinstance(base, dist.Wishart):
-        return wishart_of(base, logs, normal)
-    if not isinstance(base, GAMMAS):
-        raise TypeError(f"{type(base).__name__} is not made of normal and gamma variables")
-    tiny, eps = jnp.finfo(logs.dtype).tiny, jnp.finfo(logs.dtype).epsneg
-    if isinstance(base, dist.Dirichlet):
-        return jnp.maximum(jax.nn.softmax(logs, axis=-1), tiny)  # zeros have no finite density
-    if isinstance(base, BetaDecay):
-        return jnp.maximum(jax.nn.softplus(logs[0] - logs[1]), tiny)
-    if isinstance(base, dist.Beta):
-        return jnp.clip(jax.nn.sigmoid(logs[0] - logs[1]), tiny, 1 - eps)
-    logs -= jnp.log(base.rate)
-    return jnp.clip(jnp.exp(logs if isinstance(base, dist.Gamma) else -logs), tiny, 1 / tiny)
+    if isinstance(base, GAMMAS):
+        return made_of_gammas(base, logs, normal)
+    raise TypeError(f"{type(base).__name__} is not made of normal and gamma variables")

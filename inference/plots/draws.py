@@ -16,19 +16,13 @@ from matplotlib.ticker import MaxNLocator
 
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
 from inference.convergence.r_hat import effective_sample_size, is_constant, psrf_of, why_no_psrf
+from inference.diagnostics.model_criticism import to_replicate
 from inference.diagnostics.profile_parts import Asked
 from inference.diagnostics.projection_profiles import projection_tables
 from inference.extension import extend
-from inference.plots.palette import (
-    COLOURS,
-    LINES,
-    figure_with_axes,
-    figure_with_grid,
-    legend_of,
-    literal,
-)
+from inference.plots.palette import COLOURS, LINES, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import group_of, thinned, with_groups
+from inference.results.groups import observed_tables
 from zoo.checks import check_size
 
 _MOST_LINES = 4000  # points of a line
@@ -201,11 +195,7 @@ def plot_ppc(
             several columns.
     """
     check_size("num_draws", num_draws, 10)
-    observed = {
-        str(name): values
-        for name, values in group_of(tree, "observed_data").data_vars.items()
-        if values.ndim == 2 and "observation" in values.dims
-    }
+    observed = observed_tables(tree)
     if not observed:
         raise ValueError(
             "plot_ppc draws tables of rows; of documents see inference.plots.plot_document_check, and of "
@@ -227,12 +217,7 @@ def plot_ppc(
             )
         columns = [column for column in columns if column[2] in wanted]
     chosen = columns[: 1 if ax is not None and features is None else _MOST_COLUMNS]
-    if kind_of(tree) == "point":
-        held = draws_of(tree).isel(draw=np.zeros(num_draws, int)).assign_coords(draw=np.arange(num_draws))
-        few = with_groups(tree, {"posterior": held})
-    else:
-        few = thinned(tree, num_draws)
-    drawn = extend(few, "posterior_predictive", seed=seed)["posterior_predictive"]
+    drawn = extend(to_replicate(tree, num_draws), "posterior_predictive", seed=seed)["posterior_predictive"]
     if ax is None:
         figure, panels = figure_with_grid(len(chosen), min(len(chosen), 3), (0.4, 0.9), (2.6, 2.0))
     else:

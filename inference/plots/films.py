@@ -149,8 +149,8 @@ class Film:
             last=self.sentences[0][-1],
             data=data,
             embedded=embedded,
-            style=_text("report", "page.css") + "\n" + _text("plots", "film.css"),
-            script=_text("plots", "film.js"),
+            style=packaged_text("report", "page.css") + "\n" + packaged_text("plots", "film.css"),
+            script=packaged_text("plots", "film.js"),
         )
 
 
@@ -295,10 +295,7 @@ def _of_chains(tree: xr.DataTree, frames: Frames, plane: Plane) -> _States:
     if drawn is not None and dim is not None and stored_labels(tree, dim) is not None:
         labels = drawn.to_numpy().astype(np.int64)
         shown = _shown(tree, dim, labels, frames.numbers)
-        size = posterior.sizes[dim]
-        flat = labels.reshape(-1, labels.shape[-1])
-        counts = cluster_sizes(flat)
-        counts = np.pad(counts, ((0, 0), (0, size - counts.shape[1]))).reshape(*labels.shape[:2], size)
+        counts = cluster_sizes(labels, posterior.sizes[dim])
 
         def of_components(values: np.ndarray) -> np.ndarray:
             """What its rows share, of each component of each frame; -1 of one without rows."""
@@ -586,7 +583,7 @@ def _r_hat_line(tree: xr.DataTree, r_hats: Mapping[int, float]) -> dict[str, Any
 # The page
 
 
-def _text(*place: str) -> str:
+def packaged_text(*place: str) -> str:
     """A file of this package, with the line ends that its hash is taken of."""
     return "\n".join(files("inference").joinpath(*place).read_text(encoding="utf-8").splitlines())
 
@@ -596,11 +593,17 @@ def inline_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
 
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("inference.plots", ""),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.filters["sha256"] = inline_hash
+def templates_beside(package: str, **options: Any) -> Environment:
+    """The templates of a package, in which a name without a value is an error."""
+    found = Environment(
+        loader=PackageLoader(package, ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        **options,
+    )
+    found.filters["sha256"] = inline_hash
+    return found
+
+
+_TEMPLATES = templates_beside("inference.plots", autoescape=True)

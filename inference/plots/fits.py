@@ -14,8 +14,8 @@ from inference.convergence.r_hat import psrf_path
 from inference.plots.mixtures import draw_mixture
 from inference.plots.palette import COLOURS, LINES, ShownFigure, figure_with_axes, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import labels_of, responsibilities_of
-from zoo.checks import check_size
+from inference.results.groups import group_or_empty, labels_of, responsibilities_of
+from zoo.checks import check_size, first_of
 
 _MOST_ROWS = 1000  # of a drawn matrix: more than the picture has pixels
 _MOST_LINES = 5
@@ -72,7 +72,7 @@ def plot_objective(tree: xr.DataTree) -> Figure:
         ValueError: the fit has no trace.
     """
     draws_of(tree)
-    if "trace" not in tree.children or "objective" not in tree["trace"]:
+    if "objective" not in group_or_empty(tree, "trace"):
         raise ValueError(
             "plot_objective needs the group 'trace' with the variable 'objective'; this fit has none"
         )
@@ -135,7 +135,7 @@ def plot_co_clustering(tree: xr.DataTree, loss: str = "binder", *, ax: Axes | No
     axis.set_yticks(middles[wide], [f"{size} rows" for size in sizes[wide]])
     axis.set(xticks=[], xlabel="rows, in the same order")
     shown = f" ({len(rows)} of {num_rows} rows)" if len(rows) < num_rows else ""
-    listed = ", ".join(map(str, sorted(sizes, reverse=True)[:8])) + (", ..." if len(sizes) > 8 else "")
+    listed = first_of(sorted(sizes, reverse=True), 8)
     title = f"Do two rows share a component?{shown}\nPoint partition ({loss} loss): clusters of {listed} rows"
     axis.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axis, label="posterior probability")

@@ -21,18 +21,10 @@ from matplotlib.ticker import MaxNLocator
 from scipy.special import chdtri
 
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
-from inference.plots.palette import (
-    COLOURS,
-    LINES,
-    MARKERS,
-    ShownFigure,
-    figure_with_axes,
-    legend_of,
-    literal,
-)
+from inference.plots.palette import COLOURS, LINES, MARKERS, ShownFigure, figure_with_axes, legend_of, literal
 from inference.precision import double_precision
 from inference.results.files import check_tree, model_of
-from inference.results.groups import labels_of, responsibilities_of, thinned
+from inference.results.groups import flat_draws, group_or_empty, labels_of, responsibilities_of, thinned
 from inference.symmetry import relabel
 from zoo.checks import check_seed, check_size
 from zoo.dirichlet_process import polya_urn
@@ -104,7 +96,7 @@ def occupied_components(tree: xr.DataTree) -> ShownComponents | None:
         present = np.stack([(drawn == k).any(1) for k in range(num_components)], axis=1)
     index = np.flatnonzero((share >= 0.01) & (present.mean(0) >= 0.5))
     _, *sites = model_of(tree).roles.gaussian
-    locs, covariances = (_flat(posterior[site], inner) for site, inner in zip(sites, (2, 3), strict=True))
+    locs, covariances = (flat_draws(posterior[site], "component", ...) for site in sites)
     return ShownComponents(
         index,
         share[index],
@@ -143,7 +135,7 @@ def draw_mixture(
             "plot_mixture draws Gaussian components; the posterior lacks "
             f"{missing or 'their weights, means and covariances'}"
         )
-    if "observed_data" not in tree.children or model.data_names[0] not in tree["observed_data"]:
+    if model.data_names[0] not in group_or_empty(tree, "observed_data"):
         raise ValueError(
             "plot_mixture draws the data, which this fit does not hold: fit again with "
             "keep=('observed_data',)"
@@ -207,16 +199,11 @@ def plane_of(x: xr.DataArray, features: tuple | None) -> Plane:
     return Plane(centre, (directions[:2] / sd).T, labels, note)
 
 
-def _flat(variable: xr.DataArray, num_inner: int) -> np.ndarray:
-    values = variable.transpose("chain", "draw", "component", ...).values
-    return values.reshape(-1, *values.shape[-num_inner:])
-
-
 def _projected(
     posterior: xr.Dataset, sites: tuple[str, ...], plane: Plane
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Project weights, locs and covariances of at most 100 draws to the plane, (draws, K, ...)."""
-    weights, locs, covariances = (_flat(posterior[site], inner) for inner, site in enumerate(sites, 1))
+    weights, locs, covariances = (flat_draws(posterior[site], "component", ...) for site in sites)
     some = np.unique(np.linspace(0, len(weights) - 1, _MOST_DENSITY_DRAWS).astype(int))
     locs = (locs[some] - plane.origin) @ plane.basis
     covariances = plane.basis.T @ covariances[some] @ plane.basis
@@ -385,7 +372,7 @@ def plot_em(tree: xr.DataTree, iterations: int = 15, *, ax: Axes | None = None) 
         ValueError: the fit has no bound in its trace, or ``iterations`` is below 2.
     """
     check_tree(tree)
-    if "trace" not in tree.children or "bound" not in tree["trace"]:
+    if "bound" not in group_or_empty(tree, "trace"):
         method = tree.attrs.get("method", "unknown")
         raise ValueError(f"plot_em draws a fit by method 'em'; this one is by {method!r}")
     check_size("iterations", iterations, 2)

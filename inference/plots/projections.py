@@ -19,7 +19,7 @@ from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.partitions import central_draw
 from inference.plots.palette import COLOURS, MARKERS, figure_with_axes, figure_with_grid, legend_of, literal
 from inference.results.files import model_of
-from inference.results.groups import labels_of, loadings_of, responsibilities_of
+from inference.results.groups import group_or_empty, labels_of, loadings_of, responsibilities_of
 from inference.symmetry.rotation import aligned_draws
 from zoo.coordinates.of_models import noise_factors
 
@@ -187,7 +187,7 @@ def _values_of_rows(tree: xr.DataTree, colour_by: Any, num_rows: int) -> tuple[s
 def _column(tree: xr.DataTree, column: str) -> np.ndarray:
     """A column of the fitted data by its name, words where it held words."""
     model, known = model_of(tree), []
-    held = tree["observed_data"].to_dataset() if "observed_data" in tree.children else xr.Dataset()
+    held = group_or_empty(tree, "observed_data")
     for part, read in zip(model.data_names, tree.fit.columns, strict=True):
         if part not in held or held[part].ndim != 2:
             continue
@@ -282,7 +282,7 @@ def _scores(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray | None]:
         values = posterior[site].transpose("chain", "draw", "observation", "latent").values
         values = values.reshape(-1, *values.shape[2:])
         return values.mean(0), values.std(0) if len(values) > 1 else None
-    if "variational" in tree.children and site in tree["variational"]:
+    if site in group_or_empty(tree, "variational"):
         return tree["variational"][site].transpose("observation", "latent").values, None
     raise ValueError(
         "this picture needs the rows' latents, which this fit does not hold: transform computes them"

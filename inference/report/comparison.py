@@ -25,6 +25,7 @@ from inference.diagnostics.comparison import (
     same_posterior,
     standard_error,
 )
+from inference.diagnostics.summaries import shown_of_variables
 from inference.fitting.verdict import Judgement, convergence_judgements, gravest, is_provisional
 from inference.plots.comparison import plot_agreement, plot_scores
 from inference.prediction import log_density
@@ -39,6 +40,7 @@ from inference.report.page import (
     write_page,
 )
 from inference.report.run import data_in_words, file_of, heading_of, run_facts, title_of
+from inference.results.groups import group_or_empty
 from zoo.checks import listed
 
 _STANDARD_ERRORS = 4.0
@@ -160,8 +162,7 @@ def _fields_that_differ(trees: Mapping[str, xr.DataTree]) -> pd.DataFrame:
     """Tabulate the fields whose values differ: a row for each field, a column for each fit."""
     fields = {name: json.loads(tree.attrs.get("model_fields", "{}")) for name, tree in trees.items()}
     for name, tree in trees.items():
-        arrays = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
-        fields[name] |= {key: value.values for key, value in arrays.items()}
+        fields[name] |= {key: value.values for key, value in group_or_empty(tree, "constant_data").items()}
     rows = {}
     for key in dict.fromkeys(key for held in fields.values() for key in held):
         values = [held.get(key) for held in fields.values()]
@@ -453,18 +454,14 @@ def _side_by_side(table: pd.DataFrame, same: Sequence[tuple[str, str]]) -> list:
             worst = worst.reindex(table.index)
             cells[head] = ["-" if np.isnan(value) else f"{value:.2f}" for value in worst]
             far = worst.fillna(0.0) if column == "posterior_sds" else far
-    variable = pd.Series([str(name).partition("[")[0] for name in table.index], index=table.index)
-    rank = far.groupby(variable, sort=False).rank(method="first", ascending=False)
-    kept = (rank <= _MOST_OF_A_VARIABLE).to_numpy()
+    kept, not_shown = shown_of_variables(far, _MOST_OF_A_VARIABLE, "those furthest apart")
     caption = "Invariants: mean ± Monte Carlo standard error under each fit"
     if same:
         caption += (
             "; the largest difference of two fits of one posterior, in combined standard errors (SE) and in "
             "posterior standard deviations (sd)"
         )
-    left_out = variable[~kept].value_counts()
-    more = ", ".join(f"{count} more of {name}" for name, count in left_out.items())
-    note = [Paragraph(f"Not shown: {more} (of each, those furthest apart are shown).")] if more else []
+    note = [Paragraph(not_shown)] if not_shown else []
     return [ShownTable(caption, cells[kept], ("apart (SE)", "apart (sd)")), *note]
 
 

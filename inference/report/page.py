@@ -13,21 +13,20 @@ import struct
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import select_autoescape
 from matplotlib.figure import Figure
 from PIL import Image
 
 from inference.diagnostics.blocks import Cards, ShownTable
 from inference.fitting.verdict import Judgement, gravest, sentences
 from inference.numerics.atomic_files import check_replaceable, replacing
-from inference.plots.films import inline_hash
+from inference.plots.films import packaged_text, templates_beside
 from zoo.cards.markup import Code, Paragraph
 
 _ENDINGS = (".html", ".md")
@@ -124,7 +123,7 @@ def to_png(figure: Figure) -> bytes:
 def as_html(front: Front, sections: Sequence[Section], pictures: Mapping[str, bytes]) -> str:
     """Render the page as one HTML file: ``pictures[picture.name]`` (PNG) become data URLs."""
     template = _TEMPLATES.get_template("page.html.j2")
-    parts = {"style": _beside("page.css"), "script": _beside("page.js")}
+    parts = {"style": packaged_text("report", "page.css"), "script": packaged_text("report", "page.js")}
     return template.render(
         front=front, sections=sections, anchors=_anchors(sections), pictures=pictures, **parts
     )
@@ -136,11 +135,6 @@ def as_markdown(front: Front, sections: Sequence[Section], files: Mapping[str, s
 
 
 @cache
-def _beside(name: str) -> str:
-    """The text of a file beside this module, with the line ends that its hash is taken of."""
-    return "\n".join(files("inference.report").joinpath(name).read_text(encoding="utf-8").splitlines())
-
-
 def check_page_path(path: Path) -> None:
     """Raise before any work unless a page can be written there.
 
@@ -280,13 +274,8 @@ def _cell(value: object) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.1f}"
 
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("inference.report", ""),
-    autoescape=select_autoescape(["html.j2"]),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
+_TEMPLATES = templates_beside(
+    "inference.report", autoescape=select_autoescape(["html.j2"]), keep_trailing_newline=True
 )
 _TEMPLATES.tests["of_kind"] = lambda block, kind: type(block).__name__ == kind
 _TEMPLATES.filters |= {
@@ -297,5 +286,4 @@ _TEMPLATES.filters |= {
     "plain": _plain,
     "png_size": lambda png: struct.unpack(">II", png[16:24]),  # as a PNG file begins
     "sentences": sentences,
-    "sha256": inline_hash,
 }

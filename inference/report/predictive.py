@@ -14,22 +14,23 @@ from arviz_stats.utils import ELPDData
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
 from inference.diagnostics.comparison import leave_one_out
 from inference.diagnostics.model_criticism import (
+    SUSPECT,
     PredictiveCheck,
     check_predictions,
     judge_prior,
     prior_sensitivity,
+    suspects,
 )
 from inference.fitting.verdict import Judgement
 from inference.plots.topics import plot_document_check
 from inference.report.page import Paragraph, Picture, Section, ShownTable, one_column
 from inference.results.files import model_of
 from inference.topics.document_checks import check_documents
+from zoo.checks import first_of
 
 _MOST_LINES = 24
 _MOST_TOPICS = 20
-_SUSPECT = 0.01  # a posterior predictive p-value nearer than this to 0 or 1 is named
-
-
+_NEXT = "check the quantities of your question in the same way"
 _MOST_NAMED = 5  # rows that the score hangs on
 _NO_MEAN = 1.0  # Pareto k above which importance weights have no mean
 
@@ -117,8 +118,7 @@ def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
     hangs = bool((k > _NO_MEAN).any())
     far = np.flatnonzero(k > (_NO_MEAN if hangs else score.good_k))
     order = far[np.argsort(-k[far], kind="stable")]
-    named = ", ".join(str(labels[place]) for place in order[:_MOST_NAMED])
-    named += ", ..." if far.size > _MOST_NAMED else ""
+    named = first_of(labels[order], _MOST_NAMED)
     advice = (
         f"look at these {noun}: outliers, or a likelihood with too thin tails; score held-out rows instead"
     )
@@ -151,23 +151,11 @@ def _replications(tree: xr.DataTree, text: str) -> Paragraph:
     return Paragraph(text)
 
 
-def _suspect(table: pd.DataFrame) -> list[str]:
-    """Names of the statistics whose p-value is close to 0 or 1."""
-    return list(table.index[(table["p"] - 0.5).abs() > 0.5 - _SUSPECT])
-
-
-def _good(noun: str, checked: str) -> Judgement:
-    text = f"{noun.capitalize()} drawn from the fit look like the {noun}"
-    reason = f"{checked} is out of the ordinary (p between {_SUSPECT} and {1 - _SUSPECT})"
-    return Judgement(True, text, reason, "check the quantities of your question in the same way")
-
-
 def _verdict_on_rows(tree: xr.DataTree, check: PredictiveCheck) -> Judgement:
     if check.good is None:
         return Judgement(None, "The data are not checked", check.reason, "raise num_samples")
     if check.good:
-        advice = "check the quantities of your question in the same way"
-        return Judgement(True, "Data drawn from the fit look like the data", check.reason, advice)
+        return Judgement(True, "Data drawn from the fit look like the data", check.reason, _NEXT)
     more = "components" if "labels" in symmetries_of(tree) else "latents"
     advice = f"look at these columns in the pictures; another likelihood, or more {more}, may be needed"
     return Judgement(False, "Data drawn from the fit differ from the data", check.reason, advice)
@@ -208,7 +196,7 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable 
     mixed = "Topics, observed and replicated: mutual information (nats) of words and documents in a topic"
     mixed += f"; the {_MOST_TOPICS} furthest out" if len(topics) > _MOST_TOPICS else ""
     return [
-        _verdict_on_documents(_suspect(table), int((topics["p"] < _SUSPECT).sum()), len(topics)),
+        _verdict_on_documents(list(suspects(table)), int((topics["p"] < SUSPECT).sum()), len(topics)),
         _replications(tree, documents),
         ShownTable(
             "Documents, observed and replicated (90 % interval); p: share of larger replications", table
@@ -220,7 +208,12 @@ def document_blocks(tree: xr.DataTree) -> list[Paragraph | Picture | ShownTable 
 
 def _verdict_on_documents(suspect: Sequence[str], num_mixed: int, num_topics: int) -> Judgement:
     if not suspect and not num_mixed:
-        return _good("documents", f"no statistic of documents and none of {num_topics} topics")
+        text = "Documents drawn from the fit look like the documents"
+        reason = (
+            f"no statistic of documents and none of {num_topics} topics is out of the ordinary (p between "
+        )
+        reason += f"{SUSPECT} and {1 - SUSPECT})"
+        return Judgement(True, text, reason, _NEXT)
     parts = [*suspect, *([f"{num_mixed} of {num_topics} topics (by chance 1 in 100)"] if num_mixed else [])]
     if num_mixed == num_topics:
         advice = (

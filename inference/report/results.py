@@ -29,13 +29,7 @@ from inference.plots.topics import plot_clusters, plot_topics
 from inference.prediction import transform
 from inference.report.page import Paragraph, Picture, Section, ShownTable
 from inference.results.files import model_of
-from inference.results.groups import (
-    labels_of,
-    loadings_of,
-    responsibilities_of,
-    restored_data,
-    with_groups,
-)
+from inference.results.groups import labels_of, loadings_of, responsibilities_of, restored_data, with_groups
 from inference.symmetry import relabel
 from inference.symmetry.rotation import aligned_draws
 from inference.topics.topic_tables import top_words

@@ -16,7 +16,7 @@ from inference.fitting.verdict import Judgement
 from inference.plots.model_graph import draw_graph, graph_of, in_words
 from inference.report.page import Code, Front, Paragraph, Picture, Section, ShownTable, one_column
 from inference.results.files import model_of
-from inference.results.groups import columns_of
+from inference.results.groups import columns_of, group_or_empty
 from zoo import MODELS
 from zoo.model import Model
 
@@ -171,10 +171,10 @@ def run_facts(tree: xr.DataTree) -> dict[str, str]:
     attrs, sizes, kind = tree.attrs, draws_of(tree).sizes, kind_of(tree)
     facts = {"method": str(attrs.get("method", "not recorded"))}
     first = model_of(tree).data_names[0]
-    if "observed_data" in tree.children and first in tree["observed_data"]:
+    if first in group_or_empty(tree, "observed_data"):
         shape = tree["observed_data"][first].shape
         facts["data"] = f"{shape[0]} rows, {shape[1]} features"
-    elif "observed_data" in tree.children and "count" in tree["observed_data"]:
+    elif "count" in group_or_empty(tree, "observed_data"):
         cells = tree["observed_data"].to_dataset()
         facts["data"] = (
             f"{cells.attrs['num_documents']} rows, {cells.attrs['num_words']} columns, "
@@ -264,7 +264,7 @@ def _command(tree: xr.DataTree) -> str:
         lines.append("import jax")
         words = list(map(int, json.loads(keywords["seed"])))
         arguments["seed"] = f"jax.random.wrap_key_data(jax.numpy.array({words}, dtype='uint32'))"
-    if "constant_data" in tree.children and "sample_weight" in tree["constant_data"]:
+    if "sample_weight" in group_or_empty(tree, "constant_data"):
         arguments["sample_weight"] = 'old["constant_data"]["sample_weight"]'
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
     if "observed_data" in tree.children:

@@ -12,12 +12,7 @@ import numpy as np
 import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Fitted, Outcome, Sampler, model_name
-from inference.numerics.programs import (
-    deterministics,
-    deterministics_and_log_prior,
-    log_prior,
-    over_draws,
-)
+from inference.numerics.programs import deterministics, deterministics_and_log_prior, log_prior, over_draws
 from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit, row_width
 from inference.precision import to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions

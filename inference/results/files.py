@@ -20,14 +20,7 @@ from xarray.backends import H5NetCDFStore
 import inference.results.accessor  # noqa: F401 - `tree.fit`
 import zoo
 from inference.numerics.atomic_files import HDF5, check_writable, replacing
-from inference.results.integrity import (
-    CHECKSUM,
-    INTEGRITY,
-    checksum,
-    contradiction,
-    nodes_of,
-    not_finite,
-)
+from inference.results.integrity import CHECKSUM, INTEGRITY, checksum, contradiction, nodes_of, not_finite
 from inference.results.model_fields import check_known
 from zoo.checks import words_of
 from zoo.intake.bounds import check_layout, may_hold

@@ -37,6 +37,23 @@ def group_of(tree: xr.DataTree, name: str) -> xr.Dataset:
     return tree[name].to_dataset()
 
 
+def group_or_empty(tree: xr.DataTree, name: str) -> xr.Dataset:
+    """A group of a fit; one without variables where the fit lacks it."""
+    return tree[name].to_dataset() if name in tree.children else xr.Dataset()
+
+
+def sample_weight_of(tree: xr.DataTree) -> np.ndarray | None:
+    """The weights of the rows, shape (rows,); None where the fit weighs all alike."""
+    constants = group_or_empty(tree, "constant_data")
+    return constants["sample_weight"].to_numpy() if "sample_weight" in constants else None
+
+
+def observed_tables(tree: xr.DataTree) -> dict[str, xr.DataArray]:
+    """The tables of rows among the data of a fit, by their sites."""
+    held = group_of(tree, "observed_data").data_vars.items()
+    return {str(name): own for name, own in held if own.ndim == 2 and "observation" in own.dims}
+
+
 def labels_along(tree: xr.DataTree, dim: str, size: int | None = None) -> np.ndarray | None:
     """Labels of a dim in the first group that has them (so many, if told); None where none has."""
     held = (group[dim].to_numpy() for group in tree.children.values() if dim in group.coords)

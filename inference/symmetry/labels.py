@@ -74,8 +74,7 @@ def relabel(tree: xr.DataTree) -> xr.DataTree:
         "relabelled": "components matched across draws by the rows that they hold" + _dropped(posterior)
     }
     if drawn is not None and posterior.sizes["chain"] > 1 and posterior.sizes["draw"] >= 4:
-        counts = cluster_sizes(flat_draws(drawn))
-        sizes = np.pad(counts, ((0, 0), (0, posterior.sizes["component"] - counts.shape[1])))
+        sizes = cluster_sizes(flat_draws(drawn), posterior.sizes["component"])
         moved = np.take_along_axis(sizes, sources.reshape(len(sizes), -1), axis=1)
         attrs["relabel_rhat_before"] = float(largest_psrf(_entries(posterior, sizes)))
         attrs["relabel_rhat_after"] = float(largest_psrf(_entries(relabelled, moved)))
@@ -94,9 +93,8 @@ def given_rows(tree: xr.DataTree) -> xr.Dataset:
     if drawn is None or model.roles.weight is None or kind_of(tree) == "point":
         return posterior
     dim = model.variable_dims[model.roles.weight][-1]
-    counts = cluster_sizes(drawn.values)
     size = posterior.sizes.get(dim, 0)
-    held = np.pad(counts, ((0, 0), (0, 0), (0, max(size - counts.shape[2], 0))))[..., :size] > 0
+    held = cluster_sizes(drawn.values, size)[..., :size] > 0
     if held.all():
         return posterior
     holds = xr.DataArray(held, dims=(*SAMPLE_DIMS, dim))

@@ -29,11 +29,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import xarray as xr
 
-from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
+from inference.convergence.identifiable import draws_of, in_standard_units, kind_of, symmetries_of
 from inference.convergence.r_hat import largest_psrf
 from inference.results.files import check_tree, model_of
 from inference.results.groups import loadings_of, thinned, thinning, with_groups
-from zoo.coordinates.of_models import noise_factors
 
 _MAX_ROUNDS = 500
 _TOLERANCE = 1e-12
@@ -109,12 +108,9 @@ def _loadings(tree: xr.DataTree) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
         raise ValueError(
             f"turning takes one of {wanted} in the posterior; it has {sorted(posterior.data_vars)}"
         )
-    factors = noise_factors(model_of(tree))  # columns in units of their own turn as in standard units
-    views = [
-        variable.values / np.sqrt(factors[suffix])[:, None] if suffix in factors else variable.values
-        for suffix, variable in turning.items()
-    ]
-    scales = [_noise_scale(posterior, suffix, variable.values) for suffix, variable in turning.items()]
+    values = {suffix: variable.values for suffix, variable in turning.items()}
+    views = list(in_standard_units(model_of(tree), values).values())  # in which they turn
+    scales = [_noise_scale(posterior, suffix, value) for suffix, value in values.items()]
     if kind_of(tree) != "sampling":
         views, scales = (  # one q has one orientation: that of its mean
             [part.mean((0, 1), keepdims=True) for part in parts] for parts in (views, scales)

@@ -13,7 +13,7 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, kind_of
 from inference.convergence.numbering import cluster_dim, draw_labels, stored_labels
 from inference.results.files import model_of
-from inference.results.groups import with_groups
+from inference.results.groups import group_or_empty, with_groups
 from zoo import late
 
 
@@ -86,7 +86,7 @@ def align_topics(tree: xr.DataTree) -> xr.DataTree:
             name.removesuffix("_label"): numbers.astype(np.int64)
             for name, (_, numbers) in draw_labels(tree).items()
         }
-    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else xr.Dataset()
+    stats = group_or_empty(tree, "sample_stats")
     for dim, targets in found.items():
         site = model.roles.cluster if dim == clusters else None
         sources = np.argsort(targets, axis=-1)

@@ -260,7 +260,7 @@ def test_fields_outside_their_domain_are_errors(fields, error, message):
             lambda a, b: (np.where(np.arange(7)[:, None] == 6, np.nan, a), b),
             "row 6 has no observed cell in y_0 or y_1",
         ),
-        (lambda a, b: (np.where(np.arange(4) == 2, np.nan, a), b), "column 2 of y_0 has no observed cell"),
+        (lambda a, b: (np.where(np.arange(4) == 2, np.nan, a), b), "column 2 of y_0 is missing in all rows"),
     ],
 )
 def test_views_that_do_not_suit_are_errors(change, message):

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import gammaln
 
 from zoo.checks import as_matrix, check_cells, check_columns, check_infinite, check_size
 from zoo.conjugate.component_prior import (
@@ -24,6 +23,8 @@ from zoo.conjugate.component_prior import (
     best_dirichlet,
     expected_log_probs,
     floored_shares,
+    log_dirichlet_normaliser,
+    safe_log,
 )
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.fields import positive, static
@@ -49,7 +50,7 @@ class _CategoricalCells(dist.Distribution):
     def log_prob(self, value: Array) -> Array:
         """Sum over the observed cells, in nats."""
         observed = _indicators(value, self.probs.shape[-1])
-        return jnp.sum(observed * _log(self.probs), axis=(-2, -1))
+        return jnp.sum(observed * safe_log(self.probs), axis=(-2, -1))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Numbers of levels, as floats."""
@@ -182,17 +183,13 @@ class CategoricalDirichlet(ComponentPrior):
 
     def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
-        return _on_features(_log(parameters["probs"]))
+        return _on_features(safe_log(parameters["probs"]))
 
     def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the observed cells of each component, probabilities integrated out, in nats."""
-
-        def log_normaliser(concentration: Array) -> Array:
-            each = jnp.sum(gammaln(concentration), axis=-1) - gammaln(jnp.sum(concentration, axis=-1))
-            return jnp.sum(each, axis=-1)
-
         prior = jnp.asarray(self.concentration)
-        return log_normaliser(prior + self._counts(statistics)) - log_normaliser(prior)
+        own, before = map(log_dirichlet_normaliser, (prior + self._counts(statistics), prior))
+        return jnp.sum(own, axis=-1) - jnp.sum(before, axis=-1)
 
     def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The probabilities."""
@@ -222,8 +219,3 @@ def _indicators(x: Array, num_levels: int) -> Array:
 def _on_features(natural: Array) -> Array:
     flat = natural.reshape(*natural.shape[:-2], -1)
     return jnp.concatenate([jnp.zeros_like(flat[..., :1]), flat], axis=-1)
-
-
-def _log(probs: Array) -> Array:
-    """Log of probabilities of which some may have rounded to zero."""
-    return jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny))

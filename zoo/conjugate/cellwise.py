@@ -46,6 +46,7 @@ from zoo.conjugate.component_prior import (
     learnt_gamma,
     num_columns,
     root,
+    safe_log,
 )
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.coordinates import Unit
@@ -398,10 +399,9 @@ class BernoulliBeta(Cellwise):
         return self._trials(digamma(b) - digamma(a + b)), digamma(a) - digamma(b)
 
     def _natural(self, parameters: Values) -> tuple[Array, ...]:
-        probs, tiny = parameters["probs"], jnp.finfo(parameters["probs"].dtype).tiny
-        log_success = jnp.log(jnp.maximum(probs, tiny))  # one that rounds to 0 or 1 must not give NaN
-        log_failure = jnp.log(jnp.maximum(1.0 - probs, tiny))
-        return self._trials(log_failure), log_success - log_failure
+        probs = parameters["probs"]
+        log_failure = safe_log(1.0 - probs)
+        return self._trials(log_failure), safe_log(probs) - log_failure
 
 
 def _check_whole(name: str, value: np.ndarray, _: object) -> None:
@@ -497,8 +497,7 @@ class PoissonGamma(_GammaRates):
         return -self.shape / self.rate, digamma(self.shape) - jnp.log(self.rate)
 
     def _natural(self, parameters: Values) -> tuple[Array, ...]:
-        rates = parameters["rates"]
-        return -rates, jnp.log(jnp.maximum(rates, jnp.finfo(rates.dtype).tiny))
+        return -parameters["rates"], safe_log(parameters["rates"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -543,8 +542,7 @@ class ExponentialGamma(_GammaRates):
         return self._events(digamma(self.shape) - jnp.log(self.rate)), -self.shape / self.rate
 
     def _natural(self, parameters: Values) -> tuple[Array, ...]:
-        rates = parameters["rates"]
-        return self._events(jnp.log(jnp.maximum(rates, jnp.finfo(rates.dtype).tiny))), -rates
+        return self._events(safe_log(parameters["rates"])), -parameters["rates"]
 
 
 @dataclass(frozen=True, eq=False)

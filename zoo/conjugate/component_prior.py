@@ -19,7 +19,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import digamma
+from jax.scipy.special import digamma, gammaln
 
 from zoo.answers import TypicalCells
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
@@ -1002,6 +1002,30 @@ def learnt_mean_precision(given: "ComponentPrior", number: Array | int, squares:
         shape, rate = given.mean_precision.concentration, given.mean_precision.rate
     best = (0.5 * number + shape - 1.0) / (0.5 * squares + rate)
     return jnp.clip(best, *BRACKETS["mean_precision"])
+
+
+def safe_log(values: Array) -> Array:
+    """Logs of probabilities or rates, of which some may have rounded to zero.
+
+    Args:
+        values: at least zero, any shape.
+
+    Returns:
+        The shape of ``values``, finite.
+    """
+    return jnp.log(jnp.maximum(values, jnp.finfo(values.dtype).tiny))
+
+
+def log_dirichlet_normaliser(concentration: Array) -> Array:
+    """Log of the integral of a Dirichlet's unnormalised density.
+
+    Args:
+        concentration: shape (..., num_categories).
+
+    Returns:
+        Shape (...), in nats.
+    """
+    return jnp.sum(gammaln(concentration), axis=-1) - gammaln(jnp.sum(concentration, axis=-1))
 
 
 def expected_log_probs(concentration: Array) -> Array:

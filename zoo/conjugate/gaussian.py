@@ -61,12 +61,15 @@ from zoo.conjugate.missing_cells import (
     IncompleteFeatures,
     IncompleteRows,
     check_patterns,
+    coefficients_of,
     conditionals_of,
     covariance_of_observed,
     features_of,
     log_predictive_of_observed,
     patterns_of,
     places_of,
+    symmetric,
+    with_products,
 )
 from zoo.conjugate.resolution import decimal_step
 from zoo.conjugate.rounded import RoundedRows, recorded_steps
@@ -247,9 +250,7 @@ class _FullGaussian(ComponentPrior):
         if self.patterns is not None:
             patterns = jnp.asarray(self.patterns)
             return IncompleteFeatures(features_of(x, self.center), places_of(x, patterns), patterns)
-        y = x - self.center
-        row, column = np.triu_indices(self.num_features)
-        return jnp.concatenate([jnp.ones_like(y[..., :1]), y, y[..., row] * y[..., column]], axis=-1)
+        return with_products(x - self.center)
 
     def likelihood(self, parameters: Values) -> dist.Distribution:
         """The density of one row under each component, batch shape (num_components,)."""
@@ -317,16 +318,12 @@ class _FullGaussian(ComponentPrior):
     def _moments(self, statistics: Array, about: Array) -> tuple[Array, Array, Array]:
         """Count, sum and sum of squares about a point."""
         d = self.num_features
-        row, column = np.triu_indices(d)
-        second = jnp.zeros((*statistics.shape[:-1], d, d), statistics.dtype)
-        second = second.at[..., row, column].set(statistics[..., d + 1 :])
-        second = second.at[..., column, row].set(statistics[..., d + 1 :])
-        count, first = statistics[..., 0], statistics[..., 1 : d + 1]
+        count, first, second = statistics[..., 0], statistics[..., 1 : d + 1], statistics[..., d + 1 :]
         move = about - self.center
         cross = first[..., :, None] * move[..., None, :]
         moved = count[..., None] * move
         squared = moved[..., :, None] * move[..., None, :]
-        second = second - cross - jnp.swapaxes(cross, -1, -2) + squared
+        second = symmetric(second, d) - cross - jnp.swapaxes(cross, -1, -2) + squared
         return count, first - moved, second
 
     def _means_and_covariances(self, statistics: Array) -> tuple[Array, Array, Array]:
@@ -354,13 +351,8 @@ class _FullGaussian(ComponentPrior):
 
     def _coefficients(self, constant: Array, shift: Array, precision: Array) -> Array:
         """Expand ``constant - (y - shift)' precision (y - shift) / 2`` in the features of y."""
-        row, column = np.triu_indices(self.num_features)
         linear = jnp.sum(precision * shift[..., None, :], axis=-1)  # a product a component: longer to compile
-        constant = constant - 0.5 * jnp.sum(shift * linear, axis=-1)
-        quadratic = precision[..., row, column] * np.where(row == column, -0.5, -1.0)
-        lead = linear.shape[:-1]
-        parts = [constant[..., None], linear, quadratic]
-        return jnp.concatenate([jnp.broadcast_to(part, (*lead, part.shape[-1])) for part in parts], axis=-1)
+        return coefficients_of(constant - 0.5 * jnp.sum(shift * linear, axis=-1), linear, precision)
 
 
 # Matrices

@@ -126,7 +126,7 @@ def conditionals_of(coefficients: Array, patterns: Array) -> Conditionals:
         new_constant = constant + 0.5 * jnp.sum(linear * shift, axis=-1) - halves + 0.5 * number * LOG_2PI
         new_linear = seen * (linear - jnp.einsum("kij,kj->ki", precision, shift))
         new_precision = (seen[:, None] * seen) * (precision - precision @ across)
-        new = _coefficients(new_constant, new_linear, new_precision)
+        new = coefficients_of(new_constant, new_linear, new_precision)
         return Conditionals(new, seen * identity - across, shift, covariance, factor)
 
     return jax.vmap(of_pattern)(patterns)
@@ -136,15 +136,40 @@ def _quadratic(coefficients: Array, size: int) -> tuple[Array, Array, Array]:
     """Constant, linear part and precision of coefficients on ``[1, y, upper triangle of y y']``."""
     row, column = np.triu_indices(size)
     upper = coefficients[..., size + 1 :] * np.where(row == column, -2.0, -1.0)
-    precision = jnp.zeros((*coefficients.shape[:-1], size, size), coefficients.dtype)
-    precision = precision.at[..., row, column].set(upper).at[..., column, row].set(upper)
-    return coefficients[..., 0], coefficients[..., 1 : size + 1], precision
+    return coefficients[..., 0], coefficients[..., 1 : size + 1], symmetric(upper, size)
 
 
-def _coefficients(constant: Array, linear: Array, precision: Array) -> Array:
+def coefficients_of(constant: Array, linear: Array, precision: Array) -> Array:
+    """Coefficients on ``[1, y, upper triangle of y y']`` of ``constant + linear' y - y' precision y / 2``.
+
+    Args:
+        constant: shape (...).
+        linear: shape (..., num_features).
+        precision: shape (..., num_features, num_features); all shapes before the last axes broadcast.
+
+    Returns:
+        Shape (..., num_statistics).
+    """
     row, column = np.triu_indices(linear.shape[-1])
     quadratic = precision[..., row, column] * np.where(row == column, -0.5, -1.0)
-    return jnp.concatenate([constant[..., None], linear, quadratic], axis=-1)
+    parts = [constant[..., None], linear, quadratic]
+    lead = linear.shape[:-1]
+    return jnp.concatenate([jnp.broadcast_to(part, (*lead, part.shape[-1])) for part in parts], axis=-1)
+
+
+def symmetric(upper: Array, size: int) -> Array:
+    """The symmetric matrix with an upper triangle.
+
+    Args:
+        upper: by rows, shape (..., size * (size + 1) / 2).
+        size: of the matrix.
+
+    Returns:
+        Shape (..., size, size).
+    """
+    row, column = np.triu_indices(size)
+    matrix = jnp.zeros((*upper.shape[:-1], size, size), upper.dtype)
+    return matrix.at[..., row, column].set(upper).at[..., column, row].set(upper)
 
 
 class IncompleteFeatures(NamedTuple):
@@ -190,9 +215,7 @@ class IncompleteFeatures(NamedTuple):
         sums = sums.reshape(num_patterns, num_components, -1)
         row, column = np.triu_indices(size)
         count, first = sums[..., 0], sums[..., 1 : size + 1]
-        second = jnp.zeros((num_patterns, num_components, size, size), sums.dtype)
-        second = second.at[..., row, column].set(sums[..., size + 1 :])
-        second = second.at[..., column, row].set(sums[..., size + 1 :])
+        second = symmetric(sums[..., size + 1 :], size)
         _, matrix, shift, covariance, _ = conditionals_of(coefficients, self.patterns)
         moved = jnp.einsum("pkij,pkj->pki", matrix, first)
         cross = moved[..., :, None] * shift[..., None, :]
@@ -344,7 +367,18 @@ def features_of(x: Array, center: Array) -> Array:
     Returns:
         Shape (..., num_statistics).
     """
-    y = jnp.where(jnp.isnan(x), 0.0, x - center)
+    return with_products(jnp.where(jnp.isnan(x), 0.0, x - center))
+
+
+def with_products(y: Array) -> Array:
+    """``[1, y, upper triangle of y y']`` of rows.
+
+    Args:
+        y: shape (..., num_features).
+
+    Returns:
+        Shape (..., num_statistics).
+    """
     row, column = np.triu_indices(y.shape[-1])
     return jnp.concatenate([jnp.ones_like(y[..., :1]), y, y[..., row] * y[..., column]], axis=-1)
 

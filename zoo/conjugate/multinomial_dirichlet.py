@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import gammaln
 
 from zoo.answers import TypicalCells
 from zoo.checks import as_matrix, check_cells, check_columns, check_finite, check_lengths
@@ -27,7 +27,9 @@ from zoo.conjugate.component_prior import (
     broadcast_fields,
     expected_log_probs,
     floored_shares,
+    log_dirichlet_normaliser,
     num_columns,
+    safe_log,
 )
 from zoo.fields import positive, static
 from zoo.shapes import (
@@ -63,7 +65,7 @@ class CountRow(dist.Distribution):
 
     def log_prob(self, value: Array) -> Array:
         """Log density in nats."""
-        return jnp.sum(value * _safe_log(self.probs), axis=-1) + _log_coefficient(value)
+        return jnp.sum(value * safe_log(self.probs), axis=-1) + _log_coefficient(value)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Counts, as floats.
@@ -205,22 +207,17 @@ class MultinomialDirichlet(ComponentPrior):
 
     def expected_coefficients(self, posterior: Self) -> Statistics:
         """Coefficients of ``E_posterior[log p(x | component)]`` on `features`."""
-        concentration = jnp.asarray(posterior.concentration)
-        total = jnp.sum(concentration, axis=-1, keepdims=True)
-        return _with_ends(digamma(concentration) - digamma(total))
+        return _with_ends(expected_log_probs(jnp.asarray(posterior.concentration)))
 
     def coefficients(self, parameters: Values) -> Statistics:
         """Coefficients of ``log p(x | component)`` on `features`, for given parameter values."""
-        return _with_ends(_safe_log(parameters["probs"]))
+        return _with_ends(safe_log(parameters["probs"]))
 
     def log_evidence(self, statistics: OneOrMoreStatistics) -> OneOrMore:
         """Log probability of the rows of each component with its probabilities integrated out, in nats."""
-
-        def log_normaliser(concentration: Array) -> Array:
-            return jnp.sum(gammaln(concentration), axis=-1) - gammaln(jnp.sum(concentration, axis=-1))
-
         prior = jnp.asarray(self.concentration)
-        return log_normaliser(prior + statistics[..., 1:-1]) - log_normaliser(prior) + statistics[..., -1]
+        own = log_dirichlet_normaliser(prior + statistics[..., 1:-1])
+        return own - log_dirichlet_normaliser(prior) + statistics[..., -1]
 
     def maximum_likelihood(self, statistics: Statistics, variance_floor: float | Scalar) -> Estimate:
         """The probabilities."""
@@ -244,8 +241,3 @@ def _with_ends(middle: Array) -> Array:
 
 def _log_coefficient(x: Array) -> Array:
     return gammaln(jnp.sum(x, axis=-1) + 1) - jnp.sum(gammaln(x + 1), axis=-1)
-
-
-def _safe_log(probs: Array) -> Array:
-    """Log of probabilities of which some may have rounded to zero."""
-    return jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny))

@@ -20,15 +20,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from zoo.answers import TypicalCells
-from zoo.checks import (
-    as_matrix,
-    check_cells,
-    check_columns,
-    column_labels,
-    copy_labels,
-    shown,
-    take_columns,
-)
+from zoo.checks import as_matrix, check_cells, check_columns, column_labels, copy_labels, shown, take_columns
 from zoo.conjugate.component_prior import ComponentPrior, Estimate
 from zoo.conjugate.missing_cells import IncompleteFeatures, OrMissing
 from zoo.coordinates import Unit
@@ -397,13 +389,7 @@ class Product(ComponentPrior):
         """Raise ValueError if a group's columns cannot come from its family."""
         check_columns(x, self.num_features)
         _check_positive(x, self.logs)
-        for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
-            try:
-                family.check(_turned_columns(x, group, self.logs))
-            except ValueError as error:
-                raise ValueError(
-                    f"columns {column_labels(x, group)} (group {number}, {type(family).__name__}): {error}"
-                ) from None
+        self._check_groups(x, lambda family, own: family.check(own))
 
     def count_sizes(self, x: Any) -> np.ndarray | None:
         """Those of the groups, zero in columns of a family without counts."""
@@ -467,9 +453,13 @@ class Product(ComponentPrior):
 
     def check_offset(self, x: np.ndarray, dtype: str, weight: np.ndarray | None = None) -> None:
         """Raise ValueError if a group's prior location is too far from its columns."""
+        self._check_groups(x, lambda family, own: family.check_offset(own, dtype, weight))
+
+    def _check_groups(self, x: np.ndarray, check: Callable) -> None:
+        """Call ``check(family, its columns)`` of all groups; what it raises names the group."""
         for number, (family, group) in enumerate(zip(self.families, self.columns, strict=True)):
             try:
-                family.check_offset(_turned_columns(x, group, self.logs), dtype, weight)
+                check(family, _turned_columns(x, group, self.logs))
             except ValueError as error:
                 raise ValueError(
                     f"columns {column_labels(x, group)} (group {number}, {type(family).__name__}): {error}"

@@ -19,7 +19,30 @@ from numpyro.distributions.transforms import Transform, biject_to
 CUT_POINT_SCALE = 5.0  # standard deviation of cut points before they are put in order
 
 
-class OrderedBlocks(constraints.Constraint):
+class _InBlocks:
+    """What has blocks of so many entries, which are static."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
+
+    def tree_flatten(self) -> tuple:
+        """The sizes are static."""
+        return (), ((), {"sizes": self.sizes})
+
+    def eq(self, other: object, static: bool = False) -> bool:
+        """Whether another constraint or transform of this kind has the same blocks.
+
+        Args:
+            other: anything.
+            static: not read: sizes are known while a program is traced.
+
+        Returns:
+            True if the sizes are equal.
+        """
+        return isinstance(other, type(self)) and self.sizes == other.sizes
+
+
+class OrderedBlocks(_InBlocks, constraints.Constraint):
     """Vectors that rise within each of their blocks.
 
     Args:
@@ -28,9 +51,6 @@ class OrderedBlocks(constraints.Constraint):
 
     event_dim = 1
     base_constraint = constraints.real_vector  # what a summary of such a value may assume
-
-    def __init__(self, sizes: tuple[int, ...]) -> None:
-        self.sizes = sizes
 
     def __call__(self, x: Array) -> Array:
         """Whether each block of the last axis rises.
@@ -55,24 +75,8 @@ class OrderedBlocks(constraints.Constraint):
         rising = np.concatenate([np.arange(float(size)) for size in self.sizes])
         return jnp.broadcast_to(rising, jnp.shape(prototype))
 
-    def tree_flatten(self) -> tuple:
-        """The sizes are static."""
-        return (), ((), {"sizes": self.sizes})
 
-    def eq(self, other: object, static: bool = False) -> bool:
-        """Whether another constraint has the same blocks.
-
-        Args:
-            other: anything.
-            static: not read: sizes are known while a program is traced.
-
-        Returns:
-            True if the sizes are equal.
-        """
-        return isinstance(other, OrderedBlocks) and self.sizes == other.sizes
-
-
-class OrderBlocks(Transform):
+class OrderBlocks(_InBlocks, Transform):
     """Real vectors to those that rise within blocks: each block by the cumulative sum of its exponentials.
 
     Every block is put in order as NumPyro's ``OrderedTransform`` does a vector.
@@ -82,9 +86,6 @@ class OrderBlocks(Transform):
     """
 
     domain = constraints.real_vector
-
-    def __init__(self, sizes: tuple[int, ...]) -> None:
-        self.sizes = sizes
 
     @property
     def codomain(self) -> constraints.Constraint:
@@ -122,22 +123,6 @@ class OrderBlocks(Transform):
             The shape of ``x`` without the last axis, in nats.
         """
         return jnp.sum(jnp.where(_is_first(self.sizes), 0.0, x), axis=-1)
-
-    def tree_flatten(self) -> tuple:
-        """The sizes are static."""
-        return (), ((), {"sizes": self.sizes})
-
-    def eq(self, other: object, static: bool = False) -> bool:
-        """Whether another transform has the same blocks.
-
-        Args:
-            other: anything.
-            static: not read: sizes are known while a program is traced.
-
-        Returns:
-            True if the sizes are equal.
-        """
-        return isinstance(other, OrderBlocks) and self.sizes == other.sizes
 
 
 biject_to.register(OrderedBlocks, lambda constraint: OrderBlocks(constraint.sizes))

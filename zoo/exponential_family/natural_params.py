@@ -192,7 +192,38 @@ def _backward(slope: Callable, function: Callable, kept: tuple, weights: Array) 
 _row_sums_with.defvjp(_forward, _backward)
 
 
-class ZeroElsewhere(constraints.Constraint):
+class _OfPlaces:
+    """What has real numbers at some places of the last axis, in a unit that may be an array."""
+
+    def __init__(self, places: tuple[int, ...], size: int, event_dim: int, unit: Array | float = 1.0) -> None:
+        self.places, self.size, self.event_dim, self.unit = places, size, event_dim, unit
+
+    def tree_flatten(self) -> tuple:
+        """The unit is a leaf; every other attribute is static."""
+        fixed = {"places": self.places, "size": self.size, "event_dim": self.event_dim}
+        return (self.unit,), (("unit",), fixed)
+
+    def eq(self, other: Any, static: bool = False) -> bool:
+        """Whether another constraint or transform of this kind is equal.
+
+        Args:
+            other: anything.
+            static: whether equality must be known while a program is traced; units that are arrays are
+                compared only where it need not. NumPyro passes it.
+
+        Returns:
+            True if places, size, event dims and units are equal.
+        """
+        if not isinstance(other, type(self)):
+            return False
+        if (self.places, self.size, self.event_dim) != (other.places, other.size, other.event_dim):
+            return False
+        if self.unit is other.unit or (_is_one(self.unit) and _is_one(other.unit)):
+            return True
+        return False if static else jnp.array_equal(self.unit, other.unit)
+
+
+class ZeroElsewhere(_OfPlaces, constraints.Constraint):
     """Real at some places of the last axis, zero at the others; measured in ``unit``.
 
     Args:
@@ -203,9 +234,6 @@ class ZeroElsewhere(constraints.Constraint):
     """
 
     base_constraint = constraints.real  # what a summary of such a value may assume
-
-    def __init__(self, places: tuple[int, ...], size: int, event_dim: int, unit: Array | float = 1.0) -> None:
-        self.places, self.size, self.event_dim, self.unit = places, size, event_dim, unit
 
     def __call__(self, x: Array) -> Array:
         """Whether values are numbers at the places and zeros elsewhere.
@@ -231,25 +259,8 @@ class ZeroElsewhere(constraints.Constraint):
         """
         return jnp.zeros_like(prototype)
 
-    def tree_flatten(self) -> tuple:
-        """The unit is a leaf; every other attribute is static."""
-        fixed = {"places": self.places, "size": self.size, "event_dim": self.event_dim}
-        return (self.unit,), (("unit",), fixed)
 
-    def eq(self, other: object, static: bool = False) -> bool:
-        """Whether another constraint is equal, as `PadZeros.eq`.
-
-        Args:
-            other: anything.
-            static: whether equality must be known while a program is traced; NumPyro passes it.
-
-        Returns:
-            True if places, size, event dims and units are equal.
-        """
-        return isinstance(other, ZeroElsewhere) and _same(self, other, static)
-
-
-class PadZeros(Transform):
+class PadZeros(_OfPlaces, Transform):
     """The last axis, times a unit, spread over ``places`` of a longer one, zeros elsewhere.
 
     With a unit an algorithm that moves the free values moves them in that unit: neither its first step nor
@@ -261,9 +272,6 @@ class PadZeros(Transform):
         event_dim: dims of an event.
         unit: positive, broadcast against the free values.
     """
-
-    def __init__(self, places: tuple[int, ...], size: int, event_dim: int, unit: Array | float = 1.0) -> None:
-        self.places, self.size, self.event_dim, self.unit = places, size, event_dim, unit
 
     @property
     def domain(self) -> constraints.Constraint:
@@ -330,35 +338,9 @@ class PadZeros(Transform):
         """
         return (*shape[:-1], len(self.places))
 
-    def tree_flatten(self) -> tuple:
-        """The unit is a leaf; every other attribute is static."""
-        fixed = {"places": self.places, "size": self.size, "event_dim": self.event_dim}
-        return (self.unit,), (("unit",), fixed)
-
-    def eq(self, other: object, static: bool = False) -> bool:
-        """Whether another transform is equal.
-
-        Args:
-            other: anything.
-            static: whether equality must be known while a program is traced; NumPyro passes it.
-
-        Returns:
-            True if places, size, event dims and units are equal.
-        """
-        return isinstance(other, PadZeros) and _same(self, other, static)
-
 
 def _is_one(unit: Array | float) -> bool:
     return isinstance(unit, float) and unit == 1.0
-
-
-def _same(one: Any, other: Any, static: bool) -> bool:
-    """Whether two have equal attributes; units that are arrays are compared unless it must be static."""
-    if (one.places, one.size, one.event_dim) != (other.places, other.size, other.event_dim):
-        return False
-    if one.unit is other.unit or (_is_one(one.unit) and _is_one(other.unit)):
-        return True
-    return False if static else jnp.array_equal(one.unit, other.unit)
 
 
 biject_to.register(ZeroElsewhere, lambda c: PadZeros(c.places, c.size, c.event_dim, c.unit))

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from zoo.checks import check_unique, words_of
+from zoo.checks import check_unique, first_of, words_of
 from zoo.intake.bounds import check_arrays, check_layout, check_parquet, check_workbook
 from zoo.intake.kinds import are_codes
 
@@ -304,7 +304,7 @@ def _margins(fullness: Sequence[int]) -> tuple[int, int]:
 def _told_of_margins(words: Sequence[str]) -> list[str]:
     if not words:
         return []
-    shown = ", ".join(map(repr, words[:3])) + (", ..." if len(words) > 3 else "")
+    shown = first_of(map(repr, words), 3)
     return [f"left out above and below the table: {shown}; if they belong to it, {_say('skip_rows=0')}"]
 
 

@@ -42,7 +42,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from zoo.checks import as_numbers, check_unique, shown
+from zoo.checks import as_numbers, check_unique, first_of, shown
 from zoo.intake.dates import DAY_FIRST, MONTH_FIRST, nearly_dates, read_dates
 
 KINDS = {  # word of a family or of a kind -> kind
@@ -323,7 +323,7 @@ class Columns:
         told = [] if self.label is None else [f"{self.label}: row label"]
         for words, columns in found.items():
             missing = _missing(sum(column.num_missing for column in columns))
-            named = ", ".join(column.name for column in columns[:3]) + (", ..." if len(columns) > 3 else "")
+            named = first_of((column.name for column in columns), 3)
             told.append(f"{len(columns)} of {words}{missing} ({named})")
         return told
 

@@ -26,12 +26,7 @@ from zoo.kernels.gram import (
     feature_rows,
     given_latents,
 )
-from zoo.linear_gaussian.probit import (
-    DecidedOutputs,
-    ProbitOutputs,
-    ProbitOutputsGivenRows,
-    carried_over,
-)
+from zoo.linear_gaussian.probit import DecidedOutputs, ProbitOutputs, ProbitOutputsGivenRows, carried_over
 from zoo.linear_gaussian.rows import (
     RowsGivenOthers,
     ShiftedRows,

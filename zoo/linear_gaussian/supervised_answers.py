@@ -11,7 +11,13 @@ from zoo.answers import Answers, Completion
 from zoo.in_blocks import map_in_blocks
 from zoo.kernels.gram import centred_matrix
 from zoo.linear_gaussian.axes import signs_of
-from zoo.linear_gaussian.probit import LatentsGivenDecisions, decisions, log_orthant, orthant_moments
+from zoo.linear_gaussian.probit import (
+    LatentsGivenDecisions,
+    carried_over,
+    decisions,
+    log_orthant,
+    orthant_moments,
+)
 from zoo.model import in_current_precision
 from zoo.shapes import Covariances, Outputs, PerRow, Predicted, Rows, Scores, Values
 from zoo.sparse import Observed, SparseMatrix
@@ -143,7 +149,7 @@ class RealAnswers(Answers):
         mean, covariance = self._latents(model, values, x, None)
         w, shares, noise = model.outputs.block(values)
         codes = jnp.eye(len(model.classes))[:, : model.num_outputs]
-        spread = jnp.einsum("li,nij,mj->nlm", w, covariance, w) + jnp.diag(noise)
+        spread = carried_over(w, covariance) + jnp.diag(noise)
         evidence = _log_kernel(codes, shares + mean @ w.T, spread)
         evidence -= _log_kernel(codes, shares[None], (w @ w.T + jnp.diag(noise))[None])
         shares = jnp.maximum(_of_all(model, shares), SMALLEST_SHARE)

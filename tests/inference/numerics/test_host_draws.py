@@ -84,14 +84,14 @@ def test_every_site_has_its_distribution(drawn):
 
 
 def with_bug(right, wrong):
-    """The module with a piece of its source, or else of the one that makes Wishart matrices, replaced."""
+    """The module with a piece of its source, or else of the one that makes values of gammas, replaced."""
     scopes = {module: {"__name__": "planted"} for module in (host_draws, gamma_draws)}
     sources = {module: inspect.getsource(module) for module in scopes}
     planted = next(module for module, source in sources.items() if source.count(right) == 1)
     sources[planted] = sources[planted].replace(right, wrong)
     for module, source in sources.items():
         exec(source, scopes[module])
-    scopes[host_draws]["wishart_of"] = scopes[gamma_draws]["wishart_of"]
+    scopes[host_draws] |= {name: scopes[gamma_draws][name] for name in ("gamma_parameters", "made_of_gammas")}
     return scopes[host_draws]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import zoo
 from inference.topics import text_heldout
 from inference.topics.text_heldout import _completed, _Scored, split_tokens
-from zoo.documents import as_counts
+from zoo.documents.bags import as_counts
 
 NUM_WORDS = 5
 

@@ -206,7 +206,7 @@ def test_the_default_prior_of_incomplete_rows_is_that_of_the_most_likely_normal(
     np.testing.assert_allclose(covariance, np.cov(complete, rowvar=False), rtol=1e-9, atol=1e-12)
     prior = conjugate.GaussianWishart.from_data(x)
     assert prior.scale_matrix.shape == (3, 3)
-    with pytest.raises(ValueError, match="column 1 of x has no observed cell"):
+    with pytest.raises(ValueError, match="column 1 of x is missing in all rows"):
         conjugate.GaussianWishart.from_data(np.where([0, 1, 0], np.nan, complete))
 
 

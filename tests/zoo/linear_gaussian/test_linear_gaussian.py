@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 from scipy.stats import multivariate_normal
 
-from zoo import linear_gaussian
+from zoo.linear_gaussian import rows as linear_gaussian
 from zoo.sparse import SparseMatrix
 
 DENSE = 1e-11  # relative
