@@ -79,6 +79,7 @@ from inference.results.groups import group_of, restored_data, with_groups
 from zoo.answers import answer_of
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
+from zoo.programs import to_be_proper
 from zoo.shapes import Values
 
 LARGEST_RHAT = 1.05  # of chains whose draws are one sample
@@ -152,7 +153,7 @@ def _check(tree: xr.DataTree, model: Model) -> None:
     if tree.attrs["method"] == "tempered":
         otherwise = "; tree.attrs['log_evidence'] holds that of this tempered fit"
     if model.prior != "proper":
-        remedy = f"; choose {model.proper_with}" if model.proper_with else ""
+        remedy = to_be_proper(model)
         raise ValueError(f"the prior of {name} is {model.prior}, so the data have no evidence{remedy}")
     if "sample_weight" in tree["constant_data"].to_dataset():
         raise ValueError("rows of weight w are a power of their density, not data: fit without sample_weight")

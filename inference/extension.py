@@ -45,7 +45,7 @@ from zoo.checks import check_whole, shown, warn
 from zoo.in_blocks import map_in_blocks
 from zoo.intake.families import for_data
 from zoo.model import Model, in_current_precision
-from zoo.programs import why_nothing_is_drawn
+from zoo.programs import to_be_proper
 from zoo.shapes import Values
 
 
@@ -196,7 +196,8 @@ def _prior_draws(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Draws that both groups share, so that parameters and data belong together, and their attributes."""
     if model.prior == "improper":
-        raise ValueError(why_nothing_is_drawn(model))
+        name = type(model).__name__
+        raise ValueError(f"the prior of {name} is improper and draws nothing{to_be_proper(model)}")
     if model.prior != "unnormalised":
         values = simulate(numbered_keys(key, num_samples), {}, model, _num_rows(tree, model))
         # a factor of the program is a site without values

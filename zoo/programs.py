@@ -147,6 +147,11 @@ def why_nothing_is_drawn(model: "Model") -> str:
     )
 
 
+def to_be_proper(model: "Model") -> str:
+    """The end of a refusal of a prior that is not proper: the fields with which it is, if any."""
+    return f"; choose {model.proper_with}" if model.proper_with else ""
+
+
 def log_rows(model: "Model", values: Values, data: tuple) -> Array:
     """Log density of each row by the program, which has all latents of rows summed out or given.
 

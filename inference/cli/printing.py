@@ -19,6 +19,7 @@ _AS_OPTIONS = (
     (re.compile(r"\binit=tree\b"), "--init FIT.nc"),
     (re.compile(r"\by is missing$"), "y is missing: name its columns, such as --y COLUMN"),
     (re.compile(r"\bor tolerance\b"), "or --tolerance"),
+    (re.compile(r"\bwhat=(?:'(\w+)')?"), lambda found: f"--what{' ' if found[1] else ''}{found[1] or ''}"),
     (re.compile(r"\bdtype='(float\d\d)'"), r"--dtype \1"),
     (re.compile(r"\bmethod=('\w+'(?: or '\w+')*)"), lambda found: f"--method {found[1].replace("'", '')}"),
     (re.compile(r"\b(loading_prior|weight_prior)='(\w+)'"), r"--set \1=\2"),

@@ -46,6 +46,7 @@ from inference.methods import method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
+from inference.numerics.programs import draw_locals
 from inference.numerics.summed_rows import summed_of_all
 from inference.numerics.weighted_rows import checked_weight
 from inference.precision import check_count_sizes, check_hyperparameters, check_scales, in_precision
@@ -288,6 +289,8 @@ def read_call(call: Call) -> FitRequest:
         key = key_of(call.seed)
         _check_not_traced(key, "it is being traced")
         words = np.asarray(jax.random.key_data(key)).tolist()
+        if isinstance(init, xr.DataTree) and variables is not None:
+            variables = _of_these_rows(variables, init, model, arrays, key)
     request = FitRequest(
         model=model,
         data=arrays,
@@ -814,6 +817,28 @@ def _check_start(init: Init, model: Model, data: tuple) -> None:
                 raise ValueError(
                     f"init[{name!r}]: {name} must have shape ({needed}{',' * (len(own) == 1)}); got {shape}"
                 )
+
+
+def _of_these_rows(
+    variables: dict[str, np.ndarray], tree: xr.DataTree, model: Model, data: tuple, key: jax.Array
+) -> dict[str, np.ndarray]:
+    """A start by a fit of other rows: what it held of each of those is drawn anew, given all else."""
+    row_dim, num_rows = model.variable_dims[model.data_names[0]][0], data[0].shape[0]
+    values = {str(name): v for group in tree.children.values() for name, v in group.data_vars.items()}
+    others = {name for name, v in values.items() if v.sizes.get(row_dim, num_rows) != num_rows}
+    if not others & {*variables}:
+        return variables
+    num_starts = len(next(iter(variables.values())))
+    drawn = {
+        name: v[None] for name, v in _draws_to_start_from(tree, num_starts).items() if name not in others
+    }
+    local = draw_locals(key, drawn, model, data, keep_rows=True)
+    kept = {name: value for name, value in variables.items() if name not in others}
+    return kept | {
+        name: np.asarray(value)[0]
+        for name, value in local.items()
+        if row_dim in model.variable_dims.get(name, ())
+    }
 
 
 def _best_of(tree: xr.DataTree) -> dict[str, np.ndarray]:

@@ -97,8 +97,8 @@ def fit(
             otherwise, and with ``init``, ``batch_size`` or several devices. With None a start of ``em`` of
             mixtures or ``vb`` of LDA and PCP that can no longer catch up is stopped early; all others end by
             ``tolerance`` or ``max_iterations``. Their traces in the tree are cut where that of the best ends.
-        init: where to start: a former tree, a dict of variables (``{"responsibilities": r}``), or the name
-            of a strategy.
+        init: where to start: a former tree, of these rows or others, a dict of variables
+            (``{"responsibilities": r}``), or the name of a strategy.
         sample_weight: weight per row, at least 0, shape (num_observations,): a row of weight w counts as w
             copies, that is, its likelihood (labels and latents summed out) is raised to the power w. Taken by
             ``vb`` and ``em`` of mixtures and PPCA, by ``nuts`` and ``hmc`` of both, and, as whole numbers, by

@@ -35,6 +35,7 @@ from inference.settings import MOST_TEMPERATURES as MOST
 from inference.settings import Temperatures
 from zoo.checks import machine_memory, memory_in_words
 from zoo.model import Model
+from zoo.programs import to_be_proper
 from zoo.shapes import Values
 from zoo.sparse import Observed
 
@@ -414,8 +415,8 @@ def check_evidence(model: Model) -> None:
             "of data and has no evidence: leave its weight out"
         )
     if model.prior != "proper":
-        choose = f"; choose {model.proper_with}" if model.proper_with else ""
         raise ValueError(
             f"tempered goes from draws from the prior to the posterior, and the prior of "
-            f"{type(model).__name__} is {model.prior}, which has neither draws nor an evidence{choose}"
+            f"{type(model).__name__} is {model.prior}, which has neither draws nor an "
+            f"evidence{to_be_proper(model)}"
         )
