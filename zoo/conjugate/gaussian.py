@@ -502,7 +502,7 @@ def _default_scale_matrix(x: np.ndarray, weight: np.ndarray | None, strength: np
             f"covariance; {remedy}, or give scale_matrix"
         )
         covariance = covariance + 1e-6 * np.diag(variances)
-    elif spectrum[0] < _NARROW:
+    elif spectrum[0] < _NARROW and len(x) >= 10 * len(spectrum):  # fewer lie near a plane by chance
         steps = np.array([decimal_step(column) for column in x.T])
         rounded = np.sum((directions[:, 0] / deviations * steps) ** 2) / 12
         if spectrum[0] <= 2 * rounded:
