@@ -29,6 +29,8 @@ the one on the run itself comes last.
    in a column, in half of the draws; its density there is that of the rounding.
 10. *Rows have a cluster* (a caution): by their probabilities fewer than one row in ten is expected to be in
     another cluster than its most probable one.
+11. *Rows are told apart* (a caution): they do not go by names of which five or more each stand for 1.5 rows
+    or more on average, as repeated measurements do.
 """
 
 from collections import Counter
@@ -38,6 +40,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Sampler, Stochastic
@@ -70,6 +73,7 @@ _SHORTEST_STRETCH = 50  # iterations of a noisy objective that are averaged, whe
 WHY_NOT = "why_not_converged"  # attribute of a fit: "REASON. Next: ADVICE" of its run
 _SOLVED = "solved directly"
 _WHY_STOPPED = {"max_iterations": "it was still rising when max_iterations ended it"}
+_FEWEST_NAMES, _REPEATED = 5, 1.5  # of rows, and rows for each on average
 _OFTEN_FULL = 0.05  # share of draws that fill a truncation
 _MOST_PAIRS = 3  # that are named
 _DIRECTIONS = (
@@ -604,6 +608,20 @@ def _of_scales(tree: xr.DataTree) -> Judgement | None:
     return Judgement(None, text, reason, f"unless all are in the same unit, {remedy}")
 
 
+def _of_repeats(tree: xr.DataTree) -> Judgement | None:
+    """Judge whether rows are named alike, as repeated measurements of one person are."""
+    model = model_of(tree)
+    row_dim = model.variable_dims[model.data_names[0]][0]
+    labels = group_or_empty(tree, "observed_data").coords.get(row_dim)
+    number = 0 if labels is None else pd.Index(labels.to_numpy()).nunique()
+    if number < _FEWEST_NAMES or labels.size < _REPEATED * number:
+        return None
+    text = f"Rows repeat: {labels.size} rows go by {number} names, and each counts as evidence of its own"
+    reason = "measurements of one thing are alike, so that groups may be things and intervals are too narrow"
+    advice = "fit one row for each name (in pandas table.groupby(level=0).mean())"
+    return Judgement(None, text, reason, advice)
+
+
 def _of_evidence(tree: xr.DataTree) -> Judgement | None:
     """Tell the log evidence with its error, or why there is none."""
     told = tree.attrs
@@ -630,5 +648,6 @@ REMARKS: tuple[Callable[[xr.DataTree], Judgement | None], ...] = (
     _of_spikes,
     _of_doubtful,
     _of_scales,
+    _of_repeats,
     _of_evidence,
 )

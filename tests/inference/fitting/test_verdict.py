@@ -223,3 +223,23 @@ def test_codes_of_categories_have_no_rank(monkeypatch):
     read = Columns((Column("age", "category", "", levels=("b", "a")), Column("pay", "real", "")))
     monkeypatch.setattr(Fit, "columns", (read,))
     assert verdict._of_pieces(tree) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (np.repeat(np.arange(20), 3), "60 rows go by 20 names"),
+        (np.append(np.arange(58), [3, 7]), None),  # two people of one name each
+        (np.repeat(["a", "b", "c"], 20), None),  # groups, not things
+        (None, None),
+    ],
+)
+def test_rows_that_are_named_alike_are_no_evidence_of_their_own(names, told):
+    rows = xr.Dataset({"x": (("observation", "feature"), np.zeros((60, 2)))})
+    rows = rows if names is None else rows.assign_coords(observation=names)
+    model = zoo.Mixture(num_components=2)
+    tree = xr.DataTree.from_dict({"observed_data": rows})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verdict, "model_of", lambda tree: model)
+        found = verdict._of_repeats(tree)
+    assert (found is None) if told is None else told in found.text
