@@ -766,9 +766,9 @@ def _check_axis(x: np.ndarray, name: str, axis: int) -> None:
     kind, other = ("column", "rows") if axis == 0 else ("row", "columns")
     called, leave = (column_of, without_columns) if axis == 0 else (row_of, without_rows)
     remedy = f"{name}.dropna(how='all')" if axis and _is_table(x) else leave(x, empty, name)
+    also = f" ({empty.size} such {kind}s in all)" if empty.size > 1 else ""
     raise ValueError(
-        f"{called(x, empty[0])} of {name} is missing in all {other} ({empty.size} such {kind}s in all): "
-        f"leave it out, {remedy}"
+        f"{called(x, empty[0])} of {name} is missing in all {other}{also}: leave it out, {remedy}"
     )
 
 

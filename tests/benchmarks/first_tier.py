@@ -25,7 +25,7 @@ from tests.tools.recording import REFERENCE, write_record
 
 ROOT = Path(__file__).parents[2]
 TIER = ROOT / "tests" / "first_tier.txt"
-SECONDS = 170.0  # of the processor; fewer tests share less: with imports they take three minutes on two cores
+SECONDS = 260.0  # of the processor; by themselves these tests take 160 by the clock on two cores
 TIMES = "ZOO_TEST_TIMES"  # names the file of processor times to pytest's workers
 EVERY_METHOD = "tests/inference/fitting/test_every_method.py"
 ALWAYS = (

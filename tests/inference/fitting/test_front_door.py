@@ -37,7 +37,11 @@ def with_cell(value, row=4, column="b"):
 
 
 BAD_DATA = {
-    "empty column": (table().assign(b=np.nan).to_numpy(), ValueError, "of x has no observed cell"),
+    "empty column": (
+        table().assign(b=np.nan).to_numpy(),
+        ValueError,
+        "of x is missing in all rows: leave it out",
+    ),
     "infinity": (with_cell(-np.inf), ValueError, r"row 4, column 'b' is -inf"),
     "constant column": (
         table().assign(b=3.0).to_numpy(),

@@ -98,7 +98,7 @@ CASES = {
     ),
     "empty column": (
         lambda: (zoo.Paired(TWO), (X, with_(Y, ALL, 2, np.nan))),
-        "column 2 of y_1 has no observed cell",
+        "column 2 of y_1 is missing in all rows: leave it out",
     ),
     "relevance": (lambda: (zoo.EPCA(ard=True, beta=0.2), (X,)), "ard=True goes with beta=0"),
 }
