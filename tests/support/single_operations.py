@@ -11,8 +11,6 @@ from typing import Any
 
 import jax
 import pytest
-from jax._src import pjit
-from jax._src.interpreters.pxla import batched_device_put
 
 from inference.numerics.interpreted import _parts, evaluate, worth_compiling
 
@@ -28,6 +26,9 @@ def done_by_numpy(patch: pytest.MonkeyPatch) -> None:
     """Let NumPy do single operations until the patch is undone."""
     if jax.__version_info__[:2] != VERSION or jax.default_backend() != "cpu":
         return
+    from jax._src import pjit  # private names, which other versions need not have
+    from jax._src.interpreters.pxla import batched_device_put
+
     compiled, device = getattr(pjit, PLACE), jax.devices()[0]
     sharding = jax.sharding.SingleDeviceSharding(device)
 
