@@ -613,7 +613,9 @@ def _of_repeats(tree: xr.DataTree) -> Judgement | None:
     model = model_of(tree)
     row_dim = model.variable_dims[model.data_names[0]][0]
     labels = group_or_empty(tree, "observed_data").coords.get(row_dim)
-    number = 0 if labels is None else pd.Index(labels.to_numpy()).nunique()
+    if labels is None:
+        return None
+    number = pd.Index(labels.to_numpy()).nunique()
     if number < _FEWEST_NAMES or labels.size < _REPEATED * number:
         return None
     text = f"Rows repeat: {labels.size} rows go by {number} names, and each counts as evidence of its own"
