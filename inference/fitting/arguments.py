@@ -826,7 +826,7 @@ def _of_these_rows(
     row_dim, num_rows = model.variable_dims[model.data_names[0]][0], data[0].shape[0]
     values = {str(name): v for group in tree.children.values() for name, v in group.data_vars.items()}
     others = {name for name, v in values.items() if v.sizes.get(row_dim, num_rows) != num_rows}
-    if not others & {*variables}:
+    if not others & {*variables} or answer_of(model, "needs_fitted_rows"):  # a kernel goes on from those rows
         return variables
     num_starts = len(next(iter(variables.values())))
     drawn = {
