@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import inference
 import zoo
 from inference import fit, predict
 
@@ -61,3 +62,12 @@ def test_a_method_that_needs_every_site_says_so():
     tree = fit(zoo.EPCA(num_latents=1), BITS, method="map", max_iterations=2)
     with pytest.raises(ValueError, match="init must hold every site of the program; missing: latents"):
         fit(zoo.EPCA(num_latents=1), BITS[:50], method="map", init=tree)
+
+
+@pytest.mark.filterwarnings("ignore:.*has not converged")
+def test_a_kernel_goes_on_from_the_former_rows():
+    """Its coefficients are of those, which the new rows join: they are not drawn anew."""
+    model = zoo.KernelPCA(kernel="rbf", num_latents=1, noise_variance=0.01)
+    tree = fit(model, ROWS[:50], method="em", max_iterations=20)
+    again = fit(inference.model_of(tree), ROWS, method="em", init=tree, max_iterations=2)
+    assert again["posterior"].sizes["observation"] == 70
