@@ -615,13 +615,21 @@ def _of_repeats(tree: xr.DataTree) -> Judgement | None:
     labels = group_or_empty(tree, "observed_data").coords.get(row_dim)
     if labels is None:
         return None
-    number = pd.Index(labels.to_numpy()).nunique()
-    if number < _FEWEST_NAMES or labels.size < _REPEATED * number:
+    names = pd.Index(labels.to_numpy())
+    number = names.nunique()
+    if number < _FEWEST_NAMES or len(names) < _REPEATED * number or _are_counted(names):
         return None
-    text = f"Rows repeat: {labels.size} rows go by {number} names, and each counts as evidence of its own"
+    text = f"Rows repeat: {len(names)} rows go by {number} names, and each counts as evidence of its own"
     reason = "measurements of one thing are alike, so that groups may be things and intervals are too narrow"
-    advice = "fit one row for each name (in pandas table.groupby(level=0).mean())"
+    advice = "if a name stands for one thing, fit one row for each (in pandas table.groupby(level=0).mean())"
     return Judgement(None, text, reason, advice)
+
+
+def _are_counted(names: pd.Index) -> bool:
+    """Whether rows are numbered from 0, and from 0 again in each of several tables that were put together."""
+    return (
+        pd.api.types.is_integer_dtype(names) and names[0] == 0 and set(names[1:][np.diff(names) != 1]) <= {0}
+    )
 
 
 def _of_evidence(tree: xr.DataTree) -> Judgement | None:

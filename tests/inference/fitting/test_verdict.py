@@ -231,6 +231,8 @@ def test_codes_of_categories_have_no_rank(monkeypatch):
         (np.repeat(np.arange(20), 3), "60 rows go by 20 names"),
         (np.append(np.arange(58), [3, 7]), None),  # two people of one name each
         (np.repeat(["a", "b", "c"], 20), None),  # groups, not things
+        (np.tile(np.arange(30), 2), None),  # two tables put together, each numbered by pandas
+        (np.tile(np.arange(1, 31), 2), "60 rows go by 30 names"),
         (None, None),
     ],
 )
