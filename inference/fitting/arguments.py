@@ -290,7 +290,7 @@ def read_call(call: Call) -> FitRequest:
         _check_not_traced(key, "it is being traced")
         words = np.asarray(jax.random.key_data(key)).tolist()
         if isinstance(init, xr.DataTree) and variables is not None:
-            variables = _of_these_rows(variables, init, model, arrays, key)
+            variables = _of_these_rows(variables, init, model, arrays, key, coords)
     request = FitRequest(
         model=model,
         data=arrays,
@@ -820,12 +820,19 @@ def _check_start(init: Init, model: Model, data: tuple) -> None:
 
 
 def _of_these_rows(
-    variables: dict[str, np.ndarray], tree: xr.DataTree, model: Model, data: tuple, key: jax.Array
+    variables: dict[str, np.ndarray],
+    tree: xr.DataTree,
+    model: Model,
+    data: tuple,
+    key: jax.Array,
+    coords: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
     """A start by a fit of other rows: what it held of each of those is drawn anew, given all else."""
-    row_dim, num_rows = model.variable_dims[model.data_names[0]][0], data[0].shape[0]
+    row_dim = model.variable_dims[model.data_names[0]][0]
+    names = np.asarray(coords.get(row_dim, np.arange(data[0].shape[0])))
     values = {str(name): v for group in tree.children.values() for name, v in group.data_vars.items()}
-    others = {name for name, v in values.items() if v.sizes.get(row_dim, num_rows) != num_rows}
+    of_rows = {name: v[row_dim].to_numpy() for name, v in values.items() if row_dim in v.dims}
+    others = {name for name, held in of_rows.items() if not np.array_equal(held, names)}
     if not others & {*variables} or answer_of(model, "needs_fitted_rows"):  # a kernel goes on from those rows
         return variables
     num_starts = len(next(iter(variables.values())))

@@ -1,6 +1,7 @@
 """A fit of other rows is a start: what it held of each of its rows is drawn anew for those of the call."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import inference
@@ -55,6 +56,19 @@ def test_other_rows_are_a_start_of_models_without_clusters(name, method):
     again = fit(model, x[:50], method=method, init=tree, **SHORT[method])
     sizes = [group.sizes for group in again.children.values()]
     assert {held[dim] for held in sizes for dim in ("observation", "document") if dim in held} == {50}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rows_of_other_names_are_other_rows():
+    """As many, in another order: labels of the former rows would be those of the wrong ones."""
+    table = pd.DataFrame(ROWS, index=[f"row {i}" for i in range(70)])
+    model = zoo.Mixture(num_components=2)
+    tree = fit(model, table, method="gibbs", **LONG["gibbs"])
+    shuffled = table.sample(frac=1, random_state=3)
+    wanted = GROUP[[int(name.removeprefix("row ")) for name in shuffled.index]]
+    again = fit(model, shuffled, method="gibbs", init=tree, num_warmup=0, num_samples=1, split_merge=0)
+    agree = np.mean(again["posterior"]["assignments"].to_numpy()[:, 0] == wanted, axis=1)
+    assert np.all(np.maximum(agree, 1 - agree) > 0.95)  # each chain has its own numbers
 
 
 @pytest.mark.filterwarnings("ignore:epca by map has not converged")
