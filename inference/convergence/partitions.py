@@ -37,20 +37,23 @@ MOST_COMPARED = 100  # draws among which a central one is looked for
 _FEW = 0.05  # share of the draws, below which they are no mode
 
 
-def cluster_sizes(assignments: np.ndarray, least: int = 0) -> np.ndarray:
-    """Rows in each component, draw by draw.
+def cluster_sizes(
+    assignments: np.ndarray, least: int = 0, weight: np.ndarray | None = None
+) -> np.ndarray:
+    """Rows in each component, or the sum of their weights, draw by draw.
 
     Returns:
-        Integers, shape (..., largest label + 1), or (..., ``least``) where that is more.
+        Whole numbers without weights, shape (..., largest label + 1), or (..., ``least``) where that is more.
     """
     flat = assignments.reshape(-1, assignments.shape[-1])
     num_labels = max(int(flat.max(initial=0)) + 1, least)
-    sizes = np.empty((len(flat), num_labels), dtype=np.int64)
+    sizes = np.empty((len(flat), num_labels), dtype=np.int64 if weight is None else np.float64)
     block = max(1, _BLOCK // max(flat.shape[1], num_labels))
     for start in range(0, len(flat), block):
         part = flat[start : start + block].astype(np.int64)
         code = part + num_labels * np.arange(len(part))[:, None]
-        counts = np.bincount(code.ravel(), minlength=num_labels * len(part))
+        weights = None if weight is None else np.broadcast_to(weight, part.shape).ravel()
+        counts = np.bincount(code.ravel(), weights, minlength=num_labels * len(part))
         sizes[start : start + block] = counts.reshape(len(part), num_labels)
     return sizes.reshape(*assignments.shape[:-1], num_labels)
 

@@ -35,7 +35,7 @@ from inference.diagnostics.summaries import occupied
 from inference.extension import extend
 from inference.numerics.programs import over_draws
 from inference.results.files import model_of
-from inference.results.groups import flat_draws, labels_of, thinned
+from inference.results.groups import flat_draws, labels_of, sample_weight_of, thinned
 from inference.symmetry import relabel
 from inference.symmetry.labels import given_rows
 from inference.topics.topic_tables import nearest_documents
@@ -113,7 +113,7 @@ def cluster_tables(tree: xr.DataTree, asked: Asked) -> dict[str, pd.DataFrame]:
     doubtful = int((probs.max(1) < SURE).sum())
     note += f"; {doubtful} {noun} are doubtful: no cluster has a probability of {SURE:g} for them"
     table.attrs |= {"title": "Clusters by size", "note": note, "doubtful": doubtful, "of": len(probs)}
-    cells, names = _cells(aligned, asked, by_draw, kept)
+    cells, names = _cells(aligned, asked, _shares(aligned, sample_weight_of(tree)), kept)
     found = {"clusters": table} | found | cells
     typical = _typical_rows(aligned, asked, probs, kept)
     found |= {} if typical is None else {"cluster_rows": typical}
@@ -176,13 +176,14 @@ def _number_in_words(tree: xr.DataTree) -> str:
     return f"not sure: {span} in starts within {CLOSE:g} nats of the best; all starts, best first: {listed}"
 
 
-def _shares(aligned: xr.DataTree) -> np.ndarray:
-    """Share of the fitted rows in each cluster, draw by draw, shape (draws, clusters)."""
+def _shares(aligned: xr.DataTree, weight: np.ndarray | None = None) -> np.ndarray:
+    """Share of the fitted rows, or of their weights, in each cluster, draw by draw: (draws, clusters)."""
     labels, probs = labels_of(aligned), memberships(aligned)
     if labels is None or kind_of(aligned) == "point":
-        return probs.mean(0)[None]
+        return np.average(probs, axis=0, weights=weight)[None]
     drawn = flat_draws(labels).astype(int)
-    return cluster_sizes(drawn, probs.shape[1]) / drawn.shape[1]
+    sizes = cluster_sizes(drawn, probs.shape[1], weight)
+    return sizes / sizes.sum(1, keepdims=True)
 
 
 def _arrays(model: Model, values: Mapping[str, Any]) -> list[tuple[jax.Array, jax.Array | None]]:

@@ -98,6 +98,22 @@ def test_shares_of_weighted_rows_are_told_from_their_proportions():
         assert told not in inference.diagnostics.summary_text(inference.fit(model, x, method=method))
 
 
+@pytest.mark.parametrize("method", ["vb", "em"])
+def test_what_sets_clusters_apart_is_the_same_of_weights_and_of_repeated_rows(method):
+    """Of three clusters: the mean over the others went by their rows, whatever these weighed."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(np.repeat([0.0, 9.0, 30.0], 20)[:, None], 1.0, (60, 2))
+    weight, model, found = np.repeat([1, 2, 6], 20), zoo.Mixture(num_components=3), []
+    for rows, more in ((np.arange(60), {"sample_weight": weight}), (np.repeat(np.arange(60), weight), {})):
+        start = {"responsibilities": np.eye(3)[rows // 20]}
+        tree = inference.fit(model, x[rows], method=method, init=start, progress=False, **more)
+        found.append(profiles(tree))
+    weighted, repeated = found
+    assert repeated["cluster_values"]["others"].iloc[0] == pytest.approx(6.0, abs=0.5)
+    for name, column in (("cluster_values", "others"), ("cluster_differences", "difference")):
+        np.testing.assert_allclose(weighted[name][column], repeated[name][column], rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_clusters_of_any_family_are_described_in_the_units_of_the_data(two_kinds):
     table, kind, _, found = two_kinds
