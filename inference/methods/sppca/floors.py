@@ -34,7 +34,8 @@ def warn_of_floors(values: Values, model: SPPCA, y: np.ndarray, variance_x: floa
             share = float(model.noise_floor[int(name == "y")])
             warn(
                 f"noise_variance_{name}{which} is at its floor, {share:g} of the variance: the likelihood "
-                f"rises as it goes to 0; use fewer latents, more rows, or label_coding='reduced' for labels"
+                f"rises as it goes to 0; use fewer latents or more rows"
+                + (", or label_coding='reduced'" if model.is_classes else "")
             )
     if not has_noise_y:
         return
@@ -43,8 +44,12 @@ def warn_of_floors(values: Values, model: SPPCA, y: np.ndarray, variance_x: floa
     if rank < y.shape[1] and model.num_latents >= rank:
         warn(
             f"the {y.shape[1]} outputs have rank {rank} and there are {model.num_latents} latents: they can "
-            f"be fitted exactly and only noise_floor bounds the likelihood; label_coding='reduced' leaves "
-            f"out the column of class labels that the others determine"
+            f"be fitted exactly and only noise_floor bounds the likelihood; "
+            + (
+                "label_coding='reduced' leaves out the column of class labels that the others determine"
+                if model.is_classes
+                else "leave out an output that the others determine, or use fewer latents"
+            )
         )
     elif model.num_latents >= len(labelled) - 1 > 0:
         warn(

@@ -273,6 +273,18 @@ def test_a_noise_variance_at_its_floor_is_told_from_one_above():
             warn_of_floors(above | {name: np.asarray((1 + 1e-12) * floor)}, model, y, x.var(axis=0).mean())
 
 
+@pytest.mark.parametrize("classes", [None, ("a", "b", "c")])
+def test_label_coding_is_advised_only_where_the_outputs_are_labels(classes):
+    model = SPPCA(num_latents=3, num_features=4, num_outputs=3, classes=classes)
+    y = np.eye(3)[np.arange(30) % 3]
+    values = {"noise_variance_y": np.asarray(0.0)}
+    with pytest.warns(UserWarning) as caught:
+        warn_of_floors(values, model, y, None)
+    said = " ".join(str(warning.message) for warning in caught)
+    assert "at its floor" in said and "have rank 2" in said
+    assert ("label_coding" in said) == (classes is not None)
+
+
 @pytest.mark.slow
 def test_floor_and_rank_are_warned_of():
     x, _, _ = toy(0)
