@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.checks import as_matrix, as_numbers, check_num_parts
+from zoo.checks import as_matrix, as_numbers, check_num_parts, first_of
 from zoo.conjugate.cellwise import PoissonGamma
 from zoo.conjugate.multinomial_dirichlet import MultinomialDirichlet
 from zoo.exponential_family import as_family
@@ -145,11 +145,9 @@ def _fields_for_columns(
     """Fields with which a model suits tables whose columns are of several kinds, or ValueError."""
     _check_num_tables(model, columns)
     if model.family_field is None:
-        named = ", ".join(column.name for own in columns if own is not None for column in own.with_families)
-        raise ValueError(
-            f"{model.__name__} takes numbers alone, and these columns have families of their own: {named}; "
-            f"leave them out to compare it, such as --families {named.partition(', ')[0]}=leave_out"
-        )
+        kept = [column for own in columns if own is not None for column in own.kept]
+        named = [column.name for own in columns if own is not None for column in own.with_families]
+        raise ValueError(f"{model.__name__} takes numbers alone, {_unlike(named, len(kept))}")
     if model.family_field == "components":
         return {"components": None if columns[0] is None else components_of(columns[0])}
     families = families_for(model, columns)
@@ -176,11 +174,16 @@ def _check_no_probabilities(name: str, columns: Columns) -> None:
     """Raise ValueError naming columns that have probabilities, for a model that scores densities."""
     discrete = [c.name for c in columns.kept if c.kind not in NUMBERS]
     if discrete:
-        raise ValueError(
-            f"{name} has densities, which do not compare with probabilities of {', '.join(discrete)}: leave "
-            f"{'it' if len(discrete) == 1 else 'them'} out to compare it, such as "
-            f"--families {discrete[0]}=leave_out"
-        )
+        raise ValueError(f"{name} scores densities alone, {_unlike(discrete, len(columns.kept))}")
+
+
+def _unlike(names: Sequence[str], number: int) -> str:
+    """Which of so many columns have probabilities or a family, and how to leave them out if others remain."""
+    if len(names) == number:
+        return "and all columns have families of their own"
+    it, has = ("it", "has a family of its own") if len(names) == 1 else ("them", "have families of their own")
+    how = f"leave {it} out to compare it, such as --families {names[0]}=leave_out"
+    return f"and {first_of(names, 4)} {has}: {how}"
 
 
 def _suitable_components(x: Any) -> Any:
