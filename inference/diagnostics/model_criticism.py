@@ -217,7 +217,7 @@ def judge_features(table: pd.DataFrame) -> tuple[bool | None, str]:
         )
         return True, f"{text}, where chance alone gives up to {found['most_suspect_by_chance']}"
     order = table["distance"].sort_values(ascending=False, kind="stable").index
-    named = [name for name in order if name in set(suspect)] or [order[0]]
+    named = list(order[order.isin(suspect)]) or [order[0]]
     listed = "; ".join(named[:8]) + ("; ..." if len(named) > 8 else "")
     text = (
         f"{found['num_suspect']} of {len(table)} statistics are out of the ordinary, where chance alone gives"
