@@ -37,9 +37,7 @@ MOST_COMPARED = 100  # draws among which a central one is looked for
 _FEW = 0.05  # share of the draws, below which they are no mode
 
 
-def cluster_sizes(
-    assignments: np.ndarray, least: int = 0, weight: np.ndarray | None = None
-) -> np.ndarray:
+def cluster_sizes(assignments: np.ndarray, least: int = 0, weight: np.ndarray | None = None) -> np.ndarray:
     """Rows in each component, or the sum of their weights, draw by draw.
 
     Returns:

@@ -76,9 +76,9 @@ def fit(
             and devices give the same answer bit for bit.
         num_chains: chains of a sampler.
         num_warmup: sweeps before draws are kept.
-        num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain. Of draws
-            with square matrices of 16 columns or more (full covariances) as many are made as fit into 250 MB,
-            with a warning; ``keep`` with the name of one makes all. Where a call says neither this nor
+        num_samples: draws kept per chain; for VB and SVI, independent draws from q, as one chain. Of tables
+            with 16 columns or more as many are made as fit into 250 MB (of full covariances, where there are
+            any), with a warning; ``keep`` with the name of one makes all. Where a call says neither this nor
             ``until``, ``gibbs`` and ``collapsed_gibbs`` of mixtures run until their chains have converged,
             500 draws at a time, up to a limit in sweeps that is read off the sizes of the table.
         thinning: sweeps per kept draw; such a run has its own where the call does not say.

@@ -33,7 +33,7 @@ from inference.fitting.in_memory import (
     start_of,
     with_arrays,
 )
-from inference.fitting.memory import affordable_matrices, check_sizes
+from inference.fitting.memory import affordable_draws, check_sizes
 from inference.fitting.verdict import five_small_gains
 from inference.inputs.shared_streams import SharedRows
 from inference.inputs.streams import Batch, check_complete_batch
@@ -138,7 +138,7 @@ class MemoisedPlan(BatchPlan[Memoised]):
             **self._placing,
         )
         per_row = 8 * (stream.num_features + self.model.num_components)
-        num_rows, num_samples = stream.num_rows, affordable_matrices(request, begin)
+        num_rows, num_samples = stream.num_rows, affordable_draws(request, begin)
         holds_rows = num_rows is not None and row_limit(num_rows * per_row, "observed_data", request.keep)
         whole = (stream.whole(),) if holds_rows else None
         data = () if whole is None else in_current_precision(whole)

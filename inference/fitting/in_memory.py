@@ -35,7 +35,7 @@ from inference.driver.frames import Frames, frames_of_run
 from inference.driver.host import CHUNK_CAPACITY, start_each
 from inference.driver.progress import Progress
 from inference.fitting.agreement import combined
-from inference.fitting.memory import affordable_matrices, check_memory
+from inference.fitting.memory import affordable_draws, check_memory
 from inference.fitting.verdict import five_small_gains
 from inference.numerics.compiled import compiled, for_work
 from inference.numerics.devices import deal_out, on_all_devices, on_one_device
@@ -261,7 +261,7 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
             The run and its outcome.
         """
         request, method, settings = self.request, self.request.method, self.request.settings
-        num_rows, num_samples = self.data[0].shape[0], affordable_matrices(request, *request.data)
+        num_rows, num_samples = self.data[0].shape[0], affordable_draws(request, *request.data)
         if isinstance(self.data[0], Rows):
             num_rows = float(jnp.sum(self.data[0].weight))
         exact = method if isinstance(method, Ascent) else None  # whose objective has no noise

@@ -18,7 +18,7 @@ from inference.driver.host import CHUNK_CAPACITY
 from inference.numerics.host_draws import affordable
 from inference.numerics.weighted_rows import row_width, unweighted
 from inference.results.groups import ROW_DIMS
-from zoo.checks import machine_memory, memory_in_words
+from zoo.checks import listed, machine_memory, memory_in_words
 from zoo.model import Model
 
 SHARE = 0.1  # of the memory, for which generous sizes ask before any shapes are computed
@@ -42,15 +42,15 @@ def check_memory(
         check_sizes(request, sizes())
 
 
-MATRIX_BYTES = 2.5e8  # of draws of square matrices, each of which takes operations of order columns cubed
-FEWEST_COLUMNS = 16  # of a matrix that is large
+FEWEST_COLUMNS = 16  # of a table whose draws may be large
 
 
-def affordable_matrices(request: FitRequest, *data: Any) -> int:
-    """The number of draws that a fit ends with: fewer than asked for where each holds large matrices.
+def affordable_draws(request: FitRequest, *data: Any) -> int:
+    """The number of draws from q that a fit ends with: fewer than asked for where they would be large.
 
-    So are the draws of full covariances of many columns. They are independent, so that fewer are as good,
-    and ``keep`` makes all of them. Warns if there are fewer.
+    Counted are square matrices, such as full covariances, each of which takes operations of order columns
+    cubed, and where there are none all parameters. Draws are independent, so that fewer are as good, and
+    ``keep`` makes all of them. Warns if there are fewer.
 
     Args:
         request: the call.
@@ -60,16 +60,16 @@ def affordable_matrices(request: FitRequest, *data: Any) -> int:
     if request.method.guide is None or max(part.shape[-1] for part in data) < FEWEST_COLUMNS:
         return num_samples
     dims = {name: set(own) for name, own in model.variable_dims.items()}
-    own = {
-        name: shape
-        for name, shape in _value_shapes(model, data).items()
-        if any(dim.endswith("_2") for dim in dims.get(name, ())) and not ROW_DIMS & dims[name]
-    }
-    num_entries = sum(map(math.prod, own.values()))
-    if not num_entries or set(own) & set(request.keep):
+    shapes = _value_shapes(model, data)
+    every = {name: own for name, own in shapes.items() if name in dims and not ROW_DIMS & dims[name]}
+    matrices = {name: own for name, own in every.items() if any(dim.endswith("_2") for dim in dims[name])}
+    counted = matrices or every
+    if not counted or set(counted) & set(request.keep):
         return num_samples
-    remedy = f", or for all of them by keep={(next(iter(own)),)}"
-    return affordable(num_samples, num_entries, " and ".join(own), MATRIX_BYTES, remedy)
+    largest = sorted(counted, key=lambda name: -math.prod(counted[name]))
+    named = listed(largest[:2] + ["others"] * (len(largest) > 2))
+    remedy = f", or for all of them by keep={(largest[0],)}"
+    return affordable(num_samples, sum(map(math.prod, counted.values())), named, remedy)
 
 
 def _value_shapes(model: Model, data: tuple) -> dict[str, tuple[int, ...]]:

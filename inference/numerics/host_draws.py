@@ -29,7 +29,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import GAMMAS, gamma_parameters, inner, made_of_gammas
 from zoo.checks import memory_in_words, warn
 
-DRAWN_BYTES = 2e9  # draws of q that would take more are not all made
+DRAWN_BYTES = 2.5e8  # draws of q that would take more are not all made
 BLOCK_NUMBERS = 2**23  # drawn at once, so that what is made of them on the way stays small
 
 
@@ -42,19 +42,16 @@ def generator(key: Array) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
-def affordable(
-    num_samples: int, num_entries: int, what: str, most_bytes: float | None = None, remedy: str = ""
-) -> int:
-    """The number of draws from q that fit into memory; warns if that is fewer than asked for.
+def affordable(num_samples: int, num_entries: int, what: str, remedy: str = "") -> int:
+    """The number of draws from q that take at most `DRAWN_BYTES`; warns if that is fewer than asked for.
 
     Args:
         num_samples: draws asked for.
         num_entries: numbers in a draw.
         what: is drawn, in words.
-        most_bytes: that all draws may take; None: `DRAWN_BYTES`.
         remedy: how more are had.
     """
-    fits = max(int((DRAWN_BYTES if most_bytes is None else most_bytes) // (8 * num_entries)), 1)
+    fits = max(int(DRAWN_BYTES // (8 * num_entries)), 1)
     if fits < num_samples:
         warn(
             f"{num_samples} draws of {what} would take {memory_in_words(8.0 * num_samples * num_entries)}: "

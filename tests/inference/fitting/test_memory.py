@@ -17,6 +17,7 @@ import zoo
 from inference import fit
 from inference.fitting import in_batches, in_memory, memory
 from inference.fitting.memory import one_memory_error
+from inference.numerics import host_draws
 from zoo import checks
 from zoo.checks import machine_memory, memory_in_words
 from zoo.conjugate import NormalGamma
@@ -118,8 +119,8 @@ def test_a_run_that_fits_is_not_refused(monkeypatch):
 WIDE = np.random.default_rng(1).normal(size=(40, 20))
 OF_20 = 3 * 20 * 20  # numbers in the precisions of three components of 20 columns
 
-#: Model, data, the call, and how many numbers of a draw are in square matrices.
-WITH_MATRICES = {
+#: Model, data, the call, and how many numbers of a draw count: those in square matrices, or all.
+OF_WIDE_TABLES = {
     "mixture": (zoo.Mixture(num_components=3), (WIDE,), {}, 2 * OF_20),
     "mixture by svi": (zoo.Mixture(num_components=3), (WIDE,), {"method": "svi"}, 2 * OF_20),
     "mixture in batches": (
@@ -132,26 +133,30 @@ WITH_MATRICES = {
         ),
         (WIDE, WIDE[:, :17]), {"method": "vb"}, 20**2 + 17**2,
     ),
-    "diagonal mixture": (zoo.Mixture(num_components=3, components=NormalGamma()), (WIDE,), {}, 0),
-    "projection": (zoo.PPCA(num_latents=2, loading_prior="ard"), (WIDE,), {"method": "vb"}, 0),
+    "diagonal mixture": (
+        zoo.Mixture(num_components=3, components=NormalGamma()), (WIDE,), {}, 3 * (20 + 20) + 3,
+    ),
+    "projection": (
+        zoo.PPCA(num_latents=2, loading_prior="ard"), (WIDE,), {"method": "vb"}, 20 * 2 + 20 + 1 + 2,
+    ),
     "mixture of few columns": (zoo.Mixture(num_components=3), (ROWS,), {}, 0),
     "a point": (zoo.Mixture(num_components=3), (WIDE,), {"method": "em"}, 0),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", WITH_MATRICES)
-def test_draws_of_large_matrices_are_fewer(case, monkeypatch):
+@pytest.mark.parametrize("case", OF_WIDE_TABLES)
+def test_draws_of_wide_tables_are_fewer(case, monkeypatch):
     """As many as fit into the limit are drawn, all of them where `keep` asks for it."""
-    model, data, call, num_entries = WITH_MATRICES[case]
-    monkeypatch.setattr(memory, "MATRIX_BYTES", 8.0 * 7 * max(num_entries, 1))
+    model, data, call, num_entries = OF_WIDE_TABLES[case]
+    monkeypatch.setattr(host_draws, "DRAWN_BYTES", 8.0 * 7 * max(num_entries, 1))
     found = []
 
-    def affordable_matrices(request, *rows):
-        found.append(memory.affordable_matrices(request, *rows))
+    def affordable_draws(request, *rows):
+        found.append(memory.affordable_draws(request, *rows))
         raise InterruptedError
 
     for plans in (in_memory, in_batches):
-        monkeypatch.setattr(plans, "affordable_matrices", affordable_matrices)
+        monkeypatch.setattr(plans, "affordable_draws", affordable_draws)
     monkeypatch.setattr(in_batches, "ascend_in_batches", lambda *args, **call: SimpleNamespace(state=None))
 
     def drawn(**rest):
@@ -162,9 +167,7 @@ def test_draws_of_large_matrices_are_fewer(case, monkeypatch):
     if not num_entries:
         assert drawn() == 9
         return
-    with pytest.warns(
-        UserWarning, match=r"^9 draws of .*precision.* would take .*: 7 are kept; .*keep="
-    ) as it:
+    with pytest.warns(UserWarning, match=r"^9 draws of .* would take .*: 7 are kept; .*keep=") as it:
         assert drawn() == 7
     assert drawn(keep=(re.search(r"keep=\('(\w+)'", str(it[0].message))[1],)) == 9
 
