@@ -3,6 +3,21 @@
 import difflib
 from collections.abc import Iterable
 
+_ELSEWHERE = {  # names in scikit-learn, PyMC and Stan, to what they are here
+    "n_components": ("num_components", "num_latents", "num_topics"),
+    "n_clusters": ("num_components", "num_clusters"),
+    "random_state": ("seed",),
+    "rng_key": ("seed",),
+    "n_init": ("num_restarts",),
+    "max_iter": ("max_iterations",),
+    "tol": ("tolerance",),
+    "draws": ("num_samples",),
+    "iter_sampling": ("num_samples",),
+    "tune": ("num_warmup",),
+    "iter_warmup": ("num_warmup",),
+    "chains": ("num_chains",),
+}
+
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A name that is near to one that is not known, as the end of a message.
@@ -14,5 +29,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         "; did you mean ...?", or nothing where none is near.
     """
-    near = difflib.get_close_matches(name, list(known), n=1)
+    known = list(known)
+    near = [own for own in _ELSEWHERE.get(name, ()) if own in known]
+    near += [own for own in known if own.casefold() == name.casefold()]
+    near += difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
