@@ -13,7 +13,15 @@ import xarray as xr
 
 from inference.algorithm import AscentRun, FitRequest, Fitted, Outcome, Sampler, model_name
 from inference.numerics.programs import deterministics, deterministics_and_log_prior, log_prior, over_draws
-from inference.numerics.weighted_rows import draws_of_rows_limit, map_rows, row_limit, row_width
+from inference.numerics.weighted_rows import (
+    beside_copies,
+    bucket,
+    draws_of_rows_limit,
+    map_rows,
+    row_limit,
+    row_width,
+    shares_shapes,
+)
 from inference.precision import to_numpy
 from inference.results.files import SAMPLE_DIMS, Labels, dataset, versions
 from inference.results.groups import ROW_DIMS, columns_group, observed_group, with_levels
@@ -89,7 +97,9 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
         both = to_numpy(over_draws(deterministics_and_log_prior, draws, model, data))
         found |= dict(zip(("deterministics", "log_prior"), both, strict=True))
     for name in wanted:  # a program each: on little data not all of them are worth compiling
-        if name not in found:
+        if name == "log_likelihood":
+            found[name] = _log_densities(draws, model, data)
+        elif name not in found:
             found[name] = to_numpy(over_draws(_OF_DRAW[name], draws, model, data))
         draws |= found[name] if name == "deterministics" else {}
     if request.back is not None:
@@ -230,8 +240,20 @@ def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.
     return map_rows(partial(model.log_likelihood, values), data[0])  # no rows x components array at once
 
 
-#: What a tree holds of each draw: functions of model, values and data.
-_OF_DRAW = {"deterministics": deterministics, "log_prior": log_prior, "log_likelihood": _log_likelihood}
+#: What a tree holds of each draw besides: functions of model, values and data.
+_OF_DRAW = {"deterministics": deterministics, "log_prior": log_prior}
+
+
+def _log_densities(draws: dict[str, Any], model: Model, data: tuple) -> np.ndarray:
+    """Log density of each row in each draw: (chain, draw, row).
+
+    Rows whose latents are summed out have copies of the first beside them, so that tables share a program.
+    """
+    number, is_dense = data[0].shape[0], all(isinstance(part, np.ndarray | jax.Array) for part in data)
+    if is_dense and shares_shapes() and answer_of(model, "sums_out_locals"):
+        data = tuple(jax.device_put(beside_copies(part, bucket(number))) for part in data)
+        draws = {n: own for n, own in draws.items() if not ROW_DIMS & {*model.variable_dims.get(n, ())}}
+    return to_numpy(over_draws(_log_likelihood, draws, model, data))[..., :number]
 
 
 def _trace_group(request: FitRequest, run: Any) -> xr.Dataset:

@@ -13,6 +13,9 @@ import pytest
 import xarray as xr
 
 import inference
+from inference.numerics import programs
+from inference.numerics.weighted_rows import in_own_shapes
+from inference.results import build
 from inference.results.build import _trace_group
 from inference.results.groups import thinned
 from inference.results.model_fields import describe, restore
@@ -164,3 +167,25 @@ def test_draws_are_thinned_to_the_most_that_are_asked_for_and_evenly(chains, dra
     np.testing.assert_array_equal(found["posterior"]["lp"], expected)
     np.testing.assert_array_equal(found["sample_stats"]["lp"], -expected)
     xr.testing.assert_identical(found["observed_data"].to_dataset(), data)
+
+
+def test_densities_of_rows_take_the_programs_of_other_tables(monkeypatch):
+    """All that a second file of mixed columns compiled were these; the numbers are those of its own size."""
+    x, given = np.random.default_rng(0).normal(size=(600, 2)), []
+    model = Mixture.from_data(x, num_components=2)
+
+    def over_draws(function, draws, model, data):
+        given.extend([len(data[0])] if function is build._log_likelihood else [])
+        return programs.over_draws(function, draws, model, data)
+
+    monkeypatch.setattr(build, "over_draws", over_draws)
+    call = {"max_iterations": 2, "tolerance": 0.0, "num_restarts": 1, "num_samples": 3, "progress": False}
+    shared = inference.fit(model, x, **call)
+    inference.fit(model, x[:580], **call)
+    with in_own_shapes():
+        own = inference.fit(model, x, **call)
+    for group in ("log_likelihood", "sample_stats"):
+        for name, found in shared[group].data_vars.items():
+            assert found.shape == own[group][name].shape
+            np.testing.assert_allclose(found, own[group][name], rtol=1e-9)
+    assert given == [640, 640, 600]
