@@ -346,9 +346,9 @@ def _record():
     return json.loads((REFERENCE / "same_numbers.json").read_text(encoding="utf-8"))["fits"]
 
 
-def differences_to_rounding(name):
-    """Where a fit's outline differs from that of its record by more than rounding."""
-    found, told = outline(fitted(name)), _record()[name]["outline"]
+def differences_to_rounding(name, tree=None):
+    """Where the outline of a fit, or of this one, differs from that of its record by more than rounding."""
+    found, told = outline(fitted(name) if tree is None else tree), _record()[name]["outline"]
     differing = [f"{group}: none in one of them" for group in found.keys() ^ told.keys()]
     for group in found.keys() & told.keys():
         names = found[group].keys() ^ told[group].keys()
