@@ -115,8 +115,8 @@ def _parts_of_class(path: Path, node: ast.ClassDef, asked: Collection[str]) -> l
     if not names:
         return []
     lines = path.read_text(encoding="utf-8").splitlines()
-    kept = [*range(node.lineno, node.body[0].end_lineno + 1)]  # with the docstring
-    shown = [ProgramLine(lines[number - 1], path, number) for number in kept]
+    last = node.body[0].end_lineno or node.lineno  # of the docstring
+    shown = [ProgramLine(lines[number - 1], path, number) for number in range(node.lineno, last + 1)]
     for own in methods.values():
         if own.name in names:
             of_method = (
