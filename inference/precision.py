@@ -24,6 +24,7 @@ from zoo.checks import (
     row_blocks,
     warn,
 )
+from zoo.fields import facts_of
 from zoo.model import Model
 
 _DTYPES = {"float64": True, "float32": False}
@@ -100,7 +101,7 @@ def check_hyperparameters(
     Raises:
         ValueError: the precision cannot hold what the model makes of the data.
     """
-    for name in model.concentration_fields:
+    for name in facts_of(model, "is_concentration"):
         value = getattr(model, name)
         if value is not None and not isinstance(value, Distribution):
             check_single_concentration(name, value, dtype)

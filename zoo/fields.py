@@ -149,7 +149,8 @@ def numbers(
         above: lower bound that they may not reach.
         prior: kinds of distributions of which one may be its hyperprior.
         also: a further check of numbers, of the name, the value and the model.
-        **facts: see above; ``is_concentration``: whether its log-gamma function is taken.
+        **facts: see above; ``is_concentration``: whether its log-gamma function is taken;
+            ``is_stored``: whether it is kept with a fit.
 
     Returns:
         A dataclass field.

@@ -123,7 +123,7 @@ class MCFA(ProjectionUnits, Model):
         """Weights and clusters, loadings, mean and noise; then label, latents and cells of each row."""
         d, k, alpha = self.num_features, self.num_latents, self.concentration
         alpha = sample("concentration", alpha) if self.mixture.has_random_concentration else alpha
-        log_weights = self.mixture.weights.sample(alpha)
+        log_weights = self.weights.sample(alpha)
         clusters = self.mixture.components.sample(self.num_components)
         scale = jnp.sqrt(self.loading_variance)
         if self.loading_prior == "ard":

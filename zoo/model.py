@@ -142,13 +142,6 @@ class Assumptions:
         return facts_of(self, "unit")
 
     @property
-    def concentration_fields(self) -> tuple[str, ...]:
-        """Fields whose log-gamma functions the objective takes."""
-        return tuple(facts_of(self, "is_concentration"))
-
-    unstored: ClassVar[tuple[str, ...]] = ()  # fields that follow from the data and are not kept with a fit
-
-    @property
     def is_filled(self) -> bool:
         """Whether nothing that others are checked against is still to be read off the data."""
         return True

@@ -18,6 +18,7 @@ import numpyro.distributions as dist
 import zoo
 import zoo.conjugate
 from zoo.exponential_family import FAMILIES, ByColumn
+from zoo.fields import facts_of
 from zoo.kernels import KERNELS
 from zoo.model import Assumptions, Model
 
@@ -128,8 +129,9 @@ def _made(kind: type, fields: Mapping[str, Any]) -> Any:
 def _describe_fields(owner: Assumptions, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     given = {field.name for field in dataclasses.fields(owner) if field.init}
     described = {name: getattr(owner, name) for name in owner.static_names() if name in given}
+    is_stored = facts_of(owner, "is_stored")
     for name in owner.leaf_names():
-        if name not in owner.unstored:
+        if is_stored.get(name, True):
             described[name] = _describe(getattr(owner, name), f"{prefix}{name}", arrays)
     return described
 

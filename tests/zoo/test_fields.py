@@ -137,7 +137,7 @@ def test_what_follows_from_the_fields():
     model = Declared()
     static_ones = {"num_latents", "num_levels", "form", "repeats", "names", "standardize", "num_features"}
     assert set(model.static_names()) == static_ones | {"draw_locals", "has_steep_cells"}
-    assert model.concentration_fields == ("strength",) and size_fields(model) == ("num_features",)
+    assert [*facts_of(model, "is_concentration")] == ["strength"] and size_fields(model) == ("num_features",)
     assert model.field_dims["loc"] == ("feature",) == model.field_dims["column_scale"]
     assert model.field_dims["rate"] == () and "noise" not in model.field_dims
     assert model.units_of_fields == {"loc": PLACE, "noise": Unit(2)}

@@ -2,7 +2,8 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +36,8 @@ def program_lines(path: Path, class_name: str) -> list[ProgramLine]:
     That is transitive: methods and properties of the model or of its base classes (`zoo.model` apart), and
     the functions, classes and constants of the same file that these use; and functions that a ``program``
     itself calls of other files. Each is copied from its file, methods dedented; those of another file follow
-    under the name of that file.
+    under the name of that file. Where a property says that the model has objects of other classes, such as
+    the inputs of `zoo.SPPCA` or the weights of a mixture, the methods that the program calls on these follow.
     """
     classes = list(_lineage(path, class_name))
     methods: dict[str, tuple[Path, ast.FunctionDef]] = {}
@@ -60,16 +62,68 @@ def program_lines(path: Path, class_name: str) -> list[ProgramLine]:
         queue += [methods[name] for name in _names_of_self(node) if name in methods]
         names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
         queue += [(file, helpers[file][name]) for name in names if name in helpers[file]]
+    held = [own for of, node in wanted for own in _held(of, node)]
+    of_others = {file: [node for home, node in held if home == file] for file, _ in held}
+    parts_of_program = ast.walk(wanted[0][1]) if wanted else ()
+    attributes = [part for part in parts_of_program if isinstance(part, ast.Attribute)]
+    asked = {part.attr for part in attributes if getattr(part.value, "id", "") != "self"}
     lines: list[ProgramLine] = []
-    for file in helpers:
+    for file in {**helpers, **of_others}:
         nodes = [node for of, node in wanted if of == file]
         # the program first, then the methods that it calls, then the helpers
         nodes.sort(key=lambda node: (node.col_offset == 0, node is not wanted[0][1], node.lineno))
-        if nodes and file != path:
+        parts = [_source(file, node) for node in nodes]
+        parts += [_parts_of_class(file, node, asked) for node in of_others.get(file, ())]
+        if parts and file != path:
             lines += [ProgramLine(f"# {file.parent.name}/{file.name}"), ProgramLine("")]
-        for node in nodes:
-            lines += [*_source(file, node), ProgramLine("")]
+        for part in parts:
+            lines += [*part, ProgramLine("")]
     return lines[:-1]
+
+
+def _held(path: Path, node: ast.stmt) -> Iterator[tuple[Path, ast.ClassDef]]:
+    """The classes of other files, models apart, that the annotation of a property names; or their union."""
+    if not (isinstance(node, ast.FunctionDef) and node.returns and node.decorator_list):
+        return
+    for name in (part.id for part in ast.walk(node.returns) if isinstance(part, ast.Name)):
+        for home in _homes(path, name):
+            definitions = dict(_definitions(home))
+            union = definitions.get(name)
+            of_union = ast.walk(union.value) if isinstance(union, ast.Assign) else ()
+            for member in [part.id for part in of_union if isinstance(part, ast.Name)] or [name]:
+                own = definitions.get(member)
+                if isinstance(own, ast.ClassDef) and "Model" not in map(ast.unparse, own.bases):
+                    yield home, own
+
+
+def _homes(path: Path, name: str) -> Iterator[Path]:
+    """The module of the zoo, `zoo.model` apart, from which a file imports a name."""
+    for node in parsed(path).body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module != "zoo.model":
+            home = module_file(node.module)
+            if home is not None and name in {alias.name for alias in node.names}:
+                yield home
+
+
+def _parts_of_class(path: Path, node: ast.ClassDef, asked: Collection[str]) -> list[ProgramLine]:
+    """The head of a class, the methods that are asked for, and those that these call; or nothing."""
+    methods = {own.name: own for own in node.body if isinstance(own, ast.FunctionDef)}
+    queue, names = [name for name in methods if name in asked], set[str]()
+    while queue:
+        names.add(name := queue.pop(0))
+        queue += [own for own in _names_of_self(methods[name]) if own in methods and own not in names]
+    if not names:
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    last = node.body[0].end_lineno or node.lineno  # of the docstring
+    shown = [ProgramLine(lines[number - 1], path, number) for number in range(node.lineno, last + 1)]
+    for own in methods.values():
+        if own.name in names:
+            of_method = (
+                line._replace(text=textwrap.indent(line.text, "    ")) for line in _source(path, own)
+            )
+            shown += [ProgramLine(""), *of_method]
+    return shown
 
 
 def _lineage(path: Path | None, class_name: str) -> Iterator[tuple[Path, ast.ClassDef]]:

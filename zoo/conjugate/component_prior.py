@@ -25,6 +25,7 @@ from zoo.answers import TypicalCells
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
 from zoo.conjugate.missing_cells import IncompleteFeatures
 from zoo.coordinates import Unit
+from zoo.fields import facts_of
 from zoo.model import Assumptions, as_hyperparameter
 from zoo.shapes import (
     Assignments,
@@ -484,7 +485,7 @@ class ComponentPrior(Assumptions):
         Args:
             dtype: the precision of the computation.
         """
-        for name in self.concentration_fields:
+        for name in facts_of(self, "is_concentration"):
             if not self.is_random(name):
                 check_single_concentration(name, getattr(self, name), dtype)
 

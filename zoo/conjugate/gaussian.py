@@ -14,7 +14,7 @@ Reference: Yu (2006), sections 2.1-2.2, Table 2.1. Correction: the Wishart needs
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 import jax
@@ -98,6 +98,7 @@ FIELDS = {
     "covariance": MATRIX,
     "center": ("feature",),
 }
+OF_ROWS = {"is_stored": False}  # patterns, which follow from the data
 _NARROW = 1e-2  # of a column's variance: a combination with less may be what rounding left
 PLACE = Unit(1, (-1,), is_location=True)
 PARAMETERS = {
@@ -153,7 +154,6 @@ class _FullGaussian(ComponentPrior):
     }
     takes_missing = True
     has_correlations = True
-    unstored = ("patterns",)
 
     @property
     def num_features(self) -> int:
@@ -546,7 +546,7 @@ class GaussianWishart(_FullGaussian):
     scale_matrix: Array | dist.Distribution | None = _matrix(-1, prior=(dist.Wishart,))
     degrees_of_freedom: Array | None = numbers(also=_check_degrees)
     center: Array | None = _location(otherwise=place_of)
-    patterns: Array | None = None
+    patterns: Array | None = field(default=None, metadata=OF_ROWS)
     rounding: Array | None = recorded_steps()
 
     learnable: ClassVar[tuple[str, ...]] = ("loc", "mean_precision", "scale_matrix", "degrees_of_freedom")
@@ -879,7 +879,7 @@ class GaussianKnownCovariance(_FullGaussian):
     mean_precision: Array | dist.Distribution | None = positive(prior=(dist.Gamma,))
     covariance: Array | None = _matrix(1)
     center: Array | None = _location(otherwise=place_of)
-    patterns: Array | None = None
+    patterns: Array | None = field(default=None, metadata=OF_ROWS)
     rounding: Array | None = recorded_steps()
 
     learnable = ("loc", "mean_precision")
@@ -999,7 +999,7 @@ class GaussianKnownMean(_FullGaussian):
     scale_matrix: Array | dist.Distribution | None = _matrix(-1, prior=(dist.Wishart,))
     degrees_of_freedom: Array | None = numbers(also=_check_degrees)
     center: Array | None = _location(otherwise=place_of)
-    patterns: Array | None = None
+    patterns: Array | None = field(default=None, metadata=OF_ROWS)
     rounding: Array | None = recorded_steps()
 
     learnable = ("scale_matrix", "degrees_of_freedom")

@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 import textwrap
+import typing
 from pathlib import Path
 
 import pytest
@@ -28,16 +29,20 @@ def printed_names(program):
 
 def missing_names(program, fields):
     """Attributes of the model that a program uses and neither prints nor has from a field or `zoo.model`."""
-    return set(OF_MODEL.findall(program)) - set(printed_names(program)) - set(fields) - set(dir(Model))
+    own = (node for node in ast.parse(program).body if not isinstance(node, ast.ClassDef))
+    used = set(OF_MODEL.findall("\n".join(ast.get_source_segment(program, node) for node in own)))
+    return used - set(printed_names(program)) - set(fields) - set(dir(Model))
 
 
 def class_and_files(name):
     """The class of a model, and the sources of it and of its base classes in the zoo."""
     model = getattr(importlib.import_module(MODELS[name]["module"]), MODELS[name]["class"])
     homes = [base.__module__ for base in model.__mro__ if base.__module__.startswith("zoo.")]
-    if model.program is not Model.program:  # and of the functions that its program calls
-        functions = (getattr(own, "__module__", "") or "" for own in vars(sys.modules[homes[0]]).values())
-        homes += sorted({home for home in functions if home.startswith("zoo.")} - set(homes))
+    if model.program is not Model.program:  # and of what its program calls: functions, and classes of parts
+        called = vars(sys.modules[homes[0]]).values()
+        called = [member for own in called for member in typing.get_args(own) or (own,)]
+        of_called = (getattr(own, "__module__", "") or "" for own in called)
+        homes += sorted({home for home in of_called if home.startswith("zoo.")} - set(homes))
     return model, [Path(importlib.import_module(home).__file__).read_text("utf-8") for home in homes]
 
 
@@ -62,10 +67,12 @@ def test_functions_of_the_file_are_printed_where_the_program_calls_them(name):
 def test_a_program_is_printed_as_it_stands_in_its_file(name):
     _, sources = class_and_files(name)
     program = read_card(name).program
-    for node in ast.parse(program).body:
+    nodes = ast.parse(program).body
+    parts = [part for node in nodes for part in (node.body if isinstance(node, ast.ClassDef) else [node])]
+    for node in parts:
         first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", ()))])
         block = "\n".join(program.splitlines()[first - 1 : node.end_lineno])
-        assert any(block in text or textwrap.indent(block, "    ") in text for text in sources), node.name
+        assert any(block in text or textwrap.indent(block, "    ") in text for text in sources), block
 
 
 PLANTED = """
@@ -136,3 +143,24 @@ def test_a_base_class_of_another_file_of_the_zoo_is_printed_under_its_name():
     assert program.index("def program(") < program.index(
         "topic_model.py\n\n@property\ndef shares_concentration("
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "methods"),
+    [
+        ("sppca", {"Primal": {"sample", "rows"}, "FeatureSpace": {"sample", "rows"}, "Probit": {"sample"}}),
+        *((name, {"StickBreaking": {"sample"}}) for name in ("mixture", "mcfa", "depcam", "pcp")),
+    ],
+)
+def test_what_a_program_calls_on_a_part_of_the_model_is_printed_with_its_class(name, methods):
+    """The inputs and outputs of `zoo.SPPCA`; the sticks, without which no prior of weights is to be seen."""
+    nodes = ast.parse(read_card(name).program).body
+    printed = {own.name: set(printed_names_of(own)) for own in nodes if isinstance(own, ast.ClassDef)}
+    for part, called in methods.items():
+        assert called <= printed[part]
+        assert "expected_weights" not in printed[part] and "latents_with" not in printed[part]
+
+
+def printed_names_of(node):
+    """Methods of a printed class."""
+    return (own.name for own in node.body if isinstance(own, ast.FunctionDef))
