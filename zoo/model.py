@@ -80,8 +80,12 @@ class Assumptions:
         )
 
     def __new__(cls, *values: Any, **fields: Any) -> Self:
-        """Refuse a field that there is not, and name those that there are."""
+        """Refuse a field that there is not, naming those that there are; a size in the place of families."""
         known = [field.name for field in dataclasses.fields(cls) if field.init]
+        if values and isinstance(values[0], int) and known[0] == getattr(cls, "family_field", None):
+            size = next(name for name in known if name.startswith("num_"))
+            call = f"{cls.__name__}({size}={values[0]})"
+            raise TypeError(f"{known[0]} comes first and is no number; did you mean {call}?")
         for name in fields:
             if name not in known:
                 has = f"it has: {', '.join(known)}{did_you_mean(name, known)}"
@@ -260,15 +264,6 @@ class Model(Assumptions):
 
     draw_locals: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
     has_steep_cells: bool = dataclasses.field(default=False, init=False, repr=False, metadata=_OF_PROGRAM)
-
-    def __new__(cls, *values: Any, **fields: Any) -> Self:
-        """Refuse a size in the place of the families, which come first where a model has them."""
-        names = [field.name for field in dataclasses.fields(cls) if field.init]
-        if values and isinstance(values[0], int) and names[0] == cls.family_field:
-            size = next(name for name in names if name.startswith("num_"))
-            call = f"{cls.__name__}({size}={values[0]})"
-            raise TypeError(f"{names[0]} comes first and is no number; did you mean {call}?")
-        return super().__new__(cls, *values, **fields)
 
     def __init_subclass__(cls) -> None:
         """Add the fields that tell in which coordinates the program is stated, see `Table.stated_in`."""

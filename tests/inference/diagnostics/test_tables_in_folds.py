@@ -100,10 +100,12 @@ def test_models_that_are_compared_take_the_same_columns():
     assert fields["num_latents"] == 2 and fields["family"][1] == "poisson"
     assert set(other[:, 2]) == {0.0, 1.0, 2.0}
     for name in ("PPCA", "KernelPCA", "LDA"):
-        with pytest.raises(ValueError, match=f"{name} takes numbers alone.* region; leave them out"):
+        with pytest.raises(ValueError, match=f"{name} takes numbers alone, and region has .* leave it out"):
             suitable_tables(getattr(zoo, name), data, columns)
-    with pytest.raises(ValueError, match="DEPCAM has densities, .* probabilities of visits, region: leave"):
+    with pytest.raises(ValueError, match="DEPCAM scores densities alone, and visits, region have .* leave"):
         suitable_tables(zoo.DEPCAM, data, columns)
+    with pytest.raises(ValueError, match="LDA takes numbers alone, and all columns have families of"):
+        suitable_tables(zoo.LDA, (data[0][["region"]],), read_tables((data[0][["region"]],)))
     with pytest.raises(TypeError, match="SPPCA takes 2 parts of data"):
         suitable_tables(zoo.SPPCA, data, columns)
     with pytest.raises(TypeError, match="Paired takes 2 parts of data"):
