@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.benchmarks.first_tier import chosen, concerned, span
 from tests.tools.mutants.__main__ import _likely
 from tests.tools.mutants.listing import ROOT, mutants
 from tests.tools.mutants.runner import BROKEN, IN_ORDER, KILLED, STOPPED, SURVIVED, _read
@@ -120,3 +121,28 @@ def test_functions_that_a_test_enters_are_written_down_for_each_test(tmp_path):
         name: [early, late] if name != "test_e" else [early]
         for name in ("test_a", "test_b", "test_c", "test_d", "test_e")
     }
+
+
+def test_a_mistake_is_run_on_the_tests_that_enter_its_function_and_those_that_start_processes():
+    mutant = next(each for each in mutants() if span(each))
+    first, last = span(mutant)
+    places = {
+        "far/test_a.py::test_inside": {(mutant.path, last)},
+        "far/test_a.py::test_before": {(mutant.path, first - 1)},
+        "far/test_a.py::test_after": {(mutant.path, last + 1)},
+        "far/test_a.py::test_other_file": {("other.py", first)},
+        "far/test_a.py::test_process": set(),
+        f"tests/{mutant.path.rpartition('/')[0]}/test_b.py::test_near": {
+            ("other.py", 1),
+            (mutant.path, first),
+        },
+    }
+    inside, *_, process, near = places
+    assert concerned(mutant, places, {process}, dict.fromkeys(places, 1.0)) == [near, inside, process]
+
+
+def test_the_first_tier_buys_quick_tests_that_no_mistake_names_from_files_that_it_reads():
+    cost = {"a.py::dear": 10.0, "a.py::named": 1.0, "a.py::quick": 0.01, "b.py::quick": 0.01}
+    wanted = {"one": "a.py::dear", "two": "a.py::named"}
+    assert chosen(cost, [], wanted, 12.0) == ["a.py::quick", "a.py::named", "a.py::dear"]
+    assert chosen(cost, [], wanted, 10.0) == ["a.py::quick", "a.py::named"]

@@ -1,17 +1,19 @@
 """Chooses the tests that ``pytest`` alone runs, by what they notice for the seconds that they take.
 
-Run ``python -m tests.benchmarks.first_tier`` on a quiet machine. It runs the tests that may be chosen,
-without a compiled program from before, and counts the processor time of each. The tier begins with `ALWAYS`,
-a short fit by every method of every model and the commands and pages once. The rest is bought in the order of
-how many listed mistakes a test notices a second, until `SECONDS` are spent; half of the mistakes, drawn at
-random, choose, and the other half judge. Of each mistake the record of ``python -m tests.tools.mutants``
-names one test that notices it, the first that failed, so that both shares are lower bounds. Written to
-tests/first_tier.txt and, with the curve, to tests/reference/first_tier.json.
+Run ``python -m tests.benchmarks.first_tier`` on a quiet machine. It runs the tests that are neither slow
+nor of the repository, without a compiled program from before, and counts the processor time of each. The tier
+begins with `ALWAYS`, a short fit by every method of every model and the commands and pages once. The rest is
+bought in the order of how many mistakes a test notices a second, listed ones or, of a test that no listed one
+names, as many as may be expected, until `SECONDS` are spent; half of the mistakes, drawn at random, choose,
+and the other half judge. Of each mistake the record of ``python -m tests.tools.mutants`` names one test that
+notices it, the first that failed, so that both shares are lower bounds. Written to tests/first_tier.txt and,
+with the curve, to tests/reference/first_tier.json.
 
 With ``--judge N`` the tier is left as it is. Another, which takes as long by the same times, is chosen by one
 half of the listed mistakes alone; N of the other half are planted, and each is run on the tests of that tier
-that enter its function. The share that is noticed goes to the record as it grows; ``--kept FOLDER`` goes on
-where an earlier run was cut.
+that enter its function. The share that is noticed goes to the record as it grows. ``--kept FOLDER`` goes on
+where an earlier run was cut; where it holds times, of whatever machine, the tier may take as long by these as
+the one before.
 """
 
 import argparse
@@ -42,6 +44,7 @@ ALWAYS = (
     "tests/zoo/test_registry.py",
     "tests/test_readme.py",
 )
+MEASURED = "not slow and not needs_data and not needs_peer and not repo"
 JUDGED = "judged by running"
 JUDGED_SECONDS = 180  # of the processor, for one mistake
 CURVE = (60.0, 90.0, 120.0, 150.0, 180.0, 210.0, 250.0, 300.0, 400.0, 600.0)
@@ -62,20 +65,13 @@ def pytest_runtest_protocol(item):
         print(json.dumps([item.nodeid, round(_spent() - begin, 3)]), file=file)
 
 
-def functions():
-    """Test functions that are not slow."""
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "--collect-only", "tests"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return {line.partition("[")[0] for line in found.splitlines() if "::" in line}
-
-
-def measured(tests, times):
-    """Run these tests cold; the exit status of pytest."""
+def measured(times):
+    """Run every test that is not slow, cold, less those of the repository; the exit status of pytest."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
         environment = kept | {TIMES: str(times), "JAX_COMPILATION_CACHE_DIR": folder}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.benchmarks.first_tier", *sorted(tests)]
-        return subprocess.run(command, cwd=ROOT, env=environment).returncode
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.benchmarks.first_tier", "-m", MEASURED]
+        return subprocess.run([*command, "tests"], cwd=ROOT, env=environment).returncode
 
 
 def by_function(seconds):
@@ -100,6 +96,9 @@ def noticed(tests):
 def chosen(cost, always, wanted, seconds):
     """Tests in the order in which they are bought, until the seconds are spent.
 
+    A test that no mistake names is worth what Good (1953) expects of what was not seen: as many mistakes as
+    one mistake alone names, shared among all such tests. It is bought where the file is read anyhow.
+
     Args:
         cost: test to processor seconds.
         always: tests that are in the tier anyhow.
@@ -110,8 +109,13 @@ def chosen(cost, always, wanted, seconds):
         The tests.
     """
     gains = Counter(test for test in wanted.values() if test in cost and test not in always)
+    files = {test.partition("::")[0] for test in gains}
+    others = [test for test in cost if test not in gains and test not in always]
+    expected = sum(number == 1 for number in gains.values()) / max(len(others), 1)
+    unseen = {test: expected for test in others if test.partition("::")[0] in files}
+    worth = {**gains, **unseen}
     left, found = seconds - sum(cost[test] for test in always), list(always)
-    for test in sorted(gains, key=lambda name: (-gains[name] / max(cost[name], 0.01), name)):
+    for test in sorted(worth, key=lambda name: (-worth[name] / max(cost[name], 0.01), name)):
         if cost[test] <= left:
             left -= cost[test]
             found.append(test)
@@ -230,11 +234,8 @@ def main(arguments=None):
     times = kept / "times.jsonl"
     now = TIER.read_text(encoding="utf-8").split()
     is_measured_before = times.is_file()
-    if not is_measured_before:
-        every = functions()
-        always = {test for test in every if {test, test.partition("::")[0]} & {*ALWAYS}}
-        if status := measured((always | {*noticed(every).values(), *now}) & every, times):
-            return status
+    if not is_measured_before and (status := measured(times)):
+        return status
     seconds = dict(lines(times))
     cost = by_function(seconds)
     always = [test for test in cost if {test, test.partition("::")[0]} & {*ALWAYS}]
@@ -243,15 +244,16 @@ def main(arguments=None):
     drawn = random.Random(0).sample(sorted(listed), len(listed))
     half = len(drawn) // 2
     choosing, judging = ({m: known[m] for m in own if m in known} for own in (drawn[:half], drawn[half:]))
+    as_before = sum(cost.get(test, 0.0) for test in now)
     if given.judge:
-        tier = chosen(cost, always, choosing, sum(cost.get(test, 0.0) for test in now))
+        tier = chosen(cost, always, choosing, as_before)
         judge(given.judge, tier, [listed[name] for name in drawn[half:]], seconds, kept)
         return 0
     curve = {}
     for budget in CURVE:
         tests = set(chosen(cost, always, choosing, budget))
         curve[f"{budget:.0f}"] = {"chosen by": share(tests, choosing), "judged by": share(tests, judging)}
-    tier = chosen(cost, always, known, SECONDS)
+    tier = chosen(cost, always, known, as_before if is_measured_before else SECONDS)
     TIER.write_text("".join(f"{test}\n" for test in sorted(tier)), encoding="utf-8")
     record = json.loads((REFERENCE / "first_tier.json").read_text(encoding="utf-8"))
     write_record(
@@ -260,7 +262,6 @@ def main(arguments=None):
         times="measured before, and given" if is_measured_before else "measured in this run",
         tests=len(tier),
         cpu_seconds_of_tests=round(sum(cost[test] for test in tier), 1),
-        cpu_seconds_of_candidates=round(sum(cost.values()), 1),
         share_noticed_at_least=share(set(tier), known),
         curve=curve,
         **{name: part for name, part in record.items() if name == JUDGED},
