@@ -1,5 +1,7 @@
 """The list of planted mistakes goes with the code; ``python -m tests.tools.mutants`` runs it."""
 
+import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -7,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.benchmarks.first_tier import chosen, concerned, span
 from tests.tools.mutants.__main__ import _likely
-from tests.tools.mutants.listing import mutants
+from tests.tools.mutants.listing import ROOT, mutants
 from tests.tools.mutants.runner import BROKEN, IN_ORDER, KILLED, STOPPED, SURVIVED, _read
 
 pytestmark = pytest.mark.repo
@@ -93,3 +96,53 @@ def test_a_test_that_has_moved_is_not_asked_again():
         f"{mutant.path}:{number}": {"status": KILLED, "by": by} for number, by in enumerate([here, *gone])
     }
     assert _likely(mutant, noticed | {mutant.name: {"status": KILLED, "by": gone[0]}}) == [here]
+
+
+def test_functions_that_a_test_enters_are_written_down_for_each_test(tmp_path):
+    files = {
+        "pytest.ini": "[pytest]\n",
+        "zoo/__init__.py": "",
+        "zoo/one.py": "def early(): ...\n\n\ndef late(): ...\n\n\nearly()\n",
+        "test_one.py": "import functools, pytest\nfrom zoo.one import late\nkept = functools.cache(late)\n"
+        "made = pytest.fixture(scope='session')(lambda: late())\n\n\ndef test_a(): kept()\n\n\n"
+        "def test_b(): kept()\n\n\ndef test_c(made): ...\n\n\ndef test_d(made): ...\n\n\n"
+        "def test_e(): ...\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}  # after the working folder
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.tools.mutants.entered"]
+    command += ["--entered=found.jsonl", "--import-mode=importlib", "test_one.py"]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    found = map(json.loads, (tmp_path / "found.jsonl").read_text().splitlines())
+    early, late = ["zoo/one.py", 1], ["zoo/one.py", 4]
+    assert {test[-6:]: places for test, places, _ in found} == {
+        name: [early, late] if name != "test_e" else [early]
+        for name in ("test_a", "test_b", "test_c", "test_d", "test_e")
+    }
+
+
+def test_a_mistake_is_run_on_the_tests_that_enter_its_function_and_those_that_start_processes():
+    mutant = next(each for each in mutants() if span(each))
+    first, last = span(mutant)
+    places = {
+        "far/test_a.py::test_inside": {(mutant.path, last)},
+        "far/test_a.py::test_before": {(mutant.path, first - 1)},
+        "far/test_a.py::test_after": {(mutant.path, last + 1)},
+        "far/test_a.py::test_other_file": {("other.py", first)},
+        "far/test_a.py::test_process": set(),
+        f"tests/{mutant.path.rpartition('/')[0]}/test_b.py::test_near": {
+            ("other.py", 1),
+            (mutant.path, first),
+        },
+    }
+    inside, *_, process, near = places
+    assert concerned(mutant, places, {process}, dict.fromkeys(places, 1.0)) == [near, inside, process]
+
+
+def test_the_first_tier_buys_quick_tests_that_no_mistake_names_from_files_that_it_reads():
+    cost = {"a.py::dear": 10.0, "a.py::named": 1.0, "a.py::quick": 0.01, "b.py::quick": 0.01}
+    wanted = {"one": "a.py::dear", "two": "a.py::named"}
+    assert chosen(cost, [], wanted, 12.0) == ["a.py::quick", "a.py::named", "a.py::dear"]
+    assert chosen(cost, [], wanted, 10.0) == ["a.py::quick", "a.py::named"]

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,17 @@ from tests.tools.mutants.listing import ROOT, Mutant
 CPU_SECONDS = 60  # for one mistake
 WALL_SECONDS = 3600  # for one pytest, on however busy a machine
 IN_ORDER = ("--keep-duplicates",)  # else a test that is named before its folder runs when the folder does
-KEPT_OUT = (".*", "__pycache__", "*.egg-info", "*.nc", "node_modules", "build", "dist")
+KEPT_OUT = (
+    ".git",
+    ".venv*",
+    ".*_cache",
+    "__pycache__",
+    "*.egg-info",
+    "*.nc",
+    "node_modules",
+    "build",
+    "dist",
+)
 KILLED, SURVIVED, STOPPED, BROKEN = "killed", "survived", "out of time", "broken"
 
 
@@ -123,13 +134,25 @@ class Copy:
 
     def outcome(self, mutant: Mutant, likely: list[str], own_only: bool, slow: bool) -> Outcome:
         """Plant the mistake, run the likely tests, its own and those of its room, and take it out again."""
+        with self.planted(mutant):
+            return self._judged(mutant, likely, own_only, slow)
+
+    @contextmanager
+    def planted(self, mutant: Mutant) -> Iterator[None]:
+        """The copy has the mistake inside the block."""
         file = self.root / mutant.path
         text = file.read_text(encoding="utf-8")
         file.write_text(mutant.applied(text), encoding="utf-8")
         try:
-            return self._judged(mutant, likely, own_only, slow)
+            yield
         finally:
             file.write_text(text, encoding="utf-8")
+
+    def first_failure(self, stage: str, arguments: list[str], seconds: float) -> Outcome:
+        """What comes of a pytest in the copy that ends at the first test that fails."""
+        whole = [*IN_ORDER, "-n", "0", "-x", "-q", "--tb=no", *arguments]
+        status, output, spent = self._call(whole, seconds)
+        return Outcome(*_read(status, output), stage, round(spent, 1))
 
     def _judged(self, mutant: Mutant, likely: list[str], own_only: bool, slow: bool) -> Outcome:
         own = tuple(dict.fromkeys([*(test for test in mutant.tests if "::" in test), *likely, *mutant.tests]))
@@ -140,13 +163,12 @@ class Copy:
             stages.append(("slow", (*mutant.tests, *mutant.room_tests), ()))
         spent, found = 0.0, Outcome(SURVIVED, "", "own", 0.0)
         for stage, tests, left_out in stages:
-            arguments = [*IN_ORDER, "-n", "0", "-x", "-q", "--tb=no", *tests]
-            arguments += [f"--ignore={path}" for path in left_out if "::" not in path]
+            arguments = [*tests, *(f"--ignore={path}" for path in left_out if "::" not in path)]
             arguments += ["-m", "slow and not needs_data and not needs_peer"] if stage == "slow" else []
             allowed = CPU_SECONDS * (10 if stage == "slow" else 1)
-            status, output, seconds = self._call(arguments, allowed - (spent if stage == "room" else 0.0))
-            spent += seconds
-            found = Outcome(*_read(status, output), stage, round(spent, 1))
+            found = self.first_failure(stage, arguments, allowed - (spent if stage == "room" else 0.0))
+            spent += found.seconds
+            found.seconds = round(spent, 1)
             if found.status in (KILLED, BROKEN) or (found.status == STOPPED and not slow):
                 break
         return found
