@@ -52,7 +52,7 @@ def short_fit(case, method):
 TURNED = {("depcam", "em"), ("depcam", "vb"), ("epca", "map"), ("epca", "vb"), ("paired", "vb")}
 TURNED |= {("ppca of student rows with priors", "vb"), ("sppca of probit classes", "ep")}
 TURNED |= {("sppca with priors", "vb")}
-UNTURNED = ("trace", "log_likelihood", "observed_data", "constant_data")
+UNTURNED = ("trace", "observed_data", "constant_data")
 PAIRS = sorted({*OWN.values(), *GENERAL})
 #: Compile two to five times as long as the sampler that they temper; `pytest` alone has one of them.
 LATER = [pair for pair in PAIRS if pair[1] == "tempered" and pair[0] != "mixture"]
