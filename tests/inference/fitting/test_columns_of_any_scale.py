@@ -23,7 +23,10 @@ RUNS = {
     "map": {"max_iterations": 60, "tolerance": 1e-9, "num_restarts": 1},
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*has not converged")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*has not converged", "ignore:the truncation is too short"),
+]
 
 _rng = np.random.default_rng(0)
 _z = _rng.normal(size=(40, 2)) @ _rng.normal(size=(2, 6)) + 0.6 * _rng.normal(size=(40, 6))
