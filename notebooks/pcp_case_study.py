@@ -460,12 +460,11 @@ for claim, found in claims.items():
 #   (`tests/reference/topic_bars.json`: four newsgroups, 20 topics, 200 clusters, three splits). Real documents have
 #   their own topic shares, not those of a cluster. Careless ways to run LDA that nevertheless confirm the claim are
 #   shown in [careless_lda](careless_lda.py).
-# - Clusters, ten starts of PCP (`tests/reference/topic_tables.json`): on Reuters its mean NMI, 0.64, is above that of
+# - Clusters, ten starts of each (`tests/reference/topic_tables.json`): on Reuters PCP's mean NMI, 0.64, is above that of
 #   LDA and of pLSI with k-means (0.48, 0.44), NMF of counts (0.51) and NMF and k-means of tf-idf (0.49, 0.50). On
-#   newsgroups its 0.63 is above pLSI with k-means (0.42) and NMF of counts (0.53), below NMF of tf-idf (0.72), and
-#   four starts do not distinguish it from LDA with k-means (0.59) and k-means of tf-idf (0.72, and 0.84 for the start
-#   with the least inertia). So it is better than the thesis's two baselines or level with them, but not better than
-#   tf-idf weights.
+#   newsgroups its 0.63 is above LDA and pLSI with k-means (0.54, 0.48) and NMF of counts (0.52), below NMF of tf-idf
+#   (0.72), and not told apart from k-means of tf-idf (0.70, and 0.84 for the start with the least inertia). So it is
+#   better than all that the thesis's table has, but not better than tf-idf weights.
 # - The bound is a poor judge: how far it lies from the likelihood depends on the model. On the drawn corpus it is
 #   further for LDA, so that PCP looks better than it is, by up to two per cent.
 #
