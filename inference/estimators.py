@@ -65,7 +65,7 @@ _SHARED = {  # parameters of every estimator, and their meaning
     "max_iter": "most steps of an ascent.",
     "tol": "gain of the objective in nats per row; five consecutive steps below it mean convergence.",
     "fields": "further fields of the model, by name.",
-    "settings": "further arguments of `inference.fit`, by name: ``sample_weight``, options of the method, ...",
+    "settings": "further arguments of `inference.fit`, by name: ``sample_weight``, a method's options, ...",
 }
 _SAMPLED_AT_ONCE = 2**24  # cells of replicated data
 
