@@ -45,6 +45,7 @@ from inference.processes import any_process
 from inference.results.groups import ROW_DIMS
 from inference.settings import Climb
 from zoo.model import Model, in_current_precision
+from zoo.sparse import SparseCounts
 
 MANY_RESTARTS = 1000  # above which their memory is asked for
 WARM_UP_STEPS, WARM_UP_TOLERANCE = 1000, 1e-5  # nats per row
@@ -236,7 +237,8 @@ class NaturalGradientPlan(BatchPlan[NaturalGradient]):
             **self._placing,
         )
         state = on_one_device(run.state) if request.num_devices > 1 else run.state
-        state, num_samples = parts.with_rows(state, rows), settings.num_samples
+        empty = SparseCounts((), (), (), (1, self.model.num_words))
+        state, num_samples = parts.with_rows(state, rows), affordable_draws(request, empty)
         data = (stream.source,) if in_memory else ()
         num_drawn = num_samples * num_rows * parts.draw_width(self.model)
         keep_rows = holds_rows and row_limit(num_drawn * 8, parts.drawn_of_rows, request.keep)

@@ -83,7 +83,7 @@ from inference.methods.documents.dirichlet_factors import (
 )
 from inference.methods.lda import VB
 from inference.numerics.documents import DocumentBlock, DocumentBlocks, add_by_word, block_sums, cut
-from inference.numerics.host_draws import affordable, dirichlet_draws, generator
+from inference.numerics.host_draws import dirichlet_draws, generator
 from inference.numerics.weighted_rows import next_to_none, row_limit, shares_shapes
 from inference.precision import to_numpy
 from zoo.checks import warn
@@ -135,7 +135,6 @@ def conclude(
     state = to_numpy(state)
     if data:
         state = own_rows(state, slice(data[0].shape[0]))  # without documents that fill up
-    num_samples = affordable(num_samples, state.word_concentration.size, "the topics")
     if "topic_prior" in options.get("learn", ()):
         warn_of_prior(state.topic_prior, state.doc_concentration, "topic_prior", "documents")
     if "word_smoothing" in options.get("learn", ()):

@@ -25,7 +25,7 @@ from inference.methods.documents.dirichlet_factors import (
 )
 from inference.numerics.compiled import compiled
 from inference.numerics.documents import DocumentBlocks
-from inference.numerics.host_draws import affordable, dirichlet_draws, generator, label_draws, weight_draws
+from inference.numerics.host_draws import dirichlet_draws, generator, label_draws, weight_draws
 from inference.precision import to_numpy
 from zoo.answers import answer_of
 from zoo.checks import warn
@@ -335,7 +335,6 @@ def conclude(
     } | model.weights.variables(state.weights)
     if r is not None:
         stored |= {"responsibilities": r, "num_occupied": np.sum(np.asarray(r).sum(axis=0) > OCCUPIED)}
-    num_samples = affordable(num_samples, state.words.size + state.clusters.size, "the topics")
     rng = generator(key)
     draws = {
         model.weights.site: weight_draws(rng, state.weights, num_samples),

@@ -239,10 +239,22 @@ def test_the_density_of_a_document_is_its_expectation_under_q(num_topics, most):
     assert (exact - at_means).max() > 0.5
 
 
-def test_draws_that_are_too_large_are_fewer(monkeypatch):
-    monkeypatch.setattr(host_draws, "DRAWN_BYTES", 8 * 18 * 3)
-    with pytest.warns(UserWarning, match="40 draws of the topics would take"):
-        assert host_draws.affordable(40, 18, "the topics") == 3
+@pytest.mark.parametrize("batches", [{}, {"batch_size": 10}])
+@pytest.mark.parametrize("model", [zoo.LDA(num_topics=3), zoo.PCP(num_topics=3, num_clusters=2)])
+def test_draws_of_many_words_are_fewer_unless_they_are_kept(model, batches, monkeypatch):
+    counts = np.random.default_rng(0).poisson(1.0, (30, 20))
+    monkeypatch.setattr(host_draws, "DRAWN_BYTES", 8 * 5 * 75)
+    call = {"num_samples": 9, "num_restarts": 1, "max_iterations": 2, "progress": False, **batches}
+    for keep, number, warned in (
+        ((), 6 if isinstance(model, zoo.LDA) else 5, 1),
+        (("topic_word_probs",), 9, 0),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tree = fit(model, counts, method="vb", keep=keep, **call)
+        said = [str(warning.message) for warning in caught if "by keep=" in str(warning.message)]
+        assert len(said) == warned and all(own.startswith("9 draws of topic_word_probs") for own in said)
+        assert tree["posterior"].sizes["draw"] == number
 
 
 @pytest.mark.parametrize(
