@@ -65,7 +65,7 @@ _SHARED = {  # parameters of every estimator, and their meaning
     "max_iter": "most steps of an ascent.",
     "tol": "gain of the objective in nats per row; five consecutive steps below it mean convergence.",
     "fields": "further fields of the model, by name.",
-    "settings": "further arguments of `inference.fit`, by name: ``sample_weight``, a method's options, ...",
+    "settings": "further arguments of `inference.fit`, by name: ``keep``, a method's options, ...",
 }
 _SAMPLED_AT_ONCE = 2**24  # cells of replicated data
 
@@ -107,16 +107,21 @@ class _Estimator(base.ClassNamePrefixFeaturesOutMixin, base.TransformerMixin, ba
         Raises:
             ValueError: the data do not suit the model, or ``y`` is missing or of one class where it is used.
         """
-        data = self._data(X, y)
+        return self._fitted(self._data(X, y))
+
+    def _fitted(self, data: tuple, **given: Any) -> Self:
+        """The estimator with the fit of checked data."""
         parameters = self.get_params(deep=False)
         fields = {name: value for name, value in parameters.items() if name not in _SHARED}
         fields |= self._fields_from(data)
         model = getattr(zoo, self._model)(**fields | dict(self.fields or {}))
         settings = self._settings()
+        if twice := settings.keys() & given.keys():
+            raise ValueError(f"{min(twice)} is given to fit and among settings: give it once")
         with warnings.catch_warnings():
             for message in self._expected:
                 warnings.filterwarnings("ignore", message=message)
-            self.tree_ = fit(model, *data, method=self.method, **settings)
+            self.tree_ = fit(model, *data, method=self.method, **settings | given)
         self.n_iter_ = int(self.tree_.attrs["num_iterations"])
         return self
 
@@ -291,21 +296,56 @@ class _Clusterer(_RowEstimator):
         rows = self._rows(X)
         return predict(self.tree_, rows, what="probabilities").values
 
-    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_predict(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
         """Fit the model and return the component of each fitted row.
 
         Args:
             X: rows.
             y: not used.
+            **fit_params: further arguments of `fit`.
 
         Returns:
             Shape (num_observations,).
         """
-        return self.fit(X).predict(X)
+        return self.fit(X, **fit_params).predict(X)
+
+
+class _WeighsRows(_RowEstimator):
+    """An estimator whose rows may count as more or fewer than one."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model to rows.
+
+        Args:
+            X: rows, shape (num_observations, num_features); NaN is a missing cell where the model takes gaps.
+            y: not used.
+            sample_weight: the number of rows that each counts as, shape (num_observations,); None: one.
+
+        Returns:
+            The estimator itself, with the fit as ``tree_``.
+
+        Raises:
+            ValueError: the data do not suit the model, or the method takes no weights.
+        """
+        given = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self._fitted(self._data(X, y), **given)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Mean log density of rows, in nats: higher is better.
+
+        Args:
+            X: rows with the columns of the fit.
+            y: not used.
+            sample_weight: the number of rows that each counts as, shape (num_observations,); None: one.
+
+        Returns:
+            Nats per row.
+        """
+        return float(np.average(self.score_samples(X), weights=sample_weight))
 
 
 @dataclass(eq=False, repr=False)
-class MixtureEstimator(_Clusterer):
+class MixtureEstimator(_Clusterer, _WeighsRows):
     """`zoo.Mixture` as an estimator: ``transform`` gives the shares of components, ``predict`` the component.
 
     Args:
@@ -389,7 +429,7 @@ class _Projection:
 
 
 @dataclass(eq=False, repr=False)
-class PPCAEstimator(_Projection, _RowEstimator):
+class PPCAEstimator(_Projection, _WeighsRows):
     """`zoo.PPCA` as an estimator: ``transform`` gives latents, ``predict`` rows without gaps.
 
     Args:
@@ -414,7 +454,7 @@ class PPCAEstimator(_Projection, _RowEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class MCFAEstimator(_Projection, _Clusterer):
+class MCFAEstimator(_Projection, _Clusterer, _WeighsRows):
     """`zoo.MCFA` as an estimator: ``transform`` gives latents, ``predict`` the component.
 
     Args:

@@ -210,8 +210,7 @@ def read_call(call: Call) -> FitRequest:
     data = label_parts(model, data, families)
     model, data = model.encoded(*encoded_parts(data, columns))
     is_summed = "moments" in chosen.takes
-    weighs = sample_weight is not None and not (is_auto and is_summed)
-    asked = _Asked(call, model, chosen, name, given, weighs)
+    asked = _Asked(call, model, chosen, name, given, sample_weight is not None)
     stream: Any = None
     weight: Any = None
     arrays: tuple[Any, ...]
@@ -280,7 +279,7 @@ def read_call(call: Call) -> FitRequest:
     model.check_method(name)
     _warn_of_scales(model, *_that_count(arrays, weight), coords)
     asked = asked._replace(method=chosen, name=name, model=model, data=arrays, settings=settings)
-    _refuse(asked._replace(has_weight=sample_weight is not None))
+    _refuse(asked)
     _check_start(init, model, arrays)
     strategy, variables = read_init(init, chosen, settings)
     if call.checkpoint is not None:

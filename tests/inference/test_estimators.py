@@ -13,7 +13,7 @@ import xarray as xr
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.mixture import GaussianMixture
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -97,6 +97,33 @@ def test_numbers_are_those_of_inference(table):
     np.testing.assert_array_equal(estimator.predict(new), inference.predict(estimator.tree_, rows))
     assert estimator.score(new) == float(inference.log_density(estimator.tree_, rows).mean())
     assert np.isfinite(estimator.predict(new)).all()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [PPCAEstimator(), MixtureEstimator(num_components=1), MCFAEstimator(num_components=1)],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_weight_counts_as_rows_in_fit_and_score(table, estimator):
+    x = table[0].to_numpy()
+    weight = np.r_[np.full(10, 3.0), np.ones(20), np.zeros(10)]
+    weighted = clone(estimator).fit(x, sample_weight=weight)
+    repeated = clone(estimator).fit(np.repeat(x, weight.astype(int), axis=0))
+    plain = clone(estimator).fit(x)
+    np.testing.assert_allclose(weighted.score_samples(x), repeated.score_samples(x), atol=1e-3)
+    assert np.abs(plain.score_samples(x) - repeated.score_samples(x)).max() > 0.05
+    own = np.average(weighted.score_samples(x), weights=weight)
+    assert weighted.score(x, sample_weight=weight) == pytest.approx(own)
+
+
+def test_weights_are_parted_as_the_rows_are_by_cross_validation(table):
+    x = table[0].to_numpy()
+    weight = np.repeat([2.0, 1.0], 20)
+    found = cross_val_score(PPCAEstimator(), x, cv=KFold(2), params={"sample_weight": weight})
+    first = PPCAEstimator().fit(x[20:], sample_weight=weight[20:]).score(x[:20])
+    assert found[0] == pytest.approx(first)
+    with pytest.raises(ValueError, match="sample_weight is given to fit and among settings: give it once"):
+        PPCAEstimator(settings={"sample_weight": weight}).fit(x, sample_weight=weight)
 
 
 def test_a_pipeline_gives_named_columns(table):

@@ -12,8 +12,8 @@ for any rotation R, here the identity. The log likelihood is
 
 Only the K leading eigenvectors of the smaller of the D x D covariance and the N x N Gram matrix are computed;
 the other eigenvalues enter by their sum, the trace. The cost is one symmetric product of the data and one
-partial eigenvalue problem, as in any PCA. It runs on the host with LAPACK. Needs rows without missing cells,
-isotropic noise and a flat prior; for the rest there is EM.
+partial eigenvalue problem, as in any PCA. It runs on the host with LAPACK. A row of weight w counts as w
+rows. Needs rows without missing cells, isotropic noise and a flat prior; for the rest there is EM.
 
 Reference: Tipping and Bishop (1999), (7)-(8) and appendix A.
 
@@ -67,7 +67,7 @@ class Maximum(NamedTuple):
 
 
 def tipping_bishop(
-    x: np.ndarray, num_latents: int, noise_floor: float = NOISE_FLOOR, total_weight: float | None = None
+    x: np.ndarray, num_latents: int, noise_floor: float = NOISE_FLOOR, weight: np.ndarray | None = None
 ) -> Maximum:
     """The maximum of the likelihood of isotropic PPCA.
 
@@ -75,21 +75,22 @@ def tipping_bishop(
         x: rows without missing cells, shape (num_observations, num_features).
         num_latents: K, fewer than rows and than features.
         noise_floor: smallest noise variance as a share of the columns' mean variance.
-        total_weight: how many rows these are, all counted alike; None: as many as there are.
+        weight: how many rows each counts as, shape (num_observations,); None: one.
 
     Raises:
         ValueError: a cell is missing.
         FloatingPointError: squares of the data overflow.
     """
     num_rows, num_features = x.shape
-    loc = x.mean(axis=0, dtype=np.float64).astype(x.dtype)
-    variances, directions, total = _leading(x, loc, num_latents)
+    size = num_rows if weight is None else weight.sum(dtype=np.float64)
+    of_rows = x.mean(axis=0, dtype=np.float64) if weight is None else weight @ x / size
+    loc = of_rows.astype(x.dtype)
+    variances, directions, total = _leading(x, loc, num_latents, weight)
     noise, at_floor, leading, terms = _covariance(variances, total, num_features, noise_floor)
     lengths = np.sqrt(np.maximum(variances - noise, 0.0))
     signs = signs_of(directions)
     fit = (variances / leading).sum() + (total - variances.sum()) / noise
-    weight = num_rows if total_weight is None else total_weight
-    log_likelihood = -0.5 * weight * (num_features * np.log(2 * np.pi) + terms + fit)
+    log_likelihood = -0.5 * size * (num_features * np.log(2 * np.pi) + terms + fit)
     # with orthogonal loadings W'W + noise is diagonal, of variance itself in each direction
     gain = directions * (signs * lengths / leading)
     latents = np.empty((num_latents, num_rows), gain.dtype)  # on their side, BLAS needs a fifth less time
@@ -147,20 +148,29 @@ def _centred_blocks(x: np.ndarray, loc: np.ndarray) -> Iterator[tuple[int, np.nd
         yield first, np.subtract(rows, loc, out=block[: len(rows)])
 
 
-def _gram(x: np.ndarray, loc: np.ndarray) -> np.ndarray:
+def _gram(x: np.ndarray, loc: np.ndarray, root: np.ndarray | None) -> np.ndarray:
     """Sums of squares and products of the centred columns; LAPACK's lower triangle is enough for `eigh`."""
     (add_product,) = scipy.linalg.get_blas_funcs(("syrk",), (x,))
     square = np.zeros((x.shape[1], x.shape[1]), x.dtype, order="F")
-    for _, rows in _centred_blocks(x, loc):
+    for first, rows in _centred_blocks(x, loc):
+        if root is not None:
+            rows *= root[first : first + len(rows), None]
         square = add_product(1.0, rows.T, beta=1.0, c=square, lower=1, overwrite_c=1)
     return square
 
 
-def _leading(x: np.ndarray, loc: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, float]:
+def _leading(
+    x: np.ndarray, loc: np.ndarray, count: int, weight: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, float]:
     """The largest eigenvalues of the covariance, descending, their vectors, and the sum of all."""
-    num_rows, num_features = x.shape
-    wide = num_features > num_rows
-    square = (x - loc) @ (x - loc).T if wide else _gram(x, loc)
+    root = None if weight is None else np.sqrt(weight).astype(x.dtype)
+    num_rows = len(x) if weight is None else weight.sum(dtype=np.float64)
+
+    def centred() -> np.ndarray:
+        return x - loc if root is None else (x - loc) * root[:, None]
+
+    wide = x.shape[1] > len(x)
+    square = centred() @ centred().T if wide else _gram(x, loc, root)
     size, total = square.shape[0], np.trace(square) / num_rows
     if not np.isfinite(square).all():  # a pass over x to look for missing cells beforehand costs 2 %
         check_complete("closed_form", "fit with method='em'", x=x)
@@ -170,10 +180,10 @@ def _leading(x: np.ndarray, loc: np.ndarray, count: int) -> tuple[np.ndarray, np
     )
     values, vectors = values[::-1], vectors[:, ::-1]
     if values[-1] < SMALL_GAIN * values[0]:
-        _, lengths, vectors = np.linalg.svd(x - loc, full_matrices=False)
+        _, lengths, vectors = np.linalg.svd(centred(), full_matrices=False)
         return lengths[:count] ** 2 / num_rows, vectors[:count].T, total
     if wide:
-        vectors = (x - loc).T @ vectors / np.sqrt(values)
+        vectors = centred().T @ vectors / np.sqrt(values)
     return values / num_rows, vectors, total
 
 
@@ -184,8 +194,8 @@ def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = NOISE_FL
         ValueError: a cell is missing.
     """
     (x,) = data
-    counted = float(np.sum(x.weight)) if isinstance(x, Rows) else None  # rows summed up, all of one weight
-    found = tipping_bishop(unweighted(x), model.num_latents, noise_floor, counted)
+    weight = np.asarray(x.weight) if isinstance(x, Rows) else None
+    found = tipping_bishop(unweighted(x), model.num_latents, noise_floor, weight)
     values = {name: getattr(found, name) for name in ("loadings", "loc", "noise_variance")}
     held = np.flatnonzero([found.at_floor])
     known: dict[str, Any] = {"log_likelihood": found.log_likelihood, "latents": found.latents}
@@ -201,7 +211,9 @@ def check(model: PPCA, settings: ClosedForm) -> None:
         )
 
 
-METHOD = Direct(settings=ClosedForm, takes=frozenset({"batches", "moments"}), solve=solve, check=check)
+METHOD = Direct(
+    settings=ClosedForm, takes=frozenset({"weights", "batches", "moments"}), solve=solve, check=check
+)
 
 
 def turned(values: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], np.ndarray]:

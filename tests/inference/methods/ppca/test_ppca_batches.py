@@ -79,7 +79,5 @@ def test_missing_cells_are_refused_with_the_row_and_the_remedy():
     holed[130, 2] = np.nan
     with pytest.raises(ValueError, match="row 130 .*column 2 is missing.*leave batch_size out"):
         fit(zoo.PPCA(num_latents=2), holed, batch_size=50)
-    with pytest.raises(ValueError, match="closed_form.* does not take sample_weight"):
-        fit(zoo.PPCA(num_latents=2), X, batch_size=50, sample_weight=WEIGHT)
     with pytest.raises(ValueError, match="num_latents must be below the number of rows"):
         fit(zoo.PPCA(num_latents=5), X[:5], batch_size=2)
