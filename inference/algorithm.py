@@ -23,6 +23,7 @@ from jax import Array
 
 import zoo
 from inference.settings import Climb, Once, Sampling, Settings
+from zoo.answers import answer_of
 from zoo.checks import shown
 from zoo.coordinates import Unit
 from zoo.intake import Columns
@@ -529,8 +530,8 @@ class FitRequest[M: Method, S: Climb | Sampling | Once]:
         if self.stream is not None:
             return np.inf, np.inf
         cells = sum(part.nbytes for part in self.data) / 8
-        settings = self.settings
-        return cells * settings.num_draws, cells * settings.num_steps * self.method.passes_per_step
+        settings, passes = self.settings, answer_of(self.model, "density_passes")
+        return cells * settings.num_draws * passes, cells * settings.num_steps * self.method.passes_per_step
 
 
 class AscentRun(NamedTuple):

@@ -111,6 +111,10 @@ class Answers:
         """Whether new rows are judged by the fitted ones, beside the parameters."""
         return False
 
+    def density_passes(self, model: "Model") -> int:
+        """How often `log_rows` passes over the cells of a row where others pass once."""
+        return 1
+
     def has_several_modes(self, model: "Model") -> bool:
         """Whether the joint density is known to have several modes of different height at these priors."""
         return False
@@ -432,7 +436,7 @@ class Answers:
 _AS_PASSED = {
     "sums_out_locals", "kept_locals", "has_moments", "needs_fitted_rows", "has_several_modes", "resolving",
     "derived", "completions", "default_completion", "rests_on_tail", "view_covariances", "num_canonical",
-    "prior_of_occupied", "leaves_some_empty", "check_resolved", "scores_are_linear",
+    "prior_of_occupied", "leaves_some_empty", "check_resolved", "scores_are_linear", "density_passes",
 }  # fmt: skip
 
 
@@ -461,6 +465,8 @@ def answer_of(model: "Model", name: Literal["conditionals"], *given: Any) -> dic
 def answer_of(model: "Model", name: Literal["derived"], *given: Any) -> dict[str, Array]: ...
 @overload
 def answer_of(model: "Model", name: Literal["kept_locals"]) -> tuple[str, ...]: ...
+@overload
+def answer_of(model: "Model", name: Literal["density_passes"]) -> int: ...
 @overload
 def answer_of(model: "Model", name: Literal["resolving"], *given: Any) -> Any: ...
 @overload

@@ -76,12 +76,17 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     num_draws = np.prod(next(iter(draws.values())).shape[:2])
     shares = model.roles.document_topic
     absent = [shares] if shares and shares not in draws and outcome.is_generative else []
-    num_rows = data[0].shape[0]
+    num_rows, passes = data[0].shape[0], answer_of(model, "density_passes")
     rows_fit = (
         holds_rows
         and row_limit(num_draws * num_rows * 8, "log_likelihood", keep)
         and draws_of_rows_limit(
-            num_draws, num_rows, row_width(model), fitted.run.num_iterations, "log_likelihood", keep
+            num_draws,
+            num_rows,
+            row_width(model) * passes,
+            fitted.run.num_iterations // passes,
+            "log_likelihood",
+            keep,
         )
     )
     wanted = ["deterministics"] if outcome.is_generative else []

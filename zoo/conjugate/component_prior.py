@@ -194,6 +194,11 @@ class ComponentPrior(Assumptions):
         """Whether cells were recorded in steps."""
         return self.rounding is not None
 
+    @property
+    def density_passes(self) -> int:
+        """How often the density of a row passes over its cells."""
+        return 1
+
     def exact(self) -> Self:
         """The family of rows whose cells are exact.
 
@@ -202,7 +207,9 @@ class ComponentPrior(Assumptions):
         """
         return self.replaced(rounding=None) if self.is_rounded else self
 
-    def cell_given_others(self, parameters: Values, assignments: Array, x: Array, column: int) -> dist.Normal:
+    def cell_given_others(
+        self, parameters: Values, assignments: Array, x: Array, column: Array | int
+    ) -> dist.Normal:
         """A cell of each row given the others and the component, in a family that takes steps of cells.
 
         Args:

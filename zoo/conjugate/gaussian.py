@@ -72,7 +72,7 @@ from zoo.conjugate.missing_cells import (
     with_products,
 )
 from zoo.conjugate.resolution import decimal_step
-from zoo.conjugate.rounded import RoundedRows, recorded_steps
+from zoo.conjugate.rounded import LATTICE, RoundedRows, recorded_steps
 from zoo.coordinates import Unit
 from zoo.fields import numbers, positive
 from zoo.gamma_functions import digamma, gammaln
@@ -281,7 +281,14 @@ class _FullGaussian(ComponentPrior):
         patterns, center = jnp.asarray(self.patterns), jnp.asarray(self.center)
         return IncompleteRows(rows, self.coefficients(parameters), patterns, center, assignments)
 
-    def cell_given_others(self, parameters: Values, assignments: Array, x: Rows, column: int) -> dist.Normal:
+    @property
+    def density_passes(self) -> int:
+        """Once, or for each point of the lattice that cells recorded in steps take."""
+        return len(LATTICE) if self.is_rounded else 1
+
+    def cell_given_others(
+        self, parameters: Values, assignments: Array, x: Rows, column: Array | int
+    ) -> dist.Normal:
         """A cell of each row given the others and the component, see `ComponentPrior.cell_given_others`."""
         rows = self._rows(parameters)
         shape = (*rows.loc.shape, self.num_features)

@@ -129,6 +129,10 @@ class MixtureAnswers(Answers):
         return logsumexp(log_joint_rows(model, values, x), axis=-1)
 
     @override
+    def density_passes(self, model: "Mixture") -> int:
+        return model.components.density_passes
+
+    @override
     def conditionals(
         self, model: "Mixture", values: Values, x: Rows | SparseCounts
     ) -> dict[str, dist.Distribution]:

@@ -141,7 +141,9 @@ class NormalGamma(Cellwise):
         cells = self._cell(parameters)
         return ObservedCells(RoundedCells(cells, self.rounding) if self.is_rounded else cells)
 
-    def cell_given_others(self, parameters: Values, assignments: Array, x: Rows, column: int) -> dist.Normal:
+    def cell_given_others(
+        self, parameters: Values, assignments: Array, x: Rows, column: Array | int
+    ) -> dist.Normal:
         """A cell of each row given the component, see `ComponentPrior.cell_given_others`."""
         cell = self._cell(parameters)
         return dist.Normal(cell.loc[assignments, column], cell.scale[assignments, column])

@@ -75,18 +75,32 @@ class RoundedRows(dist.Distribution):
         Args:
             value: rows, shape (..., num_features).
         """
-        factor, size = self.exact.scale_tril, self.event_shape[0]
-        residual = value - self.exact.loc
-        lead = (len(LATTICE), *(1 for _ in residual.shape[:-1]))
-        total, standard = jnp.zeros(lead), list[Any]()
-        for column in range(size):
-            before = sum(factor[..., column, j] * z for j, z in enumerate(standard))
-            scale, step = factor[..., column, column], self.steps[column]
-            own = residual[..., column] - before
-            total = total + log_density_of_cells(own, scale, step)
-            place = jnp.asarray(LATTICE[:, column % len(_PRIMES)], residual.dtype).reshape(lead)
-            within = normal_within(place, (own - step / 2) / scale, (own + step / 2) / scale)
-            standard.append(jnp.where(step == 0, own / scale, within))
+        residual = jnp.moveaxis(value - self.exact.loc, -1, 0)
+        factor = jnp.moveaxis(self.exact.scale_tril, (-2, -1), (0, 1))
+        factor = jnp.expand_dims(factor, tuple(range(2, 2 + residual.ndim + 1 - factor.ndim)))
+        size, of_rows = len(residual), jnp.broadcast_shapes(residual.shape[1:], factor.shape[2:])
+        places = jnp.asarray(LATTICE[:, np.arange(size) % len(_PRIMES)].T, residual.dtype)
+        places, steps = places.reshape(size, -1, *(1 for _ in of_rows)), jnp.asarray(self.steps)
+
+        def own(column: Array | int, standard: Array) -> tuple[Array, Array]:
+            """Log density of a column's cells given those before, and their standard normal variables."""
+            scale, step = factor[column, column], steps[column]
+            rest = residual[column] - jnp.sum(factor[column][:, None] * standard, axis=0)
+            within = normal_within(places[column], (rest - step / 2) / scale, (rest + step / 2) / scale)
+            return log_density_of_cells(rest, scale, step), jnp.where(step == 0, rest / scale, within)
+
+        def add_column(column: Array, held: tuple[Array, Array]) -> tuple[Array, Array]:
+            total, standard = held
+            log_density, found = own(column, standard)
+            return total + log_density, standard.at[column].set(found)
+
+        total, found = own(0, jnp.zeros((size, *(1 for _ in places[0].shape)), residual.dtype))
+        standard = jnp.zeros((size, len(LATTICE), *of_rows), total.dtype).at[0].set(found)
+        # a loop: of columns written out XLA computes each anew in all that follow
+        held = jnp.broadcast_to(total, standard[0].shape), standard
+        total, standard = jax.lax.fori_loop(1, size - 1, add_column, held)
+        if size > 1:
+            total = total + own(size - 1, standard)[0]
         return logsumexp(total, axis=0) - np.log(len(LATTICE))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

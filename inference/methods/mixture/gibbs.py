@@ -444,7 +444,7 @@ REORDERING = Move(reorder_components)
 # Cells recorded in steps
 
 
-def error_given_others(values: Values, model: Mixture, x: Array, column: int) -> dist.TruncatedNormal:
+def error_given_others(values: Values, model: Mixture, x: Array, column: Array | int) -> dist.TruncatedNormal:
     """The errors of a column in its steps, given all else; of exact and missing cells all are alike."""
     exact, y = exact_rows(model, values, x)
     cell = exact.components.cell_given_others(values, values["assignments"], y, column)
@@ -459,12 +459,14 @@ def error_given_others(values: Values, model: Mixture, x: Array, column: int) ->
 def draw_errors(key: Array, values: Values, model: Mixture, x: Array) -> dict[str, Array]:
     """The errors of one column after the other, each given all else, by quantiles that hold in the tails."""
     place = jax.random.uniform(key, x.shape, x.dtype)
-    for column in range(x.shape[1]):
-        own = error_given_others(values, model, x, column)
+
+    def draw_column(column: Array, errors: Array) -> Array:
+        own = error_given_others({**values, ERRORS: errors}, model, x, column)
         loc, scale = own.base_dist.loc, own.base_dist.scale
         drawn = loc + scale * normal_within(place[:, column], (-0.5 - loc) / scale, (0.5 - loc) / scale)
-        values = {**values, ERRORS: values[ERRORS].at[:, column].set(drawn)}
-    return dict(values)
+        return errors.at[:, column].set(drawn)
+
+    return {**values, ERRORS: jax.lax.fori_loop(0, x.shape[1], draw_column, values[ERRORS])}
 
 
 @cache
