@@ -54,6 +54,40 @@ class RowShards(NamedTuple):
         return (self.x.shape[0] * self.x.shape[1], *self.x.shape[2:])
 
 
+class PaddedRows(NamedTuple):
+    """Rows with copies of the first beside them, which are none, as the steps of samplers take them.
+
+    Attributes:
+        x: shape (size, num_features).
+        num_rows: how many are rows, the first so many; a number of the program, not of its shapes.
+    """
+
+    x: Any
+    num_rows: Array | int
+
+    @property
+    def is_row(self) -> Array:
+        """Which are rows, shape (size,)."""
+        return jnp.arange(self.x.shape[0]) < self.num_rows
+
+
+def unpadded(x: Array | PaddedRows) -> Any:
+    """The rows, what is beside them included."""
+    return x.x if isinstance(x, PaddedRows) else x
+
+
+def number_of(x: Array | PaddedRows) -> Array | int:
+    """How many rows there are, without what is beside them."""
+    return x.num_rows if isinstance(x, PaddedRows) else x.shape[0]
+
+
+def sum_of_rows(values: Array, x: Array | PaddedRows) -> Array:
+    """The sum over rows (first axis) without what is beside them."""
+    if isinstance(x, PaddedRows):
+        values = jnp.where(x.is_row.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+    return jnp.sum(values, axis=0)
+
+
 def unweighted(x: Array | Rows) -> Any:
     """The rows without their weights."""
     return x.x if isinstance(x, Rows) else x
@@ -154,6 +188,7 @@ def shares_shapes() -> bool:
 
 
 FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
+FEWEST_SWEPT = 128  # of tables that samplers pass over a thousand times: so few become no more than this
 
 
 def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> int:
@@ -162,6 +197,11 @@ def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> i
         return num_rows
     step = max(2 ** ((num_rows - 1).bit_length() - 4), fewest // 8)
     return max(-(-num_rows // step) * step, fewest)
+
+
+def swept_size(num_rows: int) -> int:
+    """The number of rows that a sampler's table is padded to."""
+    return FEWEST_SWEPT if num_rows <= FEWEST_SWEPT else bucket(num_rows)
 
 
 def power_of_two(number: int, fewest: int) -> int:
@@ -192,6 +232,14 @@ def padded(data: tuple[Any]) -> tuple[Any]:
     size = bucket(x.shape[0])
     weight = data[0].weight if isinstance(data[0], Rows) else np.ones(x.shape[0])
     return (Rows(beside_copies(x, size), np.pad(weight, (0, size - x.shape[0]))),)
+
+
+def beside_rows[M: Model](model: M, data: tuple) -> tuple[M, tuple]:
+    """The ``for_steps`` of a sampler: its one part, dense rows, as `PaddedRows` in a `bucket`."""
+    (x,) = data
+    if isinstance(x, SparseCounts) or x.shape[0] > MOST_ROWS:
+        return model, data
+    return model, (PaddedRows(beside_copies(x, swept_size(x.shape[0])), np.asarray(x.shape[0])),)
 
 
 def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: int = BLOCK_ROWS) -> Any:
