@@ -188,7 +188,13 @@ def shares_shapes() -> bool:
 
 
 FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
-FEWEST_SWEPT = 128  # of tables that samplers pass over a thousand times: so few become no more than this
+SWEPT = (
+    64,
+    96,
+    144,
+    216,
+    320,
+)  # that samplers pad smaller tables to: each of a thousand sweeps pays for more
 
 
 def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> int:
@@ -201,7 +207,7 @@ def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> i
 
 def swept_size(num_rows: int) -> int:
     """The number of rows that a sampler's table is padded to."""
-    return FEWEST_SWEPT if num_rows <= FEWEST_SWEPT else bucket(num_rows)
+    return next((size for size in SWEPT if num_rows <= size), bucket(num_rows))
 
 
 def power_of_two(number: int, fewest: int) -> int:
