@@ -30,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:documents had not",
     "ignore:the learnt",
     "ignore:.*has not converged",
+    "ignore:the truncation is too short",
 )
 
 SETTINGS = {"num_restarts": 2, "max_iterations": 12, "tolerance": 0.0, "num_samples": 3, "progress": False}
@@ -334,7 +335,7 @@ def test_another_number_of_rows_compiles_nothing(case):
     seen = []
 
     def note(event, duration, **details):
-        if "backend_compile" in event:
+        if "to_mlir_module" in event:  # before a cache of programs is asked
             seen.append(event)
 
     monitoring.register_event_duration_secs_listener(note)
@@ -344,7 +345,7 @@ def test_another_number_of_rows_compiles_nothing(case):
         jax.jit(lambda x: x + 0.17)(1.0)
     finally:
         monitoring.unregister_event_duration_listener(note)
-    assert seen  # the listener hears a compilation
+    assert seen  # the listener hears a program
 
 
 @pytest.mark.parametrize("draw", [jax.random.uniform, jax.random.normal])
