@@ -3,6 +3,11 @@
 A step that needs an N x K matrix (log densities, responsibilities) only to sum it over rows never has to
 hold it: a scan over equal blocks of rows adds the blocks' sums. The last block is filled up with rows of
 weight zero.
+
+Tables are padded to few sizes (`bucket`, `swept_size`), so that many share a program. An ascent sums over
+weighted rows, and what is beside them has weight zero (`padded`). A sampler draws for each row, so that what
+is beside them has a mask of its own (`PaddedRows`): random numbers go by the row's place, and those of a row
+do not depend on how many are drawn.
 """
 
 from collections.abc import Callable, Iterator
