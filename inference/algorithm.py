@@ -279,6 +279,10 @@ class Iterative(Method):
             does not suit the data.
         conclude: ``conclude(key, state, model, data, num_samples, keep_rows, **options) -> Outcome``;
             a sampler's ``conclude(key, draws, model, data, keep_rows) -> Outcome``.
+        for_steps: ``for_steps(model, data)``, the model and the (prepared) data as steps take them, in shapes
+            that models of about as many components and tables of about as many rows share, so that one
+            program serves them all; starts and ``conclude`` take model and data themselves. None: as they
+            are.
     """
 
     strategies: tuple[str, ...]
@@ -287,6 +291,7 @@ class Iterative(Method):
     start: Callable
     prepare: Callable = as_passed
     conclude: Callable
+    for_steps: Callable | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -304,10 +309,6 @@ class Ascent(Iterative):
             tell the gains to come, as those of EM do and those of quasi-Newton steps do not.
         runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host
             instead of compiled.
-        for_steps: ``for_steps(model, data)``, the model and the (prepared) data as steps take them, in shapes
-            that models of about as many components and tables of about as many rows share, so that one
-            program serves them all; starts and ``conclude`` take model and data themselves. None: as they
-            are.
         resized: ``resized(state, model)``, a state in the size of a model as steps take it, or the other way;
             None: ``for_steps`` changes no model.
         for_new: ``for_new(stored, model)``, on the host, of `transform` and `log_density`: the stored
@@ -323,7 +324,6 @@ class Ascent(Iterative):
     restarts: Callable = one_start
     drops_starts: bool = False
     runs_on_host: Callable = never
-    for_steps: Callable | None = None
     resized: Callable | None = None
     for_new: Callable | None = None
     in_batches: Callable | None = None
@@ -356,6 +356,9 @@ class Sampler(Iterative):
         slot_axes: with ``resize``, the paths of the leaves of the states whose size it changes, as
             ``jax.tree_util.keystr`` gives them, and the axis (that over chains being 0); a path that ends in
             a star stands for all that begin so, and a third entry says what the axis is over, if not slots.
+        of_rows: with ``for_steps``, the paths of the leaves of a state that have an axis over rows, their
+            first, as ``jax.tree_util.keystr`` gives them; other states than those of steps, and whatever is
+            kept of draws, have true sizes.
         rounds: ``rounds(num_warmup)``, the sweeps after which ``resize`` is asked, the end of warm-up last.
         by_settings: ``by_settings(model, settings)``, the sampler that the settings of a call ask for; None:
             this one.
@@ -371,6 +374,7 @@ class Sampler(Iterative):
     position: Callable
     resize: Callable | None = None
     slot_axes: tuple[tuple[str, int] | tuple[str, int, str], ...] = ()
+    of_rows: tuple[str, ...] = ()
     rounds: Callable = one_round
     by_settings: Callable | None = None
     options_for_modes: Callable = lambda model: {}

@@ -31,6 +31,7 @@ from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout, slots_
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
+from inference.numerics.weighted_rows import unpadded
 from inference.processes import agreed, any_process, gathered_leaves, share_of
 from zoo.model import Model
 
@@ -57,6 +58,8 @@ def sample(
     open_bar: Callable,
     resize: Callable | None = None,
     slot_axes: tuple[tuple[str, int] | tuple[str, int, str], ...] = (),
+    start_data: tuple | None = None,
+    of_rows: tuple[str, ...] = (),
     rounds: Callable = one_round,
     max_looks: int = 1,
     max_seconds: float | None = None,
@@ -86,6 +89,10 @@ def sample(
             with more of them when a sweep has said ``info.full`` (it is then made again from where it began),
             or with no more than they need, at the end of each round of warm-up.
         slot_axes: with ``resize``, the paths of the leaves of the states that have slots, and the axis.
+        start_data: what the starts are given instead of ``data``, which has copies beside its rows; None: the
+            data.
+        of_rows: the paths of the leaves of a state that have an axis over rows; outside the compiled steps
+            they have as many as ``start_data``.
         rounds: ``rounds(num_warmup)``, the sweeps at which rounds of warm-up end, the last at its end.
         max_looks: with ``look``, the most times that ``num_samples`` draws are made.
         max_seconds: with ``look``, the seconds after which the next look is the last.
@@ -98,11 +105,14 @@ def sample(
         FloatingPointError: the log joint is not finite, and no chunk of draws was finished before.
     """
     begun, block = time.monotonic(), num_samples
+    given = data if start_data is None else start_data
+    num_rows = given[0].shape[0]
+    size = num_rows if start_data is None else unpadded(data[0]).shape[0]
     most = num_warmup + block * max_looks * thinning if look is None else None
     states, stored = resume(
-        *(checkpoint, partial(start_each, start), keys, variables, model, data),
+        *(checkpoint, partial(start_each, start), keys, variables, model, given),
         layout=partial(
-            _layout, _over_chains(position, model), num_chains, num_warmup, thinning, most, slot_axes, data
+            _layout, _over_chains(position, model), num_chains, num_warmup, thinning, most, slot_axes, given
         ),
     )
     num_samples = block * max_looks
@@ -157,7 +167,7 @@ def sample(
             with chunk:
                 new_states, infos, draws = run_chunk(
                     (step, position, capacity),
-                    states,
+                    _with_rows(states, of_rows, size),
                     keys,
                     (own.start, own.stop),
                     done,
@@ -187,9 +197,10 @@ def sample(
             before, after = _num_draws(done), _num_draws(done + limit)
             kept = _with_room(kept, after, block, num_samples)
             for target, new in zip(jax.tree.leaves(kept), jax.tree.leaves(draws), strict=True):
-                target[:, before:after] = np.asarray(new)[:, : after - before]
+                own_part = (slice(None), slice(after - before), *map(slice, target.shape[2:]))
+                target[:, before:after] = np.asarray(new)[own_part]
             chunks.append(infos)
-            states, done = new_states, done + limit
+            states, done = _with_rows(new_states, of_rows, num_rows), done + limit
             if resize is not None and done in ends:
                 states = resized(states, False)
             bar.update(limit)
@@ -218,6 +229,19 @@ def sample(
         return ChainsRun(reached, trace, f"{reason} in warm-up", done)
     draws = draws_of_all(num_draws)
     return ChainsRun(draws, trace, reason, done, None if look is None else np.reshape(looks, (-1, 3)))
+
+
+def _with_rows(states: Any, of_rows: tuple[str, ...], num_rows: int) -> Any:
+    """The states of all chains with so many rows: without the last, or with zeros, which no step reads."""
+
+    def resized(path: tuple, leaf: Any) -> Any:
+        if jax.tree_util.keystr(path) not in of_rows or leaf.shape[1] == num_rows:
+            return leaf
+        own = np.asarray(leaf)[:, :num_rows]
+        more = num_rows - own.shape[1]
+        return np.pad(own, [(0, more if axis == 1 else 0) for axis in range(own.ndim)])
+
+    return jax.tree_util.tree_map_with_path(resized, states)
 
 
 def _draws_after(sweeps: int, num_warmup: int, thinning: int) -> int:

@@ -197,23 +197,29 @@ class SamplerPlan(_WholePlan[Sampler, Sampling]):
             sizes=partial(self._sizes, position),
         )
         keys, conclude_key = run_keys(request.key, settings.num_chains)
-        run = sample(
-            self.algorithm.step,
-            self.start,
-            position,
-            self.model,
-            self.data,
-            keys=keys,
-            resize=method.resize,
-            slot_axes=method.slot_axes,
-            rounds=method.rounds,
-            variables=self.given,
-            **loop_arguments(request),
-            **settings.of_the_loop,
-            look=look if settings.until else None,
-            status=_agreement,
-            loops=self.algorithm.loops,
-        )
+        placed: dict[str, Any] = {"model": self.model, "data": self.data}
+        work = request.work
+        if method.for_steps and shares_shapes():
+            model, data = in_current_precision(method.for_steps(self.model, self.data))
+            placed = {"model": model, "data": data, "start_data": self.data, "of_rows": method.of_rows}
+            work = work[0], _cells(data) * settings.num_steps * method.passes_per_step
+        with for_work(*work):
+            run = sample(
+                self.algorithm.step,
+                self.start,
+                position,
+                **placed,
+                keys=keys,
+                resize=method.resize,
+                slot_axes=method.slot_axes,
+                rounds=method.rounds,
+                variables=self.given,
+                **loop_arguments(request),
+                **settings.of_the_loop,
+                look=look if settings.until else None,
+                status=_agreement,
+                loops=self.algorithm.loops,
+            )
         if (frames := frames_of_run()) is not None:
             self._film(frames, partial(_at, position, self.model), run, concluded)
         return concluded(run)
@@ -281,8 +287,7 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
         elif exact and exact.for_steps and shares_shapes() and not (on_host or self.algorithm.improve):
             placed |= self._in_shared_shapes(exact.for_steps, exact.resized)
             share = 0.5 if self.data[0].shape[0] <= FEWEST_ROWS else 1.0  # the rest may be padding
-            cells = share * sum(map(np.size, jax.tree.leaves(placed["data"])))
-            work = work[0], cells * settings.num_steps * method.passes_per_step
+            work = work[0], share * _cells(placed["data"]) * settings.num_steps * method.passes_per_step
         with for_work(*work):
             run = ascend(
                 self.algorithm.step,
@@ -376,6 +381,11 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
             of_all = exchanged(np.column_stack([rows, weight]))
             begun_with = (Rows(jnp.asarray(of_all[:, :-1]), jnp.asarray(of_all[:, -1])),)
         return {"data": (deal_out(rows, weight, num_devices),), "start_data": begun_with, "place": place}
+
+
+def _cells(data: tuple) -> int:
+    """The numbers that a pass goes over."""
+    return sum(map(np.size, jax.tree.leaves(data)))
 
 
 def _recorded(starts: int, dtype: str) -> jax.ShapeDtypeStruct:

@@ -3,6 +3,11 @@
 A step that needs an N x K matrix (log densities, responsibilities) only to sum it over rows never has to
 hold it: a scan over equal blocks of rows adds the blocks' sums. The last block is filled up with rows of
 weight zero.
+
+Tables are padded to few sizes (`bucket`, `swept_size`), so that many share a program. An ascent sums over
+weighted rows, and what is beside them has weight zero (`padded`). A sampler draws for each row, so that what
+is beside them has a mask of its own (`PaddedRows`): random numbers go by the row's place, and those of a row
+do not depend on how many are drawn.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,6 +57,40 @@ class RowShards(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         """Shape of all rows, padding included."""
         return (self.x.shape[0] * self.x.shape[1], *self.x.shape[2:])
+
+
+class PaddedRows(NamedTuple):
+    """Rows with copies of the first beside them, which are none, as the steps of samplers take them.
+
+    Attributes:
+        x: shape (size, num_features).
+        num_rows: how many are rows, the first so many; a number of the program, not of its shapes.
+    """
+
+    x: Any
+    num_rows: Array | int
+
+    @property
+    def is_row(self) -> Array:
+        """Which are rows, shape (size,)."""
+        return jnp.arange(self.x.shape[0]) < self.num_rows
+
+
+def unpadded(x: Array | PaddedRows) -> Any:
+    """The rows, what is beside them included."""
+    return x.x if isinstance(x, PaddedRows) else x
+
+
+def number_of(x: Array | PaddedRows) -> Array | int:
+    """How many rows there are, without what is beside them."""
+    return x.num_rows if isinstance(x, PaddedRows) else x.shape[0]
+
+
+def sum_of_rows(values: Array, x: Array | PaddedRows) -> Array:
+    """The sum over rows (first axis) without what is beside them."""
+    if isinstance(x, PaddedRows):
+        values = jnp.where(x.is_row.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+    return jnp.sum(values, axis=0)
 
 
 def unweighted(x: Array | Rows) -> Any:
@@ -154,6 +193,13 @@ def shares_shapes() -> bool:
 
 
 FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
+SWEPT = (
+    64,
+    96,
+    144,
+    216,
+    320,
+)  # that samplers pad smaller tables to: each of a thousand sweeps pays for more
 
 
 def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> int:
@@ -162,6 +208,11 @@ def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> i
         return num_rows
     step = max(2 ** ((num_rows - 1).bit_length() - 4), fewest // 8)
     return max(-(-num_rows // step) * step, fewest)
+
+
+def swept_size(num_rows: int) -> int:
+    """The number of rows that a sampler's table is padded to."""
+    return next((size for size in SWEPT if num_rows <= size), bucket(num_rows))
 
 
 def power_of_two(number: int, fewest: int) -> int:
@@ -192,6 +243,14 @@ def padded(data: tuple[Any]) -> tuple[Any]:
     size = bucket(x.shape[0])
     weight = data[0].weight if isinstance(data[0], Rows) else np.ones(x.shape[0])
     return (Rows(beside_copies(x, size), np.pad(weight, (0, size - x.shape[0]))),)
+
+
+def beside_rows[M: Model](model: M, data: tuple) -> tuple[M, tuple]:
+    """The ``for_steps`` of a sampler: its one part, dense rows, as `PaddedRows` in a `bucket`."""
+    (x,) = data
+    if isinstance(x, SparseCounts) or x.shape[0] > MOST_ROWS:
+        return model, data
+    return model, (PaddedRows(beside_copies(x, swept_size(x.shape[0])), np.asarray(x.shape[0])),)
 
 
 def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: int = BLOCK_ROWS) -> Any:

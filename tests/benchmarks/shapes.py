@@ -8,6 +8,8 @@ of N processes; the two checkouts take turns. Each question is asked after the c
 * ``choose_num_latents``: 1 to 6 latents of 572 rows in 8 columns.
 * ``250 after 272``, ``5 after 4``: a fit of another number of rows, and of components, after a first one.
 * ``first fit``: that first one.
+* ``gibbs``, ``collapsed``, ``projection``: 1 000 sweeps of chains, by both Gibbs samplers of a mixture and
+  that of `zoo.PPCA`: a first fit of 272 rows, once more, then of 250, which shares its size, and of 60.
 * ``predict 7 after 5``, ``transform 7 after 5``: of a mixture, and of `zoo.EPCA`, whose modes are searched.
 * ``5 topics after 4``, ``180 texts after 200``, ``density 7 after 5``: of LDA: fits and log densities.
 * ``other table``: a fit of another table (231 rows) in a new process whose cache one of 272 rows has filled.
@@ -32,9 +34,19 @@ BARS = {
     "250 after 272": 0.5 / 4.9,
     "5 after 4": 0.8 / 5.7,
     "first fit": 1.05,
+    **{
+        f"{name}, {which}": 1.05
+        for name in ("gibbs", "collapsed", "projection")
+        for which in ("first", "60 rows")
+    },
+    **{f"{name}, 250 after 272": 0.3 for name in ("gibbs", "collapsed", "projection")},
     "predict 7 after 5": 0.05 / 0.6,
     "transform 7 after 5": 0.05 / 0.6,
 }
+QUESTIONS = (
+    *("cross_validate", "choose_num_latents", "fits", "epca", "topics", "other"),
+    *("gibbs", "collapsed", "projection"),
+)
 #: Run in a fresh interpreter: imports, then calls under the clock.
 CALLS = """
 import json, sys, time, warnings
@@ -89,6 +101,16 @@ elif which == "topics":
     clock("180 texts after 200", lambda: topics(others, 4))
     log_density(tree, others[:5])
     clock("density 7 after 5", lambda: log_density(tree, others[:7]))
+elif which in ("gibbs", "collapsed", "projection"):
+    wide = rng.normal(size=(272, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(272, 6))
+    def chains(count):
+        rows = (wide if which == "projection" else x)[:count]
+        model = zoo.PPCA(num_latents=2, loading_prior="ard") if which == "projection" else (
+            zoo.Mixture.from_data(rows, num_components=4))
+        method = "collapsed_gibbs" if which == "collapsed" else "gibbs"
+        fit(model, rows, method=method, num_warmup=900, num_samples=100, seed=0)
+    for name, count in (("first", 272), ("again", 272), ("250 after 272", 250), ("60 rows", 60)):
+        clock(which + ", " + name, lambda: chains(count))
 elif which == "fill":
     mixture(x, 4)
 else:
@@ -122,12 +144,15 @@ def main():
     parser.add_argument("folder", type=Path, help="a checkout of the commit to compare with")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS, help="these processes; not to be recorded")
     arguments = parser.parse_args()
+    if arguments.record and arguments.only:
+        parser.error("a record has all questions")
     here, there = Path(__file__).resolve().parents[2], arguments.folder.resolve()
     found = {"then": {}, "now": {}}
     for _ in range(arguments.rounds):
         for name, checkout in (("then", there), ("now", here)):
-            for which in ("cross_validate", "choose_num_latents", "fits", "epca", "topics", "other"):
+            for which in arguments.only or QUESTIONS:
                 own = in_another_process(checkout) if which == "other" else seconds(checkout, which)
                 for question, spent in own.items():
                     found[name][question] = min(spent, found[name].get(question, spent))

@@ -411,6 +411,7 @@ def rescaling(
     latent_precision: Array,
     loading_precision: Array,
     num_columns: Array | int | None = None,
+    num_rows: Array | int | None = None,
 ) -> Array:
     """Draw the scales g of the move latents g, loadings / g by slice sampling, shape (num_latents,).
 
@@ -421,7 +422,9 @@ def rescaling(
         latent_precision: prior precision of the latents, about zero.
         loading_precision: of the loadings, shape () or (num_latents,).
         num_columns: how many loadings of each latent are free, shape (num_latents,); None: all of them.
+        num_rows: how many latents are those of rows; None: all of them. The others are zero.
     """
+    num_rows = latents.shape[0] if num_rows is None else num_rows
     columns = jnp.broadcast_to(loadings.shape[0] if num_columns is None else num_columns, latents.shape[1:])
 
     def one(key: Array, z_squares: Array, w_squares: Array, difference: Array) -> Array:
@@ -433,4 +436,4 @@ def rescaling(
     keys = jax.random.split(key, latents.shape[1])
     z_squares = latent_precision * jnp.sum(latents**2, axis=0)
     w_squares = loading_precision * jnp.sum(loadings**2, axis=0)
-    return jax.vmap(one)(keys, z_squares, w_squares, latents.shape[0] - columns)
+    return jax.vmap(one)(keys, z_squares, w_squares, num_rows - columns)

@@ -83,6 +83,7 @@ from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw, draw_log_gamma
 from inference.numerics.host_draws import generator, site_draws
+from inference.numerics.weighted_rows import PaddedRows, beside_rows, number_of, shares_shapes, unpadded
 from zoo.answers import answer_of
 from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import gammaln
@@ -157,18 +158,18 @@ def _log_prior_of_split(alpha: Array, model: Mixture) -> Any:
 
 
 def scan_labels(
-    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array
+    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array | PaddedRows
 ) -> tuple[CollapsedMixtureState, Array]:
     """Draw every row's label in turn; returns whether the slots ran out too."""
     components, alpha = model.components.with_hyperparameters(state.hyperparameters), state.concentration
     statistics, num_slots = statistics_for(components), state.counts.shape[0]
-    rows, slots = statistics.rows(components, x), jnp.arange(num_slots)
+    rows, slots = statistics.rows(components, unpadded(x)), jnp.arange(num_slots)
     cache = statistics.of(components, rows, state.labels, num_slots)
-    uniforms = jax.random.uniform(key, (x.shape[0],), jnp.result_type(float))
+    uniforms = jax.random.uniform(key, state.labels.shape, jnp.result_type(float))
 
-    def visit(carry: tuple, item: tuple) -> tuple[tuple, Array]:
-        cache, counts, full = carry
-        row, label, uniform = item
+    def visit(place: Array, carry: tuple) -> tuple:
+        cache, counts, full, labels = carry
+        row, label, uniform = rows[place], labels[place], uniforms[place]
         counts = counts - (slots == label)
         if model.weights.has_sticks:
             empty = counts == 0
@@ -183,11 +184,12 @@ def scan_labels(
             return slots == drawn, drawn
 
         cache, label = cache.drawn_anew(components, label, row, choose)
-        return (cache, counts + (slots == label), full), label
+        labels = jax.lax.dynamic_update_index_in_dim(labels, label.astype(labels.dtype), place, 0)
+        return cache, counts + (slots == label), full, labels
 
-    start = (cache, state.counts, jnp.zeros((), bool))
-    (_, counts, full), labels = jax.lax.scan(visit, start, (rows, state.labels, uniforms))
-    return state._replace(labels=labels.astype(state.labels.dtype), counts=counts), full
+    start = (cache, state.counts, jnp.zeros((), bool), state.labels)
+    _, counts, full, labels = jax.lax.fori_loop(0, number_of(x), visit, start)
+    return state._replace(labels=labels, counts=counts), full
 
 
 def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixture, x: Array) -> Array:
@@ -198,7 +200,7 @@ def update_concentration(key: Array, state: CollapsedMixtureState, model: Mixtur
         values = {"assignments": state.labels, "concentration": state.concentration}
         return draw(key, concentration_and_weights(values, model, x)["concentration"])
     which_key, gamma_key = jax.random.split(key)
-    num_rows, number = x.shape[0], jnp.sum(state.counts > 0)
+    num_rows, number = jnp.sum(state.counts), jnp.sum(state.counts > 0)
     a, b = model.concentration.concentration, model.concentration.rate
     shapes = jnp.stack([state.concentration + 1, jnp.asarray(num_rows, float), a + number, a + number - 1])
     own, rest, log_more, log_less = draw_log_gamma(gamma_key, shapes)  # in one call, which compiles sooner
@@ -268,15 +270,18 @@ def launched_moves(
 
 
 def step(
-    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array, *, split_merge: int = 5
+    key: Array, state: CollapsedMixtureState, model: Mixture, x: Array | PaddedRows, *, split_merge: int = 5
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
     """Run one sweep: split-merge proposals, labels row by row, concentration, hyperparameters."""
     move_key, scan_key, concentration_key, hyper_key = jax.random.split(key, 4)
-    state, full, rate = launched_moves(move_key, state, model, x, split_merge)
+    rows = unpadded(x)
+    if isinstance(x, PaddedRows):  # a label beyond all slots has no part in any sum
+        state = state._replace(labels=jnp.where(x.is_row, state.labels, state.counts.shape[0]))
+    state, full, rate = launched_moves(move_key, state, model, rows, split_merge)
     state, scan_full = scan_labels(scan_key, state, model, x)
-    state = state._replace(concentration=update_concentration(concentration_key, state, model, x))
-    state = state._replace(hyperparameters=update_hyperparameters(hyper_key, state, model, x))
-    objective, occupied = log_joint(state, model, x), jnp.sum(state.counts > 0)
+    state = state._replace(concentration=update_concentration(concentration_key, state, model, rows))
+    state = state._replace(hyperparameters=update_hyperparameters(hyper_key, state, model, rows))
+    objective, occupied = log_joint(state, model, rows), jnp.sum(state.counts > 0)
     return state, CollapsedMixtureInfo(objective, occupied, rate, full | scan_full)
 
 
@@ -398,7 +403,10 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
         labels = np.take_along_axis(rng.permuted(slots, axis=1), labels, axis=1)
     hyper = {site: np.asarray(draws[site]) for site in model.components.hyperprior_sites().values()}
     hyper = {site: value.reshape(-1, *value.shape[2:]) for site, value in hyper.items()}
-    given = _posteriors({"assignments": labels, **hyper}, model, x)
+    rows = unpadded((beside_rows(model, data)[1] if shares_shapes() else data)[0])
+    beside = (0, 0), (0, rows.shape[0] - labels.shape[1])
+    own = np.pad(labels, beside, constant_values=model.num_components)  # what is no row is in no component
+    given = _posteriors({"assignments": own, **hyper}, model, rows)
     alpha = draws["concentration"] if model.has_random_concentration else model.concentration
     given["concentration"] = np.broadcast_to(np.ravel(alpha), len(labels))
     found = site_draws(rng, sample_given_labels, len(labels), model, given=given)
@@ -479,6 +487,8 @@ METHOD = Sampler(
     conclude=conclude,
     position=lambda keep_rows: position,
     check=check,
+    for_steps=beside_rows,
+    of_rows=(".labels",),
     resize=resize,
     slot_axes=((".counts", 1),),
     to_convergence=to_convergence,

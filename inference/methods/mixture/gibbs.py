@@ -128,7 +128,7 @@ from inference.methods.mixture.split_merge import split_merge as split_merge_mov
 from inference.methods.mixture.starts import given_labels
 from inference.numerics.programs import draw_locals, log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
-from inference.numerics.weighted_rows import Rows
+from inference.numerics.weighted_rows import PaddedRows, Rows, beside_rows, sum_of_rows, unpadded
 from zoo.answers import answer_of
 from zoo.checks import machine_memory
 from zoo.conjugate import NormalGamma, Product
@@ -222,7 +222,7 @@ def reorder_components(key: Array, values: Values, model: Mixture, x: Array) -> 
     order = jnp.where(accepted, proposed, jnp.arange(model.num_components))
     for first, pair_key in ((0, even_key), (1, odd_key)):
         order = exchange_neighbours(pair_key, order, counts, alpha, model.weights, first)
-    place = jnp.argsort(order)  # of each component, the stick that it gets
+    place = jnp.append(jnp.argsort(order), model.num_components)  # of each component, the stick that it gets
     return {**values, "assignments": place[values["assignments"]].astype(values["assignments"].dtype)}
 
 
@@ -344,6 +344,11 @@ class MixtureGibbsInfo(NamedTuple):
     num_occupied: Array
 
 
+def is_row(values: Values, model: Mixture) -> Array:
+    """Which are rows, shape (num_observations,): what is beside them has a label beyond all components."""
+    return values["assignments"] < model.num_components
+
+
 def counts_of(values: Values, model: Mixture) -> Array:
     """Rows per component, shape (num_components,), as floats."""
     return jnp.bincount(values["assignments"], length=model.num_components).astype(float)
@@ -358,7 +363,7 @@ def concentration_and_weights(values: Values, model: Mixture, x: Array) -> dict[
     counts = counts_of(values, model)
     if not model.has_random_concentration:
         return {"weights": model.weights.posterior(counts, model.concentration)}
-    num_rows, num_components = x.shape[0], model.num_components
+    num_rows, num_components = jnp.sum(counts), model.num_components
 
     def log_density(alpha: Array) -> Array:
         share = alpha / num_components
@@ -412,16 +417,28 @@ COMPLETING = Move(component_parameters_of_completed_rows)
 
 def labels(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The labels given weights and parameters, as `zoo.answers.Answers.conditionals`."""
-    return {"assignments": RowLabels(logits=log_joint_rows(model, values, x), validate_args=False)}
+    return {"assignments": RowLabels(log_joint_rows(model, values, x), is_row(values, model))}
 
 
 class RowLabels(dist.CategoricalLogits):
-    """A label for each row, drawn by one uniform number a row: most of a sweep would go into K of them."""
+    """A label for each row, drawn by one uniform number a row: most of a sweep would go into K of them.
+
+    Args:
+        logits: shape (num_observations, num_components).
+        is_row: shape (num_observations,); what is no row has label K.
+    """
+
+    pytree_data_fields = ("is_row",)
+
+    def __init__(self, logits: Array, is_row: Array) -> None:
+        self.is_row = is_row
+        super().__init__(logits, validate_args=False)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Labels, by the cumulated probabilities; one of probability zero is never drawn."""
         shape = (*sample_shape, *self.batch_shape)
-        return drawn_label(self.logits, jax.random.uniform(key, shape, self.logits.dtype))
+        uniform = jax.random.uniform(key, shape, self.logits.dtype)
+        return drawn_label(self.logits, jnp.where(self.is_row, uniform, 1.0))
 
 
 def drawn_label(logits: Array, uniform: Array) -> Array:
@@ -429,7 +446,7 @@ def drawn_label(logits: Array, uniform: Array) -> Array:
 
     Args:
         logits: log probabilities up to a constant, shape (..., num_labels).
-        uniform: a number on [0, 1) for each label to draw, shape (...).
+        uniform: a number on [0, 1) for each label to draw, shape (...); at 1 it is ``num_labels``.
 
     Returns:
         Shape (...).
@@ -605,9 +622,12 @@ def _step(
     key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable
 ) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
     """Run one sweep."""
-    x = copies_of(x)
-    values = sweep(key, state.values, with_errors(blocks_of(model), model), model, x)
-    log_joint = jnp.sum(model.log_likelihood(values, x)) + log_prior(model, values, x)
+    values, rows = state.values, unpadded(copies_of(x))
+    if isinstance(x, PaddedRows):  # a label beyond all others has no part in any sum
+        own = jnp.where(x.is_row, values["assignments"], model.num_components)
+        values = {**values, "assignments": own}
+    values = sweep(key, values, with_errors(blocks_of(model), model), model, rows)
+    log_joint = sum_of_rows(model.log_likelihood(values, rows), x) + log_prior(model, values, rows)
     num_occupied = jnp.sum(counts_of(values, model) > 0)
     return MixtureGibbsState(values), MixtureGibbsInfo(log_joint, num_occupied)
 
@@ -637,6 +657,13 @@ def position(state: MixtureGibbsState, model: Mixture, keep_rows: bool = True) -
     kept = {name: value for name, value in state.values.items() if name != ERRORS}
     kept |= answer_of(model, "derived", state.values)
     return {name: value for name, value in kept.items() if keep_rows or name != "assignments"}
+
+
+def for_steps(model: Mixture, data: tuple) -> tuple[Mixture, tuple]:
+    """The rows, or their copies, in a bucket; not where holes have patterns or each row has a factor."""
+    if model.components.is_incomplete or model.free_last_stick:
+        return model, data
+    return beside_rows(model, (copies_of(data[0]),))
 
 
 def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, keep_rows: bool) -> Outcome:
@@ -686,6 +713,8 @@ METHOD = Sampler(
     start=start,
     prepare=prepare,
     conclude=conclude,
+    for_steps=for_steps,
+    of_rows=(".values['assignments']", f".values['{ERRORS}']"),
     position={True: position, False: partial(position, keep_rows=False)}.get,
     options_for_modes=lambda model: {"split_merge": 4} if _may_split(model) else {},
     to_convergence=to_convergence,

@@ -98,7 +98,8 @@ def repeated(
 
     Args:
         key: a JAX key.
-        labels: of the rows, shape (num_observations,), from 0 to num_slots - 1.
+        labels: of the rows, shape (num_observations,), from 0 to num_slots - 1; ``num_slots`` after the rows,
+            where there is none.
         x: the rows.
         components: the prior of a component's parameters, numbers throughout.
         num_slots: labels that there are.
@@ -108,26 +109,31 @@ def repeated(
     Returns:
         The labels, which moves were accepted, and before which no label was free, shapes (number,).
     """
-    features = components.features(x)
+    features, is_row = components.features(x), labels < num_slots
     urn = places = None
     if isinstance(features, Array):  # sparse rows have products only
         statistics = statistics_for(components)
         rows = statistics.rows(components, x)
         urn = rows, statistics.without_rows(components, rows, 2)
-        spread = jnp.std(rows, axis=0)
+        spread = jnp.std(rows, axis=0, where=is_row[:, None])
         places = rows / jnp.where(spread > 0, spread, 1.0)
 
-    def move(state: tuple[Array, Array], uniforms: Array) -> tuple[tuple, tuple[Array, Array]]:
-        pair = draw_pair(uniforms[-3:], labels.shape[0], places)
+    def move(state: tuple[Array, Array], place: Array) -> tuple[tuple, tuple[Array, Array]]:
+        parts = ((0, size), (num_rows, num_scanned), (width - PAIR_NUMBERS, PAIR_NUMBERS))
+        own = [jax.lax.dynamic_slice(numbers, [place + begin], [length]) for begin, length in parts]
+        uniforms = jnp.concatenate(own)
+        pair = draw_pair(uniforms[-3:], num_rows, places)
         found = split_or_merge(uniforms[:-3], pair, *state, features, urn, components, log_prior)
         labels_now, counts, accepted = found
         return (labels_now, counts), (accepted, jnp.all(state[1] > 0))
 
-    dtype, num_rows = jnp.result_type(float), labels.shape[0]
+    dtype, size, num_rows = jnp.result_type(float), labels.shape[0], jnp.sum(is_row)
     counts = jnp.sum(labels[:, None] == jnp.arange(num_slots), axis=0, dtype=dtype)
-    shape = number, num_rows + min(SCANNED_ROWS, num_rows) + PAIR_NUMBERS
-    uniforms = jax.random.uniform(key, shape, dtype)  # in one call: each takes a while to compile
-    (labels, _), (accepted, filled) = jax.lax.scan(move, (labels, counts), uniforms)
+    num_scanned = min(SCANNED_ROWS, size)
+    # in one call, since each takes a while to compile; what is beside the rows has no numbers of its own
+    numbers = jax.random.uniform(key, (number * (size + num_scanned + PAIR_NUMBERS),), dtype)
+    width = num_rows + jnp.minimum(SCANNED_ROWS, num_rows) + PAIR_NUMBERS
+    (labels, _), (accepted, filled) = jax.lax.scan(move, (labels, counts), width * jnp.arange(number))
     return labels, accepted, filled
 
 

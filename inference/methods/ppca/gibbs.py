@@ -43,7 +43,8 @@ from inference.methods.epca.views import given_values
 from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.linear_gaussian import gibbs as of_columns
 from inference.methods.ppca import Gibbs
-from inference.numerics.programs import log_densities
+from inference.numerics.programs import log_prior
+from inference.numerics.weighted_rows import PaddedRows, beside_rows, number_of, sum_of_rows, unpadded
 from zoo.answers import answer_of
 from zoo.linear_gaussian.rows import normal_latents
 from zoo.linear_gaussian.supervised import BlockPrior
@@ -68,21 +69,21 @@ class PPCAGibbsState(NamedTuple):
 # The blocks: each returns the distributions it draws from, in order
 
 
-def rows(values: Values, model: PPCA, x: Array) -> Conditionals:
+def rows(values: Values, model: PPCA, x: Array | PaddedRows) -> Conditionals:
     """The latents of all rows, after the precisions of Student-t ones."""
-    return answer_of(model, "conditionals", values, x)
+    return answer_of(model, "conditionals", values, unpadded(x))
 
 
-def columns(values: Values, model: PPCA, x: Array) -> Conditionals:
+def columns(values: Values, model: PPCA, x: Array | PaddedRows) -> Conditionals:
     """The loadings of every column, its mean integrated out, then the mean."""
-    prior, weight = prior_of(values, model), row_precision(values)
-    return of_columns.regression(values, "", x, values["noise_variance"], prior, weight)
+    prior, weight = prior_of(values, model), row_precision(values, x)
+    return of_columns.regression(values, "", cells_of(x), values["noise_variance"], prior, weight)
 
 
-def noise(values: Values, model: PPCA, x: Array) -> Conditionals:
+def noise(values: Values, model: PPCA, x: Array | PaddedRows) -> Conditionals:
     """The noise variance, of all cells or of each column's."""
-    own, per_column = prior_of(values, model), model.noise == "diagonal"
-    return of_columns.noise(values, "", x, own, per_column=per_column, row_precision=row_precision(values))
+    own, weight, per_column = prior_of(values, model), row_precision(values, x), model.noise == "diagonal"
+    return of_columns.noise(values, "", cells_of(x), own, per_column=per_column, row_precision=weight)
 
 
 def relevance(values: Values, model: PPCA | MCFA, x: Array) -> Conditionals:
@@ -105,18 +106,24 @@ def prior_of(values: Values, model: PPCA) -> BlockPrior:
     )
 
 
-def row_precision(values: Values) -> Array | float:
-    """The precisions of Student-t rows as weights of their cells; 1 of normal rows."""
-    return values["row_precision"][:, None] if "row_precision" in values else 1.0
+def row_precision(values: Values, x: Array | PaddedRows) -> Array | float:
+    """The precisions of Student-t rows as weights of their cells; 1 of normal rows, 0 of what is none."""
+    weight = values["row_precision"][:, None] if "row_precision" in values else 1.0
+    return jnp.where(x.is_row[:, None], weight, 0.0) if isinstance(x, PaddedRows) else weight
+
+
+def cells_of(x: Array | PaddedRows) -> Array:
+    """The cells, of what is no row missing."""
+    return jnp.where(x.is_row[:, None], x.x, jnp.nan) if isinstance(x, PaddedRows) else x
 
 
 # Moves along directions in which the likelihood is flat
 
 
-def shear(key: Array, values: Values, model: PPCA, x: Array) -> Values:
+def shear(key: Array, values: Values, model: PPCA, x: Array | PaddedRows) -> Values:
     """Add a multiple of each latent, and of one, to the other latents; the loadings follow."""
-    k, prior, weight = model.num_latents, prior_of(values, model), row_precision(values)
-    z = jnp.concatenate([values["latents"], jnp.ones((len(x), 1))], axis=1)
+    k, prior, weight = model.num_latents, prior_of(values, model), row_precision(values, x)
+    z = jnp.concatenate([values["latents"], jnp.ones((len(values["latents"]), 1))], axis=1)
     w = jnp.concatenate([values["loadings"], (values["loc"] - prior.loc_mean)[:, None]], axis=1)
     precisions = jnp.append(jnp.broadcast_to(1 / prior.loading_variance, (k,)), 1 / prior.loc_variance)
 
@@ -137,11 +144,12 @@ def shear(key: Array, values: Values, model: PPCA, x: Array) -> Values:
     return {**values, "latents": z[:, :k], "loadings": w[:, :k], "loc": w[:, k] + prior.loc_mean}
 
 
-def rescale(key: Array, values: Values, model: PPCA, x: Array) -> Values:
+def rescale(key: Array, values: Values, model: PPCA, x: Array | PaddedRows) -> Values:
     """Multiply each latent by g_k and divide its loadings by g_k."""
     z, w = values["latents"], values["loadings"]
     precision = 1 / jnp.asarray(prior_of(values, model).loading_variance)
-    scale = rescaling(key, z * jnp.sqrt(row_precision(values)), w, 1.0, precision)
+    own = z * jnp.sqrt(row_precision(values, x))
+    scale = rescaling(key, own, w, 1.0, precision, num_rows=number_of(x))
     return {**values, "latents": z * scale, "loadings": w / scale}
 
 
@@ -182,16 +190,17 @@ def start(key: Array, variables: Values, model: PPCA, x: Array, **options: objec
 
 
 def _step(
-    key: Array, state: PPCAGibbsState, model: PPCA, x: Array, *, blocks_of: Callable
+    key: Array, state: PPCAGibbsState, model: PPCA, x: Array | PaddedRows, *, blocks_of: Callable
 ) -> tuple[PPCAGibbsState, GibbsInfo]:
     """Run one sweep."""
     state = PPCAGibbsState(sweep(key, state.values, blocks_of(model), model, x))
     return state, recorded(state, model, x)
 
 
-def recorded(state: PPCAGibbsState, model: PPCA, x: Array) -> GibbsInfo:
+def recorded(state: PPCAGibbsState, model: PPCA, x: Array | PaddedRows) -> GibbsInfo:
     """The log joint of a state, latents and precisions of rows summed out."""
-    return GibbsInfo(sum(log_densities(model, (x,), state.values).values()))
+    cells, values = unpadded(x), state.values
+    return GibbsInfo(sum_of_rows(model.log_likelihood(values, cells), x) + log_prior(model, values, cells))
 
 
 @cache
@@ -216,6 +225,11 @@ def check(model: PPCA, settings: Gibbs) -> None:
         )
 
 
+def for_steps(model: PPCA, data: tuple) -> tuple[PPCA, tuple]:
+    """The rows in a bucket, but for Student-t ones, whose precisions depend on how many are drawn."""
+    return beside_rows(model, data) if model.degrees_of_freedom is None else (model, data)
+
+
 def position(state: PPCAGibbsState, model: PPCA, keep_rows: bool = True) -> Values:
     """The kept values of a draw: all sites, those of rows only if ``keep_rows``."""
     return {name: value for name, value in state.values.items() if keep_rows or name not in OF_ROWS}
@@ -228,5 +242,7 @@ METHOD = Sampler(
     start=start,
     conclude=conclude_draws,
     check=check,
+    for_steps=for_steps,
+    of_rows=(".values['latents']",),
     position={True: position, False: partial(position, keep_rows=False)}.get,
 )

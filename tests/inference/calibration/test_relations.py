@@ -83,7 +83,8 @@ DEFAULT = {
 }
 SLOW = {
     "mixture": {
-        "gibbs": (*ORDER, *UNITS, "fitted_rows"),
+        "gibbs": (*ORDER, *UNITS, "fitted_rows", "padded"),
+        "collapsed_gibbs": ("padded",),
         "vb": ("float32", "batches", "row_doubled", "row_left_out"),
         "em": ORDER,
     },
@@ -98,7 +99,7 @@ SLOW = {
     "depcam": {"em": (*ORDER, *UNITS, *MARKS, "fitted_rows")},
     "depcam of unknown noise": {"vb": (*ORDER, *UNITS, *MARKS)},
     "plsi": {"hmc": NAMES},
-    "ppca with priors": {"vb": (*ORDER, *UNITS), "gibbs": NAMES},
+    "ppca with priors": {"vb": (*ORDER, *UNITS), "gibbs": (*NAMES, "padded")},
     "ppca of student rows with priors": {
         "vb": (*ORDER, *UNITS, *MARKS, "row_doubled", "row_left_out", "fitted_rows"),
         "gibbs": NAMES,

@@ -1,9 +1,10 @@
-"""Ascents have the same numbers, but for rounding, with rows and components beside them that are none."""
+"""Fits have the same numbers, but for rounding, with rows and components beside them that are none."""
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from jax import monitoring
 
 import zoo
 from inference import fit
@@ -12,11 +13,24 @@ from inference.methods import method_of
 from inference.methods.lda import vb as lda_vb
 from inference.methods.mixture import sizes
 from inference.methods.ppca import vb as ppca_vb
-from inference.numerics.weighted_rows import FEWEST_ROWS, MOST_ROWS, Rows, bucket, in_own_shapes, padded
-from zoo.conjugate import NormalGamma
+from inference.numerics.weighted_rows import (
+    FEWEST_ROWS,
+    MOST_ROWS,
+    PaddedRows,
+    Rows,
+    bucket,
+    in_own_shapes,
+    padded,
+    swept_size,
+)
+from zoo.conjugate import GaussianWishart, NormalGamma, SharedGaussianWishart
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*documents have no words", "ignore:documents had not", "ignore:the learnt"
+    "ignore:.*documents have no words",
+    "ignore:documents had not",
+    "ignore:the learnt",
+    "ignore:.*has not converged",
+    "ignore:the truncation is too short",
 )
 
 SETTINGS = {"num_restarts": 2, "max_iterations": 12, "tolerance": 0.0, "num_samples": 3, "progress": False}
@@ -220,6 +234,134 @@ def test_tables_and_models_of_about_the_same_size_share_a_program(monkeypatch):
     for num_rows, size in ((40, 3), (52, 2)):
         fit(zoo.LDA(num_topics=size), topics(num_rows), method="vb", **SETTINGS)
     assert len(seen) == 1
+
+
+# Samplers, whose draws are those of the rows alone
+
+CHAINS = {"num_chains": 2, "num_warmup": 6, "num_samples": 6, "progress": False, "seed": 1}
+
+
+def mixture(**fields):
+    return lambda x: zoo.Mixture.from_data(x, **fields)
+
+
+def learnt_prior(x):
+    family = GaussianWishart.from_data(x, mean_precision=dist.Gamma(2.0, 2.0))
+    return zoo.Mixture.from_data(x, num_components=3, components=family)
+
+
+def recorded_in_steps(x):
+    family = NormalGamma.from_data(x, rounding=np.array([0.1, 0.0]))
+    return zoo.Mixture.from_data(x, num_components=3, components=family)
+
+
+def projection(**fields):
+    return lambda x: zoo.PPCA(num_latents=2, **fields)
+
+
+STICKS = {"weight_prior": "stick_breaking", "concentration": dist.Gamma(2.0, 2.0)}
+QUICK = {
+    "gibbs": (mixture(num_components=3, concentration=dist.Gamma(2.0, 1.0)), "gibbs", {"weighted": True}),
+    "collapsed_gibbs": (mixture(num_components=3), "collapsed_gibbs", {}),
+    "ppca": (projection(loading_prior="ard"), "gibbs", {"columns": 4, "holes": True}),
+}
+COSTLY = {
+    "gibbs sticks": (mixture(num_components=6, **STICKS), "gibbs", {}),
+    "gibbs holes": (mixture(num_components=3, components=NormalGamma()), "gibbs", {"holes": True}),
+    "collapsed_gibbs sticks": (mixture(num_components=2, **STICKS), "collapsed_gibbs", {}),
+    "gibbs steps": (recorded_in_steps, "gibbs", {}),
+    "gibbs of more rows": (mixture(num_components=3), "gibbs", {"num_rows": 600}),
+    "collapsed_gibbs learns": (learnt_prior, "collapsed_gibbs", {}),
+    "collapsed_gibbs of one covariance": (
+        mixture(num_components=3, components=SharedGaussianWishart()),
+        "collapsed_gibbs",
+        {},
+    ),
+    "collapsed_gibbs singletons": (
+        mixture(num_components=3, **STICKS),
+        "collapsed_gibbs",
+        {"init": "singletons"},
+    ),
+    "ppca diagonal": (
+        projection(loading_prior="gaussian", noise="diagonal"),
+        "gibbs",
+        {"columns": 4, "moves": False},
+    ),
+}
+SAMPLED = QUICK | COSTLY
+
+
+def draws(case, num_rows=40):
+    model, method, given = SAMPLED[case]
+    given = {"num_rows": num_rows} | given
+    x = rows(**{name: given.pop(name) for name in ("num_rows", "columns", "holes") if name in given})
+    if given.pop("weighted", False):
+        given["sample_weight"] = np.arange(len(x)) % 3.0
+    return fit(model(x), x, method=method, **CHAINS, **given)
+
+
+def every_case(cases):
+    return [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in cases]
+
+
+@pytest.mark.parametrize("case", every_case(SAMPLED))
+def test_padding_changes_no_draw_but_by_rounding(case):
+    tree = draws(case)
+    with in_own_shapes():
+        alone = draws(case)
+    for group in ("trace", "posterior", "log_likelihood"):
+        for name, value in alone[group].data_vars.items():
+            np.testing.assert_allclose(tree[group][name], value, rtol=1e-8, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("case", QUICK)
+def test_a_row_too_many_is_seen_in_draws(case, monkeypatch):
+    tree, (make, name, _) = draws(case), SAMPLED[case]
+    method = method_of(make(rows()), name)
+    right = method.for_steps
+
+    def all_there(model, data):  # planted: what is beside the rows is rows too
+        model, (beside,) = right(model, data)
+        return model, (PaddedRows(beside.x, np.asarray(len(beside.x))),)
+
+    monkeypatch.setitem(vars(method), "for_steps", all_there)
+    other = draws(case)
+    assert abs(float(tree["trace"]["objective"][0, -1] - other["trace"]["objective"][0, -1])) > 1.0
+
+
+@pytest.mark.parametrize("case", QUICK)
+def test_another_number_of_rows_compiles_no_sweep(case):
+    draws(case, 40)
+    seen = []
+
+    def note(event, duration, **details):
+        if "jaxpr_trace" in event:  # which no cache of compiled programs hides
+            seen.append(details["fun_name"])
+
+    monitoring.register_event_duration_secs_listener(note)
+    try:
+        draws(case, 52)
+        assert "_chunk" not in seen
+        with in_own_shapes():
+            draws(case, 52)
+    finally:
+        monitoring.unregister_event_duration_listener(note)
+    assert "_chunk" in seen
+
+
+@pytest.mark.parametrize("draw", [jax.random.uniform, jax.random.normal])
+@pytest.mark.parametrize("columns", [(), (3,)])
+def test_numbers_of_rows_do_not_depend_on_how_many_are_drawn(draw, columns):
+    """What samplers rely on: those of fewer rows are the first of those of more."""
+    few, many = (np.asarray(draw(jax.random.key(7), (size, *columns))) for size in (13, 64))
+    np.testing.assert_array_equal(few, many[:13])
+
+
+@pytest.mark.parametrize("num_rows", [1, 63, 64, 65, 97, 145, 217, 272, 321, 512, 513, 9999])
+def test_a_sampler_wastes_less_than_an_ascent(num_rows):
+    size = swept_size(num_rows)
+    assert num_rows <= size <= min(bucket(num_rows), max(64, 1.6 * num_rows))
+    assert swept_size(size) == size
 
 
 @pytest.mark.parametrize("num_rows", [1, 511, 512, 513, 1025, 2047, 2049, 9999, MOST_ROWS])
