@@ -42,6 +42,7 @@ EVERY_METHOD = "tests/inference/fitting/test_every_method.py"
 ALWAYS = (
     f"{EVERY_METHOD}::test_every_method_of_every_model_is_among_them",
     f"{EVERY_METHOD}::test_a_short_fit_is_printed_saved_and_loaded_as_it_was",
+    "tests/inference/fitting/test_general_methods.py",
     "tests/zoo/test_registry.py",
     "tests/test_same_numbers.py::test_a_program_has_the_log_density_of_its_record",
     "tests/test_readme.py",

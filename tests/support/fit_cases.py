@@ -289,7 +289,6 @@ FEW = {
     ("depcam", "em"): ("log_density", "cells"),
     ("depcam", "vb"): ("transform", "clusters", "reconstruction"),
     ("epca", "gibbs"): ("cells",),
-    ("epca", "map"): ("transform", "log_density"),
     ("epca", "vb"): ("transform", "log_density"),
     ("lda", "collapsed_gibbs"): ("transform",),
     ("lda", "gibbs"): ("log_density",),

@@ -44,7 +44,8 @@ TURNED = {("depcam", "em"), ("depcam", "vb"), ("epca", "map"), ("epca", "vb"), (
 TURNED |= {("ppca of student rows with priors", "vb"), ("sppca of probit classes", "ep")}
 TURNED |= {("sppca with priors", "vb")}
 UNTURNED = ("trace", "observed_data", "constant_data")
-PAIRS = sorted({*OWN.values(), *GENERAL})
+#: The others have a file, and so a worker, of their own.
+PAIRS = sorted({*OWN.values(), *(pair for pair in GENERAL if pair[1] == "tempered")})
 #: Compile two to five times as long as the sampler that they temper; `pytest` alone has one of them.
 LATER = [pair for pair in PAIRS if pair[1] == "tempered" and pair[0] != "mixture"]
 
