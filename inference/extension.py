@@ -96,7 +96,7 @@ def extend(
         raise ValueError("the fit does not hold its data: pass them, extend(tree, 'observed_data', *data)")
     if "observed_data" in new.children and not model.takes_documents:
         model = for_data(model, *restored_data(group_of(new, "observed_data"), model))
-    cells = _cells_passed_over(new, num_samples)
+    cells = _cells_passed_over(new, num_samples) * answer_of(model, "density_passes")
     for group, make in _GROUPS.items():
         if group in groups:
             with for_work(cells, cells):

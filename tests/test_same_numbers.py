@@ -8,11 +8,14 @@ are not those of the record). The fits of ``test_relations.py`` are compared the
 compiled.
 """
 
+import json
+
 import numpy as np
 import pytest
 import xarray as xr
 
-from tests.support.fit_cases import CASES, GRADIENTS, differences_to_rounding, outline
+from tests.support.fit_cases import CASES, GRADIENTS, differences_to_rounding, log_densities, outline
+from tests.tools.recording import REFERENCE
 
 ELSEWHERE = ("devices", "parallel", "resumed")  # two devices and Ctrl-C, which the command has
 HERE = [name for name in CASES if not name.endswith(ELSEWHERE) and not name.startswith("relations, ")]
@@ -42,6 +45,15 @@ DEFAULT = {  # what the fits of the relations do not go through, where the progr
 )
 def test_a_fit_has_the_numbers_of_its_record(name):
     assert not differences_to_rounding(name)
+
+
+PROGRAMS = json.loads((REFERENCE / "answers.json").read_text(encoding="utf-8"))["programs"]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_has_the_log_density_of_its_record(name):
+    """Priors, likelihoods, units and missing cells of every form of every model, without a fit."""
+    np.testing.assert_allclose(log_densities(name), [*map(float, PROGRAMS[name].split())], rtol=1e-9)
 
 
 def test_every_method_without_gradients_is_compared_by_default():

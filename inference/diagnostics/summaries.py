@@ -27,6 +27,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, group_or_empty, labels_of, left_out_of, responsibilities_of
 from inference.symmetry.labels import given_rows
 from zoo import late
+from zoo.answers import answer_of
 from zoo.checks import check_choice, check_whole
 
 _INTERVALS = ("eti", "hdi")
@@ -122,7 +123,10 @@ def _with_log_likelihood(tree: xr.DataTree) -> xr.DataTree:
     """The fit with its pointwise log likelihood, made now if it was left out for its cost alone."""
     if "log_likelihood" not in left_out_of(tree) or "observed_data" not in tree.children:
         return tree
-    posterior, dim = group_of(tree, "posterior"), model_of(tree).roles.scores[0]
+    posterior, model = group_of(tree, "posterior"), model_of(tree)
+    if answer_of(model, "density_passes") > 1:  # it would take longer than the fit
+        return tree
+    dim = model.roles.scores[0]
     num_rows = tree["observed_data"].sizes.get(dim, np.inf)
     num_bytes = 8 * posterior.sizes["chain"] * posterior.sizes["draw"] * num_rows
     return extend(tree, "log_likelihood") if row_limit(num_bytes, "log_likelihood") else tree

@@ -30,6 +30,7 @@ FITS = (  # what `fit` imports; tests/test_architecture.py holds that no room ab
     *("inference/processes.py", "inference/program_cache.py", "inference/settings.py"),
 )
 DESCRIBED = {  # by how the name of the record begins, the longest beginning counts
+    "answers": WHOLE,
     "bad_inputs": WHOLE,
     "bayesian_cca": CELLS,
     "benchmark_": WHOLE,

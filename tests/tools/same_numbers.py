@@ -2,7 +2,9 @@
 
 ``python -m tests.tools.same_numbers`` compares each fit with tests/reference/same_numbers.json, on the
 machine and with the versions that the file names; ``--record`` writes the file anew, all of it or the cases
-that are named; ``--list`` lists the cases. A refactoring must leave every case equal; whoever changes a
+that are named; ``--list`` lists the cases; ``--answers`` records, for the comparison to rounding alone, what
+one fit by each method of a model answers about new rows, and the log densities of all programs, each at one
+point (tests/reference/answers.json). A refactoring must leave every case equal; whoever changes a
 number records it again and says in the commit which and why.
 
 Of each fit the file keeps the last objective (exact, in hexadecimal), the groups with their variables and
@@ -22,9 +24,11 @@ os.environ["XLA_FLAGS"] = (
 
 import jax  # noqa: E402 - after the number of devices is fixed
 import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 
-from tests.support.fit_cases import CASES, GROUPS, fitted, outline  # noqa: E402
-from tests.tools.recording import REFERENCE, circumstances, code_of  # noqa: E402
+from tests.support.fit_cases import ANSWERED, CASES, GROUPS, answers, fitted, log_densities, outline  # noqa: E402
+from tests.support.single_operations import done_by_numpy  # noqa: E402
+from tests.tools.recording import REFERENCE, circumstances, code_of, write_record  # noqa: E402
 
 RECORD = REFERENCE / "same_numbers.json"
 ATTRIBUTES = (
@@ -51,11 +55,12 @@ def digest(tree):
             for name, group in groups.items()
         },
         "sha256": {name: _sha256(group) for name, group in groups.items()},
-        "outline": {
-            group: {name: " ".join(f"{number:.10g}" for number in numbers) for name, numbers in told.items()}
-            for group, told in outline(tree).items()
-        },
+        "outline": {group: _words(told) for group, told in outline(tree).items()},
     }
+
+
+def _words(told):
+    return {name: " ".join(f"{number:.10g}" for number in numbers) for name, numbers in told.items()}
 
 
 def _sha256(group):
@@ -93,6 +98,26 @@ def differences(before, now):
     )
 
 
+def record_answers(names):
+    """Write down answers and log densities of these cases beside those of the others."""
+    file = REFERENCE / "answers.json"
+    kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    fits, programs = kept.get("fits", {}), kept.get("programs", {})
+    with pytest.MonkeyPatch.context() as patch:
+        done_by_numpy(patch)  # as in the test
+        for name in names:
+            if (densities := log_densities(name)) is not None:
+                told = " ".join(f"{number:.12g}" for number in densities)
+                if told not in [other for case, other in programs.items() if case != name]:
+                    programs[name] = told
+    for name in names:
+        if name in ANSWERED:
+            fits[name] = _words(answers(name, whole(fitted(name))))
+            print(name, flush=True)
+            jax.clear_caches()
+    write_record("answers", "python -m tests.tools.same_numbers --answers", fits=fits, programs=programs)
+
+
 def main(argv=None):
     """Compare, or record.
 
@@ -102,11 +127,15 @@ def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m tests.tools.same_numbers", description=__doc__)
     parser.add_argument("cases", nargs="*", help="the cases whose names begin so (default: all)")
     parser.add_argument("--record", action="store_true", help="write the record anew")
+    parser.add_argument("--answers", action="store_true", help="record answers and programs, and stop")
     parser.add_argument("--list", action="store_true", help="list the cases")
     arguments = parser.parse_args(argv)
     chosen = [name for name in CASES if not arguments.cases or name.startswith(tuple(arguments.cases))]
     if arguments.list:
         print("\n".join(chosen))
+        return 0
+    if arguments.answers:
+        record_answers(chosen)
         return 0
     here = circumstances("python -m tests.tools.same_numbers --record") | {"code": code_of("same_numbers")}
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {"fits": {}}
