@@ -14,7 +14,9 @@ from scipy import special, stats
 
 from inference import fit, log_density
 from inference.calibration import conditional_check, geweke
+from inference.diagnostics import summary
 from inference.methods.mixture import gibbs, powers
+from inference.numerics import weighted_rows
 from inference.numerics.programs import joint_draws
 from inference.precision import in_precision
 from tests.support.log_joint import log_joint
@@ -380,3 +382,16 @@ def test_errors_drawn_from_their_prior_are_noticed(monkeypatch):
     algorithm = gibbs.algorithm_of(lambda model: gibbs.blocks_of(model))  # none that was compiled before
     verdict = geweke(mixture([4.0, 0.0]), algorithm, 5, key=jax.random.key(0), num_draws=1000)
     assert not verdict.passed
+
+
+@pytest.mark.filterwarnings("ignore:mixture by gibbs has not converged")
+def test_densities_of_all_draws_are_made_where_they_are_asked_for(monkeypatch):
+    """Each point of the lattice passes over the rows; independent columns need no lattice."""
+    x = np.round(np.random.default_rng(0).normal(size=(20, 2)), 1)
+    call = {"method": "gibbs", "num_samples": 4, "num_warmup": 2, "num_chains": 1, "progress": False}
+    monkeypatch.setattr(weighted_rows, "ROW_OPERATIONS", 4 * len(x) * 3)
+    lean = fit(mixture([0.1, 0.1]), x, **call)
+    assert lean.attrs["left_out"] == "log_likelihood" and "mean_log_likelihood" not in summary(lean).index
+    asked = fit(mixture([0.1, 0.1]), x, keep=("log_likelihood",), **call)
+    assert "mean_log_likelihood" in summary(asked).index
+    assert fit(mixture([0.1, 0.1], family=NormalGamma), x, **call).attrs["left_out"] == ""
