@@ -106,8 +106,7 @@ def sample(
     """
     begun, block = time.monotonic(), num_samples
     given = data if start_data is None else start_data
-    num_rows = given[0].shape[0]
-    size = num_rows if start_data is None else unpadded(data[0]).shape[0]
+    num_rows, size = (unpadded(part[0]).shape[0] if of_rows else 0 for part in (given, data))
     most = num_warmup + block * max_looks * thinning if look is None else None
     states, stored = resume(
         *(checkpoint, partial(start_each, start), keys, variables, model, given),

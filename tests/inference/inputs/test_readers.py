@@ -166,7 +166,7 @@ def test_masked_labels_are_missing_labels():
 def test_weights_and_labels_by_position_are_refused_with_a_hint():
     """They were dropped without a word by seven models of ten; not all models have methods with weights."""
     weighted = {
-        zoo.PPCA(num_latents=1): "em, vb, nuts and hmc",
+        zoo.PPCA(num_latents=1): "closed_form, em, vb, nuts and hmc",
         zoo.Mixture(): "vb, gibbs, em, nuts and hmc",
     }
     for model in (*weighted, zoo.EPCA(), zoo.DEPCAM(), zoo.KernelPCA(), zoo.LDA(), zoo.PLSI):
