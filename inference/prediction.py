@@ -37,7 +37,7 @@ from inference.results.groups import ROW_DIMS, flat_draws, group_of, labels_alon
 from inference.symmetry import align_rotation, relabel
 from inference.symmetry.rotation import orientation
 from zoo.answers import answer_of, completion_of, completions_of
-from zoo.checks import check_choice, check_flag, warn
+from zoo.checks import check_choice, check_complete, check_flag, warn
 from zoo.intake.families import for_data
 from zoo.intake.tables import num_needed
 from zoo.model import Model
@@ -104,6 +104,9 @@ def transform(
         return answered(ask, tree, model, new_data, out, batch_size)
     model, arrays, coords = prepared(tree, new_data)
     method = method_of(model, tree.attrs["method"])
+    if not tree.attrs.get("generative", 1):  # nothing says what a missing cell may be
+        remedy = "fill missing cells, or fit with method='em'"
+        check_complete(f"a fit by {tree.attrs['method']}", remedy, x=np.asarray(arrays[0]))
     if has_estimate(method):
         wanted = () if scores == "latent" else (("kind", scores),)
         values = _apply(method.transform or _scores, *_of_estimate(tree, model, method), arrays, wanted)

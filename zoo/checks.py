@@ -472,6 +472,17 @@ def row_blocks(x: np.ndarray) -> Iterator[np.ndarray]:
         yield x[first : first + size]
 
 
+def check_complete(method: str, remedy: str, **parts: np.ndarray) -> None:
+    """Raise ValueError naming the first missing cell of the named parts of the data."""
+    for name, part in parts.items():
+        if not is_finite(part) and np.isnan(part).any():
+            row, column = np.argwhere(np.isnan(part))[0]
+            raise ValueError(
+                f"{method} needs every cell; {row_of(part, row)}, {column_of(part, column)} of {name} is "
+                f"missing: {remedy}"
+            )
+
+
 def is_finite(x: np.ndarray) -> bool:
     """Whether all numbers are finite, told by their sum where that is finite.
 

@@ -30,7 +30,6 @@ from jax import Array
 from scipy.sparse import csr_array
 
 from inference.numerics.weighted_rows import Rows, unweighted, weight_of
-from zoo.checks import column_of, is_finite, row_of
 from zoo.mcfa import MCFA
 from zoo.ppca import PPCA
 from zoo.sparse import SparseMatrix
@@ -224,18 +223,6 @@ def expanded(loadings: np.ndarray, loc: np.ndarray, rows: CompressedRows) -> tup
             turned, shift = np.asarray(basis) @ turned, np.asarray(basis) @ shift
         full[own], mean[own], first = turned, mean[own] + shift, first + size
     return full, mean
-
-
-def check_complete(method: str, remedy: str, **parts: np.ndarray) -> None:
-    """Raise ValueError naming the first missing cell of the named parts of the data."""
-    for name, part in parts.items():
-        if not is_finite(part) and np.isnan(part).any():
-            row, column = np.argwhere(np.isnan(part))[0]
-            raise ValueError(
-                f"{method} needs every cell; {row_of(part, row)}, {column_of(part, column)} of {name} is "
-                f"missing: "
-                f"{remedy}"
-            )
 
 
 def gain_and_covariance(loadings: np.ndarray, noise_variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

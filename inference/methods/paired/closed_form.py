@@ -38,8 +38,8 @@ import scipy.linalg
 from jax import Array
 
 from inference.algorithm import Direct, Outcome, as_one_draw
-from inference.methods.linear_gaussian.rows import check_complete
 from inference.methods.paired import ClosedForm
+from zoo.checks import check_complete
 from zoo.exponential_family import Gaussian
 from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.linear_gaussian.axes import signs_of

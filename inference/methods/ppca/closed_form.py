@@ -29,11 +29,11 @@ import scipy.linalg
 from jax import Array
 
 from inference.algorithm import Direct, Outcome, as_one_draw
-from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
+from inference.methods.linear_gaussian.rows import gain_and_covariance
 from inference.methods.ppca import ClosedForm
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import Rows, row_limit, unweighted
-from zoo.checks import column_of, warn
+from zoo.checks import check_complete, column_of, warn
 from zoo.linear_gaussian import latents_mean
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.axes import signs_of

@@ -56,14 +56,14 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Algorithm, Ascent, Init, Outcome, as_one_draw
-from inference.methods.linear_gaussian.rows import check_complete, gain_and_covariance
+from inference.methods.linear_gaussian.rows import gain_and_covariance
 from inference.methods.sppca import ClosedForm, kernel_em
 from inference.methods.sppca.floors import warn_of_floors
 from inference.methods.sppca.kernel_em import FeatureData, KernelSPPCAState
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import row_limit
 from zoo.answers import answer_of
-from zoo.checks import is_finite
+from zoo.checks import check_complete, is_finite
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.axes import signs_of
 from zoo.linear_gaussian.supervised import joint

@@ -42,9 +42,8 @@ import numpy as np
 from jax import Array
 
 from inference.algorithm import Direct, Outcome, accept
-from inference.methods.linear_gaussian.rows import check_complete
 from inference.methods.sppca import MORP, KernelCCA, projections
-from zoo.checks import shown
+from zoo.checks import check_complete, shown
 from zoo.sppca import SPPCA
 
 REMEDY = "fit the labelled rows, or use method='em'"

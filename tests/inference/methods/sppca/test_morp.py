@@ -175,6 +175,9 @@ def test_projection_is_marked_as_no_model():
     for ask in asked:
         with pytest.raises(ValueError, match="this fit is a projection, not generative"):
             ask()
+    x[1, 2] = np.nan
+    with pytest.raises(ValueError, match="a fit by morp needs every cell; row 1, column 2 of x is missing"):
+        transform(tree, x)
 
 
 def test_kernel_cca_is_cca_as_the_ridge_goes():
