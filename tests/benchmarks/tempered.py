@@ -107,9 +107,8 @@ def converged(model, x, names=(), **options):
     pairs = np.random.default_rng(0).integers(0, len(x), (200, 2))
     together = (labels[..., pairs[:, 0]] == labels[..., pairs[:, 1]]).astype(float)
     own = invariants(tree)
-    r_hats = {
-        name: psrf_of(own[name].transpose("chain", "draw").values, "rank") for name in ("lp", "num_occupied")
-    }
+    told = [name for name in ("lp", "num_occupied") if name in own]  # lp needs densities of all draws
+    r_hats = {name: psrf_of(own[name].transpose("chain", "draw").values, "rank") for name in told}
     recorded = tree["trace"]["objective"].transpose("chain", "iteration")
     recorded = recorded.values[:, tree["trace"].attrs["num_warmup"] :]
     r_hats["recorded"] = psrf_of(recorded, "rank")
