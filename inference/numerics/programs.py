@@ -323,7 +323,6 @@ def over_draws(function: Callable, draws: Mapping[str, Any], model: Model, data:
     chains, num_draws = jax.tree.leaves(draws)[0].shape[:2]
     cells = sum(np.size(leaf) for leaf in jax.tree.leaves(draws))
     cells += chains * num_draws * sum(np.size(leaf) for leaf in jax.tree.leaves(data))
-    cells *= answer_of(model, "density_passes")
     with for_work(cells, cells) if not is_work_told() else nullcontext():
         return _over_draws(function, draws, model, data)
 
