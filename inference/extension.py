@@ -153,6 +153,15 @@ def _num_rows(tree: xr.DataTree, model: Model) -> int:
     return next(group.sizes[dim] for group in tree.children.values() if dim in group.sizes)
 
 
+def check_densities_are_cheap(tree: xr.DataTree) -> None:
+    """Raise ValueError if a fit left out densities of all draws that take longer than it did itself."""
+    if "log_likelihood" in left_out_of(tree) and answer_of(model_of(tree), "density_passes") > 1:
+        raise ValueError(
+            "the log likelihood of all draws was left out, since with cells recorded in steps it takes "
+            "longer than the fit: make it by inference.extend(tree, 'log_likelihood')"
+        )
+
+
 def _check_generative(tree: xr.DataTree) -> None:
     if not tree.attrs.get("generative", 1):
         raise ValueError(

@@ -31,7 +31,7 @@ from inference.convergence.identifiable import draws_of, invariants, kind_of, sc
 from inference.convergence.r_hat import is_constant
 from inference.diagnostics.prior_width import WIDTHS, evidence_at_width, is_read_off
 from inference.diagnostics.summaries import summary
-from inference.extension import extend
+from inference.extension import check_densities_are_cheap, extend
 from inference.fitting.front_door import fit
 from inference.methods import methods_to_compare
 from inference.prediction import log_density
@@ -39,7 +39,6 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, group_or_empty, left_out_of
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
-from zoo.answers import answer_of
 from zoo.model import Model
 
 if TYPE_CHECKING:
@@ -73,12 +72,8 @@ def leave_one_out(tree: xr.DataTree) -> "ELPDData":
     if kind_of(tree) == "point":
         reason = f"method {tree.attrs.get('method')!r} returns a point estimate: LOO needs a posterior"
         raise ValueError(f"{reason}. Rank it by held-out rows (heldout)")
+    check_densities_are_cheap(tree)
     if "log_likelihood" in left_out_of(tree) and "observed_data" in tree.children:
-        if answer_of(model_of(tree), "density_passes") > 1:
-            raise ValueError(
-                "the log likelihood of all draws was left out, since with cells recorded in steps it takes "
-                "longer than the fit: make it by inference.extend(tree, 'log_likelihood')"
-            )
         tree = extend(tree, "log_likelihood")  # it was left out for its cost: now it is asked for
     pointwise = group_of(tree, "log_likelihood")["log_likelihood"].transpose("chain", "draw", ...)
     if not np.isfinite(pointwise.values).all():

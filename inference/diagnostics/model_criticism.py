@@ -44,7 +44,7 @@ import pandas as pd
 import xarray as xr
 
 from inference.convergence.identifiable import draws_of, feature_names, invariants, kind_of, scalars
-from inference.extension import extend
+from inference.extension import check_densities_are_cheap, extend
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, observed_tables, thinned, with_groups
 from zoo import late
@@ -334,6 +334,7 @@ def prior_sensitivity(
         )
         if not force:
             raise ValueError(f"{doubts[0]} (or force=True)")
+    check_densities_are_cheap(tree)
     tree = thinned(tree, _MOST_SCALED)
     posterior = group_of(tree, "posterior")
     unknown = [name for name in var_names or () if name not in posterior]

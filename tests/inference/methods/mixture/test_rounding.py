@@ -5,6 +5,8 @@ with quadrature, four standard errors (one of 16 000 fails by chance); the sweep
 alarms.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,7 @@ from scipy import special, stats
 
 from inference import fit, log_density
 from inference.calibration import conditional_check, geweke
-from inference.diagnostics import leave_one_out, summary
+from inference.diagnostics import leave_one_out, prior_sensitivity, summary
 from inference.methods.mixture import gibbs, powers
 from inference.numerics import weighted_rows
 from inference.numerics.programs import joint_draws
@@ -392,8 +394,9 @@ def test_densities_of_all_draws_are_made_where_they_are_asked_for(monkeypatch):
     monkeypatch.setattr(weighted_rows, "ROW_OPERATIONS", 4 * len(x) * 3)
     lean = fit(mixture([0.1, 0.1]), x, **call)
     assert lean.attrs["left_out"] == "log_likelihood" and "mean_log_likelihood" not in summary(lean).index
-    with pytest.raises(ValueError, match=r"make it by inference.extend\(tree, 'log_likelihood'\)"):
-        leave_one_out(lean)
+    for ask in (leave_one_out, partial(prior_sensitivity, force=True)):
+        with pytest.raises(ValueError, match=r"make it by inference.extend\(tree, 'log_likelihood'\)"):
+            ask(lean)
     asked = fit(mixture([0.1, 0.1]), x, keep=("log_likelihood",), **call)
     assert "mean_log_likelihood" in summary(asked).index
     assert fit(mixture([0.1, 0.1], family=NormalGamma), x, **call).attrs["left_out"] == ""
