@@ -194,7 +194,7 @@ def solve(key: Array, model: PPCA, data: tuple, *, noise_floor: float = NOISE_FL
         ValueError: a cell is missing.
     """
     (x,) = data
-    weight = np.asarray(x.weight) if isinstance(x, Rows) else None
+    weight = np.asarray(x.weight, np.float64) if isinstance(x, Rows) else None
     found = tipping_bishop(unweighted(x), model.num_latents, noise_floor, weight)
     values = {name: getattr(found, name) for name in ("loadings", "loc", "noise_variance")}
     held = np.flatnonzero([found.at_floor])
