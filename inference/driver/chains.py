@@ -31,7 +31,7 @@ from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout, slots_
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
-from inference.numerics.weighted_rows import unpadded
+from inference.numerics.weighted_rows import with_padding
 from inference.processes import agreed, any_process, gathered_leaves, share_of
 from zoo.model import Model
 
@@ -106,7 +106,7 @@ def sample(
     """
     begun, block = time.monotonic(), num_samples
     given = data if start_data is None else start_data
-    num_rows, size = (unpadded(part[0]).shape[0] if of_rows else 0 for part in (given, data))
+    num_rows, size = (with_padding(part[0]).shape[0] if of_rows else 0 for part in (given, data))
     most = num_warmup + block * max_looks * thinning if look is None else None
     states, stored = resume(
         *(checkpoint, partial(start_each, start), keys, variables, model, given),

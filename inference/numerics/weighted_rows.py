@@ -76,7 +76,7 @@ class PaddedRows(NamedTuple):
         return jnp.arange(self.x.shape[0]) < self.num_rows
 
 
-def unpadded(x: Array | PaddedRows) -> Any:
+def with_padding(x: Array | PaddedRows) -> Any:
     """The rows, what is beside them included."""
     return x.x if isinstance(x, PaddedRows) else x
 
@@ -193,13 +193,8 @@ def shares_shapes() -> bool:
 
 
 FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
-SWEPT = (
-    64,
-    96,
-    144,
-    216,
-    320,
-)  # that samplers pad smaller tables to: each of a thousand sweeps pays for more
+#: That samplers pad smaller tables to: each of a thousand sweeps pays for more.
+SWEPT = (64, 96, 144, 216, 320)
 
 
 def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> int:

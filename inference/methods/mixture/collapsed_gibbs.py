@@ -83,7 +83,7 @@ from inference.methods.mixture.urn_statistics import statistics_for
 from inference.numerics.compiled import compiled
 from inference.numerics.gamma_draws import draw, draw_log_gamma
 from inference.numerics.host_draws import generator, site_draws
-from inference.numerics.weighted_rows import PaddedRows, beside_rows, number_of, shares_shapes, unpadded
+from inference.numerics.weighted_rows import PaddedRows, beside_rows, number_of, shares_shapes, with_padding
 from zoo.answers import answer_of
 from zoo.dirichlet_process import BetaDecay
 from zoo.gamma_functions import gammaln
@@ -163,7 +163,7 @@ def scan_labels(
     """Draw every row's label in turn; returns whether the slots ran out too."""
     components, alpha = model.components.with_hyperparameters(state.hyperparameters), state.concentration
     statistics, num_slots = statistics_for(components), state.counts.shape[0]
-    rows, slots = statistics.rows(components, unpadded(x)), jnp.arange(num_slots)
+    rows, slots = statistics.rows(components, with_padding(x)), jnp.arange(num_slots)
     cache = statistics.of(components, rows, state.labels, num_slots)
     uniforms = jax.random.uniform(key, state.labels.shape, jnp.result_type(float))
 
@@ -274,7 +274,7 @@ def step(
 ) -> tuple[CollapsedMixtureState, CollapsedMixtureInfo]:
     """Run one sweep: split-merge proposals, labels row by row, concentration, hyperparameters."""
     move_key, scan_key, concentration_key, hyper_key = jax.random.split(key, 4)
-    rows = unpadded(x)
+    rows = with_padding(x)
     if isinstance(x, PaddedRows):  # a label beyond all slots has no part in any sum
         state = state._replace(labels=jnp.where(x.is_row, state.labels, state.counts.shape[0]))
     state, full, rate = launched_moves(move_key, state, model, rows, split_merge)
@@ -403,7 +403,7 @@ def conclude(key: Array, draws: dict[str, Array], model: Mixture, data: tuple, k
         labels = np.take_along_axis(rng.permuted(slots, axis=1), labels, axis=1)
     hyper = {site: np.asarray(draws[site]) for site in model.components.hyperprior_sites().values()}
     hyper = {site: value.reshape(-1, *value.shape[2:]) for site, value in hyper.items()}
-    rows = unpadded((beside_rows(model, data)[1] if shares_shapes() else data)[0])
+    rows = with_padding((beside_rows(model, data)[1] if shares_shapes() else data)[0])
     beside = (0, 0), (0, rows.shape[0] - labels.shape[1])
     own = np.pad(labels, beside, constant_values=model.num_components)  # what is no row is in no component
     given = _posteriors({"assignments": own, **hyper}, model, rows)

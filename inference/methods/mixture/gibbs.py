@@ -128,7 +128,7 @@ from inference.methods.mixture.split_merge import split_merge as split_merge_mov
 from inference.methods.mixture.starts import given_labels
 from inference.numerics.programs import draw_locals, log_prior
 from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
-from inference.numerics.weighted_rows import PaddedRows, Rows, beside_rows, sum_of_rows, unpadded
+from inference.numerics.weighted_rows import PaddedRows, Rows, beside_rows, sum_of_rows, with_padding
 from zoo.answers import answer_of
 from zoo.checks import machine_memory
 from zoo.conjugate import NormalGamma, Product
@@ -622,7 +622,7 @@ def _step(
     key: Array, state: MixtureGibbsState, model: Mixture, x: Array, *, blocks_of: Callable
 ) -> tuple[MixtureGibbsState, MixtureGibbsInfo]:
     """Run one sweep."""
-    values, rows = state.values, unpadded(copies_of(x))
+    values, rows = state.values, with_padding(copies_of(x))
     if isinstance(x, PaddedRows):  # a label beyond all others has no part in any sum
         own = jnp.where(x.is_row, values["assignments"], model.num_components)
         values = {**values, "assignments": own}

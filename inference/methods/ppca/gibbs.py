@@ -44,7 +44,7 @@ from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.linear_gaussian import gibbs as of_columns
 from inference.methods.ppca import Gibbs
 from inference.numerics.programs import log_prior
-from inference.numerics.weighted_rows import PaddedRows, beside_rows, number_of, sum_of_rows, unpadded
+from inference.numerics.weighted_rows import PaddedRows, beside_rows, number_of, sum_of_rows, with_padding
 from zoo.answers import answer_of
 from zoo.linear_gaussian.rows import normal_latents
 from zoo.linear_gaussian.supervised import BlockPrior
@@ -71,7 +71,7 @@ class PPCAGibbsState(NamedTuple):
 
 def rows(values: Values, model: PPCA, x: Array | PaddedRows) -> Conditionals:
     """The latents of all rows, after the precisions of Student-t ones."""
-    return answer_of(model, "conditionals", values, unpadded(x))
+    return answer_of(model, "conditionals", values, with_padding(x))
 
 
 def columns(values: Values, model: PPCA, x: Array | PaddedRows) -> Conditionals:
@@ -199,7 +199,7 @@ def _step(
 
 def recorded(state: PPCAGibbsState, model: PPCA, x: Array | PaddedRows) -> GibbsInfo:
     """The log joint of a state, latents and precisions of rows summed out."""
-    cells, values = unpadded(x), state.values
+    cells, values = with_padding(x), state.values
     return GibbsInfo(sum_of_rows(model.log_likelihood(values, cells), x) + log_prior(model, values, cells))
 
 
