@@ -124,8 +124,10 @@ def spectral_labels(key: Array, z: Array, num_clusters: int) -> Array:
     else:
         chosen = jnp.arange(z.shape[0])
     landmarks = z[chosen]
-    squares = jnp.sum(z**2, axis=-1)[:, None] - 2.0 * z @ landmarks.T + jnp.sum(landmarks**2, axis=-1)
-    distance = jnp.sqrt(jnp.maximum(squares, 0.0))
+    lengths = jnp.sum(z**2, axis=-1)[:, None] + jnp.sum(landmarks**2, axis=-1)
+    squares = lengths - 2.0 * z @ landmarks.T
+    lost = 100 * jnp.finfo(z.dtype).eps * lengths  # to rounding, which else were the width of a row with copies
+    distance = jnp.sqrt(jnp.where(squares > lost, squares, 0.0))
     neighbour = min(NEIGHBOUR, landmarks.shape[0] - 1)
     width = jnp.sort(distance, axis=1)[:, neighbour]  # the nearest of a landmark is itself
     width = jnp.where(width > 0, width, 1.0)

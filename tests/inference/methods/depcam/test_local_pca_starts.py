@@ -64,6 +64,20 @@ def test_leading_singular_vectors_are_those_of_the_dense_affinity(monkeypatch):
     np.testing.assert_allclose(own @ own.T, expected @ expected.T, atol=1e-9)  # signs are free
 
 
+def test_copies_of_rows_have_the_labels_of_their_distances_not_of_rounding():
+    """Turned rows have other rounding errors and the same distances; those of 60 binary rows are often nil."""
+    labels = jax.jit(lambda key, z: spectral_labels(key, z, 3))
+    with in_precision():
+        for seed in range(30):
+            rng = np.random.default_rng(seed)
+            slopes = rng.normal(size=(60, 1)) * np.arange(1, 7) / 3
+            z = (rng.random((60, 6)) < 1 / (1 + np.exp(-slopes))).astype(float)
+            z -= z.mean(0)
+            turned = z @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+            key = jax.random.key(seed)
+            np.testing.assert_array_equal(labels(key, jnp.asarray(z)), labels(key, jnp.asarray(turned)))
+
+
 def test_labels_along_principal_directions():
     rng = np.random.default_rng(2)
     x = np.concatenate([rng.normal(size=(10, 3)) + 8.0 * k for k in range(4)])
