@@ -126,7 +126,7 @@ def spectral_labels(key: Array, z: Array, num_clusters: int) -> Array:
     landmarks = z[chosen]
     lengths = jnp.sum(z**2, axis=-1)[:, None] + jnp.sum(landmarks**2, axis=-1)
     squares = lengths - 2.0 * z @ landmarks.T
-    lost = 100 * jnp.finfo(z.dtype).eps * lengths  # to rounding, which else were the width of a row with copies
+    lost = 100 * jnp.finfo(z.dtype).eps * lengths  # rounding, not the width of a row with copies
     distance = jnp.sqrt(jnp.where(squares > lost, squares, 0.0))
     neighbour = min(NEIGHBOUR, landmarks.shape[0] - 1)
     width = jnp.sort(distance, axis=1)[:, neighbour]  # the nearest of a landmark is itself

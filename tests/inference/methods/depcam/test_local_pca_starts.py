@@ -65,7 +65,7 @@ def test_leading_singular_vectors_are_those_of_the_dense_affinity(monkeypatch):
 
 
 def test_copies_of_rows_have_the_labels_of_their_distances_not_of_rounding():
-    """Turned rows have other rounding errors and the same distances; those of 60 binary rows are often nil."""
+    """Turned rows have the same distances and other rounding errors; of 60 binary rows many are copies."""
     labels = jax.jit(lambda key, z: spectral_labels(key, z, 3))
     with in_precision():
         for seed in range(30):
