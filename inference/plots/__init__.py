@@ -6,6 +6,7 @@ readers; markers and line styles repeat the distinction. ``plt.style.use("infere
 figures made with pyplot the same look.
 """
 
+from inference.plots.co_clustering import plot_co_clustering
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,
@@ -14,7 +15,7 @@ from inference.plots.components import (
 )
 from inference.plots.draws import plot_ppc, plot_rank, plot_scree, plot_trace
 from inference.plots.films import film
-from inference.plots.fits import plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
+from inference.plots.fits import plot_mixture, plot_objective, plot_psrf_path
 from inference.plots.mixtures import plot_dirichlet_process, plot_em
 from inference.plots.model_graph import plot_model_graph
 from inference.plots.palette import COLOURS, LINES, MARKERS

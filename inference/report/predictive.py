@@ -17,10 +17,9 @@ from inference.diagnostics.model_criticism import (
     SUSPECT,
     PredictiveCheck,
     check_predictions,
-    judge_prior,
-    prior_sensitivity,
     suspects,
 )
+from inference.diagnostics.prior_sensitivity import judge_prior, prior_sensitivity
 from inference.fitting.verdict import Judgement
 from inference.plots.topics import plot_document_check
 from inference.report.page import Paragraph, Picture, Section, ShownTable, one_column

@@ -15,6 +15,7 @@ from inference.convergence.partitions import point_partition
 from inference.diagnostics.profile_parts import place_in_words
 from inference.diagnostics.profile_tables import profile_cells
 from inference.diagnostics.summaries import occupied
+from inference.plots.co_clustering import plot_co_clustering
 from inference.plots.components import (
     plot_component_similarity,
     plot_hinton,
@@ -22,7 +23,7 @@ from inference.plots.components import (
     plot_overlap,
 )
 from inference.plots.draws import plot_scree
-from inference.plots.fits import plot_co_clustering, plot_mixture
+from inference.plots.fits import plot_mixture
 from inference.plots.mixtures import occupied_components
 from inference.plots.projections import plot_biplot, plot_loadings, stacked_loadings
 from inference.plots.topics import plot_clusters, plot_topics

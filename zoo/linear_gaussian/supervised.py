@@ -7,7 +7,7 @@ each of the former goes with each of the latter.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, override
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, override
 
 import jax
 import jax.numpy as jnp
@@ -107,7 +107,7 @@ def joint(model: "SPPCA", values: Values) -> Block:
     Returns:
         Shapes (M + L, K), (M + L,) and (M + L,).
     """
-    return _joined(model.inputs.block(values), model.outputs.block(values))
+    return _joined(cast(Primal, model.inputs).block(values), model.outputs.block(values))
 
 
 def _joined(*blocks: Block) -> Block:

@@ -1,6 +1,6 @@
 """Answers in closed form of SPPCA: of rows with real outputs, and of rows with probit outputs."""
 
-from typing import TYPE_CHECKING, override
+from typing import TYPE_CHECKING, cast, override
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from zoo.linear_gaussian.probit import (
     log_orthant,
     orthant_moments,
 )
+from zoo.linear_gaussian.supervised import FeatureSpace, Primal, Probit
 from zoo.model import in_current_precision
 from zoo.shapes import Covariances, Outputs, PerRow, Predicted, Rows, Scores, Values
 from zoo.sparse import Observed, SparseMatrix
@@ -115,7 +116,7 @@ class RealAnswers(Answers):
             return shares, shares * (1 - shares)
         if what == "cells" and model.kernel is not None:
             raise ValueError("with a kernel x is known in feature space alone: it has no cells to predict")
-        data, block = (x, model.inputs) if what == "cells" else (y, model.outputs)
+        data, block = (x, cast(Primal, model.inputs)) if what == "cells" else (y, model.outputs)
         mean, covariance = self._latents(model, values, x, y)
         w, loc, noise = block.block(values)
         expected = loc + mean @ w.T
@@ -181,9 +182,9 @@ class ProbitAnswers(RealAnswers):
     def log_rows(self, model: "SPPCA", values: Values, x: Rows, y: Outputs | None = None) -> PerRow:
         _check_itself(model, values)
         inputs = model.inputs.log_density(values, x)
-        return (
-            inputs if y is None else inputs + model.outputs.given_inputs(values, model.inputs, x).log_prob(y)
-        )
+        if y is None:
+            return inputs
+        return inputs + cast(Probit, model.outputs).given_inputs(values, model.inputs, x).log_prob(y)
 
     @override
     def conditionals(
@@ -239,7 +240,8 @@ def _check_itself(model: "SPPCA", values: Values) -> None:
 
 def _probabilities(model: "SPPCA", values: Values, x: Rows, y: Outputs | None) -> Outputs:
     """P(output = 1) given x and the observed outputs, which keep their values."""
-    given, exclusive = model.outputs.given_inputs(values, model.inputs, x), model.is_classes
+    given = cast(Probit, model.outputs).given_inputs(values, model.inputs, x)
+    exclusive = model.is_classes
     size = given.predictor.shape[1]
     known = jnp.full(given.predictor.shape, jnp.nan) if y is None else y
     tried = jnp.eye(size) if exclusive else jnp.where(jnp.eye(size, dtype=bool), 1.0, jnp.nan)
@@ -267,7 +269,7 @@ def _of_all(model: "SPPCA", columns: Array) -> Array:
 
 def _feature_coordinates(model: "SPPCA", values: Values, x: Rows) -> Scores:
     """Coordinates of rows in an orthonormal basis of W_x in feature space."""
-    rows, b = model.inputs.at(values, x), values["coefficients"]
+    rows, b = cast(FeatureSpace, model.inputs).at(values, x), values["coefficients"]
     projected = values["gram_products"] if "gram_products" in values else None
     if projected is None:
         projected = centred_matrix(in_current_precision(model.kernel), x) @ b

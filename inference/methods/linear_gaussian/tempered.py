@@ -26,12 +26,14 @@ from jax import Array
 from inference.methods.tempered.sampler import TemperedKernel, drawn_from_prior
 from inference.numerics.programs import log_densities
 from zoo.model import Model
+from zoo.ppca import PPCA
+from zoo.sppca import SPPCA
 
 NOISE = "noise_variance"  # its sites are called so, of several parts with the part's name behind it
 
 
 def at_power(
-    power: Array, values: dict[str, Array], model: Model, *data: Array
+    power: Array, values: dict[str, Array], model: PPCA | SPPCA, *data: Array
 ) -> tuple[dict[str, Array], Any]:
     """The noise variances, and the model, with which sampling at power 1 is sampling at a power."""
     values, lost, suffixes = dict(values), [], model.roles.loadings.values()
@@ -61,7 +63,9 @@ def of_normal_cells(home: Any) -> TemperedKernel:
     """
     sampler = home.METHOD
 
-    def step(key: Array, power: Array, state: Any, model: Model, *data: Array, **options: object) -> Any:
+    def step(
+        key: Array, power: Array, state: Any, model: PPCA | SPPCA, *data: Array, **options: object
+    ) -> Any:
         values, other = at_power(power, state.values, model, *data)
         sweep = sampler.build(sampler.strategies[0], **options).step
         drawn = sweep(key, state._replace(values=values), other, *data)[0].values

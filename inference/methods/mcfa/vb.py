@@ -25,7 +25,7 @@ step costs O(N D K + N M K^2) and O(P D K^2 + P M K^3) for P patterns of missing
 
 from collections.abc import Generator
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +52,7 @@ from inference.numerics.compiled import compiled
 from inference.numerics.host_draws import generator, label_draws, site_draws
 from inference.numerics.weighted_rows import row_limit, unweighted, weight_of
 from zoo.answers import answer_of
+from zoo.conjugate import GaussianWishart
 from zoo.coordinates import Unit
 from zoo.linear_gaussian.clustered import ClusteredRows
 from zoo.mcfa import MCFA
@@ -240,7 +241,7 @@ def transformation(
 ) -> Transformation:
     """The transformation of the latents after which the priors of columns and clusters are about highest."""
     of_loadings, gram, with_loc = linear_gaussian.prior_pulls(columns, rows, of_ppca.prior_of(model, rows))
-    q, counts = state.components, state.statistics[:, 0]
+    q, counts = cast(GaussianWishart, state.components), state.statistics[:, 0]
     held = (counts > of_mixture.OCCUPIED).astype(counts.dtype)
     expected = q.degrees_of_freedom[:, None, None] * q.scale_matrix
     strength = model.mean_precision * counts / q.mean_precision
@@ -285,7 +286,7 @@ def columns_of(state: LinearGaussianPosterior, rows: CompressedRows) -> ColumnMo
 
 def prepare(model: MCFA, data: tuple, init: Init, **options: object) -> tuple[Any, CompressedRows, Holes]:
     """The rows, their sums by column, and which cells they miss."""
-    _, rows = of_ppca.prepare(model, data, init)
+    rows = of_ppca.dense_rows(model, data[0], rotate=model.loading_prior == "flat")
     patterns, place = np.unique(~np.isnan(unweighted(data[0])), axis=0, return_inverse=True)
     return data[0], rows, Holes(patterns.astype(float), place.ravel())
 

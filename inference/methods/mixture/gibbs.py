@@ -113,7 +113,7 @@ too). The cost is that of the copies, :math:`\sum_i w_i` rows.
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -131,7 +131,14 @@ from inference.numerics.slice_sampling import PositiveSlice, PositiveSlices
 from inference.numerics.weighted_rows import PaddedRows, Rows, beside_rows, sum_of_rows, with_padding
 from zoo.answers import answer_of
 from zoo.checks import machine_memory
-from zoo.conjugate import NormalGamma, Product
+from zoo.conjugate import (
+    CategoricalDirichlet,
+    GaussianKnownCovariance,
+    GaussianWishart,
+    MultinomialDirichlet,
+    NormalGamma,
+    Product,
+)
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import symmetric_inverse
 from zoo.conjugate.mixture_rows import ERRORS, exact_rows, log_joint_rows
@@ -210,18 +217,19 @@ def reorder_components(key: Array, values: Values, model: Mixture, x: Array) -> 
         concentration.
     """
     propose_key, accept_key, even_key, odd_key = jax.random.split(key, 4)
+    sticks = cast(StickBreaking, model.weights)
     alpha = values["concentration"] if model.has_random_concentration else model.concentration
     counts = jnp.bincount(values["assignments"], length=model.num_components).astype(jnp.result_type(float))
     proposed = propose_order(propose_key, counts, alpha)
 
     def log_weight(counts: Array) -> Array:
-        return log_allocation(model.weights, counts, alpha) - log_proposal(counts, alpha)
+        return log_allocation(sticks, counts, alpha) - log_proposal(counts, alpha)
 
     log_ratio = log_weight(counts[proposed]) - log_weight(counts)
     accepted = jnp.log(jax.random.uniform(accept_key, dtype=log_ratio.dtype)) < log_ratio
     order = jnp.where(accepted, proposed, jnp.arange(model.num_components))
     for first, pair_key in ((0, even_key), (1, odd_key)):
-        order = exchange_neighbours(pair_key, order, counts, alpha, model.weights, first)
+        order = exchange_neighbours(pair_key, order, counts, alpha, sticks, first)
     place = jnp.append(jnp.argsort(order), model.num_components)  # of each component, the stick that it gets
     return {**values, "assignments": place[values["assignments"]].astype(values["assignments"].dtype)}
 
@@ -489,14 +497,9 @@ def draw_errors(key: Array, values: Values, model: Mixture, x: Array) -> dict[st
 @cache
 def of_exact_rows(block: Callable | Move) -> Callable | Move:
     """The block of a mixture whose cells are recorded in steps: that of the rows less their errors."""
-
-    def of_rows(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
-        return block(values, *exact_rows(model, values, x))
-
-    def moved(key: Array, values: Values, model: Mixture, x: Array) -> dict[str, Array]:
-        return block.apply(key, values, *exact_rows(model, values, x))
-
-    return Move(moved) if isinstance(block, Move) else of_rows
+    if isinstance(block, Move):
+        return Move(lambda key, values, model, x: block.apply(key, values, *exact_rows(model, values, x)))
+    return lambda values, model, x: block(values, *exact_rows(model, values, x))
 
 
 def with_errors(blocks: tuple[Callable | Move, ...], model: Mixture) -> tuple[Callable | Move, ...]:
@@ -544,7 +547,7 @@ def _may_split(model: Mixture) -> bool:
     return not prior.couples_components and not prior.is_incomplete and model.num_components > 1
 
 
-def plain_blocks_of(model: Mixture) -> tuple[Callable, ...]:
+def plain_blocks_of(model: Mixture) -> tuple[Callable | Move, ...]:
     """The blocks of a sweep without label moves."""
     return tuple(block for block in blocks_of(model) if block is COMPLETING or not isinstance(block, Move))
 
@@ -753,11 +756,12 @@ def of_group(number: int, block: Callable) -> Callable:
     """
 
     def of_columns(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
-        family, columns = model.components.families[number], np.asarray(model.components.columns[number])
+        product = cast(Product, model.components)
+        family, columns = product.families[number], np.asarray(product.columns[number])
         names = (*family.parameter_dims, *family.hyperprior_sites().values())
         own = {name: values[f"{name}_{number}"] for name in names if f"{name}_{number}" in values}
         own["assignments"] = values["assignments"]
-        rows = in_logs(x, model.components.logs)[:, columns]
+        rows = in_logs(x, product.logs)[:, columns]
         found = block(own, model.replaced(components=family), rows)
         return {f"{site}_{number}": conditional for site, conditional in found.items()}
 
@@ -796,12 +800,13 @@ def mean_precision(values: Values, model: Mixture, x: Array) -> dict[str, dist.D
 
 def inverse_scale_matrix(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The inverse of the Wishart prior's scale matrix; conjugate."""
-    prior, precisions = model.components.scale_matrix, _precisions(values, model)
+    components, precisions = cast(GaussianWishart, model.components), _precisions(values, model)
+    prior = components.scale_matrix
     drawn = _has_rows(values, model) if "precisions" in values else jnp.ones(1, precisions.dtype)
-    degrees = prior.concentration + jnp.sum(drawn) * model.components.degrees_of_freedom
+    degrees = prior.concentration + jnp.sum(drawn) * components.degrees_of_freedom
     rate_matrix = prior.rate_matrix + jnp.einsum("k,kij->ij", drawn, precisions)
     return {
-        _sites(model.components)["scale_matrix"]: dist.Wishart(
+        _sites(components)["scale_matrix"]: dist.Wishart(
             degrees, rate_matrix=rate_matrix, validate_args=False
         )
     }
@@ -813,7 +818,7 @@ def _precisions(values: Values, model: Mixture) -> Array:
         return values["precisions"]
     if "shared_precision" in values:
         return values["shared_precision"][None]
-    return symmetric_inverse(jnp.asarray(model.components.covariance))[None]
+    return symmetric_inverse(jnp.asarray(cast(GaussianKnownCovariance, model.components).covariance))[None]
 
 
 # Gaussian families without correlations
@@ -840,10 +845,11 @@ def column_mean_precisions(values: Values, model: Mixture, x: Array) -> dict[str
 
 def precision_rates(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The rate of the precisions' gamma prior, by column or one for all; conjugate."""
-    prior, has_rows = model.components.rate, _has_rows(values, model)
-    shape = prior.concentration + jnp.sum(has_rows) * model.components.shape
+    components, has_rows = cast(NormalGamma, model.components), _has_rows(values, model)
+    prior = components.rate
+    shape = prior.concentration + jnp.sum(has_rows) * components.shape
     rate = prior.rate + has_rows @ values["precisions"]
-    return {_sites(model.components)["rate"]: dist.Gamma(shape, rate)}
+    return {_sites(components)["rate"]: dist.Gamma(shape, rate)}
 
 
 def _column_precisions(values: Values) -> Array:
@@ -867,7 +873,8 @@ def beta_concentration0(values: Values, model: Mixture, x: Array) -> dict[str, d
 
 def dirichlet_concentration(values: Values, model: Mixture, x: Array) -> dict[str, dist.Distribution]:
     """The parameters of the Dirichlet prior given the labels, coupled by their sum; then probabilities."""
-    prior, site = model.components.concentration, _sites(model.components)["concentration"]
+    components = cast(CategoricalDirichlet | MultinomialDirichlet, model.components)
+    prior, site = components.concentration, _sites(components)["concentration"]
     counts = _observed(("concentration",), values, model, x)[0]
     lengths = jnp.sum(counts, axis=0)
 

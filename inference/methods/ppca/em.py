@@ -42,7 +42,7 @@ from zoo.sparse import SparseMatrix
 from zoo.sppca import SPPCA
 
 
-def groups_of(model: PPCA, num_features: int) -> np.ndarray:
+def groups_of(model: PPCA | MCFA, num_features: int) -> np.ndarray:
     """The noise group of each column."""
     return np.arange(num_features) if model.noise == "diagonal" else np.zeros(num_features, np.int64)
 
@@ -52,7 +52,7 @@ def degrees_of_rows(model: PPCA | MCFA | SPPCA) -> Array | None:
     return model.degrees_of_freedom if isinstance(model, PPCA) else None
 
 
-def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
+def prior_of(model: PPCA | MCFA, rows: CompressedRows) -> LoadingPrior | None:
     """The prior with its mean about the centre of the data; None if it is flat."""
     if model.loading_prior == "flat":
         return None
@@ -68,7 +68,7 @@ def prior_of(model: PPCA, rows: CompressedRows) -> LoadingPrior | None:
 
 
 def prepare(
-    model: PPCA, data: tuple[np.ndarray | SparseMatrix | Rows], init: Init, **options: object
+    model: PPCA | MCFA, data: tuple[np.ndarray | SparseMatrix | Rows], init: Init, **options: object
 ) -> tuple[np.ndarray | SparseMatrix | Rows, CompressedRows | SparseRows]:
     """The rows themselves and their compressed form."""
     (x,) = data
@@ -79,7 +79,7 @@ def prepare(
     return x, dense_rows(model, x, rotate=model.loading_prior == "flat")
 
 
-def dense_rows(model: PPCA, x: np.ndarray | Rows, *, rotate: bool) -> CompressedRows:
+def dense_rows(model: PPCA | MCFA, x: np.ndarray | Rows, *, rotate: bool) -> CompressedRows:
     """The compressed form of dense rows; Student-t ones, with a weight of their own each, stay."""
     groups, nu = groups_of(model, x.shape[1]), degrees_of_rows(model)
     if nu is None:
@@ -88,7 +88,9 @@ def dense_rows(model: PPCA, x: np.ndarray | Rows, *, rotate: bool) -> Compressed
     return rows._replace(degrees_of_freedom=nu)
 
 
-def compressed_rows(model: PPCA, x: Array | Rows, rows: CompressedRows | None = None) -> CompressedRows:
+def compressed_rows(
+    model: PPCA | MCFA, x: Array | Rows, rows: CompressedRows | None = None
+) -> CompressedRows:
     """The compressed rows that `prepare` made, or without these every row by itself."""
     if rows is not None:
         return rows

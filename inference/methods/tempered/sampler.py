@@ -17,10 +17,10 @@ a phase transition want more.) The last round keeps their number, and after warm
 What of a state belongs to its temperature, such as a step size, stays there when states are exchanged.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -346,9 +346,9 @@ def tempered(
             if takes and kernel not in takes and value != settings.defaults()[name]:
                 others = " or ".join(f"kernel={own!r}" for own in takes)
                 raise ValueError(f"{name} is an option of {others}, and kernel={kernel!r} is tempered here")
-        return _of_kernel(kernels[kernel], type(settings), settings.num_temperatures)
+        return _of_kernel(kernels[kernel], cast(Hashable, type(settings)), settings.num_temperatures)
 
-    first = _of_kernel(next(iter(kernels.values())), settings, None)
+    first = _of_kernel(next(iter(kernels.values())), cast(Hashable, settings), None)
     return replace(first, by_settings=by_settings)
 
 

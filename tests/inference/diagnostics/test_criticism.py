@@ -16,8 +16,8 @@ from inference.diagnostics.model_criticism import (
     _correlations,
     check_predictions,
     judge_features,
-    judge_prior,
 )
+from inference.diagnostics.prior_sensitivity import judge_prior
 from tests.support.planted import planted_mixture, planted_regression, planted_zoo, replaced
 from tests.support.report_cases import ROWS, fitted
 

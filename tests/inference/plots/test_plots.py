@@ -215,7 +215,7 @@ def test_co_clustering_picture_puts_clusters_side_by_side(switched):
 
 
 def test_blocks_within_a_cluster_are_kept_together():
-    from inference.plots.fits import _order
+    from inference.plots.co_clustering import _order
 
     label, half = np.arange(24) // 12, np.arange(24) % 2  # two clusters, each of two interleaved halves
     together = np.where(label[:, None] == label, np.where(half[:, None] == half, 1.0, 0.7), 0.0)
@@ -224,7 +224,7 @@ def test_blocks_within_a_cluster_are_kept_together():
 
 
 def test_many_rows_are_thinned(switched, monkeypatch):
-    monkeypatch.setattr("inference.plots.fits._MOST_ROWS", 20)
+    monkeypatch.setattr("inference.plots.co_clustering._MOST_ROWS", 20)
     figure = plot_co_clustering(switched)
     assert figure.axes[0].images[0].get_array().shape == (20, 20)
     assert "20 of 60 rows" in figure.axes[0].get_title()
