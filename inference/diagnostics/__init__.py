@@ -3,8 +3,8 @@
 ``summaries`` makes the table of invariants, the posterior of the number of clusters and the ranking of
 partitions, ``first_screen`` the text to print, ``comparison`` scores fits against each other, ``model_size``
 chooses numbers of components and latents, ``model_criticism`` checks the model against its data,
-``prior_sensitivity`` says what the prior decides, ``profiles`` tabulates the answers of a fit. Which
-quantities a symmetry cannot change, and whether chains agree on them, is computed in `inference.convergence`.
+``sensitivity`` says what the prior decides, ``profiles`` tabulates the answers of a fit. Which quantities a
+symmetry cannot change, and whether chains agree on them, is computed in `inference.convergence`.
 """
 
 from inference.convergence.identifiable import invariants
@@ -14,8 +14,8 @@ from inference.diagnostics.arviz_trees import for_arviz
 from inference.diagnostics.comparison import compare, heldout, leave_one_out
 from inference.diagnostics.first_screen import summary_text
 from inference.diagnostics.model_criticism import check_features
-from inference.diagnostics.prior_sensitivity import prior_sensitivity
 from inference.diagnostics.profile_tables import profile_text, profiles
+from inference.diagnostics.sensitivity import prior_sensitivity
 from inference.diagnostics.summaries import occupied, summary, summary_cells, top_partitions
 
 __all__ = [

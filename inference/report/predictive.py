@@ -19,7 +19,7 @@ from inference.diagnostics.model_criticism import (
     check_predictions,
     suspects,
 )
-from inference.diagnostics.prior_sensitivity import judge_prior, prior_sensitivity
+from inference.diagnostics.sensitivity import judge_prior, prior_sensitivity
 from inference.fitting.verdict import Judgement
 from inference.plots.topics import plot_document_check
 from inference.report.page import Paragraph, Picture, Section, ShownTable, one_column

@@ -17,7 +17,7 @@ from inference.diagnostics.model_criticism import (
     check_predictions,
     judge_features,
 )
-from inference.diagnostics.prior_sensitivity import judge_prior
+from inference.diagnostics.sensitivity import judge_prior
 from tests.support.planted import planted_mixture, planted_regression, planted_zoo, replaced
 from tests.support.report_cases import ROWS, fitted
 

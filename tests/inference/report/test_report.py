@@ -40,7 +40,8 @@ def planted_graph(tree):
 @pytest.fixture(scope="module", autouse=True)
 def of_planted_models():
     patch = pytest.MonkeyPatch()
-    patch.setattr("inference.diagnostics.prior_sensitivity.extend", planted_extend)
+    for module in ("model_criticism", "sensitivity"):
+        patch.setattr(f"inference.diagnostics.{module}.extend", planted_extend)
     patch.setattr("inference.report.run.graph_of", planted_graph)
     with planted_zoo():
         yield
