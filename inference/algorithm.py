@@ -74,6 +74,15 @@ class Algorithm(NamedTuple):
     loops: bool = False
 
 
+def check_info(info: Any) -> None:
+    """Raise TypeError if what a step records is no NamedTuple with an objective."""
+    if "objective" not in getattr(info, "_fields", ()):
+        raise TypeError(
+            "a step returns its state and a NamedTuple of what is recorded, with objective, in nats, among "
+            f"its fields; got {shown(info) if isinstance(info, Mapping | tuple) else type(info).__name__}"
+        )
+
+
 class Memoised(NamedTuple):
     """An ascent taken apart, so that rows can pass in batches (Hughes and Sudderth 2013).
 

@@ -223,6 +223,12 @@ def register[M: "Model"](model: type[M], *, methods: Mapping[str, Any]) -> type[
             f"{name}.dims must give the dims of every variable, the data {', '.join(data_names)} among them; "
             f"got {dict(model.dims)}"
         )
+    stated = [table.name for table in model.data if table.stated_in != "data"]
+    if isinstance(model.units, Mapping) and (without := [own for own in stated if own not in model.units]):
+        raise ValueError(
+            f"{name} states {without[0]} in coordinates of its own, and {name}.units does not say which "
+            f"sites follow these: name {without[0]} and all such sites there"
+        )
     if isinstance(model.roles, tuple):  # else each instance has its own
         known = {*model.dims, *(dim for dims in model.dims.values() for dim in dims)}
         roles = model.roles

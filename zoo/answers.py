@@ -174,7 +174,7 @@ class Answers:
         return None
 
     def derived(self, model: "Model", values: Values) -> dict[str, Array]:
-        """The latents of the rows of a draw as they are stored, and what follows from them.
+        """The latents of the rows of a draw as they are stored, and what follows from them; default: labels.
 
         Args:
             model: as of `log_rows`.
@@ -183,7 +183,8 @@ class Answers:
         Returns:
             Variable name to value, shapes as in ``dims``.
         """
-        return {}
+        cluster = model.roles.cluster
+        return {} if cluster is None or cluster not in values else {cluster: values[cluster]}
 
     def scores(self, model: "Model", values: Values, *data: Observed, kind: str = "latent") -> Array:
         """Posterior mean scores of rows; those of kind ``"latent"`` have no unit.
@@ -289,15 +290,15 @@ class Answers:
             values: likewise.
 
         Returns:
-            Suffix of the view, as in `Roles.loadings`, to two arrays of shape (num_columns,); empty: a model
-            without loadings.
+            Suffix of the view, as in `Roles.loadings`, to two arrays of shape (num_columns,); without those
+            of which neither a site nor a field ``noise_variance`` with that suffix says what is left.
         """
         found = {}
         for site, suffix in model.roles.loadings.items():
-            if site in values:
+            left = values.get(f"noise_variance{suffix}", getattr(model, f"noise_variance{suffix}", None))
+            if site in values and left is not None:
                 explained = jnp.sum(jnp.asarray(values[site]) ** 2, axis=-1)
-                left = jnp.asarray(values.get(f"noise_variance{suffix}", 0.0))
-                found[suffix] = explained, jnp.broadcast_to(left, explained.shape)
+                found[suffix] = explained, jnp.broadcast_to(jnp.asarray(left), explained.shape)
         return found
 
     def view_covariances(self, model: "Model", values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:

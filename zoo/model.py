@@ -358,7 +358,12 @@ class Model(Assumptions):
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
         """For each part of the data the coordinates in which the model can be written; None: its own."""
-        return freedom_of({**self.units_of_fields, **self.units}, self.data_names)
+        free = freedom_of({**self.units_of_fields, **self.units}, self.data_names)
+        holds_numbers = not getattr(
+            self, "standardize", True
+        )  # a program stated in columns, of data as passed
+        pairs = zip(self.tables, free, strict=True)
+        return tuple(None if holds_numbers and part.stated_in != "data" else own for part, own in pairs)
 
     @property
     def has_own_coordinates(self) -> bool:

@@ -131,8 +131,9 @@ def invariants(tree: xr.DataTree) -> xr.Dataset:
         uncertain);
         of topics ``word_probs``, a few cells of the documents' word probabilities.
         Models with "rotation" or "sign": ``singular_values`` of the loadings and, up to 10 features,
-        ``marginal_covariance`` = W W' + noise, and between views ``cross_covariance`` = W_1 W_2'; where the
-        latents are sites of the program, instead ``theta_singular_values`` and ``natural_params``
+        ``marginal_covariance`` = W W' + noise, or ``explained_covariance`` = W W' where no variance of the
+        noise is known, and between views ``cross_covariance`` = W_1 W_2'; where the latents are sites of the
+        program, instead ``theta_singular_values`` and ``natural_params``
         (`inference.convergence.identifiable`). Models without a symmetry: every variable.
 
     Raises:
@@ -259,9 +260,10 @@ def _representative_pairs(tree: xr.DataTree) -> np.ndarray | None:
 
 
 def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
-    found, views, posterior, factors = {}, {}, draws_of(tree), noise_factors(model_of(tree))
+    model = model_of(tree)
+    found, views, posterior, factors = {}, {}, draws_of(tree), noise_factors(model)
     held = loadings_of(tree)
-    standard = in_standard_units(model_of(tree), {suffix: own.values for suffix, own in held.items()})
+    standard = in_standard_units(model, {suffix: own.values for suffix, own in held.items()})
     for suffix, loadings in held.items():
         feature, w = loadings.dims[2], loadings.values
         spectrum = np.linalg.svd(standard[suffix], compute_uv=False)
@@ -270,13 +272,15 @@ def _rotation_free(tree: xr.DataTree) -> dict[str, xr.DataArray]:
             continue
         names = loadings[feature].values
         covariance = w @ np.swapaxes(w, -1, -2)
-        noise = posterior.get(f"noise_variance{suffix}")
-        if noise is not None:
-            own = noise.values.reshape(*w.shape[:2], -1) * factors.get(suffix, 1.0)
-            diagonal = np.broadcast_to(own, w.shape[:3])
+        name, both = f"noise_variance{suffix}", {feature: names, f"{feature}_2": names}
+        drawn, given = posterior.get(name), getattr(model, name, None)
+        if drawn is None and given is None:
+            found[f"explained_covariance{suffix}"] = _of_draws(covariance, **both)
+        else:
+            noise = given if drawn is None else drawn.values.reshape(*w.shape[:2], -1)
+            diagonal = np.broadcast_to(noise * factors.get(suffix, 1.0), w.shape[:3])
             covariance = covariance + diagonal[..., None] * np.eye(w.shape[2])
-        both = {feature: names, f"{feature}_2": names}
-        found[f"marginal_covariance{suffix}"] = _of_draws(covariance, **both)
+            found[f"marginal_covariance{suffix}"] = _of_draws(covariance, **both)
         for other, (other_w, other_names) in views.items():
             crossed = _of_draws(other_w @ np.swapaxes(w, -1, -2), **other_names, **{feature: names})
             found[f"cross_covariance{other}{suffix}"] = crossed

@@ -111,6 +111,8 @@ def number_filled(tree: xr.DataTree) -> int:
 def _gaps(tree: xr.DataTree) -> dict[str, np.ndarray]:
     """Where cells of the fitted data are missing, by part; without parts that lack none, or lack data."""
     model, data = model_of(tree), fitted_data(tree)
+    if not has_answer(model, "cells") and model.roles.cluster is None:
+        return {}  # nothing fills them
     return {
         table.name: np.isnan(part)
         for table, part in zip(model.tables, () if data is None else data, strict=data is not None)

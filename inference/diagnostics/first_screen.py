@@ -34,6 +34,7 @@ _MEANINGS = {
     "theta_singular_values": "sizes of the directions of the natural parameters, the largest first",
     "natural_params": "natural parameters of cells [row, column]",
     "marginal_covariance": "covariance of two columns under the model",
+    "explained_covariance": "covariance of two columns by their latents",
     "cross_covariance": "covariance of columns of two tables under the model",
     "loading_norms": "sizes of the loadings of each cluster, the largest first",
     "objective": "the objective at its end (nats)",

@@ -33,7 +33,7 @@ from inference.results.files import model_of
 from inference.results.groups import flat_draws, group_or_empty, loadings_of, thinned
 from inference.symmetry.identified import canonical_correlations
 from inference.symmetry.rotation import aligned_draws
-from zoo.answers import answer_of
+from zoo.answers import answer_of, has_answer
 from zoo.coordinates.of_models import noise_factors
 from zoo.intake.tables import num_needed
 from zoo.model import Model
@@ -290,14 +290,14 @@ def _scores(aligned: xr.DataTree) -> tuple[np.ndarray, np.ndarray] | None:
         values = flat_draws(posterior[site], "observation", "latent")
         return values.mean(0), values.std(0) if len(values) > 1 else np.full(values.shape[1:], np.nan)
     data = fitted_data(aligned) if data is None else data
-    if data is None:
+    if data is None or not has_answer(model, "scores"):
         return None
     mean = transform(aligned, *data[: num_needed(model)]).to_numpy()
     return mean, np.full(mean.shape, np.nan)
 
 
 def _extreme_rows(aligned: xr.DataTree, asked: Asked) -> pd.DataFrame | None:
-    """The rows with the lowest and highest scores on each latent; None where the fit knows no rows."""
+    """The rows with the lowest and highest scores on each latent; None where rows have no scores."""
     found, names = _scores(aligned), row_names(aligned)
     if found is None:
         return None

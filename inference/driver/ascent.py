@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from inference.algorithm import AscentRun
+from inference.algorithm import AscentRun, check_info
 from inference.driver.checkpoint import Checkpoint, Layout, slots_of
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each, start_together
 from inference.driver.progress import (
@@ -319,6 +319,7 @@ def _ascend_chunk(
     def advance(restart: _Restarts, key: Array) -> tuple[_Restarts, Any]:
         at = restart.progress
         state, info = step(jax.random.fold_in(key, at.iteration), restart.state, model, *data)
+        check_info(info)
         reached = advanced(rule, jnp, at, info.objective, *verdict)
         # computed once, not anew beside each of the many arrays that they choose between
         failed, runs, reached = jax.lax.optimization_barrier(

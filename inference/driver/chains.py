@@ -26,7 +26,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-from inference.algorithm import ChainsRun, one_round
+from inference.algorithm import ChainsRun, check_info, one_round
 from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout, slots_of
 from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
 from inference.driver.progress import beginning_with
@@ -362,6 +362,7 @@ def _chunk(
         return states, infos, draws, count + 1
 
     info_shapes = jax.eval_shape(sweep, done, states)[1]
+    check_info(info_shapes)
     draw_shapes = jax.eval_shape(_over_chains(position, model), states)
     infos = jax.tree.map(lambda s: jnp.zeros((s.shape[0], CHUNK_CAPACITY), s.dtype), info_shapes)
     draws = jax.tree.map(lambda s: jnp.zeros((s.shape[0], capacity, *s.shape[1:]), s.dtype), draw_shapes)

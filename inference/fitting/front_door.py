@@ -17,6 +17,7 @@ from inference.fitting.arguments import Call, read_call, unsaid
 from inference.fitting.in_batches import BatchPlan, MemoisedPlan, NaturalGradientPlan, SummedPlan
 from inference.fitting.in_memory import AscentPlan, DirectPlan, SamplerPlan
 from inference.fitting.memory import one_memory_error
+from inference.fitting.models_of_others import check_facts, check_outcome
 from inference.fitting.verdict import WHY_NOT, has_converged, verdict
 from inference.methods.units import fitted_in_data_units
 from inference.numerics.atomic_files import held_alone
@@ -171,9 +172,12 @@ def fit(
     of_run = dtype, keep, progress, checkpoint
     call = Call(model, data, method, seed, settings, init, sample_weight, batch_size, *of_run)
     request = inward(read_call(call))
+    check_facts(request)
     with in_precision(dtype), for_work(*request.work), one_memory_error(request), _held(request):
         run = plan(request)
-        fitted = fitted_in_data_units(request, run.drive())
+        concluded = run.drive()
+        check_outcome(request, concluded)
+        fitted = fitted_in_data_units(request, concluded)
         rows, weight = request.data[0], request.sample_weight
         num_rows = len(rows) if weight is None else weight.sum()
         answer_of(request.model, "check_resolved", fitted.outcome.posterior, num_rows, dtype, rows)

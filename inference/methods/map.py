@@ -104,7 +104,7 @@ def conclude(
     """The point as one draw of one chain, with the most probable labels where the program sums them out."""
     values, shares, labels = _concluded(state.point, model, data)
     if not keep_rows:
-        labels.pop("assignments", None)
+        labels.pop(model.roles.cluster, None)
     return Outcome(
         posterior=as_one_draw(values | labels),
         variational=values | ({} if shares is None else {"responsibilities": shares}),
@@ -119,11 +119,12 @@ def _concluded(
 ) -> tuple[dict[str, Array], Array | None, dict[str, Array]]:
     """The point in the support, probabilities of the summed-out labels (or None), the most probable ones."""
     values = constrain_fn(program, (model, *data), {}, unconstrained)
-    conditional = answer_of(model, "conditionals", values, *data).get("assignments")
+    site = model.roles.cluster
+    conditional = answer_of(model, "conditionals", values, *data).get(site)
     if conditional is None:
         return values, None, {}
     shares = jax.nn.softmax(conditional.logits, axis=-1)
-    return values, shares, answer_of(model, "derived", {"assignments": jnp.argmax(shares, axis=-1)})
+    return values, shares, answer_of(model, "derived", {site: jnp.argmax(shares, axis=-1)})
 
 
 def restarts(model: Model, data: tuple, **options: object) -> int:
