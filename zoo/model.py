@@ -562,24 +562,6 @@ class Model(Assumptions):
         check_fit(self, data)
         check_latents(self, data)
 
-    def auto_method(self, *data: Observed) -> str:
-        """The method for ``method="auto"``: the first of `methods` that suits the model and the data.
-
-        Args:
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            The method's name.
-        """
-        return self.methods[0]
-
-    def check_method(self, method: str) -> None:
-        """Refuse or warn of a method that does not suit the fields, before anything is compiled.
-
-        Args:
-            method: its name.
-        """
-
 
 def _short(value: object) -> str:
     """A field in a few words: numbers as they are, larger arrays by their shape and range."""

@@ -42,7 +42,7 @@ from inference.inputs.tables import (
     left_out_in_words,
     paired_rows,
 )
-from inference.methods import method_of, methods_with_weights
+from inference.methods import auto_method, method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
@@ -276,7 +276,6 @@ def read_call(call: Call) -> FitRequest:
     chosen.check(model, settings)
     if isinstance(chosen, Sampler) and chosen.by_settings is not None:
         chosen = chosen.by_settings(model, settings)
-    model.check_method(name)
     _warn_of_scales(model, *_that_count(arrays, weight), coords)
     asked = asked._replace(method=chosen, name=name, model=model, data=arrays, settings=settings)
     _refuse(asked)
@@ -413,7 +412,7 @@ def _misfit_of_unit_noise(model: Any, x: np.ndarray) -> str:
 
 def _suitable(model: Model, data: tuple, init: Init) -> tuple[str, Method]:
     """The method that ``"auto"`` selects: with ``init``, the first that takes a start."""
-    name = model.auto_method(*data)
+    name = auto_method(model, *data)
     if init is not None and isinstance(method_of(model, name), Direct):
         name = next(name for name in model.methods if not isinstance(method_of(model, name), Direct))
     return name, method_of(model, name)

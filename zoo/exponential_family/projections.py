@@ -10,7 +10,6 @@ from jax import Array
 from zoo import checks
 from zoo.coordinates import Coordinates, Unit
 from zoo.coordinates.of_models import field_by_part
-from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import (
     has_units,
     measured_columns,
@@ -22,7 +21,6 @@ from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.fields import Part, require
 from zoo.intake.families import ChoosesFamily
 from zoo.intake.kinds import Columns
-from zoo.sparse import Observed
 
 if TYPE_CHECKING:
     from zoo.epca import EPCA
@@ -245,36 +243,6 @@ class JointPriorModel(ChoosesFamily):
             remedy if (learns or known) and not (self.standardize and learns) else ""
             for learns, known in pairs
         )
-
-    def auto_method(self, *data: Observed) -> str:
-        """``"vb"`` where its bound is in closed form, else ``"map"``, whose latents are points.
-
-        Points follow the noise of their own rows, so that the loadings and all that they explain come out too
-        large and the noise too small, however many rows there are.
-        """
-        return "vb" if self._has_closed_bound(data) else "map"
-
-    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
-        """Whether VB takes the cells and the prior."""
-        kinds = [kind for family in self.cell_families for kind, _ in family.column_groups(1)]
-        closed = all(not k.theta_is_negative and k.log_partition_form != "other" for k in kinds)
-        return closed and bool(self.beta < 1)
-
-    def check_method(self, method: str) -> None:
-        """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain.
-
-        Args:
-            method: its name.
-
-        Raises:
-            ValueError: ``"svi"``, and some natural parameters must be negative.
-        """
-        joint_prior.refuse_improper(float(self.beta), method)
-        if method == "svi" and self.is_negative:
-            raise ValueError(
-                "svi has no bound for exponential, gamma and negative binomial cells: their natural "
-                "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
-            )
 
     # Coordinates in which the program is stated
 
