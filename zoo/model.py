@@ -346,14 +346,9 @@ class Model(Assumptions):
         return self.dims
 
     @property
-    def cell_families(self) -> tuple[Any, ...]:
-        """The exponential family of the cells of each part of the data; empty: no such families."""
-        return ()
-
-    @property
     def part_families(self) -> tuple[Any, ...]:
-        """What says which cells each part of the data may have: a family, or None."""
-        return self.cell_families or (None,) * len(self.data)
+        """The family of the cells, or of the components, of each part of the data; None: there is none."""
+        return (None,) * len(self.data)
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:

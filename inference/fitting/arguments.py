@@ -379,7 +379,7 @@ def _warn_of_scales(
             f"{found}, but share one noise variance, so that small columns hardly count; "
             f"unless all are in the same unit, {remedy}"
         )
-    for name, part, family in zip(model.data_names, arrays, model.cell_families, strict=False):
+    for name, part, family in zip(model.data_names, arrays, model.part_families, strict=False):
         is_unit = has_unit_noise(family) and isinstance(part, np.ndarray)
         if is_unit and (found := _misfit_of_unit_noise(model, part)):
             warn(
