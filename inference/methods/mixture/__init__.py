@@ -99,13 +99,10 @@ def check(model: Mixture, settings: Settings) -> None:
             f"method {settings.name!r} takes cells for exact, and with rounding= they stand for intervals: "
             "use 'gibbs', 'nuts', 'hmc' or 'tempered', or leave rounding out"
         )
-    if (
-        settings.name not in ("collapsed_gibbs", "tempered")
-        and model.weight_prior == "stick_breaking"
-        and not model.free_last_stick
-        and model.num_components > 1
-        and model.leftover_stick_mass > 0.01
-    ):
+    has_last = (
+        model.weight_prior == "stick_breaking" and not model.free_last_stick and model.num_components > 1
+    )
+    if has_last and settings.name not in ("collapsed_gibbs", "tempered") and model.leftover_stick_mass > 0.01:
         warn(
             "the truncation is too short for the concentration: before the data the last of "
             f"{model.num_components} sticks is expected to hold {model.leftover_stick_mass:.0%} of the mass, "
