@@ -58,7 +58,7 @@ from zoo.answers import answer_of
 from zoo.checks import as_plain, check_flag, check_size, column_moments, column_of, is_finite, shown, warn
 from zoo.exponential_family import has_unit_noise
 from zoo.exponential_family.cells import measured_columns
-from zoo.fields import continuing
+from zoo.fields import continuing, names_of
 from zoo.intake.families import dim_labels, for_data
 from zoo.model import Model
 from zoo.naming import did_you_mean
@@ -771,7 +771,7 @@ def _former_model(tree: xr.DataTree, model: Model) -> Model:
             f"init must be a fit of the same model; it is one of {model_name(former)}, and the model is "
             f"{model_name(model)}"
         )
-    for name in {*MODEL_SIZES} & {*model.static_names()}:
+    for name in {*MODEL_SIZES} & {*names_of(model).static}:
         ours, theirs = getattr(model, name, None), getattr(former, name, None)
         if None not in (ours, theirs) and ours != theirs:
             raise ValueError(

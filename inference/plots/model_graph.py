@@ -108,7 +108,7 @@ def program_graph(model: Model, data: tuple) -> Graph:
         data, model = own.parts_inward(data, model.data_names, model.units), inside(model, own)
     if any(isinstance(part, SparseMatrix) for part in data):  # a program of dense rows: two are enough
         data = tuple(p.to_scipy()[:2].toarray() if isinstance(p, SparseMatrix) else p[:2] for p in data)
-    if "num_tokens" in model.static_names() and model.num_tokens is None:
+    if getattr(model, "num_tokens", 1) is None:
         model = model.replaced(num_tokens=1)  # only the sizes of documents that are drawn
     relations = _relations(model, in_current_precision(data))
     families = dict(zip(model.data_names, model.part_families, strict=True))
