@@ -224,8 +224,11 @@ class Method:
             documents, which go to devices in blocks and in batches by natural gradients; ``"moments"`` where
             rows enter by their number, mean and scatter alone, so that batches are summed up before the fit
             (`inference.numerics.summed_rows`).
-        check: ``check(model, settings)`` raises ValueError or TypeError if the settings do not suit the
-            model, before anything is compiled; ``num_devices`` among them is a whole number.
+        check: ``check(model, settings)`` raises ValueError or TypeError if the method or its settings do not
+            suit the model, before anything is compiled; ``num_devices`` among them is a whole number.
+        otherwise: ``otherwise(model, data, is_refused)``, the method that ``method="auto"`` takes in the
+            place of this one, the model's first; empty where this one suits. It is told whether ``check``
+            refuses the model. None: there is no other.
         guide: ``guide(variables, model, *data)``, q as a NumPyro program.
         guide_has_points: whether q has point masses at parameters, so that the objective, which has their
             prior density, is no bound on the log evidence.
@@ -253,6 +256,7 @@ class Method:
     settings: type[Settings] = Settings
     takes: AbstractSet[str] = frozenset()
     check: Callable = accept
+    otherwise: Callable | None = None
     guide: Callable | None = None
     guide_has_points: bool = False
     transform: Callable | None = None

@@ -716,7 +716,7 @@ def _rows_at(tree: xr.DataTree, latents: np.ndarray, suffix: str) -> np.ndarray:
     if not all(name in held for name in names):
         held = group_of(aligned, "posterior").mean(("chain", "draw"))
     loadings, loc = (held[name].to_numpy() for name in names)
-    if not model.cell_families:
+    if model.part_families[0] is None:
         return latents @ loadings.T + loc
     numbers = {name: jnp.asarray(value.to_numpy()) for name, value in held.items()}
     cells = model.cells(numbers | {"latents": jnp.asarray(latents)})

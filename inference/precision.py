@@ -24,7 +24,7 @@ from zoo.checks import (
     row_blocks,
     warn,
 )
-from zoo.fields import facts_of
+from zoo.fields import facts_of, names_of
 from zoo.model import Model
 
 _DTYPES = {"float64": True, "float32": False}
@@ -105,7 +105,7 @@ def check_hyperparameters(
         value = getattr(model, name)
         if value is not None and not isinstance(value, Distribution):
             check_single_concentration(name, value, dtype)
-    for prior in (getattr(model, name) for name in model.leaf_names()):
+    for prior in (getattr(model, name) for name in names_of(model).leaves):
         if hasattr(prior, "check_concentrations"):  # of components
             prior.check_concentrations(dtype)
             prior.check_offset(data[0], dtype, sample_weight)

@@ -458,7 +458,7 @@ def _warn_of_tails(
     held, columns = np.flatnonzero(cells.any(axis=0)), labels_along(tree, dim)
     named = ", ".join(str(columns[place]) for place in held[:5]) + (", ..." if held.size > 5 else "")
     num_missing = int(np.sum(np.asarray(variance) != 0))
-    has_bound = not any("other" in family.log_partition_forms for family in model.cell_families)
+    has_bound = not any("other" in family.log_partition_forms for family in model.part_families)
     better = "vb or nuts" if has_bound else "nuts"
     warn(
         f"the expectations of {cells.sum()} of {num_missing} missing cells (columns {named}) come to more "
@@ -477,7 +477,7 @@ def _incomplete_rows(arrays: tuple, place: int) -> np.ndarray | None:
 
 def _class_probs(draws: dict[str, jax.Array], model: Model, data: tuple, options: tuple) -> jax.Array | None:
     """Class probabilities of cells averaged over draws; None where no cells are classes."""
-    if not any(getattr(family, "has_classes", False) for family in model.cell_families):
+    if not any(getattr(family, "has_classes", False) for family in model.part_families):
         return None
     first = jax.tree.map(lambda leaf: leaf[0], draws)
     if jax.eval_shape(lambda values: _probs(values, model, *data, **dict(options)), first) is None:

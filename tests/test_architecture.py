@@ -101,9 +101,9 @@ OF_AUTHORS = {
 OF_USERS = {"__call__", "explicit", "log_likelihood", "scores", "predicted", "from_data"}
 OF_DEFAULTS = {
     "data_names", "takes_documents", "tables", "variable_dims",
-    "cell_families", "part_families", "coordinate_freedom", "has_own_coordinates", "own_coordinates",
+    "part_families", "coordinate_freedom", "has_own_coordinates", "own_coordinates",
     "part_weights", "scale_remedies", "exact_symmetries", "with_families", "encoded",
-    "with_sizes_from", "check_new", "check", "auto_method", "check_method", "draw_locals",
+    "with_sizes_from", "check_new", "check", "draw_locals",
     "has_steep_cells", "__init_subclass__", "_repr_html_",
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ fact                  meaning
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -286,6 +286,38 @@ def facts_of(owner: "Assumptions | type[Assumptions]", fact: str) -> dict[str, A
     return found
 
 
+class Names(NamedTuple):
+    """Names of fields, in their order.
+
+    Attributes:
+        leaves: the hyperparameters, which are pytree leaves (or subtrees).
+        static: the others.
+    """
+
+    leaves: tuple[str, ...]
+    static: tuple[str, ...]
+
+
+_NAMES: dict[type, Names] = {}
+
+
+def names_of(owner: "Assumptions | type[Assumptions]") -> Names:
+    """Names of the fields.
+
+    Args:
+        owner: a model or a prior, or its class.
+
+    Returns:
+        Those of hyperparameters, and of static fields.
+    """
+    kind = owner if isinstance(owner, type) else type(owner)
+    if kind not in _NAMES:  # asked for whenever an argument of a program is taken apart
+        is_static = {field.name: bool(field.metadata.get("static")) for field in dataclasses.fields(kind)}
+        both = (tuple(n for n, own in is_static.items() if own == kept) for kept in (False, True))
+        _NAMES[kind] = Names(*both)
+    return _NAMES[kind]
+
+
 def _is_used(field: dataclasses.Field, owner: "Assumptions | type[Assumptions]") -> bool:
     return "is_used" not in field.metadata or field.metadata["is_used"](owner)
 
@@ -463,7 +495,7 @@ def continuing(model: "Model", former: "Model") -> Any:
     if _choices(model) != _choices(former):
         return model
     read = (field.name for field in dataclasses.fields(model) if _READ & field.metadata.keys())
-    return _kept(model, former, [name for name in read if name in model.leaf_names()])
+    return _kept(model, former, [name for name in read if name in names_of(model).leaves])
 
 
 _READ = {"read", "fill", "scales"}  # facts of fields that data decide
@@ -483,8 +515,8 @@ def _kept(own: "Model", former: "Model", names: Sequence[str]) -> Any:
         value, known = getattr(own, name), getattr(former, name)
         if value is None and known is not None:
             found[name] = known
-        elif hasattr(value, "leaf_names") and type(value) is type(known):
-            found[name] = _kept(value, known, value.leaf_names())
+        elif hasattr(value, "replaced") and type(value) is type(known):
+            found[name] = _kept(value, known, names_of(value).leaves)
     return own.replaced(**found) if found else own
 
 
@@ -530,7 +562,7 @@ def part_sizes(model: "Model") -> tuple[int | None, ...]:
     Returns:
         For each part the number; None: it is not known.
     """
-    known = model.static_names()
+    known = names_of(model).static
     sizes = tuple(getattr(model, name) if name in known else None for name in size_fields(model))
     return sizes if model.tables is model.data else sizes[0] or (None,) * len(model.tables)
 
@@ -545,7 +577,7 @@ def sizes_of(model: "Model", parts: Sequence[Any]) -> dict[str, Any]:
     Returns:
         Field name to value.
     """
-    names, known = size_fields(model), model.static_names()
+    names, known = size_fields(model), names_of(model).static
     if "*" in model.data[0].name:
         is_whole = all(part is not None for part in parts)
         return {names[0]: tuple(np.shape(part)[-1] for part in parts)} if is_whole else {}

@@ -65,7 +65,6 @@ from zoo.model import Model, Roles, Table
 from zoo.programs import local
 from zoo.shapes import Rows
 
-SAMPLERS = ("nuts", "hmc", "svi")
 GRAM = 'of sparse rows give the Gram matrix, ({name} @ {name}.T).toarray(), with kernel="precomputed"'
 
 
@@ -238,15 +237,3 @@ class KernelPCA(Model):
                 f"got {self.num_latents}: lower it, or give noise_variance"
             )
         announce_cost(num_rows)
-
-    def check_method(self, method: str) -> None:
-        """Refuse samplers where the posterior is improper.
-
-        Raises:
-            ValueError: a sampler, and a flat prior of the latents.
-        """
-        if method in SAMPLERS and self.latent_variance is None and self.degrees_of_freedom is None:
-            raise ValueError(
-                f"{method} needs a prior of the latents: with a flat one the posterior of N rows has no "
-                "finite mass; give latent_variance (about the largest eigenvalue of the Gram matrix over N)"
-            )

@@ -187,11 +187,3 @@ class MCFA(ProjectionUnits, Model):
     def weights(self) -> WeightPrior:
         """The prior of the weights."""
         return self.mixture.weights
-
-    def check_method(self, method: str) -> None:
-        """Warn of a short truncation; raise ValueError for a mode of weights that has no maximum."""
-        self.mixture.check_method(method)
-        is_flat = self.weights.has_sticks or self.mixture.expected_concentration >= self.num_components
-        if method == "map" and not is_flat:
-            remedy = f"concentration={self.num_components} or weight_prior='stick_breaking'"
-            raise ValueError(f"map has no maximum at a concentration below num_components: give {remedy}")

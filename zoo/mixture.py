@@ -58,7 +58,6 @@ from jax import Array
 from jax.scipy.special import logsumexp
 from numpyro import factor, sample
 
-from zoo import checks
 from zoo.conjugate.component_prior import ComponentPrior
 from zoo.conjugate.gaussian import GaussianWishart
 from zoo.conjugate.mixture_rows import ERRORS, MixtureAnswers, MixtureRows
@@ -73,7 +72,6 @@ from zoo.shapes import Rows
 from zoo.sparse import is_sparse
 
 DENSE = "give {name}.toarray(), or take components of zoo.conjugate.MultinomialDirichlet"
-ROUNDED = ("gibbs", "nuts", "hmc", "tempered")  # methods for cells recorded in steps
 ONE_ROW = "a mixture of one row has nothing to cluster"
 
 
@@ -236,31 +234,6 @@ class Mixture(Model):
         """Raise ValueError if a free last stick has no sticks."""
         if self.free_last_stick and self.weight_prior != "stick_breaking":
             raise ValueError('free_last_stick goes with weight_prior="stick_breaking" only')
-
-    def check_method(self, method: str) -> None:
-        """Warn if the truncation is too short for the concentration, except where the Polya urn has none.
-
-        Raises:
-            ValueError: cells were recorded in steps, and the method takes them for exact.
-        """
-        if self.components is not None and self.components.is_rounded and method not in ROUNDED:
-            raise ValueError(
-                f"method {method!r} takes cells for exact, and with rounding= they stand for intervals: use "
-                "'gibbs', 'nuts', 'hmc' or 'tempered', or leave rounding out"
-            )
-        if (
-            method not in ("collapsed_gibbs", "tempered")
-            and self.weight_prior == "stick_breaking"
-            and not self.free_last_stick
-            and self.num_components > 1
-            and self.leftover_stick_mass > 0.01
-        ):
-            checks.warn(
-                f"the truncation is too short for the concentration: before the data the last of "
-                f"{self.num_components} sticks is expected to hold "
-                f"{self.leftover_stick_mass:.0%} of the mass, and rows will gather there; raise "
-                f"num_components or lower concentration"
-            )
 
     @property
     def variable_dims(self) -> Mapping[str, tuple[str, ...]]:

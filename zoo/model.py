@@ -31,7 +31,7 @@ from zoo.cards.markup import facts_as_html
 from zoo.checks import shown
 from zoo.coordinates import Coordinates, Freedom, Unit, freedom_of
 from zoo.coordinates.of_models import coordinate_fields, turned
-from zoo.fields import Part, facts_of, flag, origin_of, read_off, require, scale_of, sizes_of
+from zoo.fields import Part, facts_of, flag, names_of, origin_of, read_off, require, scale_of, sizes_of
 from zoo.intake import ANY, NUMBERS, Columns, OfTables, Table
 from zoo.intake.tables import as_cells, check_fit, check_latents, check_rows_of, columns_of
 from zoo.naming import did_you_mean
@@ -108,14 +108,14 @@ class Assumptions:
         for field in fields:
             if getattr(self, field.name) is None and "otherwise" in field.metadata:
                 self._set(field.name, field.metadata["otherwise"](self))
-        for name in self.leaf_names():
+        for name in names_of(self).leaves:
             self._set(name, as_hyperparameter(name, getattr(self, name)))
         if self.is_filled:
             for field in fields:
                 if not field.metadata.get("static"):
                     self._check_field(field)
             self.validate()
-        for name in self.leaf_names():
+        for name in names_of(self).leaves:
             leaves = jax.tree.leaves(getattr(self, name))
             if any(isinstance(leaf, np.ndarray) and np.isnan(leaf).any() for leaf in leaves):
                 raise ValueError(f"{name} must not be NaN, nor hold one")
@@ -150,24 +150,6 @@ class Assumptions:
         """Whether nothing that others are checked against is still to be read off the data."""
         return True
 
-    @classmethod
-    def leaf_names(cls) -> tuple[str, ...]:
-        """Names of the hyperparameters: the fields that are pytree leaves (or subtrees).
-
-        Returns:
-            Names, in the order of the fields.
-        """
-        return _names(cls)[0]
-
-    @classmethod
-    def static_names(cls) -> tuple[str, ...]:
-        """Names of the static fields.
-
-        Returns:
-            Names, in the order of the fields.
-        """
-        return _names(cls)[1]
-
     def replaced(self, **fields: Any) -> Self:
         """A copy with some fields replaced without checks, by computed (posteriors) or traced values.
 
@@ -186,39 +168,26 @@ class Assumptions:
         for name, value in fields.items():
             if name not in {f.name for f in dataclasses.fields(self)}:
                 raise TypeError(f"{type(self).__name__} has no field {name!r}")
-            if isinstance(value, float | int | list) and name in self.leaf_names():
+            if isinstance(value, float | int | list) and name in names_of(self).leaves:
                 value = as_hyperparameter(name, value)
             object.__setattr__(new, name, value)
         return new
 
     def _flatten(self) -> tuple[tuple, tuple]:
-        leaves, fixed = self.leaf_names(), self.static_names()
-        return tuple(getattr(self, n) for n in leaves), tuple(getattr(self, n) for n in fixed)
+        leaves, fixed = (tuple(getattr(self, name) for name in names) for names in names_of(self))
+        return leaves, fixed
 
     def _flatten_with_keys(self) -> tuple[tuple, tuple]:
         leaves, fixed = self._flatten()
-        return tuple(zip(map(jax.tree_util.GetAttrKey, self.leaf_names()), leaves, strict=True)), fixed
+        return tuple(zip(map(jax.tree_util.GetAttrKey, names_of(self).leaves), leaves, strict=True)), fixed
 
     @classmethod
     def _unflatten(cls, fixed: Iterable[Any], leaves: Iterable[Any]) -> Self:
         new = object.__new__(cls)
-        for names, values in ((cls.leaf_names(), leaves), (cls.static_names(), fixed)):
+        for names, values in zip(names_of(cls), (leaves, fixed), strict=True):
             for name, value in zip(names, values, strict=True):
                 object.__setattr__(new, name, value)
         return new
-
-
-_NAMES: dict[type, tuple[tuple[str, ...], ...]] = {}
-
-
-def _names(cls: type[Assumptions]) -> tuple[tuple[str, ...], ...]:
-    """Names of leaves and of static fields, asked for whenever an argument of a program is taken apart."""
-    if cls not in _NAMES:
-        kinds = {f.name: bool(f.metadata.get("static")) for f in dataclasses.fields(cls)}
-        _NAMES[cls] = tuple(
-            tuple(name for name, own in kinds.items() if own == kind) for kind in (False, True)
-        )
-    return _NAMES[cls]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -346,14 +315,9 @@ class Model(Assumptions):
         return self.dims
 
     @property
-    def cell_families(self) -> tuple[Any, ...]:
-        """The exponential family of the cells of each part of the data; empty: no such families."""
-        return ()
-
-    @property
     def part_families(self) -> tuple[Any, ...]:
-        """What says which cells each part of the data may have: a family, or None."""
-        return self.cell_families or (None,) * len(self.data)
+        """The family of the cells, or of the components, of each part of the data; None: there is none."""
+        return (None,) * len(self.data)
 
     @property
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
@@ -406,7 +370,7 @@ class Model(Assumptions):
         Empty of a part whose columns do not share one noise variance: where they do, those in very different
         units are not fitted alike, since the noise is that of the largest ones.
         """
-        has_option = "standardize" in self.static_names()
+        has_option = "standardize" in names_of(self).static
         remedy = "give standardize=True" if has_option else "divide the columns by their standard deviations"
         shared = {
             own.part
@@ -566,24 +530,6 @@ class Model(Assumptions):
         self.check_new(*data)
         check_fit(self, data)
         check_latents(self, data)
-
-    def auto_method(self, *data: Observed) -> str:
-        """The method for ``method="auto"``: the first of `methods` that suits the model and the data.
-
-        Args:
-            *data: parts of the data, in the model's order.
-
-        Returns:
-            The method's name.
-        """
-        return self.methods[0]
-
-    def check_method(self, method: str) -> None:
-        """Refuse or warn of a method that does not suit the fields, before anything is compiled.
-
-        Args:
-            method: its name.
-        """
 
 
 def _short(value: object) -> str:

@@ -167,24 +167,6 @@ class PPCA(ProjectionUnits, Model):
                 + "use noise='isotropic' or loading_prior='gaussian'"
             )
 
-    def auto_method(self, x: np.ndarray) -> str:
-        """The method ``"closed_form"`` where it exists, else ``"em"``."""
-        if is_sparse(x) or self.degrees_of_freedom is not None:
-            return "em"
-        has_form = self.noise == "isotropic" and self.loading_prior == "flat" and not np.isnan(x).any()
-        return "closed_form" if has_form else "em"
-
-    def check_method(self, method: str) -> None:
-        """Refuse the closed form where rows are Student-t.
-
-        Raises:
-            ValueError: it is the method.
-        """
-        if self.degrees_of_freedom is not None and method == "closed_form":
-            raise ValueError(
-                "closed_form is for normal rows: leave degrees_of_freedom out, or use method='em' or 'vb'"
-            )
-
     @property
     def prior(self) -> str:
         """``"improper"`` with ``loading_prior="flat"``, else ``"proper"``."""

@@ -163,7 +163,6 @@ def cell_units(model: Model) -> tuple[str, ...]:
     Returns:
         For each part of the data ``"none"`` (counts, classes), ``"scale"`` or ``"location_scale"``.
     """
-    families = model.cell_families or (None,) * len(model.data_names)
     units = (model.units.get(name) for name in model.data_names)
     return tuple(
         getattr(family, "cell_units", "none")
@@ -171,7 +170,7 @@ def cell_units(model: Model) -> tuple[str, ...]:
         else "location_scale"
         if unit.is_location
         else "scale"
-        for family, unit in zip(families, units, strict=True)
+        for family, unit in zip(model.part_families, units, strict=True)
     )
 
 

@@ -38,6 +38,7 @@ from inference.results.files import model_of
 from zoo.answers import completions_of, has_answer
 from zoo.checks import check_choice
 from zoo.documents.topic_model import dirichlet_of
+from zoo.fields import names_of
 from zoo.intake.tables import num_needed, takes_missing, takes_sparse_counts
 from zoo.model import Assumptions, Model
 
@@ -227,14 +228,14 @@ def _reordered(model: Model, order: Mapping[str, np.ndarray]) -> Model:
     """A model whose given arrays have their columns in the order of the changed data."""
     found = {
         name: _in_order(getattr(model, name), model.field_dims.get(name, ()), order)
-        for name in model.leaf_names()
+        for name in names_of(model).leaves
     }
     for name, value in found.items():
         if isinstance(value, Assumptions):
             dims = getattr(value, "field_dims", {})
             own = {
                 field: _in_order(getattr(value, field), dims.get(field, ()), order)
-                for field in value.leaf_names()
+                for field in names_of(value).leaves
             }
             found[name] = value.replaced(**own)
     return model.replaced(**found)

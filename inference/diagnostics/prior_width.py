@@ -25,6 +25,7 @@ from inference.precision import double_precision
 from inference.results.files import model_of
 from inference.results.groups import group_of, labels_of, restored_data
 from zoo.conjugate.component_prior import ComponentPrior
+from zoo.fields import names_of
 from zoo.model import Model, in_current_precision
 from zoo.shapes import Values
 
@@ -87,7 +88,7 @@ def is_read_off(tree: xr.DataTree) -> bool:
     components = _components(model)
     if isinstance(components, ComponentPrior):
         families = [
-            (own, set(own.leaf_names()) - set(own.optional_fields), c) for own, c in components.by_columns
+            (own, set(names_of(own).leaves) - set(own.optional_fields), c) for own, c in components.by_columns
         ]
         return any(_by_half(own, names, type(own).filled, data[0][:, list(c)]) for own, names, c in families)
     names = {

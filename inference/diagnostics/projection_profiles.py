@@ -140,8 +140,8 @@ def _has_point_latents(tree: xr.DataTree) -> bool:
 
 def _is_linear(model: Model, place: int) -> bool:
     """Whether the cells of a view are Gaussian about their natural parameters."""
-    families = model.cell_families
-    return not families or families[place].log_partition_forms == {"quadratic"}
+    family = model.part_families[place]
+    return family is None or family.log_partition_forms == {"quadratic"}
 
 
 def _latents(aligned: xr.DataTree, views: list[_View], asked: Asked) -> pd.DataFrame:

@@ -42,7 +42,7 @@ from inference.inputs.tables import (
     left_out_in_words,
     paired_rows,
 )
-from inference.methods import method_of, methods_with_weights
+from inference.methods import auto_method, method_of, methods_with_weights
 from inference.numerics.atomic_files import check_writable
 from inference.numerics.devices import of_first_process, resolved_num_devices
 from inference.numerics.host_keys import key_from_seed
@@ -58,7 +58,7 @@ from zoo.answers import answer_of
 from zoo.checks import as_plain, check_flag, check_size, column_moments, column_of, is_finite, shown, warn
 from zoo.exponential_family import has_unit_noise
 from zoo.exponential_family.cells import measured_columns
-from zoo.fields import continuing
+from zoo.fields import continuing, names_of
 from zoo.intake.families import dim_labels, for_data
 from zoo.model import Model
 from zoo.naming import did_you_mean
@@ -276,7 +276,6 @@ def read_call(call: Call) -> FitRequest:
     chosen.check(model, settings)
     if isinstance(chosen, Sampler) and chosen.by_settings is not None:
         chosen = chosen.by_settings(model, settings)
-    model.check_method(name)
     _warn_of_scales(model, *_that_count(arrays, weight), coords)
     asked = asked._replace(method=chosen, name=name, model=model, data=arrays, settings=settings)
     _refuse(asked)
@@ -380,7 +379,7 @@ def _warn_of_scales(
             f"{found}, but share one noise variance, so that small columns hardly count; "
             f"unless all are in the same unit, {remedy}"
         )
-    for name, part, family in zip(model.data_names, arrays, model.cell_families, strict=False):
+    for name, part, family in zip(model.data_names, arrays, model.part_families, strict=False):
         is_unit = has_unit_noise(family) and isinstance(part, np.ndarray)
         if is_unit and (found := _misfit_of_unit_noise(model, part)):
             warn(
@@ -413,7 +412,7 @@ def _misfit_of_unit_noise(model: Any, x: np.ndarray) -> str:
 
 def _suitable(model: Model, data: tuple, init: Init) -> tuple[str, Method]:
     """The method that ``"auto"`` selects: with ``init``, the first that takes a start."""
-    name = model.auto_method(*data)
+    name = auto_method(model, *data)
     if init is not None and isinstance(method_of(model, name), Direct):
         name = next(name for name in model.methods if not isinstance(method_of(model, name), Direct))
     return name, method_of(model, name)
@@ -772,7 +771,7 @@ def _former_model(tree: xr.DataTree, model: Model) -> Model:
             f"init must be a fit of the same model; it is one of {model_name(former)}, and the model is "
             f"{model_name(model)}"
         )
-    for name in {*MODEL_SIZES} & {*model.static_names()}:
+    for name in {*MODEL_SIZES} & {*names_of(model).static}:
         ours, theirs = getattr(model, name, None), getattr(former, name, None)
         if None not in (ours, theirs) and ours != theirs:
             raise ValueError(

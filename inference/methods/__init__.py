@@ -8,13 +8,15 @@ from functools import cache
 from importlib import import_module
 
 import zoo
-from inference.algorithm import Method, Stochastic, model_name
+from inference.algorithm import Method, Stochastic, accept, model_name
 from inference.methods.units import asked_in_data_units
+from inference.settings import Settings
 from zoo.answers import answer_of
 from zoo.model import Model
 from zoo.naming import did_you_mean
+from zoo.sparse import Observed
 
-__all__ = ["advised", "method_of", "methods_to_compare", "methods_with_weights"]
+__all__ = ["advised", "auto_method", "method_of", "methods_to_compare", "methods_with_weights"]
 
 #: Methods that fit every model with a program, by module of this package.
 FOR_EVERY_MODEL = {
@@ -117,9 +119,15 @@ def advised(model: Model, names: Iterable[str]) -> str:
             with suppress(ValueError):
                 method = method_of(model, name)
                 method.check(model, method.settings())
-                model.check_method(name)
                 found.append(f"method={name!r}")
     return " or ".join(found)
+
+
+def auto_method(model: Model, *data: Observed) -> str:
+    """The method that ``method="auto"`` means: the model's first, or the one that is to replace it."""
+    first = model.methods[0]
+    otherwise = method_of(model, first).otherwise
+    return (otherwise and otherwise(model, data, not advised(model, [first]))) or first
 
 
 def _suited(method: Method, name: str, model: Model | type[Model]) -> Method:
@@ -140,8 +148,22 @@ def _method_of(key: str, name: str) -> Method:
     registered = zoo.registered_methods(key)
     if name in registered:
         return registered[name]
-    path = BY_MODEL.get(key, {}).get(name, FOR_EVERY_MODEL.get(name))
+    own = BY_MODEL.get(key, {})
+    path = own.get(name, FOR_EVERY_MODEL.get(name))
     if path is None:
         raise ValueError(f"{key} lists the method {name!r}; register it by zoo.register(methods=...)")
     module = import_module(path, __name__)
-    return module.METHODS[name] if hasattr(module, "METHODS") else module.METHOD
+    method = module.METHODS[name] if hasattr(module, "METHODS") else module.METHOD
+    return _checked(method, next(iter(own.values())).rpartition(".")[0]) if own else method
+
+
+@cache
+def _checked(method: Method, folder: str) -> Method:
+    """A method with the check of the model's folder, which is of all its methods, after its own."""
+    own = getattr(import_module(folder, __name__), "check", accept)
+
+    def check(model: Model, settings: Settings) -> None:
+        method.check(model, settings)
+        own(model, settings)
+
+    return replace(method, check=check)

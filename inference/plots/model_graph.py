@@ -108,14 +108,15 @@ def program_graph(model: Model, data: tuple) -> Graph:
         data, model = own.parts_inward(data, model.data_names, model.units), inside(model, own)
     if any(isinstance(part, SparseMatrix) for part in data):  # a program of dense rows: two are enough
         data = tuple(p.to_scipy()[:2].toarray() if isinstance(p, SparseMatrix) else p[:2] for p in data)
-    if "num_tokens" in model.static_names() and model.num_tokens is None:
+    if getattr(model, "num_tokens", 1) is None:
         model = model.replaced(num_tokens=1)  # only the sizes of documents that are drawn
     relations = _relations(model, in_current_precision(data))
-    cells = zip(model.data_names, model.cell_families, strict=bool(model.cell_families))
-    distributions = {name: type(family).__name__ for name, family in cells} | {
-        name: _NAMES.get(kind, kind.removesuffix("Logits").removesuffix("Probs"))
+    families = dict(zip(model.data_names, model.part_families, strict=True))
+    distributions = {
+        name: type(families[name]).__name__
+        if kind == "FamilyCells"
+        else _NAMES.get(kind, kind.removesuffix("Logits").removesuffix("Probs"))
         for name, kind in relations["sample_dist"].items()
-        if kind != "FamilyCells"
     }
     parents = {
         child: [name for name in sources if not _of_another_view(name, child, model.data_names)]

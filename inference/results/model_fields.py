@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 import zoo
 import zoo.conjugate
 from zoo.exponential_family import FAMILIES, ByColumn
-from zoo.fields import facts_of
+from zoo.fields import facts_of, names_of
 from zoo.kernels import KERNELS
 from zoo.model import Assumptions, Model
 
@@ -108,7 +108,7 @@ def check_known(name: str) -> None:
 def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
     """Dims of the arrays that `describe` returns, as nested priors name them for their fields."""
     dims: dict[str, tuple[str, ...]] = {}
-    for field in model.leaf_names():
+    for field in names_of(model).leaves:
         nested = getattr(model, field)
         if isinstance(nested, Assumptions):
             dims |= {f"{field}_{name}": value for name, value in getattr(nested, "field_dims", {}).items()}
@@ -128,9 +128,9 @@ def _made(kind: type, fields: Mapping[str, Any]) -> Any:
 
 def _describe_fields(owner: Assumptions, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     given = {field.name for field in dataclasses.fields(owner) if field.init}
-    described = {name: getattr(owner, name) for name in owner.static_names() if name in given}
+    described = {name: getattr(owner, name) for name in names_of(owner).static if name in given}
     is_stored = facts_of(owner, "is_stored")
-    for name in owner.leaf_names():
+    for name in names_of(owner).leaves:
         if is_stored.get(name, True):
             described[name] = _describe(getattr(owner, name), f"{prefix}{name}", arrays)
     return described

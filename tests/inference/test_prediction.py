@@ -295,7 +295,7 @@ def test_a_draw_predicts_classes_as_the_same_estimate_does():
 def test_the_warning_of_tails_counts_its_cells_and_names_a_method_that_the_families_have(families, better):
     """Variational Bayes has a bound where every log-partition is one of three forms. One view, or several."""
     tree = xr.DataTree.from_dict({"posterior": xr.Dataset(coords={"feature": list("abcdefg")})})
-    model = SimpleNamespace(cell_families=[as_family(family) for family in families])
+    model = SimpleNamespace(part_families=[as_family(family) for family in families])
     far = np.zeros((3, 7), bool)
     _warn_of_tails(None, model, np.ones((3, 7)), tree, "feature")
     _warn_of_tails(jnp.asarray(far), model, np.ones((3, 7)), tree, "feature")  # of none is no warning

@@ -14,7 +14,7 @@ from inference.fitting import verdict
 from inference.methods import advised
 from inference.plots import plot_rank
 from tests.support.fit_cases import COUNTS, LABELS, PROPER, X, Y
-from tests.support.fit_requests import request_of
+from tests.support.fit_requests import check_method, request_of
 from tests.support.relation_cases import CASES
 
 #: Cases of flat priors, kernels and text without a sampler of their own or of the program.
@@ -54,7 +54,7 @@ def test_methods_that_an_error_advises_are_those_that_take_the_model(point, aske
         ASKED[asked](point)
     for method in re.findall(r"method='(\w+)'", str(refused.value)):
         assert method in point.fit.model.methods and method != point.attrs["method"]
-        point.fit.model.check_method(method)
+        check_method(point.fit.model, method)
     assert point.fit.model.answers.has_density or "density of held-out" not in str(refused.value)
     assert "num_chains" not in str(refused.value)  # more chains of a point estimate are none
     if asked in ("partitions", "assignments"):

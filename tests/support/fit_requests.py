@@ -1,11 +1,12 @@
-"""What a call of `fit` is read into, without a run."""
+"""What a call of `fit` is read into, and what a method refuses, without a run."""
 
 from unittest import mock
 
 from inference import fit
 from inference.fitting import front_door
+from inference.methods import method_of
 
-__all__ = ["request_of"]
+__all__ = ["check_method", "request_of"]
 
 
 class Read(Exception):
@@ -24,3 +25,9 @@ def request_of(model, *data, **call):
     except Read as read:
         return read.args[0]
     raise AssertionError("fit has not read its call")
+
+
+def check_method(model, name):
+    """Ask a method with its default settings whether it takes the fields of a model."""
+    method = method_of(model, name)
+    method.check(model, method.settings())

@@ -198,7 +198,7 @@ def _of_projections(model, method):
     is_bound = method in ("vb", "svi")
     said = "same, predictions in the new unit" if is_bound else _IN_ITS_UNITS
     yield (
-        own is not None and all(map(has_units, model.cell_families)),
+        own is not None and all(map(has_units, model.part_families)),
         dict.fromkeys((*UNITS, *by_column), said),
     )
 

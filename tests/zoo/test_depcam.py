@@ -10,6 +10,7 @@ from scipy.special import gammaln, logsumexp
 
 import zoo
 from inference.precision import in_precision
+from tests.support.fit_requests import check_method
 from tests.support.log_joint import log_joint
 from zoo.answers import answer_of, start_of
 from zoo.exponential_family import Categorical, Gaussian
@@ -334,10 +335,10 @@ def test_bad_data_are_refused():
         zoo.DEPCAM(repulsion=0.0)(num_observations=3)
     for method in ("nuts", "hmc", "svi"):
         with pytest.raises(ValueError, match="at sparsity=0 it is improper"):
-            zoo.DEPCAM(sparsity=0.0).check_method(method)
+            check_method(zoo.DEPCAM(sparsity=0.0), method)
     with pytest.warns(UserWarning, match="sparsity=0 has no optimum"):
-        zoo.DEPCAM(sparsity=0.0).check_method("em")
-    zoo.DEPCAM(sparsity=0.0, family="gaussian").check_method("nuts")
+        check_method(zoo.DEPCAM(sparsity=0.0), "em")
+    check_method(zoo.DEPCAM(sparsity=0.0, family="gaussian"), "nuts")
 
 
 def test_the_density_by_cluster_with_the_weights_is_that_of_the_row():

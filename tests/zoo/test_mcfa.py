@@ -8,6 +8,7 @@ from scipy import stats
 from scipy.special import logsumexp, softmax
 
 import zoo
+from tests.support.fit_requests import check_method
 from tests.support.log_joint import log_joint
 from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
@@ -251,6 +252,6 @@ def test_bad_fields_are_named():
     with pytest.raises(ValueError, match="degrees_of_freedom must exceed num_latents - 1 = 2"):
         zoo.MCFA(num_latents=3, degrees_of_freedom=2)
     with pytest.raises(ValueError, match="map has no maximum.* give concentration=4 or weight_prior"):
-        zoo.MCFA(num_components=4).check_method("map")
-    zoo.MCFA(num_components=4, concentration=4.0).check_method("map")
-    zoo.MCFA(num_components=4, weight_prior="stick_breaking", concentration=0.1).check_method("map")
+        check_method(zoo.MCFA(num_components=4), "map")
+    check_method(zoo.MCFA(num_components=4, concentration=4.0), "map")
+    check_method(zoo.MCFA(num_components=4, weight_prior="stick_breaking", concentration=0.1), "map")

@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from inference.numerics.programs import latent_names, log_prior
+from tests.support.fit_requests import check_method
 from tests.support.log_joint import log_joint
 from zoo.answers import answer_of
 from zoo.conjugate import GaussianWishart
@@ -159,10 +160,10 @@ def test_a_truncation_that_is_too_short_warns_and_a_long_one_does_not():
         components=COMPONENTS, num_components=10, concentration=1000.0, weight_prior="stick_breaking"
     )
     with pytest.warns(UserWarning, match="truncation is too short"):
-        short.check_method("vb")
-    short.check_method("collapsed_gibbs")  # which truncates nothing
+        check_method(short, "vb")
+    check_method(short, "collapsed_gibbs")  # which truncates nothing
     long = Mixture(components=COMPONENTS, num_components=20, concentration=1.0, weight_prior="stick_breaking")
-    long.check_method("vb")
+    check_method(long, "vb")
     np.testing.assert_allclose(short.leftover_stick_mass, (1000 / 1001) ** 9)
 
 

@@ -12,6 +12,7 @@ from numpyro.infer.util import log_density
 
 import zoo
 from inference.precision import in_precision
+from tests.support.fit_requests import check_method
 from tests.support.log_joint import log_joint
 from zoo import SPPCA
 from zoo.answers import answer_of
@@ -228,7 +229,7 @@ def test_linear_kernel_is_the_primal_program():
 def test_kernels_that_need_a_noise_variance():
     x, y = rows("none")
     with pytest.raises(ValueError, match="feature space of RBF has infinitely many dimensions"):
-        SPPCA(kernel="rbf").check_method("em")
+        check_method(SPPCA(kernel="rbf"), "em")
     model = SPPCA.from_data(x, y, num_latents=K, kernel="rbf", noise_variance_x=0.1)
     assert model.feature_dimension == 0 and model.kernel.length_scale > 0
     assert SPPCA.from_data(x @ x.T, y, kernel="precomputed").feature_dimension == N - 1

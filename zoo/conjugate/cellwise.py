@@ -50,7 +50,7 @@ from zoo.conjugate.component_prior import (
 )
 from zoo.conjugate.missing_cells import OrMissing
 from zoo.coordinates import Unit
-from zoo.fields import facts_of, positive
+from zoo.fields import facts_of, names_of, positive
 from zoo.shapes import Features, OneOrMore, OneOrMoreStatistics, RowOrRows, Scalar, Statistics, Values
 from zoo.supports.small_probabilities import Beta
 
@@ -105,7 +105,7 @@ class Cellwise(ComponentPrior):
 
     def __post_init__(self) -> None:
         """Repeat a field given as one number for all columns."""
-        given = {name: getattr(self, name) for name in self.leaf_names()}
+        given = {name: getattr(self, name) for name in names_of(self).leaves}
         sizes = [num_columns(given[name]) for name in self.by_column()]
         if any(sizes):
             for name, value in self.spread(given, max(sizes)).items():

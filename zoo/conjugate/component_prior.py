@@ -25,7 +25,7 @@ from zoo.answers import TypicalCells
 from zoo.checks import check_single_concentration, column_moments, largest_in_columns, unit_roundoff
 from zoo.conjugate.missing_cells import IncompleteFeatures
 from zoo.coordinates import Unit
-from zoo.fields import facts_of
+from zoo.fields import facts_of, names_of
 from zoo.model import Assumptions, as_hyperparameter
 from zoo.shapes import (
     Assignments,
@@ -696,7 +696,7 @@ class ComponentPrior(Assumptions):
         """
         return {
             name: "prior_inverse_scale_matrix" if name == "scale_matrix" else f"prior_{name}"
-            for name in self.leaf_names()
+            for name in names_of(self).leaves
             if self.is_random(name)
         }
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from zoo.coordinates import Coordinates, Unit, by_part
-from zoo.fields import part_sizes
+from zoo.fields import names_of, part_sizes
 
 if TYPE_CHECKING:
     from zoo.model import Model
@@ -26,7 +26,7 @@ def expressed(model: "Model", turn: Callable[[Any, Unit], Any]) -> Any:
         The model.
     """
     names = [name for name in model.units_of_fields if getattr(model, name) is not None]
-    nested = [name for name in model.leaf_names() if hasattr(getattr(model, name), "expressed")]
+    nested = [name for name in names_of(model).leaves if hasattr(getattr(model, name), "expressed")]
     found = {name: getattr(model, name).expressed(turn) for name in nested}
     return model.replaced(**{name: turned(model, name, turn) for name in names} | found)
 

@@ -65,7 +65,7 @@ class ProjectionAnswers(Answers):
     @override
     def resolving(self, model: "Projection", variables: Mapping[str, Any]) -> Any:
         """With finer nodes where bounded cells change steeply, see `zoo.exponential_family.expectations`."""
-        for family, suffix in zip(model.cell_families, model.roles.loadings.values(), strict=True):
+        for family, suffix in zip(model.part_families, model.roles.loadings.values(), strict=True):
             for name in (f"loadings{suffix}", f"loadings_mean{suffix}"):
                 if name in variables and are_steep(family, variables[name], model.entry_variance):
                     return model.replaced(has_steep_cells=True)
@@ -149,7 +149,7 @@ class ProjectionAnswers(Answers):
         what: str | None = None,
     ) -> Array | None:
         """Which expectations the tail of the latents dominates, as mean and variance alone tell."""
-        square = model.cell_families[_place(model, what)].mean_square_of_means(mean, variance)
+        square = model.part_families[_place(model, what)].mean_square_of_means(mean, variance)
         return None if square is None else rests_on_tail(mean, square) & (variance != 0)
 
     def class_probs(
@@ -167,14 +167,14 @@ class ProjectionAnswers(Answers):
             Shape (num_observations, num_features, num_classes); zero in columns of other families.
         """
         v = _place(model, what)
-        return self._expected(model, values, data, v)[2] if model.cell_families[v].has_classes else None
+        return self._expected(model, values, data, v)[2] if model.part_families[v].has_classes else None
 
     @override
     def view_variances(self, model: "Projection", values: Values) -> dict[str, tuple[Array, Array]]:
         """Variance of the cells' means over the rows, and mean of their variances; NaN for classes."""
         found = {}
         for v, (family, suffix) in enumerate(
-            zip(model.cell_families, model.roles.loadings.values(), strict=True)
+            zip(model.part_families, model.roles.loadings.values(), strict=True)
         ):
             means, variances = self._table(model, v, values).mean_and_variance()
             total = jnp.var(means, axis=0) + jnp.mean(variances, axis=0)
@@ -199,7 +199,7 @@ class ProjectionAnswers(Answers):
         Least squares towards minus some multiples of the sizes of their means. At latents of zero they are
         the means, which some draws of a sampler have outside the domain.
         """
-        families = model.cell_families
+        families = model.part_families
         at = self._with_local(model, values, jnp.zeros((1, self._num_local(model, values))))
         tables = [self._mean_theta(model, v, at) for v in range(len(families))]
         loadings = jnp.concatenate([table.loadings for table in tables])

@@ -14,7 +14,7 @@ from jax import Array
 from zoo.checks import as_matrix, check_cells, copy_labels, row_blocks
 from zoo.exponential_family.cut_points import cut_points_of_columns
 from zoo.exponential_family.expectations import expected_log_density
-from zoo.fields import static
+from zoo.fields import names_of, static
 from zoo.model import Assumptions
 
 type Number = Array | float
@@ -1021,8 +1021,8 @@ class ByColumn(Family):
 
 
 def _key(family: Family) -> tuple:
-    leaves = [getattr(family, name) for name in family.leaf_names()]
-    fixed = tuple(getattr(family, name) for name in family.static_names())
+    leaves = [getattr(family, name) for name in names_of(family).leaves]
+    fixed = tuple(getattr(family, name) for name in names_of(family).static)
     return type(family).__name__, tuple(None if leaf is None else float(leaf) for leaf in leaves), fixed
 
 

@@ -53,28 +53,6 @@ def balanced_variance(latent_variance: Array, loading_variance: Array, beta: Arr
     return numbers.sqrt(latent_variance * loading_variance) / numbers.maximum(1.0 - beta, LEAST_SHARE)
 
 
-def refuse_improper(beta: float, method: str) -> None:
-    """Refuse methods that need a proper prior at beta = 1, and warn of a point estimate.
-
-    Args:
-        beta: share of the kernel.
-        method: its name.
-
-    Raises:
-        ValueError: beta = 1 and a method that would sample or integrate latents and loadings.
-    """
-    if beta == 1 and method != "map":
-        raise ValueError(
-            f"beta=1 makes prior and posterior of (U, V) improper, and method {method!r} would sample or "
-            "integrate them; use beta < 1, or a point estimate of Theta (method='map')"
-        )
-    if beta == 1:
-        warn(
-            "beta=1 makes prior and posterior of (U, V) improper: their product Theta alone is estimated "
-            "(inference.symmetry.components decomposes it)"
-        )
-
-
 def log_kernel(family: Family, theta: Array, conjugate: Array) -> Array:
     """The conjugate kernel's logarithm at each cell.
 

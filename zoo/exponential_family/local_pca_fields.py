@@ -151,27 +151,3 @@ class LocalPCAFields(ChoosesFamily):
             )
         if self.num_components > 1 and len(x) > 1 and (x == x[0]).all():
             raise ValueError("all rows are the same: there is nothing to cluster; use num_components=1")
-
-    def check_method(self, method: str) -> None:
-        """Refuse samplers of an improper posterior; warn of point estimates without an optimum.
-
-        Raises:
-            ValueError: a sampler, and the posterior is improper; svi, and natural parameters are negative.
-        """
-        if method == "svi" and self.family.theta_is_negative:
-            raise ValueError(
-                f"svi has no bound for cells of {type(self.family).__name__}: their natural parameters are "
-                "negative, and the normal guide puts some mass elsewhere; use em, map, nuts or hmc"
-            )
-        proper = self.integrates_latents or method == "vb"
-        if self.scale_prior != "laplace" or not _is_zero(self.sparsity) or proper:
-            return
-        if method in ("nuts", "hmc", "svi"):
-            raise ValueError(
-                f"{method} needs a proper posterior, and at sparsity=0 it is improper: the likelihood tends "
-                "to a positive constant as the scales grow; give sparsity > 0 or scale_prior='ard'"
-            )
-        checks.warn(
-            "sparsity=0 has no optimum: scales grow and latents shrink for ever, and the result depends on "
-            "when the run stops; give sparsity > 0 or scale_prior='ard'"
-        )

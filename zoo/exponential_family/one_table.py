@@ -1,6 +1,6 @@
 """`zoo.EPCA` beside its program: what is read off a table, what is refused, and the dims of its variables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -92,22 +92,3 @@ class OneTable(JointPriorModel):
     def exact_symmetries(self) -> tuple[str, ...]:
         """None with conjugate loadings: their prior is not alike in all directions."""
         return super().exact_symmetries if self.conjugate_loadings is None else ()
-
-    def check_method(self, method: str) -> None:
-        """Refuse methods that take loadings for normal, where they have their conjugate prior.
-
-        Args:
-            method: its name.
-
-        Raises:
-            ValueError: ``"gibbs"`` or ``"vb"`` with ``conjugate_loadings``; what `JointPriorModel` refuses.
-        """
-        super().check_method(method)
-        if self.conjugate_loadings is not None and method in ("gibbs", "vb"):
-            raise ValueError(
-                f"method {method!r} takes loadings with a normal prior, and conjugate_loadings gives them "
-                "another one: use nuts, hmc, svi or map, or leave conjugate_loadings out"
-            )
-
-    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
-        return self.conjugate_loadings is None and super()._has_closed_bound(data)

@@ -10,7 +10,6 @@ from jax import Array
 from zoo import checks
 from zoo.coordinates import Coordinates, Unit
 from zoo.coordinates.of_models import field_by_part
-from zoo.exponential_family import joint_prior
 from zoo.exponential_family.cells import (
     has_units,
     measured_columns,
@@ -22,7 +21,6 @@ from zoo.exponential_family.joint_prior import balanced_variance
 from zoo.fields import Part, require
 from zoo.intake.families import ChoosesFamily
 from zoo.intake.kinds import Columns
-from zoo.sparse import Observed
 
 if TYPE_CHECKING:
     from zoo.epca import EPCA
@@ -38,7 +36,7 @@ def _sizes(model: "Projection", *parts: Part) -> np.ndarray | None:
     """Sizes of natural parameters read off the data, where some must be negative."""
     if not model.is_negative:
         return None
-    pairs = list(zip(model.cell_families, parts, strict=True))
+    pairs = list(zip(model.part_families, parts, strict=True))
     for family, part in pairs:
         family.check(part.rows, part.name)
     return np.concatenate([family.natural_units(part.rows) for family, part in pairs])
@@ -60,7 +58,7 @@ def _own_units(model: "Projection", *parts: Part) -> np.ndarray | None:
 
 
 def _units(model: "Projection", parts: Sequence[Part]) -> list[tuple[np.ndarray, np.ndarray]]:
-    pairs = zip(model.cell_families, parts, strict=True)
+    pairs = zip(model.part_families, parts, strict=True)
     if model.standardize:
         return [units_of_columns(family, part.rows, part.name) for family, part in pairs]
     return [part.once(_common_unit) if has_units(family) else _no_unit(part) for family, part in pairs]
@@ -77,7 +75,7 @@ def _no_unit(part: Part) -> tuple[np.ndarray, np.ndarray]:
 
 def _kernels(model: "Projection", *parts: Part) -> Any:
     """The default kernels' lam and nu, read off the data where there must be kernels."""
-    families = model.cell_families
+    families = model.part_families
     if not (model.needs_kernel and all(family.has_kernel for family in families)):
         return None
     found = [
@@ -137,7 +135,7 @@ class JointPriorModel(ChoosesFamily):
             The model.
         """
         found = super().with_families(columns)
-        is_mixed = any(family.is_mixed and family.learns_noise for family in found.cell_families)
+        is_mixed = any(family.is_mixed and family.learns_noise for family in found.part_families)
         is_open = self._given is not None and bool(found.beta == 0)
         return found.replaced(standardize=True) if is_open and is_mixed else found
 
@@ -180,12 +178,12 @@ class JointPriorModel(ChoosesFamily):
         if self.standardize:
             return True
         default = all(np.all(getattr(self, name) == value) for name, value in DEFAULT_PRIORS.items())
-        return default and bool(self.beta == 0) and any(map(has_units, self.cell_families))
+        return default and bool(self.beta == 0) and any(map(has_units, self.part_families))
 
     @property
     def is_negative(self) -> bool:
         """Whether some natural parameters must be negative."""
-        return any(family.theta_is_negative for family in self.cell_families)
+        return any(family.theta_is_negative for family in self.part_families)
 
     def validate(self) -> None:
         """Raise ValueError or TypeError if a field is outside its domain."""
@@ -203,10 +201,10 @@ class JointPriorModel(ChoosesFamily):
 
     def _check_standardize(self) -> None:
         """Refuse to measure cells in their standard deviations that have no unit, or priors that have one."""
-        if not any(family.learns_noise for family in self.cell_families):
+        if not any(family.learns_noise for family in self.part_families):
             if self._given is not None:
                 return  # families are still to be read off the columns
-            raise ValueError(without_units(self.cell_families, self.family_field))
+            raise ValueError(without_units(self.part_families, self.family_field))
         if self.beta > 0:
             raise ValueError(
                 "standardize=True goes with beta=0: the kernel's pseudo-data have a unit of their own; leave "
@@ -229,7 +227,7 @@ class JointPriorModel(ChoosesFamily):
     def _measured(self) -> np.ndarray:
         """The columns of all tables that are in the unit of the data, boolean."""
         sizes = (self.num_features,) if isinstance(self.num_features, int) else self.num_features
-        pairs = zip(self.cell_families, sizes, strict=True)
+        pairs = zip(self.part_families, sizes, strict=True)
         return np.concatenate([measured_columns(family, size) for family, size in pairs])
 
     @property
@@ -238,43 +236,13 @@ class JointPriorModel(ChoosesFamily):
         remedy = f"give {self.family_field} with Gaussian(noise_variance=None), and standardize=True"
         if self.beta > 0:
             remedy = "divide the columns by their standard deviations"
-        elif all(family.learns_noise for family in self.cell_families):
+        elif all(family.learns_noise for family in self.part_families):
             remedy = "give standardize=True"
-        pairs = [(own.learns_noise, own.log_partition_form == "quadratic") for own in self.cell_families]
+        pairs = [(own.learns_noise, own.log_partition_form == "quadratic") for own in self.part_families]
         return tuple(
             remedy if (learns or known) and not (self.standardize and learns) else ""
             for learns, known in pairs
         )
-
-    def auto_method(self, *data: Observed) -> str:
-        """``"vb"`` where its bound is in closed form, else ``"map"``, whose latents are points.
-
-        Points follow the noise of their own rows, so that the loadings and all that they explain come out too
-        large and the noise too small, however many rows there are.
-        """
-        return "vb" if self._has_closed_bound(data) else "map"
-
-    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
-        """Whether VB takes the cells and the prior."""
-        kinds = [kind for family in self.cell_families for kind, _ in family.column_groups(1)]
-        closed = all(not k.theta_is_negative and k.log_partition_form != "other" for k in kinds)
-        return closed and bool(self.beta < 1)
-
-    def check_method(self, method: str) -> None:
-        """Refuse methods that integrate the posterior at beta = 1, and guides that leave a domain.
-
-        Args:
-            method: its name.
-
-        Raises:
-            ValueError: ``"svi"``, and some natural parameters must be negative.
-        """
-        joint_prior.refuse_improper(float(self.beta), method)
-        if method == "svi" and self.is_negative:
-            raise ValueError(
-                "svi has no bound for exponential, gamma and negative binomial cells: their natural "
-                "parameters are negative, and the normal guide puts some mass elsewhere; use map, nuts or hmc"
-            )
 
     # Coordinates in which the program is stated
 
@@ -285,13 +253,13 @@ class JointPriorModel(ChoosesFamily):
 
     def _is_measured(self, v: int) -> bool:
         """Whether cells of a table are in the unit of the data: Gaussian ones of unknown noise."""
-        family = self.cell_families[v]
+        family = self.part_families[v]
         return family.learns_noise if self.standardize else has_units(family)
 
     @property
     def has_own_coordinates(self) -> bool:
         """Whether cells are in a unit of their own: Gaussian ones of unknown noise, exponential and gamma."""
-        has_unit = self.unit is not None and any(map(self._is_measured, range(len(self.cell_families))))
+        has_unit = self.unit is not None and any(map(self._is_measured, range(len(self.part_families))))
         return self._is_inverse or has_unit
 
     @property
@@ -332,7 +300,7 @@ class JointPriorModel(ChoosesFamily):
 
     def _param_columns(self, v: int) -> tuple[int, ...] | None:
         """The column of each natural parameter of a table; None: each column has one."""
-        sizes, family = self.num_features, self.cell_families[v]
+        sizes, family = self.num_features, self.part_families[v]
         d = sizes[v] if isinstance(sizes, tuple) else sizes
         columns = None if d is None else tuple(family.param_columns(d))
         return None if columns is None or len(columns) == d else columns
@@ -356,6 +324,6 @@ class JointPriorModel(ChoosesFamily):
         """Of a field with numbers of each table, which count in those with a unit of their own."""
         if self._is_inverse or not (self.has_own_coordinates or self.standardize):
             return None
-        measured = enumerate(map(self._is_measured, range(len(self.cell_families))))
+        measured = enumerate(map(self._is_measured, range(len(self.part_families))))
         units = tuple(Unit(int(own), axes, own and is_place, v) for v, own in measured)
         return units[0] if self.family_field == "family" else units

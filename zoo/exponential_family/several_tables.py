@@ -83,13 +83,6 @@ class SeveralTables(JointPriorModel):
             return settled
         return replace(settled, num_specific=specific)
 
-    def _has_closed_bound(self, data: Sequence[Any]) -> bool:
-        if self.specific == "low_rank":
-            return super()._has_closed_bound(data)
-        partly = (np.isnan(y).any(axis=1) & ~np.isnan(y).all(axis=1) for y in data)
-        dense = all(self.has_dense_rows(v) for v in range(len(self.families)))
-        return dense and not any(rows.any() for rows in partly)
-
     def encoded(self, *views: Any) -> tuple[Self, tuple]:
         """Replace views that are None, or left out at the end, by tables of missing cells.
 

@@ -145,7 +145,7 @@ class ChoosesFamily(Model):
     _given: ClassVar[Mapping[str, Any] | None] = None
 
     @property
-    def cell_families(self) -> tuple[Family, ...]:
+    def part_families(self) -> tuple[Family, ...]:
         """The family of the cells of each part of the data."""
         held = getattr(self, self.family_field)
         return held if isinstance(held, tuple) else (held,)

@@ -16,6 +16,7 @@ from zoo.checks import as_matrix, as_numbers, check_num_parts, first_of
 from zoo.conjugate.cellwise import PoissonGamma
 from zoo.conjugate.multinomial_dirichlet import MultinomialDirichlet
 from zoo.exponential_family import as_family
+from zoo.fields import names_of
 from zoo.intake.families import FAMILIES, as_taken, components_of, families_for
 from zoo.intake.kinds import Columns
 from zoo.intake.tables import NUMBERS
@@ -53,9 +54,9 @@ def sizes_for(model: type[Model], num_rows: int, widths: Sequence[int]) -> dict[
     Returns:
         Field name to value.
     """
-    if "num_shared" in model.static_names():
+    if "num_shared" in names_of(model).static:
         return {"num_shared": 1, "num_specific": tuple(int(width > 1) for width in widths)}
-    has_latents = "num_latents" in model.static_names()
+    has_latents = "num_latents" in names_of(model).static
     return {"num_latents": max(1, min(2, widths[0] - 1, num_rows - 1))} if has_latents else {}
 
 

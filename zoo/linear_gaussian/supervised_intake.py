@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 DENSE = "missing outputs are NaN, and cells that are not stored are zeros"
 
-PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi", "tempered")
-
 
 def _scales(model: "SPPCA", x: Any, y: Any) -> np.ndarray:
     """Mean variances of inputs and outputs, of their moments; utilities have 1."""
@@ -186,53 +184,6 @@ class SupervisedIntake(Model):
         super().check_new(*data)
         if self.output_likelihood == "probit" and data[1:] and data[1] is not None:
             check_probit_outputs(data[1], self.is_classes)
-
-    def check_method(self, method: str) -> None:
-        """Refuse a method that does not go with the kernel, the outputs or the prior.
-
-        Raises:
-            ValueError: a sampler with a kernel, noise in a feature space of infinitely many dimensions that
-                would be estimated, a method for outputs of the other likelihood, or a flat prior where a
-                proper one is needed.
-        """
-        if self.kernel is not None and method in ("em", "closed_form", "ep"):
-            self.check_noise()
-        if self.kernel is not None and method == "gibbs":
-            raise ValueError("method 'gibbs' needs kernel=None, like every sampler")
-        if self.kernel is not None and method in ("nuts", "hmc", "svi"):
-            raise ValueError(
-                f"{method} has no posterior to explore with a kernel: the coefficients of N rows have a flat "
-                f"prior; use method={self.auto_method()!r}, or kernel=None"
-            )
-        if self.standardize and method in ("morp", "kernel_cca"):
-            raise ValueError(
-                f"standardize=True is part of the noise model, which {method!r} does not have: divide the "
-                "columns by their standard deviations"
-            )
-        is_probit = self.output_likelihood == "probit"
-        if is_probit and method not in PROBIT_METHODS:
-            known = PROBIT_METHODS if self.kernel is None else PROBIT_METHODS[:1]
-            raise ValueError(
-                f"method {method!r} is for output_likelihood='gaussian'; probit outputs have "
-                f"{', '.join(known)}"
-            )
-        if not is_probit and method == "ep":
-            raise ValueError("method 'ep' is for output_likelihood='probit'; Gaussian outputs have 'em'")
-        if self.loading_prior == "flat" and (method == "gibbs" or (is_probit and method != "ep")):
-            raise ValueError(
-                f"method {method!r} needs a proper prior: loading_prior='gaussian'; got loading_prior='flat'"
-            )
-
-    def auto_method(self, *data: Any) -> str:
-        """The method ``"em"``, or ``"ep"`` with probit outputs.
-
-        Args:
-            *data: the tables; not read.
-
-        Returns:
-            ``"ep"`` or ``"em"``.
-        """
-        return "ep" if self.output_likelihood == "probit" else "em"
 
     def check_noise(self) -> None:
         """Raise ValueError if the noise of x would be estimated in a feature space of infinite dimension."""

@@ -344,4 +344,5 @@ METHOD = Ascent(
     ),
     predict=predict,
     check=check,
+    otherwise=lambda model, data, is_refused: "map" if is_refused else "",
 )

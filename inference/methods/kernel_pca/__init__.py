@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from inference.settings import Climb, Once
+from inference.settings import Climb, Once, Settings
+from zoo.kernel_pca import KernelPCA
 
 __all__ = ["ClosedForm", "EM"]
 
@@ -34,3 +35,13 @@ class EM(Climb):
     acceleration: Literal["px", "none"] = "px"
     memory: Literal["full", "online"] = "full"
     new_rows: Literal["projected", "random"] = "projected"
+
+
+def check(model: KernelPCA, settings: Settings) -> None:
+    """Refuse samplers and SVI where the posterior is improper."""
+    is_flat = model.latent_variance is None and model.degrees_of_freedom is None
+    if is_flat and settings.name in ("nuts", "hmc", "svi"):
+        raise ValueError(
+            f"{settings.name} needs a prior of the latents: with a flat one the posterior of N rows has no "
+            "finite mass; give latent_variance (about the largest eigenvalue of the Gram matrix over N)"
+        )

@@ -64,6 +64,7 @@ from inference.methods.kernel_pca import EM
 from inference.methods.kernel_pca.closed_form import centred_gram, components_from, to_outcome
 from inference.precision import to_numpy
 from inference.results.files import model_of
+from zoo.fields import names_of
 from zoo.kernel_pca import KernelPCA
 from zoo.kernels import Kernel
 from zoo.kernels.gram import Centring, cross_gram, extended_centring, gram_matrix
@@ -303,7 +304,7 @@ def _former(model: KernelPCA, x: np.ndarray, init: Init) -> xr.Dataset | None:
 
 
 def _described(kernel: Kernel) -> str:
-    fields = {name: getattr(kernel, name) for name in (*kernel.static_names(), *kernel.leaf_names())}
+    fields = {name: getattr(kernel, name) for name in (*names_of(kernel).static, *names_of(kernel).leaves)}
     return f"{type(kernel).__name__}({', '.join(f'{name}={value}' for name, value in fields.items())})"
 
 

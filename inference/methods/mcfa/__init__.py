@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from inference.settings import Climb, FromZero, Sampling, TemperedGibbs
+from inference.methods.mixture import check as check_mixture
+from inference.settings import Climb, FromZero, Sampling, Settings, TemperedGibbs
 from zoo.checks import check_names
+from zoo.mcfa import MCFA
 
 __all__ = ["VB", "Gibbs", "TemperedGibbs"]
 
@@ -38,3 +40,12 @@ class Gibbs(Sampling):
     name = "gibbs"
     split_merge: FromZero = 0
     moves: bool = True
+
+
+def check(model: MCFA, settings: Settings) -> None:
+    """Warn of a short truncation; refuse MAP of weights that has no maximum."""
+    check_mixture(model.mixture, settings)
+    is_flat = model.weights.has_sticks or model.mixture.expected_concentration >= model.num_components
+    if settings.name == "map" and not is_flat:
+        remedy = f"concentration={model.num_components} or weight_prior='stick_breaking'"
+        raise ValueError(f"map has no maximum at a concentration below num_components: give {remedy}")

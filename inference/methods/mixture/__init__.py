@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-from inference.settings import Climb, Devices, FromZero, Sampling, Temperatures
-from zoo.checks import check_names, check_share, shown
+from inference.settings import Climb, Devices, FromZero, Sampling, Settings, Temperatures
+from zoo.checks import check_names, check_share, shown, warn
+from zoo.mixture import Mixture
 
 __all__ = ["EM", "VB", "CollapsedGibbs", "Gibbs", "Tempered"]
 
@@ -89,3 +90,21 @@ class EM(Climb):
 
     name = "em"
     variance_floor: Annotated[float, _check_floor] = 1e-6
+
+
+def check(model: Mixture, settings: Settings) -> None:
+    """Refuse to take cells recorded in steps for exact; warn of a short truncation of sticks."""
+    if model.part_families[0].is_rounded and settings.name not in ("gibbs", "nuts", "hmc", "tempered"):
+        raise ValueError(
+            f"method {settings.name!r} takes cells for exact, and with rounding= they stand for intervals: "
+            "use 'gibbs', 'nuts', 'hmc' or 'tempered', or leave rounding out"
+        )
+    has_last = (
+        model.weight_prior == "stick_breaking" and not model.free_last_stick and model.num_components > 1
+    )
+    if has_last and settings.name not in ("collapsed_gibbs", "tempered") and model.leftover_stick_mass > 0.01:
+        warn(
+            "the truncation is too short for the concentration: before the data the last of "
+            f"{model.num_components} sticks is expected to hold {model.leftover_stick_mass:.0%} of the mass, "
+            "and rows will gather there; raise num_components or lower concentration"
+        )

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from inference.methods.epca import VB, Gibbs
+from inference.methods.epca import VB, Gibbs, check
 from inference.settings import Once, Tempered
 
-__all__ = ["VB", "ClosedForm", "Gibbs", "Tempered"]
+__all__ = ["VB", "ClosedForm", "Gibbs", "Tempered", "check"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ cells and mixed tables of them. ``specific="full_covariance"``: `inference.metho
 for Gaussian views of unknown noise (Bayesian CCA).
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -62,6 +63,13 @@ def _check(model: Paired, settings: Any) -> None:
     _own(model).check(model, settings)
 
 
+def _otherwise(model: Paired, data: tuple, is_refused: bool) -> str:
+    with suppress(ValueError):
+        _prepare(model, data, None)
+        return "map" if is_refused else ""
+    return "map"
+
+
 def _transform(stored: dict[str, Array], model: Paired, *data: Array, **options: Any) -> Array:
     return model.scores(_own(model).point(stored, model), *data, **options)
 
@@ -86,4 +94,5 @@ METHOD = replace(
     covariance=_covariance,
     predict=_predict,
     check=_check,
+    otherwise=_otherwise,
 )

@@ -30,6 +30,7 @@ from inference.precision import to_numpy
 from zoo.answers import answer_of
 from zoo.checks import warn
 from zoo.documents.bags import CellTopics, dense_counts
+from zoo.fields import names_of
 from zoo.gamma_functions import digamma, expected_log, gammaln
 from zoo.model import in_current_precision
 from zoo.pcp import PCP
@@ -347,7 +348,7 @@ def conclude(
     if keep_rows:
         draws |= answer_of(model, "derived", {"doc_clusters": label_draws(rng, r, num_samples)})
     prior = state.topic_prior if np.ndim(model.topic_prior) else state.topic_prior[0]
-    fields = {name: getattr(model, name) for name in model.leaf_names()} | {"topic_prior": prior}
+    fields = {name: getattr(model, name) for name in names_of(model).leaves} | {"topic_prior": prior}
     fields |= {"concentration": state.concentration, "word_smoothing": state.word_smoothing}
     fields = {name: np.asarray(value, np.float64) for name, value in fields.items()}
     return Outcome(

@@ -38,7 +38,7 @@ from zoo.linear_gaussian import latents_mean
 from zoo.linear_gaussian.answers import LinearGaussianAnswers
 from zoo.linear_gaussian.axes import signs_of
 from zoo.ppca import PPCA
-from zoo.sparse import SparseMatrix
+from zoo.sparse import SparseMatrix, is_sparse
 
 NOISE_FLOOR = 1e-6  # of the columns' mean variance
 BLOCK_CELLS = 2**17  # of a block of rows that stays in the cache
@@ -209,10 +209,23 @@ def check(model: PPCA, settings: ClosedForm) -> None:
             "closed_form is for noise='isotropic' with loading_prior='flat'; "
             f"got noise={model.noise!r}, loading_prior={model.loading_prior!r}: fit with method='em'"
         )
+    if model.degrees_of_freedom is not None:
+        raise ValueError(
+            "closed_form is for normal rows: leave degrees_of_freedom out, or use method='em' or 'vb'"
+        )
+
+
+def otherwise(model: PPCA, data: tuple, is_refused: bool) -> str:
+    """``"em"`` where the maximum has no closed form, or not for these rows."""
+    return "em" if is_refused or is_sparse(data[0]) or np.isnan(data[0]).any() else ""
 
 
 METHOD = Direct(
-    settings=ClosedForm, takes=frozenset({"weights", "batches", "moments"}), solve=solve, check=check
+    settings=ClosedForm,
+    takes=frozenset({"weights", "batches", "moments"}),
+    solve=solve,
+    check=check,
+    otherwise=otherwise,
 )
 
 

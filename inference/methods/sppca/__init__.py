@@ -5,11 +5,13 @@ from typing import Annotated, Literal, get_args
 
 import numpy as np
 
-from inference.settings import Climb, Once, Sampling, TemperedGibbs
+from inference.settings import Climb, Once, Sampling, Settings, TemperedGibbs
 from zoo.checks import check_choice, shown
+from zoo.sppca import SPPCA
 
 __all__ = ["EM", "EP", "MORP", "VB", "ClosedForm", "Gibbs", "KernelCCA", "TemperedGibbs"]
 
+PROBIT_METHODS = ("ep", "gibbs", "nuts", "hmc", "svi", "tempered")
 OutputKernel = Literal["linear", "rbf", "polynomial"]
 
 
@@ -126,3 +128,31 @@ class KernelCCA(Once):
     name = "kernel_cca"
     ridge: Annotated[float, _check_positive_ridge] = 0.1
     output_kernel: OutputKernel = "linear"
+
+
+def check(model: SPPCA, settings: Settings) -> None:
+    """Refuse methods that do not go with the kernel, the outputs or the prior."""
+    name, is_probit = settings.name, model.output_likelihood == "probit"
+    if model.kernel is not None and name in ("em", "closed_form"):
+        model.check_noise()
+    if model.kernel is not None and name == "gibbs":
+        raise ValueError("method 'gibbs' needs kernel=None, like every sampler")
+    if model.kernel is not None and name in ("nuts", "hmc", "svi"):
+        raise ValueError(
+            f"{name} has no posterior to explore with a kernel: the coefficients of N rows have a flat "
+            f"prior; use method={'ep' if is_probit else 'em'!r}, or kernel=None"
+        )
+    if model.standardize and name in ("morp", "kernel_cca"):
+        raise ValueError(
+            f"standardize=True is part of the noise model, which {name!r} does not have: divide the "
+            "columns by their standard deviations"
+        )
+    if is_probit and name not in PROBIT_METHODS:
+        known = PROBIT_METHODS if model.kernel is None else PROBIT_METHODS[:1]
+        raise ValueError(
+            f"method {name!r} is for output_likelihood='gaussian'; probit outputs have {', '.join(known)}"
+        )
+    if model.loading_prior == "flat" and (name == "gibbs" or (is_probit and name != "ep")):
+        raise ValueError(
+            f"method {name!r} needs a proper prior: loading_prior='gaussian'; got loading_prior='flat'"
+        )

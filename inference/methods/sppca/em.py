@@ -213,6 +213,7 @@ METHOD = Ascent(
     log_density=log_density,
     trace_units={"noise_variance": Unit(2)},
     check=check,
+    otherwise=lambda model, data, is_refused: "ep" if model.output_likelihood == "probit" else "",
     prepare=prepare,
     for_steps=linear_gaussian_rows.rows_alone,
     runs_on_host=linear_gaussian_rows.runs_on_host,

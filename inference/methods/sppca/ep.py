@@ -376,9 +376,12 @@ def build(strategy: str, **options: Any) -> Algorithm:
 
 
 def check(model: SPPCA, settings: EP) -> None:
-    """Raise ValueError if the model centres its columns before the fit."""
+    """Raise ValueError unless outputs are probit, their mean estimated, and the noise of x is given."""
     if model.center == "plugin":
         raise ValueError("utilities have no observed mean to plug in: center='joint'")
+    model.check_noise()
+    if model.output_likelihood != "probit":
+        raise ValueError("method 'ep' is for output_likelihood='probit'; Gaussian outputs have 'em'")
 
 
 def _prior(model: SPPCA) -> LoadingPrior | None:

@@ -46,6 +46,7 @@ from tests.support.fit_requests import request_of
 from tests.support.interruptions import same
 from tests.support.processes import LIMIT, started
 from tests.support.relation_cases import CASES
+from zoo.fields import names_of
 from zoo.model import Assumptions
 
 ROOT = Path(__file__).parents[3]
@@ -222,7 +223,7 @@ def _other(value):
     if isinstance(value, dist.Distribution):
         return jax.tree.map(lambda leaf: leaf * 1.5, value)
     if isinstance(value, Assumptions):
-        names = [n for n in value.leaf_names() if getattr(value, n) is not None] or value.static_names()
+        names = [n for n in names_of(value).leaves if getattr(value, n) is not None] or names_of(value).static
         return value.replaced(**{names[0]: _other(getattr(value, names[0]))}) if names else None
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]

@@ -12,7 +12,7 @@ rows about a common centre, of which nothing is written but the program and four
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -32,6 +32,7 @@ import zoo
 from inference.algorithm import Algorithm, Ascent, Outcome
 from inference.cli import main
 from inference.diagnostics import compare, heldout, occupied, point_partition, summary
+from inference.methods import nuts_hmc
 from inference.plots import (
     plot_biplot,
     plot_loadings,
@@ -42,6 +43,7 @@ from inference.plots import (
 )
 from inference.report import report
 from inference.topics import token_shares, top_words, topic_shares
+from tests.support.fit_requests import request_of
 from tests.support.log_joint import log_joint
 from zoo.answers import Answers
 from zoo.coordinates import Unit
@@ -520,6 +522,30 @@ def test_listed_and_shown(capsys):
 def test_what_data_are_refused_follows_from_the_table(x, message):
     with pytest.raises(ValueError, match=message):
         RobustLocation(num_features=2).check(np.array(x))
+
+
+def test_methods_registered_with_a_model_refuse_it_and_give_way_to_others():
+    """A method for every model does so by a check of the author's; the first one names what auto takes."""
+
+    def check(model, settings):
+        if model.degrees <= 2:
+            raise ValueError(f"{settings.name} needs a variance: give degrees above 2")
+
+    def otherwise(model, data, is_refused):
+        return "svi" if is_refused or len(data[0]) > 100 else ""
+
+    x = np.random.default_rng(0).normal(size=(120, 2))
+    own = {"nuts": replace(nuts_hmc.METHODS["nuts"], check=check, otherwise=otherwise)}
+    zoo.register(RobustLocation, methods=own)
+    try:
+        with pytest.raises(ValueError, match="^nuts needs a variance: give degrees above 2$"):
+            inference.fit(RobustLocation(degrees=1.0), x, method="nuts")
+        names = [
+            request_of(RobustLocation(degrees=d), x[:n]).name for d, n in ((4.0, 9), (4.0, 120), (1.0, 9))
+        ]
+        assert names == ["nuts", "svi", "svi"]
+    finally:
+        zoo.register(RobustLocation, methods={})
 
 
 def test_what_cannot_be_registered():

@@ -12,6 +12,7 @@ from inference.fitting import in_memory
 from tests.support.component_families import FAMILIES, mixture, rows
 from zoo import conjugate
 from zoo.checks import column_moments
+from zoo.fields import names_of
 
 
 @pytest.mark.cases_by_default(1)
@@ -125,7 +126,9 @@ def read_off(model):
     """The numbers of a model's prior, by name."""
     components = getattr(model, "components", None)
     parts = (model, *getattr(components, "families", (components,) if components else ()))
-    found = {f"{i} {name}": getattr(part, name) for i, part in enumerate(parts) for name in part.leaf_names()}
+    found = {
+        f"{i} {name}": getattr(part, name) for i, part in enumerate(parts) for name in names_of(part).leaves
+    }
     return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
 
 

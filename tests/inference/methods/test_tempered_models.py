@@ -27,6 +27,7 @@ from inference.methods.tempered import nuts, sampler
 from inference.numerics.programs import latent_names, log_densities
 from inference.precision import in_precision
 from tests.inference.methods.test_tempered import CLOSE, FALSE_ALARMS, of_errors
+from tests.support.fit_requests import check_method
 from tests.support.posterior_cases import ALL as POSTERIORS
 from tests.support.posterior_cases import clustered_topics, topics
 from tests.support.posterior_enumeration import log_evidence_of_topics
@@ -275,7 +276,7 @@ def test_every_model_of_the_zoo_is_tempered_or_refused():
 @pytest.mark.parametrize("name", ALL)
 def test_no_model_refuses_what_its_kernels_do(name):
     model, _, _ = ALL[name]
-    model.check_method("tempered")
+    check_method(model, "tempered")
 
 
 def noise_without_power(whole, power, values, model, *data):

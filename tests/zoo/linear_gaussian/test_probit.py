@@ -12,7 +12,9 @@ from numpyro.handlers import seed, trace
 from scipy.special import ndtr
 
 from inference import fit
+from inference.methods import auto_method
 from inference.precision import in_precision
+from tests.support.fit_requests import check_method
 from tests.support.log_joint import log_joint
 from zoo import SPPCA
 from zoo.answers import answer_of
@@ -271,21 +273,21 @@ def test_errors_say_what_is_wrong_and_where():
     with pytest.raises(ValueError, match="row 4, column 0 of y is 2:"):
         SPPCA.from_data(x, y, **probit).check(x, y)
     with pytest.raises(ValueError, match="probit outputs have ep$"):
-        SPPCA(kernel="linear", **probit).check_method("em")
+        check_method(SPPCA(kernel="linear", **probit), "em")
     with pytest.raises(ValueError, match="with a kernel: .* flat prior; use method='ep', or kernel=None"):
-        SPPCA(kernel="linear", **probit).check_method("nuts")
+        check_method(SPPCA(kernel="linear", **probit), "nuts")
     with pytest.raises(ValueError, match="noise of x is zero: give noise_variance_x"):
-        SPPCA(kernel="rbf", **probit).check_method("ep")
+        check_method(SPPCA(kernel="rbf", **probit), "ep")
     with pytest.raises(ValueError, match="a column for each of the 3 classes"):
         SPPCA(label_coding="reduced", classes=("a", "b", "c"), **probit)
     for method in ("gibbs", "nuts", "hmc", "svi"):
         with pytest.raises(ValueError, match="needs a proper prior: loading_prior='gaussian'"):
-            SPPCA(**probit).check_method(method)
+            check_method(SPPCA(**probit), method)
     for method in ("em", "closed_form", "morp", "kernel_cca"):
         with pytest.raises(ValueError, match="probit outputs have ep, gibbs"):
-            SPPCA(**probit).check_method(method)
+            check_method(SPPCA(**probit), method)
     with pytest.raises(ValueError, match="'ep' is for output_likelihood='probit'"):
-        SPPCA(num_latents=1).check_method("ep")
+        check_method(SPPCA(num_latents=1), "ep")
     codes = np.eye(3)[[0, 1, 2, 0, 1, 2]]
     codes[2] = [1, 0, 1]
     with pytest.raises(ValueError, match="row 2 of y does not have exactly one 1"):
@@ -293,7 +295,7 @@ def test_errors_say_what_is_wrong_and_where():
     codes[2] = [np.nan, 0, 1]
     with pytest.raises(ValueError, match="row 2 of y is missing in part"):
         SPPCA.from_data(x, codes, classes=("a", "b", "c"), **probit).check(x, codes)
-    assert SPPCA(**probit).auto_method() == "ep" and SPPCA().auto_method() == "em"
+    assert auto_method(SPPCA(**probit)) == "ep" and auto_method(SPPCA()) == "em"
 
 
 @pytest.mark.cases_by_default(1)

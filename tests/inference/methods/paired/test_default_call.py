@@ -7,6 +7,7 @@ import pytest
 import inference
 import zoo
 from inference.estimators import PairedRegressor
+from inference.methods import auto_method
 from inference.symmetry.identified import canonical_correlations
 from zoo.exponential_family import Gaussian, Ordinal
 
@@ -54,14 +55,14 @@ def test_points_say_that_shares_are_too_large(views):
 def test_defaults_that_integrate_the_latents():
     negative, ordinal = (("exponential",) * 2, (Ordinal(3),) * 2)
     y = (np.ones((4, 2)), np.ones((4, 2)))
-    assert zoo.Paired(("poisson", "bernoulli")).auto_method(*y) == "vb"
-    assert zoo.Paired(negative).auto_method(*y) == zoo.Paired(ordinal).auto_method(*y) == "map"
+    assert auto_method(zoo.Paired(("poisson", "bernoulli")), *y) == "vb"
+    assert auto_method(zoo.Paired(negative), *y) == auto_method(zoo.Paired(ordinal), *y) == "map"
     full = zoo.Paired((Gaussian(noise_variance=None),) * 2, specific="full_covariance")
-    assert full.auto_method(*y) == "vb"
-    assert full.auto_method(np.array([[1.0, np.nan]]), np.ones((1, 2))) == "map"
-    assert zoo.Paired(("bernoulli", "bernoulli"), specific="full_covariance").auto_method(*y) == "map"
-    assert zoo.EPCA(family="bernoulli").auto_method(y[0]) == "vb"
-    assert zoo.EPCA(family="bernoulli", beta=1.0).auto_method(y[0]) == "map"
+    assert auto_method(full, *y) == "vb"
+    assert auto_method(full, np.array([[1.0, np.nan]]), np.ones((1, 2))) == "map"
+    assert auto_method(zoo.Paired(("bernoulli", "bernoulli"), specific="full_covariance"), *y) == "map"
+    assert auto_method(zoo.EPCA(family="bernoulli"), y[0]) == "vb"
+    assert auto_method(zoo.EPCA(family="bernoulli", beta=1.0), y[0]) == "map"
 
 
 def test_regressor_does_not_depend_on_units():
