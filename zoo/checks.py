@@ -756,6 +756,30 @@ def check_infinite(x: np.ndarray, name: str = "x") -> None:
         _refuse_cells(x, np.isinf(x), f"{name} must be finite or NaN (missing)", name)
 
 
+#: Kinds of cells that not all numbers are: in words, and which numbers they are.
+_KINDS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "positive": ("positive numbers", lambda x: x > 0),
+    "count": ("counts", lambda x: (x >= 0) & (x == np.round(x))),
+    "yes/no": ("0 or 1", lambda x: (x == 0) | (x == 1)),
+}
+
+
+def check_kinds(x: np.ndarray, kinds: Sequence[str], name: str = "x") -> None:
+    """Raise ValueError naming the first cell that is of none of the kinds that a model takes.
+
+    Args:
+        x: shape (num_observations, num_features); NaN is a missing cell and allowed.
+        kinds: as `zoo.intake.Table.cells` names them; where one of them is not known here, all cells pass.
+        name: of the data in messages.
+    """
+    if not set(kinds) <= _KINDS.keys():
+        return
+    words, rules = zip(*(_KINDS[kind] for kind in kinds), strict=True)
+    fits = np.isnan(x) | np.any([rule(x) for rule in rules], axis=0)
+    if not fits.all():
+        _refuse_cells(x, ~fits, f"{name} must hold {' or '.join(words)}", name)
+
+
 def check_some_cells(x: np.ndarray, name: str = "x") -> None:
     """Raise ValueError naming the first column, or else row, in which every cell is missing (NaN).
 

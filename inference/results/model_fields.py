@@ -106,8 +106,8 @@ def check_known(name: str) -> None:
 
 
 def field_dims(model: Model) -> dict[str, tuple[str, ...]]:
-    """Dims of the arrays that `describe` returns, as nested priors name them for their fields."""
-    dims: dict[str, tuple[str, ...]] = {}
+    """Dims of the arrays that `describe` returns, as the model and nested priors name them."""
+    dims = dict(model.field_dims)
     for field in names_of(model).leaves:
         nested = getattr(model, field)
         if isinstance(nested, Assumptions):

@@ -150,6 +150,7 @@ def check_rows_of(model: "Model", data: Sequence[Any]) -> None:
             family.check(x, *(table.name,) * (len(model.tables) > 1))
         elif not is_sparse(x):
             (checks.check_infinite if place or has_gaps else checks.check_finite)(x, table.name)
+            checks.check_kinds(x, table.cells, table.name)
         lengths[table.name] = x.shape[0]
     if len(set(lengths.values())) > 1:
         told = " and ".join(f"{name} has {size}" for name, size in lengths.items())

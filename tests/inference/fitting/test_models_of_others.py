@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from numpyro import sample
 
 import inference
 import zoo
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
+from inference.calibration import relation_check
 from inference.diagnostics import invariants, profiles, summary, summary_text
 from tests.support.log_joint import log_joint
 from zoo.answers import Answers, TypicalCells
@@ -288,3 +290,38 @@ def test_a_step_without_an_objective_is_refused_by_name(registered):
     kind = registered(kind, em=by_hand(outcome(as_one_draw), lambda value: {"gain": value}))
     with pytest.raises(TypeError, match="NamedTuple of what is recorded, with objective"):
         inference.fit(kind(), FAR - 1000, **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("cells", "bad", "said"),
+    [
+        (("count",), 3.5, "x must hold counts; row 2, column 0 is 3.5"),
+        (("count",), -1.0, "x must hold counts; row 2, column 0 is -1"),
+        (("positive",), 0.0, "x must hold positive numbers; row 2, column 0 is 0"),
+        (("yes/no", "count"), 0.5, "x must hold 0 or 1 or counts; row 2, column 0 is 0.5"),
+    ],
+)
+def test_cells_of_other_kinds_than_a_table_declares_are_refused(registered, cells, bad, said):
+    kind = registered(a_kind("Kinds", located, dims=LOC["dims"], data=(Table("x", cells=cells),)))
+    x = np.ones((4, 2))
+    inference.fit(kind(), x, method="map", **QUIET)
+    x[2, 0] = bad
+    with pytest.raises(ValueError, match=said):
+        inference.fit(kind(), x, method="map", **QUIET)
+
+
+def test_numbers_by_column_are_stored_with_the_names_of_the_columns(registered):
+    kind = registered(a_kind("Scaled", located, data=STATED, **LOC))
+    tree = inference.fit(kind(), pd.DataFrame(FAR, columns=["a", "b"]), method="map", **QUIET)
+    for name in ("x_scale", "x_origin"):
+        assert list(tree["constant_data"][name]["feature"].values) == ["a", "b"]
+
+
+def test_objectives_with_prior_densities_follow_the_units_of_the_data(monkeypatch):
+    """The relation knows the Jacobian of the parameters; planted: one of a nat."""
+    x = np.random.default_rng(0).normal(size=(40, 3)) @ np.diag([3.0, 2.0, 1.0])
+    model = zoo.PPCA(num_latents=1, loading_prior="ard", noise="diagonal", standardize=True)
+    assert relation_check(model, "em", (x,), "rescaled")
+    assert relation_check(model, "em", (x,), "other_units")
+    monkeypatch.setattr("inference.calibration.relations._log_jacobian_of_sites", lambda tree, change: 1.0)
+    assert not relation_check(model, "em", (x,), "rescaled")
