@@ -323,11 +323,9 @@ class Model(Assumptions):
     def coordinate_freedom(self) -> tuple[Freedom | None, ...]:
         """For each part of the data the coordinates in which the model can be written; None: its own."""
         free = freedom_of({**self.units_of_fields, **self.units}, self.data_names)
-        holds_numbers = not getattr(
-            self, "standardize", True
-        )  # a program stated in columns, of data as passed
+        is_as_passed = not getattr(self, "standardize", True)  # though its numbers are without a unit
         pairs = zip(self.tables, free, strict=True)
-        return tuple(None if holds_numbers and part.stated_in != "data" else own for part, own in pairs)
+        return tuple(None if is_as_passed and part.stated_in != "data" else own for part, own in pairs)
 
     @property
     def has_own_coordinates(self) -> bool:
