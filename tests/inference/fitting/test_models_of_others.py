@@ -111,6 +111,7 @@ def test_a_table_that_is_stated_in_columns_needs_units():
 def test_a_program_that_takes_no_missing_cell_names_the_first(registered, method):
     kind = registered(a_kind("Whole", located, dims=LOC["dims"], methods=("map", "nuts", "svi")))
     x = FAR - 1000
+    inference.fit(kind(), x, method="map", **QUIET)  # what is found right is not found so for gaps
     x[3, 1] = np.nan
     with pytest.raises(ValueError, match=r"row 3, column 1 of x.*\.mask\(~jnp\.isnan\(x\)\)"):
         inference.fit(kind(), x, method=method, **QUIET)
