@@ -24,10 +24,11 @@ from inference.numerics.weighted_rows import row_limit
 from inference.precision import double_precision
 from zoo.answers import answer_of
 from zoo.checks import column_of, listed, row_of
+from zoo.fields import names_of
 from zoo.model import Model, in_current_precision
 
 FEW = 16  # rows that are put to a program
-_FOUND_RIGHT: set[tuple[type, bool, bool]] = set()  # classes, whether there were units, and whether gaps
+_FOUND_RIGHT: set[tuple] = set()  # classes, their static fields, whether there were units, whether gaps
 
 
 def check_facts(request: FitRequest) -> None:
@@ -45,7 +46,8 @@ def check_facts(request: FitRequest) -> None:
     if _is_the_zoos(model) or not all(isinstance(part, np.ndarray) for part in data):
         return
     gaps = np.any([np.isnan(part).reshape(len(part), -1).any(1) for part in data], axis=0)
-    kind = type(model), back is not None, bool(gaps.any())
+    static = tuple(getattr(model, name) for name in names_of(model).static)  # on which the program depends
+    kind = type(model), static, back is not None, bool(gaps.any())
     if kind in _FOUND_RIGHT:
         return
     chosen = np.argsort(~gaps, kind="stable")[:FEW]  # rows with gaps first
