@@ -283,6 +283,9 @@ class Iterative(Method):
             that models of about as many components and tables of about as many rows share, so that one
             program serves them all; starts and ``conclude`` take model and data themselves. None: as they
             are.
+        of_rows: with ``for_steps``, the paths of the leaves of a state that have an axis over rows, their
+            first, as ``jax.tree_util.keystr`` gives them; other states than those of steps, and whatever is
+            kept of draws, have true sizes.
     """
 
     strategies: tuple[str, ...]
@@ -292,6 +295,7 @@ class Iterative(Method):
     prepare: Callable = as_passed
     conclude: Callable
     for_steps: Callable | None = None
+    of_rows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -356,9 +360,6 @@ class Sampler(Iterative):
         slot_axes: with ``resize``, the paths of the leaves of the states whose size it changes, as
             ``jax.tree_util.keystr`` gives them, and the axis (that over chains being 0); a path that ends in
             a star stands for all that begin so, and a third entry says what the axis is over, if not slots.
-        of_rows: with ``for_steps``, the paths of the leaves of a state that have an axis over rows, their
-            first, as ``jax.tree_util.keystr`` gives them; other states than those of steps, and whatever is
-            kept of draws, have true sizes.
         rounds: ``rounds(num_warmup)``, the sweeps after which ``resize`` is asked, the end of warm-up last.
         by_settings: ``by_settings(model, settings)``, the sampler that the settings of a call ask for; None:
             this one.
@@ -374,7 +375,6 @@ class Sampler(Iterative):
     position: Callable
     resize: Callable | None = None
     slot_axes: tuple[tuple[str, int] | tuple[str, int, str], ...] = ()
-    of_rows: tuple[str, ...] = ()
     rounds: Callable = one_round
     by_settings: Callable | None = None
     options_for_modes: Callable = lambda model: {}

@@ -119,6 +119,25 @@ def start_together(
     return jax.tree.map(_strongly_typed, states)
 
 
+def with_rows(states: Any, of_rows: tuple[str, ...], num_rows: int) -> Any:
+    """The states of all restarts or chains with so many rows: without the last, or with copies of the first.
+
+    Args:
+        states: leaves with a leading axis over restarts or chains.
+        of_rows: the paths of the leaves whose next axis is over rows.
+        num_rows: how many.
+    """
+
+    def resized(path: tuple, leaf: Any) -> Any:
+        if jax.tree_util.keystr(path) not in of_rows or leaf.shape[1] == num_rows:
+            return leaf
+        own = np.asarray(leaf)[:, :num_rows]
+        more = np.broadcast_to(own[:, :1], (len(own), num_rows - own.shape[1], *own.shape[2:]))
+        return np.concatenate([own, more], axis=1)
+
+    return jax.tree_util.tree_map_with_path(resized, states)
+
+
 def _strongly_typed(leaf: Array) -> Array:
     is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
     return leaf if is_key else jax.lax.convert_element_type(leaf, leaf.dtype)

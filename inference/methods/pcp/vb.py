@@ -62,7 +62,7 @@ from inference.methods.pcp.vb_starts import (
     settling_steps,
 )
 from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
-from inference.numerics.documents import DocumentBlocks, cut
+from inference.numerics.documents import DocumentBlocks, cut, padded_documents
 from zoo.checks import warn
 from zoo.pcp import PCP
 from zoo.shapes import Values
@@ -213,5 +213,7 @@ METHOD = Ascent(
     log_joint=log_joint_documents,
     prepare=prepare,
     check=check,
+    for_steps=padded_documents,
+    of_rows=(".responsibilities",),
     in_batches=in_batches,
 )

@@ -72,9 +72,8 @@ def init(
         raise ValueError("init='annealed' is a start of family='structured'; the mean-field family has none")
     word_key, cluster_key, share_key = jax.random.split(key, 3)
     num_documents, num_words = documents.shape
-    ones = jnp.ones((num_documents, 1), jnp.asarray(documents.log_coefficient).dtype)
-    frequency = documents.transposed_times(ones)[:, 0]
-    dtype, tokens = ones.dtype, jnp.sum(frequency)
+    count = documents.blocks.count
+    dtype, tokens = count.dtype, jnp.sum(count)
     prior = jnp.asarray(model.shares_concentration, dtype)
     if strategy in PROJECTIONS:
         words, of_documents = _projected(word_key, model, documents, strategy)
@@ -86,6 +85,7 @@ def init(
     if strategy == "annealed":
         own = jax.nn.one_hot(jnp.arange(model.num_clusters) % model.num_topics, model.num_topics, dtype=dtype)
         shares = OWN_TOPIC * own + (1 - OWN_TOPIC) * shares
+        frequency = jnp.zeros(num_words, dtype).at[documents.blocks.word].add(count)
         words = model.word_smoothing + frequency / model.num_topics * words
     clusters = prior + tokens / model.num_clusters * shares
     state = _state(clusters, words, model, num_documents, dtype, point)
