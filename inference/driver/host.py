@@ -115,7 +115,12 @@ def start_together(
     start: Callable, keys: Array, variables: Mapping[str, np.ndarray] | None, model: Model, data: tuple
 ) -> Any:
     """`start_each` with each operation done for all at once, which takes half the time on few cells."""
-    states = jax.vmap(lambda *own: start(*own, model, *data))(keys, variables)
+    given = keys, variables
+    if len(keys) == 1:  # not batched, which is half of the tracing
+        alone = start(*jax.tree.map(lambda leaf: leaf[0], given), model, *data)
+        states = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], alone)
+    else:
+        states = jax.vmap(lambda *own: start(*own, model, *data))(*given)
     return jax.tree.map(_strongly_typed, states)
 
 

@@ -203,6 +203,7 @@ def shares_shapes() -> bool:
 
 
 FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
+FEWEST_CELLS, MOST_DOUBLED = 2**12, 2**17  # of documents, up to which their number is a power of two
 #: That smaller tables are padded to where steps cost much: each of a thousand sweeps pays for more.
 SWEPT = (64, 96, 144, 216, 320)
 
@@ -235,6 +236,30 @@ def beside_copies(part: Any, num_rows: int) -> np.ndarray:
     part = np.asarray(part)
     more = num_rows - part.shape[0]
     return np.concatenate([part, np.broadcast_to(part[:1], (more, *part.shape[1:]))])
+
+
+def beside_others[M: Any](model: M, data: tuple, num_rows: int) -> tuple[M, tuple]:
+    """A model and dense parts with copies of the first row, or documents with empty ones, beside their rows.
+
+    Documents have as many cells as others have, and the model no ``num_tokens``, since every corpus has its
+    own. Other data stay as they are.
+    """
+    if all(isinstance(part, np.ndarray | Array) for part in data):
+        data = tuple(jax.device_put(beside_copies(part, num_rows)) for part in data)
+    elif all(isinstance(part, SparseCounts) for part in data):
+        data = tuple(_beside_empty(part, num_rows) for part in data)
+        model = model.replaced(num_tokens=None) if hasattr(model, "num_tokens") else model
+    return model, data
+
+
+def _beside_empty(counts: SparseCounts, num_rows: int) -> SparseCounts:
+    number = counts.num_nonzeros
+    more = (power_of_two if number <= MOST_DOUBLED else bucket)(number, FEWEST_CELLS) - number
+    cells = [
+        jax.device_put(np.pad(np.asarray(own), (0, more), constant_values=value))
+        for own, value in zip(jax.tree.leaves(counts), (num_rows - 1, 0, 0), strict=True)
+    ]
+    return SparseCounts.tree_unflatten((num_rows, counts.shape[1]), cells)
 
 
 def padded(data: tuple[Any]) -> tuple[Any]:
