@@ -313,6 +313,8 @@ class Ascent(Iterative):
             tell the gains to come, as those of EM do and those of quasi-Newton steps do not.
         runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host
             instead of compiled.
+        starts_alike: with ``for_steps``, whether ``numbered_init`` takes data as steps do, with the same
+            result, so that tables share its program too; its states hold nothing by row.
         resized: ``resized(state, model)``, a state in the size of a model as steps take it, or the other way;
             None: ``for_steps`` changes no model.
         for_new: ``for_new(stored, model)``, on the host, of `transform` and `log_density`: the stored
@@ -328,6 +330,7 @@ class Ascent(Iterative):
     restarts: Callable = one_start
     drops_starts: bool = False
     runs_on_host: Callable = never
+    starts_alike: bool = False
     resized: Callable | None = None
     for_new: Callable | None = None
     in_batches: Callable | None = None

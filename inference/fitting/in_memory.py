@@ -362,7 +362,9 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
         """Model and data in the shapes that others share, and what starts are given instead."""
         found = for_steps(self.model, self.data)
         model, data = in_current_precision(found)
-        placed = {"model": model, "data": data, "start_data": self.data, "of_rows": method.of_rows}
+        placed = {"model": model, "data": data}
+        if not (self.is_numbered and method.starts_alike):
+            placed |= {"start_data": self.data, "of_rows": method.of_rows}
         if method.resized is None or found[0] is self.model:
             return placed
         start = _begun_smaller(self.start, method.resized)

@@ -106,7 +106,7 @@ elif which == "topics":
     clock("180 texts after 200", lambda: topics(others, 4))
     log_density(tree, others[:5])
     clock("density 7 after 5", lambda: log_density(tree, others[:7]))
-    for name, model in (("pcp", zoo.PCP(num_clusters=4, num_topics=5)), ("plsi", zoo.PLSI(num_topics=4))):
+    for name, model in (("pcp", zoo.PCP(num_clusters=8, num_topics=5)), ("plsi", zoo.PLSI(num_topics=4))):
         fit(model, counts, seed=0)
         clock(name + ", 180 texts after 200", lambda: fit(model, others, seed=0))
 elif which in ("gibbs", "collapsed", "projection"):

@@ -158,14 +158,14 @@ def build(
     begin = partial(init, strategy=strategy, family=family, point=point)
     update = pcp_mean_field.step if family == "mean_field" else step
     once = partial(update, learn=learn, point=point, **steps)
-    several = partial(numbered_init, family=family, point=point) if strategy == "auto" else None
+    several = strategy == "auto" and family == "structured"  # all starts of the other are alike
     return Algorithm(
         begin,
         once,
         shrink=shrink if prune else None,
         slot_axes=SLOT_AXES if prune else (),
         settling_steps=settling_steps,
-        numbered_init=several,
+        numbered_init=partial(numbered_init, point=point) if several else None,
     )
 
 
@@ -215,5 +215,6 @@ METHOD = Ascent(
     check=check,
     for_steps=padded_documents,
     of_rows=(".responsibilities",),
+    starts_alike=True,
     in_batches=in_batches,
 )

@@ -386,9 +386,15 @@ def test_a_row_too_many_is_seen_in_draws(case, monkeypatch):
     assert abs(float(tree["trace"]["objective"][0, -1] - other["trace"]["objective"][0, -1])) > 1.0
 
 
-@pytest.mark.parametrize("case", QUICK)
-def test_another_number_of_rows_compiles_no_sweep(case):
-    draws(case, 40)
+@pytest.mark.parametrize(
+    ("run", "case", "programs"),
+    [
+        *((draws, case, {"_chunk"}) for case in QUICK),
+        (numbers, "pcp of few topics", {"start_together", "_ascend_chunk"}),
+    ],
+)
+def test_another_number_of_rows_compiles_no_sweep(run, case, programs):
+    run(case, 40)
     seen = []
 
     def note(event, duration, **details):
@@ -397,13 +403,13 @@ def test_another_number_of_rows_compiles_no_sweep(case):
 
     monitoring.register_event_duration_secs_listener(note)
     try:
-        draws(case, 52)
-        assert "_chunk" not in seen
+        run(case, 52)
+        assert not programs & set(seen)
         with in_own_shapes():
-            draws(case, 52)
+            run(case, 52)
     finally:
         monitoring.unregister_event_duration_listener(note)
-    assert "_chunk" in seen
+    assert programs <= set(seen)
 
 
 @pytest.mark.parametrize("draw", [jax.random.uniform, jax.random.normal])
