@@ -133,8 +133,6 @@ def conclude(
 ) -> Outcome:
     """Independent draws from q as one chain, beside q's parameters; topic shares only where small."""
     state = to_numpy(state)
-    if data:
-        state = own_rows(state, slice(data[0].shape[0]))  # without documents that fill up
     if "topic_prior" in options.get("learn", ()):
         warn_of_prior(state.topic_prior, state.doc_concentration, "topic_prior", "documents")
     if "word_smoothing" in options.get("learn", ()):
