@@ -296,6 +296,9 @@ class Iterative(Method):
             that models of about as many components and tables of about as many rows share, so that one
             program serves them all; starts and ``conclude`` take model and data themselves. None: as they
             are.
+        of_rows: with ``for_steps``, the paths of the leaves of a state that have an axis over rows, their
+            first, as ``jax.tree_util.keystr`` gives them; other states than those of steps, and whatever is
+            kept of draws, have true sizes.
     """
 
     strategies: tuple[str, ...]
@@ -305,6 +308,7 @@ class Iterative(Method):
     prepare: Callable = as_passed
     conclude: Callable
     for_steps: Callable | None = None
+    of_rows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -322,6 +326,8 @@ class Ascent(Iterative):
             tell the gains to come, as those of EM do and those of quasi-Newton steps do not.
         runs_on_host: ``runs_on_host(data)``, whether its steps on these (prepared) data run on the host
             instead of compiled.
+        starts_alike: with ``for_steps``, whether ``numbered_init`` takes data as steps do, with the same
+            result, so that tables share its program too; its states hold nothing by row.
         resized: ``resized(state, model)``, a state in the size of a model as steps take it, or the other way;
             None: ``for_steps`` changes no model.
         for_new: ``for_new(stored, model)``, on the host, of `transform` and `log_density`: the stored
@@ -337,6 +343,7 @@ class Ascent(Iterative):
     restarts: Callable = one_start
     drops_starts: bool = False
     runs_on_host: Callable = never
+    starts_alike: bool = False
     resized: Callable | None = None
     for_new: Callable | None = None
     in_batches: Callable | None = None
@@ -369,9 +376,6 @@ class Sampler(Iterative):
         slot_axes: with ``resize``, the paths of the leaves of the states whose size it changes, as
             ``jax.tree_util.keystr`` gives them, and the axis (that over chains being 0); a path that ends in
             a star stands for all that begin so, and a third entry says what the axis is over, if not slots.
-        of_rows: with ``for_steps``, the paths of the leaves of a state that have an axis over rows, their
-            first, as ``jax.tree_util.keystr`` gives them; other states than those of steps, and whatever is
-            kept of draws, have true sizes.
         rounds: ``rounds(num_warmup)``, the sweeps after which ``resize`` is asked, the end of warm-up last.
         by_settings: ``by_settings(model, settings)``, the sampler that the settings of a call ask for; None:
             this one.
@@ -387,7 +391,6 @@ class Sampler(Iterative):
     position: Callable
     resize: Callable | None = None
     slot_axes: tuple[tuple[str, int] | tuple[str, int, str], ...] = ()
-    of_rows: tuple[str, ...] = ()
     rounds: Callable = one_round
     by_settings: Callable | None = None
     options_for_modes: Callable = lambda model: {}

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +30,7 @@ from inference.inputs.tables import (
 from inference.inputs.text import matching_words
 from inference.methods import advised, method_of
 from inference.numerics.compiled import compiled, for_work
-from inference.numerics.weighted_rows import beside_copies, bucket, power_of_two, shares_shapes
+from inference.numerics.weighted_rows import beside_others, bucket, power_of_two, shares_shapes
 from inference.precision import check_count_sizes, check_scales, double_precision
 from inference.results.files import Labels, model_of
 from inference.results.groups import ROW_DIMS, flat_draws, group_of, labels_along, restored_data
@@ -533,15 +533,13 @@ _SCORES = ("latent", "orthonormal")
 
 
 FEWEST_NEW = 64  # documents of a bucket of new ones; rows, up to which their number is a power of two
-FEWEST_CELLS, MOST_DOUBLED = 2**12, 2**17  # of documents, up to which their number is a power of two
 PASSES = 100  # over the cells of new documents, about as many
 
 
 def _in_a_bucket(answer: Callable, place: int) -> Callable:
     """An answer for each row of dense parts, asked beside copies of the first, which are cut off again.
 
-    So that few programs answer for all numbers of rows. Documents have empty ones beside them, and cells of
-    count zero.
+    So that few programs answer for all numbers of rows. Documents have empty ones beside them.
 
     Args:
         answer: its results have a leading axis over rows.
@@ -556,33 +554,13 @@ def _in_a_bucket(answer: Callable, place: int) -> Callable:
         is_text = all(isinstance(part, SparseCounts) for part in data)
         few = num_rows <= FEWEST_NEW and not is_text  # a row may take an ascent in each draw
         size = power_of_two(num_rows, 1) if few else bucket(num_rows, FEWEST_NEW)
-        before, after = args[:place], args[place + 1 :]
-        work: AbstractContextManager = nullcontext()
-        if is_text:
-            padded = tuple(_beside_empty(part, size) for part in data)
-            if hasattr(before[-1], "num_tokens"):  # of the documents that were fitted
-                before = (*before[:-1], before[-1].replaced(num_tokens=None))
-            work = for_work(cells := PASSES * padded[0].num_nonzeros, cells)
-        elif size == num_rows or not all(isinstance(part, jax.Array | np.ndarray) for part in data):
-            return answer(*args)
-        else:
-            padded = tuple(jax.device_put(beside_copies(part, size)) for part in data)
-        with work:
-            found = answer(*before, padded, *after)
+        model, padded = beside_others(args[place - 1], data, size)
+        cells = PASSES * padded[0].num_nonzeros if is_text else 0
+        with for_work(cells, cells) if is_text else nullcontext():
+            found = answer(*args[: place - 1], model, padded, *args[place + 1 :])
         return jax.tree.map(lambda leaf: np.asarray(leaf)[:num_rows], found)
 
     return asked
-
-
-def _beside_empty(counts: SparseCounts, num_rows: int) -> SparseCounts:
-    """Documents with empty ones beside them, and so many cells as others have."""
-    number = counts.num_nonzeros
-    more = (power_of_two if number <= MOST_DOUBLED else bucket)(number, FEWEST_CELLS) - number
-    cells = [
-        jax.device_put(np.pad(np.asarray(own), (0, more), constant_values=value))
-        for own, value in zip(jax.tree.leaves(counts), (num_rows - 1, 0, 0), strict=True)
-    ]
-    return SparseCounts.tree_unflatten((num_rows, counts.shape[1]), cells)
 
 
 @partial(_in_a_bucket, place=3)

@@ -22,7 +22,15 @@ from jax import Array
 
 from inference.algorithm import AscentRun, check_info
 from inference.driver.checkpoint import Checkpoint, Layout, slots_of
-from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each, start_together
+from inference.driver.host import (
+    CHUNK_CAPACITY,
+    ChunkLength,
+    Interrupt,
+    resume,
+    start_each,
+    start_together,
+    with_rows,
+)
 from inference.driver.progress import (
     CONVERGED,
     NOT_FINITE,
@@ -39,6 +47,7 @@ from inference.driver.progress import (
     tolerated_fall,
 )
 from inference.numerics.compiled import compiled
+from inference.numerics.weighted_rows import with_padding
 from inference.processes import agreed, any_process
 from zoo.model import Model
 
@@ -80,6 +89,7 @@ def ascend(
     settling_steps: Callable | None = None,
     start_data: tuple | None = None,
     start_model: Model | None = None,
+    of_rows: tuple[str, ...] = (),
     place: Callable = lambda tree: tree,
     on_host: bool = False,
 ) -> AscentRun:
@@ -113,6 +123,8 @@ def ascend(
         start_data: what the starts are given instead of ``data`` (which may lie on several devices); None:
             starts are made where the data are.
         start_model: what they are given instead of ``model``; None: that.
+        of_rows: the paths of the leaves of a state that have an axis over rows; outside the compiled steps
+            they have as many as ``start_data``.
         place: puts states and the model where ``data`` are.
         on_host: whether start and step run on the host instead of compiled.
 
@@ -123,6 +135,7 @@ def ascend(
     if start_data is None:  # starts are made where the data are
         keys, variables, model = place((keys, variables, model))
     begun_with = model if start_model is None else start_model, data if start_data is None else start_data
+    held, size = (with_padding(part[0]).shape[0] if of_rows else 0 for part in (begun_with[1], data))
     cells = num_restarts * sum(np.size(leaf) for leaf in jax.tree.leaves(begun_with[1]))
     on_device = start_together if cells <= FEW_CELLS else start_each
     begin = partial(_start_on_host if on_host else on_device, start)
@@ -140,7 +153,7 @@ def ascend(
     progress, history, _ = restored(saved, num_restarts)
     if saved is None and settling_steps is not None:
         progress = progress._replace(iteration=progress.iteration - np.asarray(settling_steps(state)))
-    restarts, keys, model = place((_Restarts(state, progress), keys, model))
+    restarts, keys, model = place((_Restarts(with_rows(state, of_rows, size), progress), keys, model))
     small_gain = smallest_gain(num_rows, tolerance)
     slack = tolerated_fall(progress.objective.dtype, must_rise)
     may_move = propose is not None or improve is not None
@@ -185,11 +198,12 @@ def ascend(
                 f"objective {float(np.nanmax(np.asarray(restarts.progress.objective))):.6g}", refresh=False
             )
             if checkpoint.is_due():
-                checkpoint.save(restarts.state, stored(restarts.progress, history))
-    checkpoint.save(restarts.state, stored(restarts.progress, history))
+                checkpoint.save(with_rows(restarts.state, of_rows, held), stored(restarts.progress, history))
+    state = with_rows(restarts.state, of_rows, held)
+    checkpoint.save(state, stored(restarts.progress, history))
     if not history:
         raise KeyboardInterrupt("interrupted before the first step was complete")
-    own = restarts.state, restarts.progress, history.arrays(), interrupted
+    own = state, restarts.progress, history.arrays(), interrupted
     return best_run(*own, num_rows=num_rows)
 
 

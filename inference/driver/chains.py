@@ -28,7 +28,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from inference.algorithm import ChainsRun, check_info, one_round
 from inference.driver.checkpoint import AtMost, Checkpoint, Kept, Layout, slots_of
-from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each
+from inference.driver.host import CHUNK_CAPACITY, ChunkLength, Interrupt, resume, start_each, with_rows
 from inference.driver.progress import beginning_with
 from inference.numerics.compiled import compiled
 from inference.numerics.weighted_rows import with_padding
@@ -166,7 +166,7 @@ def sample(
             with chunk:
                 new_states, infos, draws = run_chunk(
                     (step, position, capacity),
-                    _with_rows(states, of_rows, size),
+                    with_rows(states, of_rows, size),
                     keys,
                     (own.start, own.stop),
                     done,
@@ -199,7 +199,7 @@ def sample(
                 own_part = (slice(None), slice(after - before), *map(slice, target.shape[2:]))
                 target[:, before:after] = np.asarray(new)[own_part]
             chunks.append(infos)
-            states, done = _with_rows(new_states, of_rows, num_rows), done + limit
+            states, done = with_rows(new_states, of_rows, num_rows), done + limit
             if resize is not None and done in ends:
                 states = resized(states, False)
             bar.update(limit)
@@ -228,19 +228,6 @@ def sample(
         return ChainsRun(reached, trace, f"{reason} in warm-up", done)
     draws = draws_of_all(num_draws)
     return ChainsRun(draws, trace, reason, done, None if look is None else np.reshape(looks, (-1, 3)))
-
-
-def _with_rows(states: Any, of_rows: tuple[str, ...], num_rows: int) -> Any:
-    """The states of all chains with so many rows: without the last, or with zeros, which no step reads."""
-
-    def resized(path: tuple, leaf: Any) -> Any:
-        if jax.tree_util.keystr(path) not in of_rows or leaf.shape[1] == num_rows:
-            return leaf
-        own = np.asarray(leaf)[:, :num_rows]
-        more = num_rows - own.shape[1]
-        return np.pad(own, [(0, more if axis == 1 else 0) for axis in range(own.ndim)])
-
-    return jax.tree_util.tree_map_with_path(resized, states)
 
 
 def _draws_after(sweeps: int, num_warmup: int, thinning: int) -> int:

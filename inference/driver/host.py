@@ -115,8 +115,32 @@ def start_together(
     start: Callable, keys: Array, variables: Mapping[str, np.ndarray] | None, model: Model, data: tuple
 ) -> Any:
     """`start_each` with each operation done for all at once, which takes half the time on few cells."""
-    states = jax.vmap(lambda *own: start(*own, model, *data))(keys, variables)
+    given = keys, variables
+    if len(keys) == 1:  # not batched, which is half of the tracing
+        alone = start(*jax.tree.map(lambda leaf: leaf[0], given), model, *data)
+        states = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], alone)
+    else:
+        states = jax.vmap(lambda *own: start(*own, model, *data))(*given)
     return jax.tree.map(_strongly_typed, states)
+
+
+def with_rows(states: Any, of_rows: tuple[str, ...], num_rows: int) -> Any:
+    """The states of all restarts or chains with so many rows: without the last, or with copies of the first.
+
+    Args:
+        states: leaves with a leading axis over restarts or chains.
+        of_rows: the paths of the leaves whose next axis is over rows.
+        num_rows: how many.
+    """
+
+    def resized(path: tuple, leaf: Any) -> Any:
+        if jax.tree_util.keystr(path) not in of_rows or leaf.shape[1] == num_rows:
+            return leaf
+        own = np.asarray(leaf)[:, :num_rows]
+        more = np.broadcast_to(own[:, :1], (len(own), num_rows - own.shape[1], *own.shape[2:]))
+        return np.concatenate([own, more], axis=1)
+
+    return jax.tree_util.tree_map_with_path(resized, states)
 
 
 def _strongly_typed(leaf: Array) -> Array:

@@ -285,7 +285,7 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
         if request.num_devices > 1:
             placed |= self._over_devices()
         elif exact and exact.for_steps and shares_shapes() and not (on_host or self.algorithm.improve):
-            placed |= self._in_shared_shapes(exact.for_steps, exact.resized)
+            placed |= self._in_shared_shapes(exact.for_steps, exact)
             share = 0.5 if self.data[0].shape[0] <= FEWEST_ROWS else 1.0  # the rest may be padding
             work = work[0], share * _cells(placed["data"]) * settings.num_steps * method.passes_per_step
         with for_work(*work):
@@ -309,7 +309,7 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
                 on_host=on_host,
                 **placed,
             )
-        is_resized = exact is not None and placed["model"] is not self.model
+        is_resized = "start_model" in placed
 
         def concluded(run: AscentRun, num_samples: int, keep_rows: bool) -> Fitted:
             state = on_one_device(run.state) if request.num_devices > 1 else run.state
@@ -358,14 +358,17 @@ class AscentPlan(_WholePlan[Ascent | Stochastic, Climb]):
                 sizes[f"{num_samples} draws"] = _repeated(drawn, num_samples)
         return sizes
 
-    def _in_shared_shapes(self, for_steps: Callable, resized: Callable | None) -> dict[str, Any]:
+    def _in_shared_shapes(self, for_steps: Callable, method: Ascent) -> dict[str, Any]:
         """Model and data in the shapes that others share, and what starts are given instead."""
         found = for_steps(self.model, self.data)
-        if found[0] is self.model:
-            return {"data": in_current_precision(found[1]), "start_data": self.data}
         model, data = in_current_precision(found)
-        begun = {"start_data": self.data, "start_model": (self.model, model)}
-        return {"start": _begun_smaller(self.start, resized), "model": model, "data": data} | begun
+        placed = {"model": model, "data": data}
+        if not (self.is_numbered and method.starts_alike):
+            placed |= {"start_data": self.data, "of_rows": method.of_rows}
+        if method.resized is None or found[0] is self.model:
+            return placed
+        start = _begun_smaller(self.start, method.resized)
+        return placed | {"start": start, "start_model": (self.model, model)}
 
     def _over_devices(self) -> dict[str, Any]:
         """The data dealt out over devices, those that starts are given, and where states go."""

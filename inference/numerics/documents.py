@@ -24,6 +24,7 @@ from scipy.special import gammaln
 from inference.numerics.devices import on_all_devices, spread
 from inference.numerics.weighted_rows import MOST_ROWS, bucket, power_of_two
 from inference.processes import gathered
+from zoo.model import Model
 from zoo.sparse import SparseCounts
 
 CACHED_NUMBERS = 2**17  # of a block's gathered rows: a megabyte in double precision
@@ -304,6 +305,14 @@ def cut(
     owner[block, np.arange(held) - first[block]] = np.arange(held)
     whole = DocumentBlock(place, word, count, owner)
     return DocumentBlocks(whole, log_coefficient(counts), (absent, counts.shape[1]))
+
+
+def padded_documents[M: Model](model: M, data: tuple[DocumentBlocks, ...]) -> tuple[M, tuple]:
+    """The ``for_steps`` of an ascent whose steps never read a document that no block is for.
+
+    The model has no ``num_tokens``, which only draws of documents need and every corpus has its own.
+    """
+    return model.replaced(num_tokens=None), tuple(part.padded() for part in data)
 
 
 def log_coefficient(counts: SparseCounts) -> np.ndarray:

@@ -5,9 +5,9 @@ hold it: a scan over equal blocks of rows adds the blocks' sums. The last block 
 weight zero.
 
 Tables are padded to few sizes (`bucket`, `swept_size`), so that many share a program. An ascent sums over
-weighted rows, and what is beside them has weight zero (`padded`). A sampler draws for each row, so that what
-is beside them has a mask of its own (`PaddedRows`): random numbers go by the row's place, and those of a row
-do not depend on how many are drawn.
+weighted rows, and what is beside them has weight zero (`padded`). Where a state has rows too, as those of
+samplers have, what is beside them has a mask of its own (`PaddedRows`): random numbers go by the row's place,
+and those of a row do not depend on how many are drawn.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ class RowShards(NamedTuple):
 
 
 class PaddedRows(NamedTuple):
-    """Rows with copies of the first beside them, which are none, as the steps of samplers take them.
+    """Rows with copies of the first beside them, which are none, as steps of states with rows take them.
 
     Attributes:
         x: shape (size, num_features).
@@ -86,11 +86,21 @@ def number_of(x: Array | PaddedRows) -> Array | int:
     return x.num_rows if isinstance(x, PaddedRows) else x.shape[0]
 
 
+def only_rows(values: Array, x: Array | PaddedRows, other: Array | float = 0.0) -> Array:
+    """Values of rows (first axis), with another number in place of what is beside them."""
+    if not isinstance(x, PaddedRows):
+        return values
+    return jnp.where(x.is_row.reshape(-1, *[1] * (values.ndim - 1)), values, other)
+
+
+def cells_of(x: Array | PaddedRows) -> Array:
+    """The cells, of what is no row missing."""
+    return only_rows(with_padding(x), x, jnp.nan)
+
+
 def sum_of_rows(values: Array, x: Array | PaddedRows) -> Array:
     """The sum over rows (first axis) without what is beside them."""
-    if isinstance(x, PaddedRows):
-        values = jnp.where(x.is_row.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
-    return jnp.sum(values, axis=0)
+    return jnp.sum(only_rows(values, x), axis=0)
 
 
 def unweighted(x: Array | Rows) -> Any:
@@ -193,7 +203,8 @@ def shares_shapes() -> bool:
 
 
 FEWEST_ROWS, MOST_ROWS = 512, 2**15  # of tables whose rows are padded: fewer than the first become as many
-#: That samplers pad smaller tables to: each of a thousand sweeps pays for more.
+FEWEST_CELLS, MOST_DOUBLED = 2**12, 2**17  # of documents, up to which their number is a power of two
+#: That smaller tables are padded to where steps cost much: each of a thousand sweeps pays for more.
 SWEPT = (64, 96, 144, 216, 320)
 
 
@@ -206,7 +217,7 @@ def bucket(num_rows: int, fewest: int = FEWEST_ROWS, most: int = MOST_ROWS) -> i
 
 
 def swept_size(num_rows: int) -> int:
-    """The number of rows that a sampler's table is padded to."""
+    """The number of rows that a table is padded to where a step costs much for each."""
     return next((size for size in SWEPT if num_rows <= size), bucket(num_rows))
 
 
@@ -227,6 +238,30 @@ def beside_copies(part: Any, num_rows: int) -> np.ndarray:
     return np.concatenate([part, np.broadcast_to(part[:1], (more, *part.shape[1:]))])
 
 
+def beside_others[M: Any](model: M, data: tuple, num_rows: int) -> tuple[M, tuple]:
+    """A model and dense parts with copies of the first row, or documents with empty ones, beside their rows.
+
+    Documents have as many cells as others have, and the model no ``num_tokens``, since every corpus has its
+    own. Other data stay as they are.
+    """
+    if all(isinstance(part, np.ndarray | Array) for part in data):
+        data = tuple(jax.device_put(beside_copies(part, num_rows)) for part in data)
+    elif all(isinstance(part, SparseCounts) for part in data):
+        data = tuple(_beside_empty(part, num_rows) for part in data)
+        model = model.replaced(num_tokens=None) if hasattr(model, "num_tokens") else model
+    return model, data
+
+
+def _beside_empty(counts: SparseCounts, num_rows: int) -> SparseCounts:
+    number = counts.num_nonzeros
+    more = (power_of_two if number <= MOST_DOUBLED else bucket)(number, FEWEST_CELLS) - number
+    cells = [
+        jax.device_put(np.pad(np.asarray(own), (0, more), constant_values=value))
+        for own, value in zip(jax.tree.leaves(counts), (num_rows - 1, 0, 0), strict=True)
+    ]
+    return SparseCounts.tree_unflatten((num_rows, counts.shape[1]), cells)
+
+
 def padded(data: tuple[Any]) -> tuple[Any]:
     """One part of weighted rows with copies of the first beside them that have weight zero, to a `bucket`.
 
@@ -241,11 +276,12 @@ def padded(data: tuple[Any]) -> tuple[Any]:
 
 
 def beside_rows[M: Model](model: M, data: tuple) -> tuple[M, tuple]:
-    """The ``for_steps`` of a sampler: its one part, dense rows, as `PaddedRows` in a `bucket`."""
-    (x,) = data
-    if isinstance(x, SparseCounts) or x.shape[0] > MOST_ROWS:
+    """The ``for_steps`` of a method whose states have rows: the parts, dense rows, as `PaddedRows`."""
+    number = data[0].shape[0]
+    if isinstance(data[0], SparseCounts) or number > MOST_ROWS:
         return model, data
-    return model, (PaddedRows(beside_copies(x, swept_size(x.shape[0])), np.asarray(x.shape[0])),)
+    size = swept_size(number)
+    return model, tuple(PaddedRows(beside_copies(x, size), np.asarray(number)) for x in data)
 
 
 def sum_over_rows(function: Callable, x: Array | Rows | RowShards, block_rows: int = BLOCK_ROWS) -> Any:

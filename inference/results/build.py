@@ -14,7 +14,7 @@ import xarray as xr
 from inference.algorithm import AscentRun, FitRequest, Fitted, Outcome, Sampler, model_name
 from inference.numerics.programs import deterministics, deterministics_and_log_prior, log_prior, over_draws
 from inference.numerics.weighted_rows import (
-    beside_copies,
+    beside_others,
     bucket,
     draws_of_rows_limit,
     map_rows,
@@ -99,8 +99,7 @@ def build_tree(request: FitRequest, fitted: Fitted) -> xr.DataTree:
     if is_for_new_rows(request, outcome):
         wanted = []
     if {"deterministics", "log_prior"} <= set(wanted):
-        both = to_numpy(over_draws(deterministics_and_log_prior, draws, model, data))
-        found |= dict(zip(("deterministics", "log_prior"), both, strict=True))
+        found |= _deterministics_and_log_prior(draws, model, data)
     for name in wanted:  # a program each: on little data not all of them are worth compiling
         if name == "log_likelihood":
             found[name] = _log_densities(draws, model, data)
@@ -249,15 +248,32 @@ def _log_likelihood(model: Model, values: Mapping[str, Any], *data: Any) -> jax.
 _OF_DRAW = {"deterministics": deterministics, "log_prior": log_prior}
 
 
-def _log_densities(draws: dict[str, Any], model: Model, data: tuple) -> np.ndarray:
-    """Log density of each row in each draw: (chain, draw, row).
+def _in_a_bucket(model: Model, data: tuple) -> tuple[Model, tuple]:
+    """Rows whose latents are summed out with others beside them, so that tables share a program."""
+    if not (shares_shapes() and answer_of(model, "sums_out_locals")):
+        return model, data
+    return beside_others(model, data, bucket(data[0].shape[0]))
 
-    Rows whose latents are summed out have copies of the first beside them, so that tables share a program.
-    """
-    number, is_dense = data[0].shape[0], all(isinstance(part, np.ndarray | jax.Array) for part in data)
-    if is_dense and shares_shapes() and answer_of(model, "sums_out_locals"):
-        data = tuple(jax.device_put(beside_copies(part, bucket(number))) for part in data)
-        draws = {n: own for n, own in draws.items() if not ROW_DIMS & {*model.variable_dims.get(n, ())}}
+
+def _of_rows(draws: dict[str, Any], model: Model) -> set[str]:
+    return {name for name in draws if ROW_DIMS & {*model.variable_dims.get(name, ())}}
+
+
+def _deterministics_and_log_prior(draws: dict[str, Any], model: Model, data: tuple) -> dict[str, Any]:
+    """Both by name; of the data shapes count, and of the rows' draws labels, for components without any."""
+    if (of_rows := _of_rows(draws, model)) <= {model.roles.cluster}:
+        number, (model, data) = data[0].shape[0], _in_a_bucket(model, data)
+        more = (0, 0), (0, 0), (0, data[0].shape[0] - number)
+        draws = draws | {name: np.pad(draws[name], more, mode="edge") for name in of_rows}
+    both = to_numpy(over_draws(deterministics_and_log_prior, draws, model, data))
+    return dict(zip(("deterministics", "log_prior"), both, strict=True))
+
+
+def _log_densities(draws: dict[str, Any], model: Model, data: tuple) -> np.ndarray:
+    """Log density of each row in each draw: (chain, draw, row)."""
+    number, (model, data) = data[0].shape[0], _in_a_bucket(model, data)
+    if answer_of(model, "sums_out_locals"):
+        draws = {name: own for name, own in draws.items() if name not in _of_rows(draws, model)}
     return to_numpy(over_draws(_log_likelihood, draws, model, data))[..., :number]
 
 

@@ -35,7 +35,7 @@ from inference.methods.epca.vb_factors import (
 from inference.methods.epca.views import View, given_values, prior_variance, views_of
 from inference.methods.linear_gaussian.em import bordered
 from inference.numerics.host_draws import generator, site_draws
-from inference.numerics.weighted_rows import row_limit
+from inference.numerics.weighted_rows import PaddedRows, beside_rows, row_limit
 from zoo.answers import answer_of, start_of
 from zoo.coordinates import Unit
 from zoo.epca import EPCA
@@ -128,7 +128,7 @@ def start(
 
 
 def step(
-    key: Array, state: ProjectionPosterior, model: EPCA | Paired, *data: Array
+    key: Array, state: ProjectionPosterior, model: EPCA | Paired, *data: Array | PaddedRows
 ) -> tuple[ProjectionPosterior, ProjectionVBInfo]:
     """Update every factor once; the key is ignored."""
     state = update(state, model, data)
@@ -345,4 +345,6 @@ METHOD = Ascent(
     predict=predict,
     check=check,
     otherwise=lambda model, data, is_refused: "map" if is_refused else "",
+    for_steps=beside_rows,
+    of_rows=(".latents", ".latents_covariance"),
 )

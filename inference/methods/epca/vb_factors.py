@@ -41,6 +41,7 @@ from jax.scipy.special import digamma, gammaln
 
 from inference.methods.epca.views import View, prior_variance, views_of
 from inference.numerics import polya_gamma
+from inference.numerics.weighted_rows import PaddedRows, cells_of, only_rows, with_padding
 from zoo.epca import EPCA
 from zoo.exponential_family import Family
 from zoo.model import in_current_precision
@@ -168,6 +169,7 @@ class _Table(NamedTuple):
 
     Attributes:
         cells: coefficients of all cells of all views.
+        summed: the same, and zero beside the rows.
         seen: which entries of the columns are free, ones and zeros, shape (num_features, num_latents + 1).
         poisson: places of the columns whose cells are Poisson.
         variance: prior variance of latents and, at precision one, of loadings.
@@ -175,24 +177,28 @@ class _Table(NamedTuple):
     """
 
     cells: NaturalCells
+    summed: NaturalCells
     seen: Array
     poisson: np.ndarray
     variance: Array
     ridge: Array
 
 
-def _table(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> _Table:
+def _table(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array | PaddedRows, ...]) -> _Table:
     prior, parts, poisson, first = in_current_precision(model), [], [], 0
-    for own, view, x in zip(state.noise, views_of(model), data, strict=True):
+    tables = tuple(map(with_padding, data))
+    for own, view, x in zip(state.noise, views_of(model), tables, strict=True):
         parts.append(natural_cells(view, x, prior.beta, own[1] / own[0]))  # 1 / E[1 / phi]
         groups = view.family.column_groups(x.shape[1])
         poisson += [first + columns for f, columns in groups if f.log_partition_form == "exponential"]
         first += x.shape[1]
     variance = prior_variance(model)
     relevance = state.relevance[0] / state.relevance[1] if model.ard else jnp.ones(model.num_latents)
+    cells = NaturalCells(*(jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True)))
     return _Table(
-        cells=NaturalCells(*(jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))),
-        seen=seen_loadings(model, data),
+        cells=cells,
+        summed=NaturalCells(*(only_rows(part, data[0]) for part in cells)),
+        seen=seen_loadings(model, tables),
         poisson=np.concatenate([np.zeros(0, int), *poisson]),
         variance=variance,
         ridge=jnp.append(relevance / variance, 1 / prior.loc_variance),
@@ -253,12 +259,12 @@ def _rows(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
 
 def _columns(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
     """Update q of all loadings and means; loadings of latents that a column does not see stay zero."""
-    weights, chosen, seen = _quadratic(state, table.cells), table.poisson, table.seen
+    weights, chosen, seen = _quadratic(state, table.summed), table.poisson, table.seen
     extended = jnp.concatenate([state.latents, jnp.ones((len(state.latents), 1))], axis=1)
     second = jnp.pad(state.latents_covariance, ((0, 0), (0, 1), (0, 1)))
     second += extended[:, :, None] * extended[:, None, :]
     free, fixed = seen[:, :, None] * seen[:, None, :], _fixed(seen)
-    linear = (table.cells.linear.T @ extended) * seen
+    linear = (table.summed.linear.T @ extended) * seen
     precision = jnp.diag(table.ridge) + jnp.einsum("nd,nij->dij", weights, second)
     precision = precision * free + fixed
     if len(chosen) == len(seen):
@@ -275,7 +281,7 @@ def _columns(state: ProjectionPosterior, table: _Table) -> ProjectionPosterior:
 
             return _ascend(mean, spread, height, *rest)
 
-        rest = table.cells.rate.T[chosen], seen[chosen], linear[chosen], precision[chosen]
+        rest = table.summed.rate.T[chosen], seen[chosen], linear[chosen], precision[chosen]
         means, spreads = jax.vmap(one)(
             state.columns[chosen], state.columns_covariance[chosen] + fixed[chosen], *rest
         )
@@ -350,38 +356,42 @@ def _noise(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, 
     return state._replace(noise=jnp.stack([noise_concentrations(model, data), jnp.stack(rates)], axis=1))
 
 
-def update(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> ProjectionPosterior:
-    """Update every factor once."""
+def update(
+    state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array | PaddedRows, ...]
+) -> ProjectionPosterior:
+    """Update every factor once; what is beside the rows goes through the updates of the row it copies."""
     table = _table(state, model, data)
     state = _columns(_rows(state, table), table)
     if model.ard:
         state = _relevance(state, model, table)
     if any(view.family.learns_noise for view in views_of(model)):
-        state = _noise(state, model, data)
+        state = _noise(state, model, tuple(map(cells_of, data)))
     return state
 
 
 # The bound
 
 
-def bound(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array, ...]) -> Array:
+def bound(state: ProjectionPosterior, model: EPCA | Paired, data: tuple[Array | PaddedRows, ...]) -> Array:
     """The whole bound, in nats."""
     prior, k = in_current_precision(model), model.num_latents
     table = _table(state, model, data)
-    total = expected_cells(table.cells, *expected_moments(*state[:4]))
+    total = expected_cells(table.summed, *expected_moments(*state[:4]))
     if table.poisson.size:
         own = state.columns[table.poisson], state.columns_covariance[table.poisson]
         of_row = jax.vmap(expected_exponential, (None, None, 0, 0))
         means = jax.vmap(of_row, (0, 0, None, None))(*state[:2], *own)
-        total -= jnp.sum(table.cells.rate[:, table.poisson] * means)
-    for noise, view, x in zip(state.noise, views_of(model), data, strict=True):
+        total -= jnp.sum(table.summed.rate[:, table.poisson] * means)
+    for noise, view, x in zip(state.noise, views_of(model), map(cells_of, data), strict=True):
         of_noise = noise[0] / noise[1], -expected_log_gamma(noise)  # E[1 / phi], E[log phi]
         total += view.weight * view.family.expected_base_measure(x, *of_noise)
         if view.family.learns_noise:  # of 1 / phi, which is gamma, the Jacobian the same in p and q
             total += gamma_terms(noise, 1.0, 1.0)
     own = jnp.full(k, 1 / table.variance)
     squares = state.latents**2 + jnp.diagonal(state.latents_covariance, axis1=1, axis2=2)
-    total += normal_terms(squares, state.latents_covariance, own, jnp.log(own))
+    covariances = only_rows(state.latents_covariance, data[0], jnp.eye(k))
+    is_row = only_rows(jnp.ones((len(squares), 1)), data[0])
+    total += normal_terms(squares, covariances, own, jnp.log(own), is_row)
     log_ridge = jnp.log(table.ridge)
     if model.ard:
         log_ridge = log_ridge.at[:k].set(expected_log_gamma(state.relevance) - jnp.log(table.variance))

@@ -52,7 +52,7 @@ of the bound (`inference.methods.documents.dirichlet_factors`).
 """
 
 from functools import cache, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -133,8 +133,6 @@ def conclude(
 ) -> Outcome:
     """Independent draws from q as one chain, beside q's parameters; topic shares only where small."""
     state = to_numpy(state)
-    if data:
-        state = own_rows(state, slice(data[0].shape[0]))  # without documents that fill up
     if "topic_prior" in options.get("learn", ()):
         warn_of_prior(state.topic_prior, state.doc_concentration, "topic_prior", "documents")
     if "word_smoothing" in options.get("learn", ()):
@@ -431,13 +429,14 @@ def step(
     before = expected_log(state.word_concentration, axis=0)
     given = None if restarted else state.doc_concentration
     passes = passes_of(state, inner_steps, inner_tolerance)
-    sizes = model if isinstance(model, SizedLDA) else SizedLDA.whole(before.shape[1], documents.shape[0])
-    present, num_topics, num_words = sizes.present, jnp.sum(sizes.present), before.shape[0]
+    present = model.present if isinstance(model, SizedLDA) else jnp.ones(before.shape[1], bool)
+    num_topics, num_words = jnp.sum(present), before.shape[0]
     local = local_step(documents, jnp.exp(before), state.topic_prior, passes, given, present)
     prior, smoothing, score = state.topic_prior, state.word_smoothing, local.score
     if "topic_prior" in learn:
-        number = jnp.sum(sizes.held)
-        logs = total_expected_log(local.doc_concentration, where=sizes.held[:, None] & present)
+        held = documents.held
+        number = jnp.sum(held)
+        logs = total_expected_log(local.doc_concentration, where=held[:, None] & present)
         density = partial(symmetric_log_density, logs, number, num_topics)
         learnt = symmetric_prior(logs, number, num_topics, prior[0])
         score += density(learnt) - density(prior[0])
@@ -460,53 +459,33 @@ def step(
 
 
 class SizedLDA(NamedTuple):
-    """What steps take of a model: which topics and documents there are, the first so many.
-
-    Attributes:
-        present: of the topics, shape (num_slots,).
-        held: of the documents, shape (num_documents,).
-    """
+    """What steps take of a model: which topics there are, the first so many, shape (num_slots,)."""
 
     present: Array
-    held: Array
-
-    @classmethod
-    def whole(cls, num_topics: int, num_documents: int) -> Self:
-        """All of so many."""
-        return cls(np.ones(num_topics, bool), np.ones(num_documents, bool))
 
 
-def in_shared_shapes(model: LDA, data: tuple) -> tuple[LDA | SizedLDA, tuple]:
+def in_shared_shapes(model: LDA, data: tuple) -> tuple[SizedLDA, tuple]:
     """The documents in a bucket, and on few cells topics up to the next multiple of `SIZE`."""
     documents = data[0].padded()
     size = -(-model.num_topics // SIZE) * SIZE
     size = size if documents.blocks.count.size * size <= MOST_NUMBERS else model.num_topics
-    if (documents.shape[0], size) == (data[0].shape[0], model.num_topics):
-        return model, (documents,)
-    held = np.arange(documents.shape[0]) < data[0].shape[0]
-    return SizedLDA(np.arange(size) < model.num_topics, held), (documents,)
+    return SizedLDA(np.arange(size) < model.num_topics), (documents,)
 
 
 def resized(state: LDAVBState, model: LDA | SizedLDA) -> LDAVBState:
-    """The state with as many topics and documents as steps take, or with the topics that there are."""
-    num_documents, own = state.doc_concentration.shape
-    if isinstance(model, SizedLDA):
-        size, num_documents = model.present.shape[0], model.held.shape[0]
-    else:
-        size = model.num_topics
-    own = min(own, size)
+    """The state with as many topics as steps take, or with those that there are."""
+    size = model.present.shape[0] if isinstance(model, SizedLDA) else model.num_topics
 
-    def of_topics(values: Array, other: Array | float, length: int) -> Array:
-        values = values[..., :own]
-        more = [(0, 0)] * (values.ndim - 1) + [(0, size - own)]
-        more[0] = more[0] if values.ndim == 1 else (0, length - values.shape[0])
+    def of_topics(values: Array, other: Array | float) -> Array:
+        values = values[..., :size]
+        more = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
         return jnp.pad(values, more, constant_values=other)
 
     none = next_to_none(state.topic_prior)
     return state._replace(
-        word_concentration=of_topics(state.word_concentration, 1.0, state.word_concentration.shape[0]),
-        doc_concentration=of_topics(state.doc_concentration, none, num_documents),
-        topic_prior=of_topics(state.topic_prior, none, 0),
+        word_concentration=of_topics(state.word_concentration, 1.0),
+        doc_concentration=of_topics(state.doc_concentration, none),
+        topic_prior=of_topics(state.topic_prior, none),
     )
 
 
@@ -701,6 +680,7 @@ METHOD = Ascent(
     may_fall=True,
     own_rows=own_rows,
     for_steps=in_shared_shapes,
+    of_rows=(".doc_concentration",),
     resized=resized,
     for_new=for_new,
     in_batches=in_batches,

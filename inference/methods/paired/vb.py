@@ -15,6 +15,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Init, Outcome
 from inference.methods.epca import vb as projections
 from inference.methods.paired import full_covariance_vb as full_covariance
+from inference.numerics.weighted_rows import beside_rows
 from zoo.answers import answer_of
 from zoo.paired import Paired
 from zoo.shapes import Values
@@ -40,6 +41,10 @@ ALGORITHM = Algorithm(init, step)
 
 def _start(key: Array, variables: Values, model: Paired, *data: Array, **options: object) -> Any:
     return _own(model).start(key, variables, model, *data, **options)
+
+
+def _for_steps(model: Paired, data: tuple) -> tuple[Paired, tuple]:
+    return (model, data) if model.specific == "full_covariance" else beside_rows(model, data)
 
 
 def _prepare(model: Paired, data: tuple, init: Init, **options: object) -> tuple:
@@ -88,6 +93,7 @@ METHOD = replace(
     build=lambda strategy: ALGORITHM,
     start=_start,
     prepare=_prepare,
+    for_steps=_for_steps,
     conclude=_conclude,
     guide=guide,
     transform=_transform,

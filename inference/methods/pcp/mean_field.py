@@ -53,10 +53,11 @@ def step(
     expected = state.responsibilities @ expected_log(state.clusters)
     sums = topic_pass(documents, jnp.exp(expected), jnp.exp(before).T)
     held = sums.log_sums - jnp.sum(sums.by_document * expected)
+    exists = documents.held[:, None]
 
     def cluster(state: PCPVBState, _: None) -> tuple[PCPVBState, None]:
         scores = sums.by_document @ expected_log(state.clusters).T + expected_log_weights(state, model)
-        r = jax.nn.softmax(scores, axis=-1)
+        r = jnp.where(exists, jax.nn.softmax(scores, axis=-1), 0.0)
         weights = model.weights.posterior(jnp.sum(r, axis=0), state.concentration)
         clusters = state.topic_prior + r.T @ sums.by_document
         return state._replace(responsibilities=r, weights=weights, clusters=clusters), None

@@ -62,7 +62,7 @@ from inference.methods.pcp.vb_starts import (
     settling_steps,
 )
 from inference.methods.pcp.vb_updates import assign, log_likelihood, update_globals, word_log_centres
-from inference.numerics.documents import DocumentBlocks, cut
+from inference.numerics.documents import DocumentBlocks, cut, padded_documents
 from zoo.checks import warn
 from zoo.pcp import PCP
 from zoo.shapes import Values
@@ -158,14 +158,14 @@ def build(
     begin = partial(init, strategy=strategy, family=family, point=point)
     update = pcp_mean_field.step if family == "mean_field" else step
     once = partial(update, learn=learn, point=point, **steps)
-    several = partial(numbered_init, family=family, point=point) if strategy == "auto" else None
+    several = strategy == "auto" and family == "structured"  # all starts of the other are alike
     return Algorithm(
         begin,
         once,
         shrink=shrink if prune else None,
         slot_axes=SLOT_AXES if prune else (),
         settling_steps=settling_steps,
-        numbered_init=several,
+        numbered_init=partial(numbered_init, point=point) if several else None,
     )
 
 
@@ -213,5 +213,8 @@ METHOD = Ascent(
     log_joint=log_joint_documents,
     prepare=prepare,
     check=check,
+    for_steps=padded_documents,
+    of_rows=(".responsibilities",),
+    starts_alike=True,
     in_batches=in_batches,
 )

@@ -24,7 +24,7 @@ from inference.methods.documents.dirichlet_factors import (
     warn_of_smoothing,
 )
 from inference.numerics.compiled import compiled
-from inference.numerics.documents import DocumentBlocks
+from inference.numerics.documents import DocumentBlocks, padded_documents
 from inference.numerics.host_draws import dirichlet_draws, generator, label_draws, weight_draws
 from inference.precision import to_numpy
 from zoo.answers import answer_of
@@ -329,7 +329,8 @@ def conclude(
     current, state = with_learnt(state, model), with_all_clusters(state, model)
     r = state.responsibilities
     if r is None and data:
-        r = _shares_of(state, current, data[0], point)
+        shared, (documents,) = padded_documents(current, data)
+        r = _shares_of(state, shared, documents, point)[: data[0].shape[0]]
     stored = {
         "cluster_topic_concentration": state.clusters,
         "topic_word_probs" if point else "topic_word_concentration": state.words,

@@ -37,6 +37,7 @@ PROJECTIONS = ("lda", "plsi")
 PROJECTION_STEPS = 30  # of the starts that project first
 ANNEALING_STEPS = 30
 FIRST_WORDS = 2.0  # as many words as a document of usual length is worth in the first step of annealing
+TWICE_SHUFFLED = 1626  # numbers from there on, so that two that are sorted by the same bits are rare
 OWN_TOPIC = 0.9  # of a cluster's words, where annealing begins
 
 
@@ -71,14 +72,13 @@ def init(
     if strategy == "annealed" and family == "mean_field":
         raise ValueError("init='annealed' is a start of family='structured'; the mean-field family has none")
     word_key, cluster_key, share_key = jax.random.split(key, 3)
-    num_documents, num_words = documents.shape
-    ones = jnp.ones((num_documents, 1), jnp.asarray(documents.log_coefficient).dtype)
-    frequency = documents.transposed_times(ones)[:, 0]
-    dtype, tokens = ones.dtype, jnp.sum(frequency)
+    num_documents, num_words = jnp.sum(documents.held), documents.shape[1]
+    count = documents.blocks.count
+    dtype, tokens = count.dtype, jnp.sum(count)
     prior = jnp.asarray(model.shares_concentration, dtype)
     if strategy in PROJECTIONS:
         words, of_documents = _projected(word_key, model, documents, strategy)
-        order = jax.random.permutation(cluster_key, num_documents)
+        order = permutation(cluster_key, num_documents, documents.shape[0])
         shares = of_documents[order[jnp.arange(model.num_clusters) % num_documents]]
     else:
         words = jax.random.gamma(word_key, 100.0, (model.num_topics, num_words), dtype) / 100.0
@@ -86,6 +86,7 @@ def init(
     if strategy == "annealed":
         own = jax.nn.one_hot(jnp.arange(model.num_clusters) % model.num_topics, model.num_topics, dtype=dtype)
         shares = OWN_TOPIC * own + (1 - OWN_TOPIC) * shares
+        frequency = jnp.zeros(num_words, dtype).at[documents.blocks.word].add(count)
         words = model.word_smoothing + frequency / model.num_topics * words
     clusters = prior + tokens / model.num_clusters * shares
     state = _state(clusters, words, model, num_documents, dtype, point)
@@ -98,16 +99,25 @@ def init(
 
 
 def numbered_init(
-    number: Array, key: Array, model: PCP, documents: DocumentBlocks, *, family: str, point: bool
+    number: Array, key: Array, model: PCP, documents: DocumentBlocks, *, point: bool
 ) -> PCPVBState:
-    """`init` of one of several default starts."""
-    options: dict[str, Any] = {"family": family, "point": point}
-    first, second = (_chosen(model, family, by_projection) for by_projection in (False, True))
-    starts: list[Callable] = [partial(init, strategy=name, **options) for name in (first, second)]
-    begin, other = starts
+    """`init` of one of several default starts of the structured family."""
+    first, second = (_chosen(model, "structured", by_projection) for by_projection in (False, True))
+    begin, other = (partial(init, strategy=name, point=point) for name in (first, second))
     if first == second:
         return begin(key, model, documents)
     return jax.lax.cond(number % 2 == 0, begin, other, key, model, documents)
+
+
+def permutation(key: Array, number: Array, size: int) -> Array:
+    """``jax.random.permutation(key, number)`` before the rest of so many: one program for many numbers."""
+    order = jnp.arange(size)
+    is_one, last = order < number, np.uint32(2**32 - 1)
+    for fewest in (1, TWICE_SHUFFLED):
+        key, own = jax.random.split(key)
+        bits = jnp.where(is_one, jax.random.bits(own, (size,), np.uint32), last)
+        order = jnp.where(number >= fewest, order[jnp.argsort(bits)], order)
+    return order
 
 
 def _chosen(model: PCP, family: str, by_projection: bool) -> str:
@@ -150,7 +160,7 @@ def power_of(annealing: Annealing) -> Array:
 
 
 def _state(
-    clusters: Array, words: Array, model: PCP, num_documents: int, dtype: Any, point: bool
+    clusters: Array, words: Array, model: PCP, num_documents: Array, dtype: Any, point: bool
 ) -> PCPVBState:
     sizes = jnp.full(model.num_clusters, num_documents / model.num_clusters, dtype)
     alpha = jnp.asarray(model.concentration, dtype)

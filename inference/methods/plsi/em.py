@@ -48,7 +48,7 @@ from jax import Array
 from inference.algorithm import Algorithm, Ascent, Init, Outcome, as_one_draw
 from inference.methods.documents.tokens import given_topics
 from inference.methods.plsi import EM
-from inference.numerics.documents import DocumentBlocks, cut, topic_pass
+from inference.numerics.documents import DocumentBlocks, cut, padded_documents, topic_pass
 from zoo.plsi import PLSI
 from zoo.shapes import Values
 from zoo.sparse import SparseCounts
@@ -322,4 +322,6 @@ METHOD = Ascent(
         {"topic_word_probs": stored["topic_word_probs"]}, counts
     ),
     prepare=prepare,
+    for_steps=padded_documents,
+    of_rows=(".shares", ".now.shares", ".best.shares"),
 )

@@ -44,7 +44,14 @@ from inference.methods.gibbs_sweep import Move, sweep
 from inference.methods.linear_gaussian import gibbs as of_columns
 from inference.methods.ppca import Gibbs
 from inference.numerics.programs import log_prior
-from inference.numerics.weighted_rows import PaddedRows, beside_rows, number_of, sum_of_rows, with_padding
+from inference.numerics.weighted_rows import (
+    PaddedRows,
+    beside_rows,
+    cells_of,
+    number_of,
+    sum_of_rows,
+    with_padding,
+)
 from zoo.answers import answer_of
 from zoo.linear_gaussian.rows import normal_latents
 from zoo.linear_gaussian.supervised import BlockPrior
@@ -110,11 +117,6 @@ def row_precision(values: Values, x: Array | PaddedRows) -> Array | float:
     """The precisions of Student-t rows as weights of their cells; 1 of normal rows, 0 of what is none."""
     weight = values["row_precision"][:, None] if "row_precision" in values else 1.0
     return jnp.where(x.is_row[:, None], weight, 0.0) if isinstance(x, PaddedRows) else weight
-
-
-def cells_of(x: Array | PaddedRows) -> Array:
-    """The cells, of what is no row missing."""
-    return jnp.where(x.is_row[:, None], x.x, jnp.nan) if isinstance(x, PaddedRows) else x
 
 
 # Moves along directions in which the likelihood is flat

@@ -13,6 +13,7 @@ from inference.methods import method_of
 from inference.methods.lda import vb as lda_vb
 from inference.methods.mixture import sizes
 from inference.methods.ppca import vb as ppca_vb
+from inference.numerics.documents import DocumentBlocks, cut
 from inference.numerics.weighted_rows import (
     FEWEST_ROWS,
     MOST_ROWS,
@@ -24,11 +25,14 @@ from inference.numerics.weighted_rows import (
     swept_size,
 )
 from zoo.conjugate import GaussianWishart, NormalGamma, SharedGaussianWishart
+from zoo.exponential_family import Gaussian
+from zoo.sparse import SparseCounts
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*documents have no words",
     "ignore:documents had not",
     "ignore:the learnt",
+    "ignore:family='mean_field'",
     "ignore:.*has not converged",
     "ignore:the truncation is too short",
 )
@@ -36,10 +40,11 @@ pytestmark = pytest.mark.filterwarnings(
 SETTINGS = {"num_restarts": 2, "max_iterations": 12, "tolerance": 0.0, "num_samples": 3, "progress": False}
 
 
-def rows(num_rows=40, *, columns=2, holes=False):
+def rows(num_rows=40, *, columns=2, holes=False, bits=False):
     rng = np.random.default_rng(num_rows)
     halves = ((num_rows // 2, columns),) * 2
     x = np.concatenate([rng.normal(size=halves[0]), rng.normal(5.0, 1.0, halves[1])])
+    x = np.where(x > 2.5, 1.0, 0.0) if bits else x
     x[3, 0] = np.nan if holes else 0.3
     return x
 
@@ -51,6 +56,8 @@ def topics(num_documents=40, *, seed=0):
     return counts
 
 
+GROUPS = {"trace", "variational", "posterior", "sample_stats", "log_likelihood"}
+COUNTS = "lda", "pcp", "plsi", "epca counts"
 CASES = {
     "lda": (lambda x: zoo.LDA(num_topics=3), "vb", {}),
     "lda of one topic": (lambda x: zoo.LDA(num_topics=1), "vb", {}),
@@ -103,17 +110,44 @@ CASES = {
         "vb",
         {"columns": 4, "holes": True},
     ),
+    "pcp": (lambda x: zoo.PCP(num_topics=3, num_clusters=3), "vb", {}),
+    "pcp of few topics": (
+        lambda x: zoo.PCP(num_topics=2, num_clusters=4, weight_prior="stick_breaking"),
+        "vb",
+        {"learn": ("topic_prior", "concentration")},
+    ),
+    "pcp mean field": (lambda x: zoo.PCP(num_topics=3, num_clusters=3), "vb", {"family": "mean_field"}),
+    "plsi": (lambda x: zoo.PLSI(num_topics=3), "em", {}),
+    "plsi annealed": (lambda x: zoo.PLSI(num_topics=3), "em", {"heldout_share": 0.2}),
+    "epca": (
+        lambda x: zoo.EPCA(family=Gaussian(noise_variance=None), num_latents=2, ard=True),
+        "vb",
+        {"columns": 4, "holes": True},
+    ),
+    "epca bits": (
+        lambda x: zoo.EPCA(family="bernoulli", num_latents=1, beta=0.3),
+        "vb",
+        {"columns": 3, "holes": True, "bits": True},
+    ),
+    "epca counts": (lambda x: zoo.EPCA(family="poisson", num_latents=2), "vb", {}),
+    "paired": (
+        lambda x, y: zoo.Paired(families=(Gaussian(noise_variance=None), "gaussian")),
+        "vb",
+        {"columns": 4, "holes": True},
+    ),
     "em": (lambda x: zoo.Mixture.from_data(x, num_components=2), "em", {}),
     "em holes": (lambda x: zoo.Mixture.from_data(x, num_components=2), "em", {"holes": True}),
 }
 
 
-def numbers(case, **settings):
+def numbers(case, num_rows=40, **settings):
     model, method, which = CASES[case]
-    x = rows(**which) if not case.startswith("lda") else topics()
-    if case.startswith("lda"):
-        settings |= which
-    return fit(model(x), x, method=method, seed=1, **SETTINGS, **settings)
+    is_of_counts = case.startswith(COUNTS)
+    data = (topics(num_rows),) if is_of_counts else (rows(num_rows, **which),)
+    if case == "paired":
+        data = (data[0], data[0][::-1, :3])
+    settings |= which if is_of_counts else {}
+    return fit(model(*data), *data, method=method, seed=1, **SETTINGS, **settings)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -121,7 +155,7 @@ def test_padding_changes_nothing_but_rounding(case):
     tree = numbers(case)
     with in_own_shapes():
         alone = numbers(case)
-    for group in ("trace", "variational", "posterior"):
+    for group in GROUPS & set(alone.children):
         for name, value in alone[group].data_vars.items():
             np.testing.assert_allclose(tree[group][name], value, rtol=1e-7, atol=1e-9, err_msg=name)
 
@@ -153,29 +187,47 @@ def test_a_component_too_many_is_seen(case, monkeypatch):
     assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 1e-2
 
 
-def as_if_all_there(place):
-    """A fault: what fills up, topics or documents, counts in learnt priors and in the bound."""
-
-    def for_steps(model, data):
-        given, documents = lda_vb.in_shared_shapes(model, data)
-        masks = [np.ones_like(own) if place == number else own for number, own in enumerate(given)]
-        return type(given)(*masks), documents
-
-    return for_steps
-
-
 def test_a_topic_too_many_is_seen(monkeypatch):
     tree = numbers("lda")
-    monkeypatch.setitem(vars(method_of(zoo.LDA(), "vb")), "for_steps", as_if_all_there(0))
+
+    def all_there(model, data):  # planted: topics that fill up count in learnt priors and in the bound
+        given, documents = lda_vb.in_shared_shapes(model, data)
+        return type(given)(np.ones_like(given.present)), documents
+
+    monkeypatch.setitem(vars(method_of(zoo.LDA(), "vb")), "for_steps", all_there)
     other = numbers("lda")
     assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 1e-2
 
 
-def test_a_document_too_many_is_seen(monkeypatch):
-    """Nothing is known of its shares, so that the expectation of their logarithms is not finite."""
-    monkeypatch.setitem(vars(method_of(zoo.LDA(), "vb")), "for_steps", as_if_all_there(1))
-    with pytest.raises(FloatingPointError, match="the objective is not finite"):
-        numbers("lda learns")
+@pytest.mark.parametrize(
+    "case", ["lda learns", "pcp", "pcp mean field", "plsi annealed", "epca", "epca counts", "paired"]
+)
+def test_a_row_too_many_is_seen(case, monkeypatch):
+    tree, (make, name, _) = numbers(case), CASES[case]
+    method = method_of(make(*[rows()] * (1 + (case == "paired"))), name)
+    right = method.for_steps
+
+    def one_more(model, data):  # planted: the first row beside the rows is one too, a copy of a row
+        if not isinstance(data[0], DocumentBlocks):
+            model, data = right(model, data)
+            return model, tuple(part._replace(num_rows=part.num_rows + 1) for part in data)
+        counts = topics()
+        return right(model, (cut(SparseCounts.from_matrix(np.vstack([counts, counts[:1]])), 3),) * len(data))
+
+    monkeypatch.setitem(vars(method), "for_steps", one_more)
+    other = numbers(case)
+    assert abs(float(tree["trace"]["objective"][-1] - other["trace"]["objective"][-1])) > 0.1
+
+
+@pytest.mark.parametrize("case", ["lda", "pcp mean field", "plsi annealed", "epca"])
+def test_a_checkpoint_holds_the_rows_alone(case, tmp_path):
+    """So that it is resumed with other numbers of rows beside them, or none."""
+    path = tmp_path / "run.ckpt"
+    numbers(case, checkpoint=path)
+    with np.load(path) as file:
+        shapes = [file[name].shape for name in file.files if file[name].ndim > 1]
+    assert any(40 in shape for shape in shapes)
+    assert not any({64, FEWEST_ROWS} & set(shape) for shape in shapes)
 
 
 def test_a_latent_with_loadings_too_many_is_seen(monkeypatch):
@@ -234,6 +286,11 @@ def test_tables_and_models_of_about_the_same_size_share_a_program(monkeypatch):
     for num_rows, size in ((40, 3), (52, 2)):
         fit(zoo.LDA(num_topics=size), topics(num_rows), method="vb", **SETTINGS)
     assert len(seen) == 1
+    for case in ("pcp", "pcp mean field", "plsi annealed", "epca", "paired"):
+        seen.clear()
+        for num_rows in (40, 52):
+            numbers(case, num_rows)
+        assert len(seen) == 1, case
 
 
 # Samplers, whose draws are those of the rows alone
@@ -329,9 +386,15 @@ def test_a_row_too_many_is_seen_in_draws(case, monkeypatch):
     assert abs(float(tree["trace"]["objective"][0, -1] - other["trace"]["objective"][0, -1])) > 1.0
 
 
-@pytest.mark.parametrize("case", QUICK)
-def test_another_number_of_rows_compiles_no_sweep(case):
-    draws(case, 40)
+@pytest.mark.parametrize(
+    ("run", "case", "programs"),
+    [
+        *((draws, case, {"_chunk"}) for case in QUICK),
+        (numbers, "pcp of few topics", {"start_together", "_ascend_chunk"}),
+    ],
+)
+def test_another_number_of_rows_compiles_no_sweep(run, case, programs):
+    run(case, 40)
     seen = []
 
     def note(event, duration, **details):
@@ -340,13 +403,13 @@ def test_another_number_of_rows_compiles_no_sweep(case):
 
     monitoring.register_event_duration_secs_listener(note)
     try:
-        draws(case, 52)
-        assert "_chunk" not in seen
+        run(case, 52)
+        assert not programs & set(seen)
         with in_own_shapes():
-            draws(case, 52)
+            run(case, 52)
     finally:
         monitoring.unregister_event_duration_listener(note)
-    assert "_chunk" in seen
+    assert programs <= set(seen)
 
 
 @pytest.mark.parametrize("draw", [jax.random.uniform, jax.random.normal])

@@ -279,6 +279,15 @@ def test_starts_that_project_know_the_documents(strategy):
     assert len(rows) <= 100  # of 120 clusters twenty begin where another document's cluster does
 
 
+@pytest.mark.parametrize(("number", "size"), [(1, 512), (180, 512), (1625, 1664), (1626, 1664), (3000, 3072)])
+def test_documents_are_shuffled_as_if_nothing_filled_up(number, size):
+    """At numbers that JAX shuffles once and twice."""
+    key = jax.random.key(number)
+    found = np.asarray(starts.permutation(key, jnp.asarray(number), size))
+    np.testing.assert_array_equal(found[:number], jax.random.permutation(key, number))
+    assert set(found[number:]) == {*range(number, size)}
+
+
 def test_a_random_start_has_topics_all_but_flat():
     """Every word begins with near-equal shares of all topics, whatever its count; no two keys alike."""
     model, data = model_for(), corpus()
