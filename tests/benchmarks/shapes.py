@@ -10,7 +10,8 @@ seconds over all modules). Each question is asked after the calls that its name 
 * ``250 after 272``, ``5 after 4``: a fit of another number of rows, and of components, after a first one.
 * ``first fit``: that first one.
 * ``gibbs``, ``collapsed``, ``projection``: 1 000 sweeps of chains, by both Gibbs samplers of a mixture (the
-  first without split-merge moves, which the other checkout may lack) and that of `zoo.PPCA`: a first fit of 272 rows, once more, then of 250, which shares its size, and of 60.
+  first without split-merge moves, which the other checkout may lack) and that of `zoo.PPCA`: a first fit of
+  272 rows, once more, then of 250, which shares its size, and of 60.
 * ``predict 7 after 5``, ``transform 7 after 5``: of a mixture, and of `zoo.EPCA`, whose modes are searched.
 * ``5 topics after 4``, ``180 texts after 200``, ``density 7 after 5``: of LDA: fits and log densities.
 * ``pcp``, ``plsi``, ``epca``: by VB, EM and VB, of 180 documents after 200 and of 250 rows after 272.

@@ -213,8 +213,8 @@ def reorder_components(key: Array, values: Values, model: Mixture, x: Array) -> 
         x: the data; not read.
 
     Returns:
-        The values with new ``assignments``; every other site is as it was and must be drawn again, except the
-        concentration.
+        The values with new ``assignments``, which the components' own parameters follow: missing cells are
+        drawn from these. The sticks are as they were and must be drawn again.
     """
     propose_key, accept_key, even_key, odd_key = jax.random.split(key, 4)
     sticks = cast(StickBreaking, model.weights)
@@ -231,7 +231,10 @@ def reorder_components(key: Array, values: Values, model: Mixture, x: Array) -> 
     for first, pair_key in ((0, even_key), (1, odd_key)):
         order = exchange_neighbours(pair_key, order, counts, alpha, sticks, first)
     place = jnp.append(jnp.argsort(order), model.num_components)  # of each component, the stick that it gets
-    return {**values, "assignments": place[values["assignments"]].astype(values["assignments"].dtype)}
+    dims = model.components.parameter_dims.items()
+    new = {name: values[name][order] for name, own in dims if name in values and own[0] == "component"}
+    new["assignments"] = place[values["assignments"]].astype(values["assignments"].dtype)
+    return values | new
 
 
 def log_allocation(weights: StickBreaking, counts: Array, alpha: Array) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
+from numpyro import handlers
 from scipy.special import betaln, expit
 from scipy.stats import chisquare
 
@@ -26,7 +27,7 @@ from inference.methods.mixture import gibbs
 from inference.methods.mixture import gibbs as label_moves
 from inference.numerics.programs import log_densities
 from tests.tools.recording import write_record
-from zoo.conjugate import GaussianWishart
+from zoo.conjugate import GaussianWishart, NormalGamma, PoissonGamma, Product, SharedGaussianWishart
 from zoo.datasets import load
 from zoo.dirichlet_process import StickBreaking
 from zoo.mixture import Mixture
@@ -359,3 +360,41 @@ def test_neighbours_are_exchanged_with_the_odds_of_the_two_orders(first, places,
         other = order.copy()
         other[[left, right]] = order[[right, left]]
         np.testing.assert_allclose(found, expit(log_weight(other) - log_weight(order)), rtol=1e-9)
+
+
+FAMILIES = {
+    "incomplete": (GaussianWishart([0.0, 0.0], 0.5, np.eye(2), 5.0), 6),
+    "columns": (NormalGamma([0.0, 0.0], 1.0, 2.0, 1.0), 6),
+    "shared": (SharedGaussianWishart([0.0, 0.0], 0.5, np.eye(2), 5.0), 6),
+    "product": (
+        Product((GaussianWishart([0.0], 0.5, [[1.0]], 5.0), PoissonGamma([1.0], [1.0])), ((0,), (1,))),
+        6,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_parameters_follow_the_labels_that_are_moved(name):
+    """Missing cells are drawn from them before they are drawn anew; planted: labels that go alone."""
+    components, num_rows = FAMILIES[name]
+    rng = np.random.default_rng(0)
+    x = np.abs(rng.normal(size=(num_rows, 2))).round()
+    model = Mixture(components, 4, ALPHA, "stick_breaking")
+    moved = 0
+    for seed in range(10):
+        program = handlers.seed(model.explicit, seed)
+        values = {
+            site: own["value"]
+            for site, own in handlers.trace(program).get_trace(x).items()
+            if own["type"] == "sample" and not own["is_observed"]
+        }
+        new = gibbs.reorder_components(jax.random.key(seed), values, model, x)
+        alone = {**values, "assignments": new["assignments"]}
+        before, after, wrong = (
+            log_densities(model.explicit, (x,), own)["x"].sum() for own in (values, new, alone)
+        )
+        assert after == pytest.approx(float(before), rel=1e-5)
+        moved += bool((new["assignments"] != values["assignments"]).any())
+        if (new["assignments"] != values["assignments"]).any():
+            assert abs(wrong - before) > 1e-3
+    assert moved > 3
