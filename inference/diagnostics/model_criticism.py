@@ -33,7 +33,7 @@ import xarray as xr
 from inference.convergence.identifiable import draws_of, feature_names, kind_of
 from inference.extension import extend
 from inference.results.files import model_of
-from inference.results.groups import observed_tables, thinned, with_groups
+from inference.results.groups import observed_tables, sample_weight_of, thinned, with_groups
 from zoo.answers import answer_of
 
 
@@ -239,6 +239,13 @@ def to_replicate(tree: xr.DataTree, most: int) -> xr.DataTree:
     return with_groups(tree, {"posterior": held})
 
 
+def _by_weight[D: xr.DataArray | xr.Dataset](rows: D, weight: np.ndarray) -> D:
+    """As many rows, each as often as its weight asks; the same ones of data and of replications."""
+    upto = np.cumsum(weight)
+    places = (np.arange(len(weight)) + 0.5) * upto[-1] / len(weight)
+    return rows.isel(observation=np.searchsorted(upto, places))
+
+
 def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int = 0) -> PredictiveCheck:
     """Draw replicated data from a fit and judge whether they look like the observed data.
 
@@ -260,6 +267,9 @@ def check_predictions(tree: xr.DataTree, *, probability: float = 0.9, seed: int 
         raise ValueError(f"there are {cells} cells, too many to be drawn {_FEWEST_REPLICATIONS} times")
     few = to_replicate(tree, min(most, _OF_AN_ESTIMATE) if kind_of(tree) == "point" else most)
     drawn = extend(few, "posterior_predictive", seed=seed)["posterior_predictive"]
+    if (weight := sample_weight_of(tree)) is not None:
+        observed = {name: _by_weight(values, weight) for name, values in observed.items()}
+        drawn = _by_weight(drawn, weight)
     nouns = [str(values.dims[-1]).rstrip("_0123456789") for values in observed.values()]
     parts, verdicts = [], []
     for noun, (name, values) in zip(nouns, observed.items(), strict=True):

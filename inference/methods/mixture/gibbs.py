@@ -234,7 +234,7 @@ def reorder_components(key: Array, values: Values, model: Mixture, x: Array) -> 
     dims = model.components.parameter_dims.items()
     new = {name: values[name][order] for name, own in dims if name in values and own[0] == "component"}
     new["assignments"] = place[values["assignments"]].astype(values["assignments"].dtype)
-    return values | new
+    return {**values, **new}
 
 
 def log_allocation(weights: StickBreaking, counts: Array, alpha: Array) -> Array:

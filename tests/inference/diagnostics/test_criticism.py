@@ -229,3 +229,15 @@ def test_a_distance_within_the_noise_is_called_noise():
     good, reason = judge_prior(table)
     assert good is False and reason.endswith(": b")
     assert judge_prior(table.assign(prior_noise=0.5))[0] is True
+
+
+def test_weighted_data_are_compared_with_replications_of_the_same_weights(monkeypatch):
+    """Rows of the rarer cluster weigh nine; planted: the data as they are, without their weights."""
+    rng = np.random.default_rng(0)
+    z = np.repeat([0, 1], [150, 50])
+    x = rng.normal(size=(200, 2)) + 6 * z[:, None]
+    model = zoo.Mixture.from_data(x, num_components=2)
+    tree = inference.fit(model, x, sample_weight=np.where(z == 1, 9.0, 1.0), seed=0, progress=False)
+    assert check_predictions(tree).good is True
+    monkeypatch.setattr("inference.diagnostics.model_criticism.sample_weight_of", lambda tree: None)
+    assert check_predictions(tree).good is False
