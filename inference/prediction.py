@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial, wraps
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import xarray as xr
 from scipy.special import softmax
 
@@ -27,7 +28,7 @@ from inference.inputs.tables import (
     matching_columns,
     paired_rows,
 )
-from inference.inputs.text import matching_words
+from inference.inputs.text import matching_words, warn_of_unseen
 from inference.methods import advised, method_of
 from inference.numerics.compiled import compiled, for_work
 from inference.numerics.weighted_rows import beside_others, bucket, power_of_two, shares_shapes
@@ -38,6 +39,7 @@ from inference.symmetry import align_rotation, relabel
 from inference.symmetry.rotation import orientation
 from zoo.answers import answer_of, completion_of, completions_of
 from zoo.checks import check_choice, check_complete, check_flag, warn
+from zoo.intake import Columns
 from zoo.intake.families import for_data
 from zoo.intake.tables import num_needed
 from zoo.model import Model
@@ -364,11 +366,13 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     """
     model = model_of(tree)
     given = new_data[:-1] if len(new_data) > 1 and new_data[-1] is None else new_data
-    given = tuple(as_passed(part, model) for part in given)
-    check_parts(model, given, least=num_needed(model))
     columns = tree.fit.columns
+    given = tuple(as_passed(_one_row(part, columns), model) for part in given)
+    check_parts(model, given, least=num_needed(model))
     label = next((own.label for own in columns if own is not None), None)
     given = paired_rows(joined_rows(given, model.data_names, label), model.data_names)
+    if model.takes_documents:
+        warn_of_unseen(given[0], columns[0])
     given = encoded_parts(given, columns)
     given = label_parts(model, given, asks=False)
     model, given = model.encoded(*given)
@@ -383,6 +387,15 @@ def prepared(tree: xr.DataTree, new_data: tuple) -> tuple[Model, tuple, dict[str
     check_count_sizes(model, arrays, coords)
     model = for_data(model, *arrays)
     return model, jax.tree.map(jax.device_put, arrays), coords
+
+
+def _one_row(part: Any, columns: Sequence[Columns | None]) -> Any:
+    """A row by the names of its columns, a mapping or a Series, as a list of one such row."""
+    if isinstance(part, pd.Series):
+        known = {column.name for own in columns if own is not None for column in own.kept}
+        return [part.to_dict()] if known and known <= set(part.index) else part
+    is_row = isinstance(part, Mapping) and not any(np.ndim(cell) for cell in part.values())
+    return [part] if is_row else part
 
 
 def stored_variables(tree: xr.DataTree, model: Model) -> dict[str, jax.Array]:

@@ -68,7 +68,8 @@ def class_facts(table: Any) -> dict[str, str]:
     by_class = ", ".join(f"{name} {right[name]} of {labelled[name]}" for name in labelled)
     facts = {
         "classes": f"{number} of {table.attrs['rows']} rows are labelled; predicted with their labels hidden "
-        f"{sum(right.values())} of them are right ({table['accuracy'][chosen]:.1%}): {by_class}"
+        f"from fits of the other folds {sum(right.values())} of them are right "
+        f"({table['accuracy'][chosen]:.1%}): {by_class}"
     }
     if len(table) > 1:
         tried = "; ".join(f"{k}: {row.log_score:.3g}, {row.accuracy:.1%}" for k, row in table.iterrows())

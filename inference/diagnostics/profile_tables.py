@@ -428,7 +428,11 @@ def _estimated(tree: xr.DataTree) -> list[str]:
                 {end: [float(v)] for end, v in intervals(variable.to_numpy().ravel(), kind, 0.9).items()}
             )
             found.append(f"{name} {profile_cells(one)['mean'][0]}")
-    unit = ", columns in their standard deviations" if noise_factors(model_of(tree)) else ""
+    factors = noise_factors(model_of(tree)).items()  # of labels all are one
+    scaled = {f"noise_variance{suffix}" for suffix, factor in factors if np.any(np.asarray(factor) != 1)}
+    named = [told.partition(" ")[0] for told in found]
+    of = "" if scaled.issuperset(named) else f" {' and '.join(sorted(scaled.intersection(named)))} of"
+    unit = f",{of} columns in their standard deviations" if scaled.intersection(named) else ""
     return [f"Also estimated{unit}: {', '.join(found)}."] if found else []
 
 

@@ -10,7 +10,7 @@ taken as they come and never held whole.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -56,7 +56,7 @@ def is_chunked(data: object) -> bool:
         return False
     if isinstance(data, list | tuple):
         return any(np.ndim(chunk) == 2 for chunk in data)
-    return callable(data) or hasattr(data, "__iter__")
+    return callable(data) or (hasattr(data, "__iter__") and not isinstance(data, Mapping))
 
 
 def check_complete_batch(model: Model, rows: np.ndarray) -> None:

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from zoo.checks import check_choice, check_unique, first_of, warn
 from zoo.documents.bags import as_counts
-from zoo.intake import read_columns
+from zoo.intake import Columns, read_columns
 from zoo.sparse import SparseCounts
 
 
@@ -160,9 +160,22 @@ def matching_words(counts: Any, words: np.ndarray) -> Any:
     if named is None:
         return counts
     matched, dropped = to_vocabulary(named, words)
-    if dropped:
-        warn(f"{dropped} tokens of new documents are of words that the fit has not seen: they are dropped")
+    _warn_of_dropped(dropped)
     return WordCounts(matched, list(words), named.documents)
+
+
+def warn_of_unseen(documents: Any, columns: Columns | None) -> None:
+    """Warn of tokens in the columns of a table that the one of the fit did not have, as of texts."""
+    if columns is None or not isinstance(documents, pd.DataFrame):
+        return
+    known = [column.name for column in columns.columns]
+    counts = documents.drop(columns=known, errors="ignore").select_dtypes("number")
+    _warn_of_dropped(int(np.nansum(counts.to_numpy(float))))
+
+
+def _warn_of_dropped(number: int) -> None:
+    if number:
+        warn(f"{number} tokens of new documents are of words that the fit has not seen: they are dropped")
 
 
 def to_vocabulary(documents: Any, words: Sequence[str], *, unseen: str = "drop") -> tuple[SparseCounts, int]:

@@ -280,7 +280,7 @@ def _ranking(
     """Judge which of several models predicts best, by the first fit of each."""
     best, second = table.index[:2]
     gaps = np.asarray(scores[best].elpd_i).ravel() - np.asarray(scores[second].elpd_i).ravel()
-    gap, error = float(gaps.sum()), float(gaps.std(ddof=1) * np.sqrt(gaps.size))
+    gap, error = float(gaps.sum()), float(table["dse"].iloc[1])
     clear = gap > 2 * error
     text = f"{best} predicts best" if clear else f"{best} and {second} cannot be told apart"
     reason = f"elpd {gap:.2f} nats above {second}, standard error of the difference {error:.2f}"

@@ -156,7 +156,9 @@ def _verdict_on_rows(tree: xr.DataTree, check: PredictiveCheck) -> Judgement:
     if check.good:
         return Judgement(True, "Data drawn from the fit look like the data", check.reason, _NEXT)
     more = "components" if "labels" in symmetries_of(tree) else "latents"
-    advice = f"look at these columns in the pictures; another likelihood, or more {more}, may be needed"
+    has_labels = getattr(model_of(tree), "classes", None) is not None
+    other = "another likelihood" + " (output_likelihood='probit' of class labels)" * has_labels
+    advice = f"look at these columns in the pictures; {other}, or more {more}, may be needed"
     return Judgement(False, "Data drawn from the fit differ from the data", check.reason, advice)
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import pandas as pd
 import pytest
 import xarray as xr
 from numpyro.infer import SVI, Predictive, TraceGraph_ELBO
@@ -341,3 +342,22 @@ def test_observed_cells_keep_their_values_and_have_no_variance(model, monkeypatc
     filled, spread = model.predicted({}, *views)
     np.testing.assert_array_equal(filled, [[1.0, 7.0], [8.0, 4.0]])
     np.testing.assert_allclose(spread, [[variance[0, 0], 0.0], [0.0, variance[1, 1]]], rtol=1e-6)
+
+
+def test_one_row_may_be_a_mapping_or_a_series():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    frame["town"] = rng.choice(["north", "south"], 40)
+    tree = inference.fit(zoo.Mixture(num_components=2), frame, seed=0, progress=False)
+    expected = inference.log_density(tree, frame.iloc[[3]]).values
+    for row in (frame.iloc[3], frame.iloc[3].to_dict(), [frame.iloc[3].to_dict()]):
+        np.testing.assert_array_equal(inference.log_density(tree, row).values, expected)
+        assert inference.predict(tree, row).shape == (1,)
+
+
+def test_counts_of_words_that_a_table_lacked_are_warned_of_as_those_of_texts():
+    counts = pd.DataFrame(np.random.default_rng(0).poisson(2.0, size=(30, 4)), columns=list("abcd"))
+    tree = inference.fit(zoo.LDA(num_topics=2), counts, seed=0, progress=False)
+    with pytest.warns(UserWarning, match="500 tokens of new documents are of words that the fit"):
+        found = inference.transform(tree, counts.iloc[:2].assign(e=250))
+    np.testing.assert_array_equal(found.values, inference.transform(tree, counts.iloc[:2]).values)
