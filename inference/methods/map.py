@@ -119,8 +119,9 @@ def _concluded(
 ) -> tuple[dict[str, Array], Array | None, dict[str, Array]]:
     """The point in the support, probabilities of the summed-out labels (or None), the most probable ones."""
     values = constrain_fn(program, (model, *data), {}, unconstrained)
-    site = model.roles.cluster
-    conditional = answer_of(model, "conditionals", values, *data).get(site)
+    site, rows = model.roles.cluster, model.variable_dims[model.data_names[0]][:1]
+    own = {n: v for n, v in values.items() if model.variable_dims[n][:1] != rows}  # as of new rows
+    conditional = answer_of(model, "conditionals", own, *data).get(site)
     if conditional is None:
         return values, None, {}
     shares = jax.nn.softmax(conditional.logits, axis=-1)

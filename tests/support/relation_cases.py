@@ -185,8 +185,7 @@ def _of_local_pca(model, method):
     read = "same where priors are read off the data, objective up to a constant"
     yield model.family.learns_noise, dict.fromkeys(("rescaled", *free), read)
     many = "no: there are many optima, and rounding decides which one is reached"
-    new = "same in any order; stored are others: those at the joint mode of the latents"
-    yield method == "map", {"float32": many, "fitted_rows": new}
+    yield method == "map", {"float32": many}
     last = "same as stored where it ends: the bounds of its cells are those of the last step"
     yield method == "vb", {"fitted_rows": last}
 

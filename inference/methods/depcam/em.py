@@ -393,8 +393,11 @@ def conclude(
 
 @partial(compiled, once=True)
 def _labels(values: dict[str, Array], model: DEPCAM, x: Array) -> tuple[Array, dict[str, Array]]:
-    """Responsibilities, and the most probable labels with what follows from them."""
-    r = evaluate(values, model, x, jnp.zeros((1, 1))).responsibilities
+    """Responsibilities, latents of rows integrated out as of new ones, and labels with what follows."""
+    own = {
+        name: value for name, value in program_values(values).items() if name not in ("latents", *OF_BOUND)
+    }
+    r = jax.nn.softmax(answer_of(model, "conditionals", own, x)["assignments"].logits, axis=-1)
     return r, answer_of(model, "derived", {"assignments": jnp.argmax(r, axis=-1)})
 
 

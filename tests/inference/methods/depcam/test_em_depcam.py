@@ -12,7 +12,7 @@ from scipy import stats
 
 import inference
 import zoo
-from inference import fit
+from inference import fit, predict
 from inference.driver.ascent import ascend
 from inference.driver.checkpoint import Checkpoint
 from inference.fitting.in_memory import progress_line
@@ -30,7 +30,7 @@ from inference.methods.depcam.em import (
 from inference.precision import in_precision
 from tests.support.interruptions import cut_short
 from tests.support.log_joint import log_joint
-from zoo.answers import start_of
+from zoo.answers import answer_of, start_of
 from zoo.exponential_family import Binomial, GammaWithShape, Gaussian, NegativeBinomial
 from zoo.exponential_family.local_pca import components_of, orthonormal
 
@@ -606,3 +606,20 @@ def test_shared_latents_of_a_raised_column_are_at_their_best():
         axis=-1
     )
     np.testing.assert_allclose(found[:, 0], tried[height.argmax(axis=0), 0, 0], atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:depcam by .* has not converged")
+@pytest.mark.parametrize("method", ["em", "map"])
+@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
+def test_fitted_rows_have_the_clusters_that_new_ones_have(family, method):
+    """Their latents are integrated out in both; planted: labels at the best latents of each row."""
+    rng = np.random.default_rng(0)
+    x = (rng.random((80, 5)) < rng.choice([0.2, 0.8], (80, 1))).astype(float) * (1 + (family == "poisson"))
+    model = zoo.DEPCAM(family=family, num_components=2, num_latents=1)
+    tree = fit(model, x, method=method, seed=0, max_iterations=40, num_restarts=1, progress=False)
+    stored = tree["variational"]["responsibilities"].values
+    np.testing.assert_allclose(stored, predict(tree, x, what="probabilities").values, atol=1e-9)
+    held = {name: own.values[0, 0] for name, own in tree["posterior"].data_vars.items()}
+    with jax.enable_x64(True):
+        given = answer_of(inference.model_of(tree), "conditionals", held, jnp.asarray(x))["assignments"].probs
+    assert "latents" in held and np.abs(stored - np.asarray(given)).max() > 1e-3
