@@ -120,7 +120,7 @@ def _concluded(
     """The point in the support, probabilities of the summed-out labels (or None), the most probable ones."""
     values = constrain_fn(program, (model, *data), {}, unconstrained)
     site, rows = model.roles.cluster, model.variable_dims[model.data_names[0]][:1]
-    own = {n: v for n, v in values.items() if model.variable_dims[n][:1] != rows}  # as of new rows
+    own = {n: v for n, v in values.items() if model.variable_dims.get(n, ())[:1] != rows}  # as of new rows
     conditional = answer_of(model, "conditionals", own, *data).get(site)
     if conditional is None:
         return values, None, {}
