@@ -241,3 +241,25 @@ def test_weighted_data_are_compared_with_replications_of_the_same_weights(monkey
     assert check_predictions(tree).good is True
     monkeypatch.setattr("inference.diagnostics.model_criticism.sample_weight_of", lambda tree: None)
     assert check_predictions(tree).good is False
+
+
+def test_replications_repeat_the_rows_that_the_data_repeat():
+    """Means vary as those of the few rows that carry the weight; planted: replications of all rows."""
+    rng = np.random.default_rng(1)
+    x, weight = rng.normal(size=(200, 2)), np.exp(1.5 * rng.normal(size=200))
+    model = zoo.Mixture.from_data(x, num_components=1)
+    spreads = []
+    for own in (weight, None):
+        tree = inference.fit(model, x, sample_weight=own, seed=0, progress=False)
+        table = check_predictions(tree).table.loc[["feature 0: mean", "feature 1: mean"]]
+        spreads.append((table["replicated_ub"] - table["replicated_lb"]).to_numpy())
+    upto = np.cumsum(weight)
+    places = np.searchsorted(upto, (np.arange(200) + 0.5) * upto[-1] / 200)
+    repeats = np.bincount(places, minlength=200)
+    mean = np.average(x, axis=0, weights=weight)
+    deviation = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weight)) / x.std(0)
+    expected = deviation * np.sqrt(
+        (1 + (repeats**2).mean()) / 2
+    )  # the parameters' own uncertainty is one half
+    np.testing.assert_allclose(spreads[0] / spreads[1], expected, rtol=0.15)
+    assert (expected > 1.3 * deviation).all()  # what replications of all rows would have
