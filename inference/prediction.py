@@ -394,7 +394,7 @@ def _one_row(part: Any, columns: Sequence[Columns | None]) -> Any:
     if isinstance(part, pd.Series):
         known = {column.name for own in columns if own is not None for column in own.kept}
         return [part.to_dict()] if known and known <= set(part.index) else part
-    is_row = isinstance(part, Mapping) and not any(np.ndim(cell) for cell in part.values())
+    is_row = isinstance(part, Mapping) and all(np.isscalar(cell) or cell is None for cell in part.values())
     return [part] if is_row else part
 
 

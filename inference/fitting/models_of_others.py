@@ -75,9 +75,10 @@ def check_outcome(request: FitRequest, fitted: Fitted) -> None:
     if request.name not in own or not fitted.outcome.is_generative or request.stream is not None:
         return
     at = f"{request.name} of {type(model).__name__}: conclude"
+    num_draws = max((np.prod(np.shape(held)[:2]) for held in found.values()), default=1)
     for name, value in jax.eval_shape(lambda: _at_a_point(in_current_precision(model), data)).items():
         if name not in found:
-            if _is_of_rows(model, name) and not row_limit(value.size, name, request.keep):
+            if _is_of_rows(model, name) and not row_limit(num_draws * data[0].shape[0], name, request.keep):
                 continue
             raise ValueError(
                 f"{at} leaves out {name!r}, a site of the program; it gives {', '.join(found) or 'nothing'}"

@@ -361,3 +361,11 @@ def test_counts_of_words_that_a_table_lacked_are_warned_of_as_those_of_texts():
     with pytest.warns(UserWarning, match="500 tokens of new documents are of words that the fit"):
         found = inference.transform(tree, counts.iloc[:2].assign(e=250))
     np.testing.assert_array_equal(found.values, inference.transform(tree, counts.iloc[:2]).values)
+
+
+def test_bags_of_words_by_document_are_not_taken_for_one_row():
+    bags = {"d1": {"a": 2, "b": 1}, "d2": {"b": 3, "c": 1}, "d3": {"a": 1, "c": 4}}
+    tree = inference.fit(zoo.LDA(num_topics=2), bags, seed=0, learn=(), progress=False)
+    found = inference.transform(tree, bags)
+    assert list(found["document"].values) == list(bags)
+    np.testing.assert_array_equal(inference.transform(tree, bags["d2"]).values, found.values[1:2])

@@ -1,6 +1,8 @@
 """Models that an outside author gets wrong are refused with what to change, before a good verdict on them."""
 
+from contextlib import nullcontext
 from dataclasses import Field, dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +18,7 @@ import zoo
 from inference.algorithm import Algorithm, Ascent, Outcome, as_one_draw
 from inference.calibration import relation_check
 from inference.diagnostics import invariants, profiles, summary, summary_text
+from inference.fitting.models_of_others import check_outcome
 from tests.support.log_joint import log_joint
 from zoo.answers import Answers, TypicalCells
 from zoo.coordinates import Unit
@@ -326,3 +329,15 @@ def test_objectives_with_prior_densities_follow_the_units_of_the_data(monkeypatc
     assert relation_check(model, "em", (x,), "other_units")
     monkeypatch.setattr("inference.calibration.relations._log_jacobian_of_sites", lambda tree, change: 1.0)
     assert not relation_check(model, "em", (x,), "rescaled")
+
+
+@pytest.mark.parametrize("num_draws", [1, 100_000])
+def test_latents_of_rows_may_be_left_out_where_their_draws_are_too_many(registered, num_draws):
+    kind = a_kind("Large", kept, answers=KeptAnswers, methods=("em",), **LATENT)
+    registered(kind, em=by_hand(outcome(as_one_draw)))
+    x = np.zeros((1000, 3))
+    found = Outcome({"loadings": np.zeros((1, num_draws, 3, 1))}, {}, is_point=True)
+    call = SimpleNamespace(model=kind.from_data(x), data=(x,), name="em", stream=None, keep=())
+    told = nullcontext() if num_draws > 1 else pytest.raises(ValueError, match="leaves out 'latents'")
+    with told:
+        check_outcome(call, SimpleNamespace(outcome=found))
