@@ -235,7 +235,7 @@ def _density(at: np.ndarray, weights: np.ndarray, locs: np.ndarray, covariances:
 
 
 def _draw_density(axis: Axes, points: np.ndarray, *mixture: np.ndarray) -> list:
-    low, high = points.min(0), points.max(0)
+    low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)  # rows with missing cells have no place
     margin = 0.2 * (high - low)
     sides = [np.linspace(a - m, b + m, _GRID) for a, b, m in zip(low, high, margin, strict=True)]
     grid = np.stack(np.meshgrid(*sides), axis=-1)

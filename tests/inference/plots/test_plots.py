@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Affine2D
 from scipy.stats import chi2, multivariate_normal
 
+import inference
+import zoo
 from inference.convergence.partitions import co_clustering, point_partition
 from inference.plots import COLOURS, plot_co_clustering, plot_mixture, plot_objective, plot_psrf_path
 from inference.plots.mixtures import _density, occupied_components
@@ -283,3 +285,14 @@ def test_a_notebook_shows_a_figure_without_pyplot():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == repr(b"\x89PNG")
+
+
+def test_a_mixture_of_rows_with_missing_cells_is_drawn():
+    """Rows that lack a cell have no place on the plane, and the others their density."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2)) + 8 * (np.arange(60) % 2)[:, None]
+    x[3, 0], x[8, 1] = np.nan, np.nan
+    tree = inference.fit(zoo.Mixture.from_data(x, num_components=2), x, seed=0, progress=False)
+    axis = plot_mixture(tree).axes[0]
+    low, high = axis.get_xlim()
+    assert low < np.nanmin(x[:, 0]) and high > np.nanmax(x[:, 0])
