@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 EVIDENCE = ("log_evidence", "log_evidence_se")
-_CLEAR = 2  # standard errors of a difference
+_CLEAR = 3  # standard errors of a difference, each from four replicates by default
 _FEWEST_DRAWS = 25  # ArviZ fits the tail to a fifth of the draws, and to no fewer than five
 
 

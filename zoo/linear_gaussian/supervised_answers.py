@@ -104,7 +104,8 @@ class RealAnswers(Answers):
         """Missing outputs or cells; or ``"classes"``, the probability of each, 0 or 1 where a label is given.
 
         Of Gaussian outputs that is Bayes' rule: the class's share pi_c (from loc_y) times the density of x
-        given its code e_c, p(c | x) ~ pi_c p(x | e_c) ~ pi_c p(e_c | x) / p(e_c).
+        given its code e_c, p(c | x) ~ pi_c p(x | e_c) ~ pi_c p(e_c | x) / p(e_c). The two
+        columns of two classes, of which one determines the other, count once.
 
         Raises:
             ValueError: classes of outputs that are no labels, and cells of x where these are not known.
@@ -146,9 +147,11 @@ class RealAnswers(Answers):
     def _classes(
         self, model: "SPPCA", values: Values, x: Rows | SparseMatrix, y: Outputs | None
     ) -> Predicted:
-        """Probability of each class."""
+        """Probability of each class; of two classes the columns err alike, which doubles the noise."""
         mean, covariance = self._latents(model, values, x, None)
         w, shares, noise = model.outputs.block(values)
+        if len(model.classes) == model.num_outputs == 2:
+            noise = 2 * noise
         codes = jnp.eye(len(model.classes))[:, : model.num_outputs]
         spread = carried_over(w, covariance) + jnp.diag(noise)
         evidence = _log_kernel(codes, shares + mean @ w.T, spread)

@@ -46,8 +46,7 @@ def warn_of_floors(values: Values, model: SPPCA, y: np.ndarray, variance_x: floa
             f"the {y.shape[1]} outputs have rank {rank} and there are {model.num_latents} latents: they can "
             f"be fitted exactly and only noise_floor bounds the likelihood; "
             + (
-                "label_coding='reduced' leaves out the column of class labels that the others determine, "
-                "which counts twice here: probabilities of classes are too sure"
+                "label_coding='reduced' leaves out the column of class labels that the others determine"
                 if model.is_classes
                 else "leave out an output that the others determine, or use fewer latents"
             )

@@ -650,7 +650,7 @@ def test_compare_refuses_other_data_and_point_estimates(straight):
         compare({"a": point, "b": point})
 
 
-EVIDENCE_OF_FITS = {"a": (-10.0, 0.3), "b": (-10.5, 0.4), "c": (-15.0, 0.4), "d": (np.nan, np.nan)}
+EVIDENCE_OF_FITS = {"a": (-10.0, 0.3), "b": (-11.2, 0.4), "c": (-15.0, 0.4), "d": (np.nan, np.nan)}
 
 
 def with_evidence(straight):
@@ -671,10 +671,10 @@ def test_compare_tells_what_the_errors_of_the_evidence_allow(straight, monkeypat
         "inference.diagnostics.comparison.is_read_off", lambda tree: read[tree.attrs["model_fields"]]
     )
     table = compare(fits)
-    assert table.loc["b", ["log_evidence", "log_evidence_se"]].tolist() == [-10.5, 0.4]
+    assert table.loc["b", ["log_evidence", "log_evidence_se"]].tolist() == [-11.2, 0.4]
     assert table.attrs["evidence"] == (
         "a has more evidence than c (5.00 nats lower, standard error 0.5). "
-        "a cannot be told apart from b (0.50 nats lower, standard error 0.5). Prior read off these data: b"
+        "a cannot be told apart from b (1.20 nats lower, standard error 0.5). Prior read off these data: b"
     )
     assert "log_evidence" not in compare({"a": straight, "b": straight})
     assert not compare({name: fits[name] for name in "ad"}).attrs["evidence"]
@@ -693,9 +693,9 @@ def test_compare_says_where_the_width_of_the_prior_decides(straight, monkeypatch
     monkeypatch.setattr("inference.diagnostics.comparison.is_read_off", lambda tree: False)
     fits = with_evidence(straight)
     table = compare({name: fits[name] for name in "abc"})
-    said = "The prior decides: at half its width b has more evidence than a (3.50 nats lower"
+    said = "The prior decides: at half its width b has more evidence than a (2.80 nats lower"
     columns = ["log_evidence_half_width", "log_evidence_twice_width"]
-    assert table.loc["b", columns].tolist() == [gain - 10.5, -10.5]
+    assert table.loc["b", columns].tolist() == [gain - 11.2, -11.2]
     assert (said in table.attrs["evidence"]) == ("The prior decides" in table.attrs["evidence"]) == (gain > 0)
 
 

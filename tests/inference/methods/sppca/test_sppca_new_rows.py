@@ -1,5 +1,6 @@
 """What a fit of SPPCA says of new rows, against conditionals of a dense normal worked out row by row."""
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +10,7 @@ from inference import fit, load, log_density, model_of, predict, save, transform
 from inference.symmetry import align_rotation
 from tests.support.supervised_toys import toy
 from zoo import SPPCA
+from zoo.linear_gaussian.supervised_answers import RealAnswers
 
 MODEL = SPPCA(num_latents=3)
 
@@ -136,6 +138,21 @@ def test_class_probabilities_are_bayes_rule(classified):
     # labels are coded as they were in the fit
     assert predict(tree, x, labels, what="outputs").sizes["output"] == 3
     assert log_density(tree, x[:2], ["low", None]).shape == (2,)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.3])
+def test_two_columns_of_two_classes_count_once(noise):
+    """Columns that mirror each other have the probabilities of one column with the same noise."""
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(9, 4)), rng.normal(size=(1, 2))
+    values = {"loadings_x": rng.normal(size=(4, 2)), "loc_x": np.zeros(4), "noise_variance_x": 0.5}
+    found = []
+    for coding, signs, loc in (("one_of_c", [[1], [-1]], [0.3, 0.7]), ("reduced", [[1]], [0.3])):
+        model = SPPCA.from_data(x, ["a", "b"] * 4 + ["a"], num_latents=2, label_coding=coding)
+        own = values | {"loadings_y": signs * w, "loc_y": np.array(loc), "noise_variance_y": noise}
+        own = {name: jnp.asarray(value) for name, value in own.items()}
+        found.append(RealAnswers.of(model).cells(model, own, jnp.asarray(x), what="classes")[0])
+    np.testing.assert_allclose(*found, rtol=1e-4)
 
 
 def test_a_saved_fit_predicts_the_same(classified, tree, tmp_path):
