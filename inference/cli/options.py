@@ -69,11 +69,23 @@ def parse(arguments: Sequence[str]) -> SimpleNamespace | int:
     except click.ClickException as error:
         where = error.ctx.command_path if getattr(error, "ctx", None) else "zoo"
         message = in_brief(error.format_message()).rstrip(".")
-        raise ValueError(f"{message}; see {where} --help") from None
+        raise ValueError(f"{_as_setting(error) or message}; see {where} --help") from None
     if isinstance(found, SimpleNamespace):
         found.given = dict(vars(found))
         found.files = list(getattr(found, "files", None) or filter(None, [getattr(found, "dataset", None)]))
     return found
+
+
+def _as_setting(error: click.ClickException) -> str:
+    """How a field that was written as an option is given; empty for another error."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return ""
+    field = error.option_name.strip("-").replace("-", "_")
+    if field not in _of_model(error.ctx, "fields") or not any(
+        p.name == "set" for p in error.ctx.command.params
+    ):
+        return ""
+    return f"{error.option_name} is a field of a model, which is given by --set {field}=VALUE"
 
 
 def _words_of(words: Callable[[click.Context], Sequence[str]]) -> dict[str, Any]:

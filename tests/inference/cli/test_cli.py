@@ -190,6 +190,11 @@ def test_a_reader_that_has_had_enough_is_no_error():
         (["compare", "faithful", "--models", "resnet"], "no model is called 'resnet'"),
         (["dance"], "No such command 'dance'; see zoo --help"),
         ([], "Missing command; see zoo --help"),
+        (["fit", "lda", "a.csv", "--num-topics", "3"], "given by --set num_topics=VALUE; see zoo fit --help"),
+        (
+            ["predict", "a.nc", "b.csv", "--num-topics", "3"],
+            "No such option '--num-topics'; see zoo predict --help",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_no_file(arguments, message, tmp_path, monkeypatch, capsys):
