@@ -17,6 +17,7 @@ from inference.numerics.atomic_files import replacing
 from inference.plots.comparison import plot_methods
 from inference.program_cache import compile_cache
 from zoo import model_class
+from zoo.checks import warn
 from zoo.intake.suitable_fields import suitable_tables
 
 _COMPARED = ("model", "method", "nats/row", "+-", "seconds", "converged", "max PSRF", "extra MiB", "evidence")
@@ -33,7 +34,8 @@ def compare(options: SimpleNamespace) -> int:
     if number < _LEAST_ROWS:
         raise ValueError(f"{options.dataset} has {number} rows; a comparison needs {_LEAST_ROWS} or more")
     with collected_warnings() as notes:
-        data, text = _documents(data)
+        are_topics = all(model_class(model).takes_documents for model in options.models_tried)
+        data, text = _documents(data, are_topics)
         columns = read_tables(data, options.families, options.levels, options.id)
     order = np.random.default_rng(options.seed).permutation(number)
     num_held_out = max(1, number // 5)
@@ -93,12 +95,14 @@ def compare(options: SimpleNamespace) -> int:
     return 0
 
 
-def _documents(data: tuple[Any, ...]) -> tuple[tuple[Any, ...], Hashable | None]:
-    """Texts that are alone in a table as counts of words; of another table its column of texts, if any."""
+def _documents(data: tuple[Any, ...], are_topics: bool) -> tuple[tuple[Any, ...], Hashable | None]:
+    """Texts alone in a table, or compared by topic models alone, as counts of words; else their column."""
     if len(data) > 1 or not isinstance(data[0], pd.DataFrame) or (text := text_column(data[0])) is None:
         return data, None
-    if data[0].shape[1] > 1:
+    if data[0].shape[1] > 1 and not are_topics:
         return data, text
+    if left := ", ".join(str(name) for name in data[0] if name != text):
+        warn(f"the documents are the texts of the column {str(text)!r}; columns left out: {left}")
     (counts,), _ = read_documents(data[0][text].fillna("").tolist())
     return (counts.to_scipy().tocsr(),), None
 

@@ -46,6 +46,14 @@ def test_topic_models_are_compared_on_texts_that_are_named(tmp_path, capsys):
     assert main([*call[:-1], "--x", "text"]) == 0  # as it advises
     told = capsys.readouterr().out
     assert "lda          vb" in told and "fitted to 16 rows, scored on 4" in told
+    assert main(call[:-1]) == 0  # the mixture is not among them
+    alone = capsys.readouterr().out
+    assert "the documents are the texts of the column 'text'; columns left out: section" in alone
+    assert _scores(alone) == _scores(told)
+
+
+def _scores(told):
+    return next(line for line in told.splitlines() if line.startswith("lda")).split()[:4]
 
 
 def test_a_sweep_of_topics_takes_texts(tmp_path, capsys):
