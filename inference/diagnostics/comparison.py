@@ -39,6 +39,7 @@ from inference.results.files import model_of
 from inference.results.groups import group_of, group_or_empty, left_out_of
 from inference.topics.text_heldout import PROTOCOLS, heldout_text
 from zoo import late
+from zoo.checks import listed
 from zoo.model import Model
 
 if TYPE_CHECKING:
@@ -136,8 +137,9 @@ def compare(
         ``log_evidence_twice_width``, under priors of means or loadings that are half and twice as wide. The
         attribute ``note`` explains them in words, ``evidence`` says what the errors of the evidence tell
         apart (empty if nothing), whether another width would change it, and which priors were read off these
-        data, and ``ranked`` is false where nothing may be read off the order: a fit has not converged, or all
-        are of one posterior, which they approximate differently.
+        data, and ``ranked`` is false where nothing may be read off the order: a fit has not converged, all
+        are of one posterior, which they approximate differently, or a score hangs on rows whose densities are
+        given latents of their own.
 
     Raises:
         TypeError: ``trees`` is not a mapping of fits.
@@ -168,7 +170,8 @@ def compare(
     unfinished = [str(name) for name, done in table["converged"].items() if not done]
     first = trees[table.index[0]]
     same = all(same_posterior(first, trees[name]) for name in table.index[1:])
-    table.attrs["ranked"] = not unfinished and not same
+    bound = told_by_their_own_latents(trees, scores)
+    table.attrs["ranked"] = not unfinished and not same and not bound
     if unfinished:
         notes.insert(
             0,
@@ -178,9 +181,30 @@ def compare(
         )
     elif same:
         notes.insert(0, "no ranking: all are of one posterior, and differ by how they approximate it")
+    elif bound:
+        notes.insert(0, f"no ranking: {bound}")
     table.attrs["evidence"] = _add_evidence(table, trees)
     table.attrs["note"] = ". ".join(notes) or "all Pareto k are below the threshold"
     return table
+
+
+def told_by_their_own_latents(trees: Mapping[str, xr.DataTree], scores: "Mapping[str, ELPDData]") -> str:
+    """Why a score is none of prediction: densities are given latents that the row itself tells; or empty.
+
+    Args:
+        trees: name to fit.
+        scores: the result of `leave_one_out` for each of them.
+    """
+    names = [
+        name
+        for name, tree in trees.items()
+        if _latents(tree) == "drawn" and (scores[name].pareto_k > scores[name].good_k).any()
+    ]
+    if not names:
+        return ""
+    return (
+        f"densities of {listed(names)} are given latents of each row, which would be others without the row"
+    )
 
 
 def _add_evidence(table: pd.DataFrame, trees: Mapping[str, xr.DataTree]) -> str:

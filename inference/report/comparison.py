@@ -24,6 +24,7 @@ from inference.diagnostics.comparison import (
     leave_one_out,
     same_posterior,
     standard_error,
+    told_by_their_own_latents,
 )
 from inference.diagnostics.summaries import shown_of_variables
 from inference.fitting.verdict import Judgement, convergence_judgements, gravest, is_provisional
@@ -244,6 +245,9 @@ def _scores(
         reason = "fits of one model estimate one score; a q that is too narrow scores higher by construction"
         advice = "use the sampler's score, if there is one"
         return [Judgement(None, text, reason, advice), ShownTable(caption, shown)], None
+    if reason := told_by_their_own_latents(trees, scores):
+        ranking = Judgement(None, "No ranking by leave-one-out", reason, advice)
+        return [ranking, *_told_by_evidence(table.attrs["evidence"]), ShownTable(caption, shown)], ranking
     shown.insert(0, "below best", table["elpd"].max() - table["elpd"])
     shown.insert(1, "dse", table["dse"])
     shown["weight"] = [f"{weight:.3f}" for weight in table["weight"]]

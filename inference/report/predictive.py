@@ -12,7 +12,7 @@ import xarray as xr
 from arviz_stats.utils import ELPDData
 
 from inference.convergence.identifiable import draws_of, kind_of, symmetries_of
-from inference.diagnostics.comparison import leave_one_out
+from inference.diagnostics.comparison import leave_one_out, told_by_their_own_latents
 from inference.diagnostics.model_criticism import (
     SUSPECT,
     PredictiveCheck,
@@ -118,6 +118,9 @@ def _of_score(tree: xr.DataTree, score: ELPDData) -> tuple[Judgement, bool]:
     far = np.flatnonzero(k > (_NO_MEAN if hangs else score.good_k))
     order = far[np.argsort(-k[far], kind="stable")]
     named = first_of(labels[order], _MOST_NAMED)
+    if reason := told_by_their_own_latents({"this fit": tree}, {"this fit": score}):
+        text = f"The leave-one-out score is doubtful for {far.size} of {rows} {noun} ({named})"
+        return Judgement(None, text, reason, "score held-out rows: inference.diagnostics.heldout"), False
     advice = (
         f"look at these {noun}: outliers, or a likelihood with too thin tails; score held-out rows instead"
     )

@@ -88,6 +88,15 @@ def test_nothing_is_ranked_over_a_fit_that_has_not_converged(three, tmp_path):
     other.attrs["converged"] = 1
     page = report_comparison({"five": three["first"], "four": other}, tmp_path / "page.html")
     assert "five and four cannot be told apart" in Page(page.read_text(encoding="utf-8")).front
+    other = other.copy(deep=True)
+    other["log_likelihood"].attrs["latents"] = "drawn"
+    densities = other["log_likelihood"]["log_likelihood"]
+    densities[..., 0] -= np.random.default_rng(0).exponential(3.0, densities.shape[:2])
+    page = Page(
+        report_comparison({"five": three["first"], "four": other}, tmp_path / "page.html").read_text()
+    )
+    assert "No ranking by leave-one-out" in page.text and "densities of four are given" in page.text
+    assert "predicts best" not in page.text and "cannot be told apart" not in page.text
 
 
 def test_samplers_of_one_posterior_agree(three):

@@ -358,6 +358,11 @@ def test_a_score_that_is_doubtful_for_rows_is_told_from_one_that_hangs_on_them(k
     assert tuple(judgement[:3]) == expected and found is counts
     (of_q, _) = _of_score(variational_mixture(), score)
     assert of_q.reason == expected[2] + "; the draws are from q, so this is the score of the approximation"
+    given = planted_regression()
+    given["log_likelihood"] = xr.DataTree(xr.Dataset(attrs={"latents": "drawn"}))
+    judgement, counted = _of_score(given, score)
+    assert (judgement.good, counted) == ((True, True) if expected[0] else (None, False))
+    assert ("of this fit are given latents of each row" in judgement.reason) == (expected[0] is None)
 
 
 @pytest.mark.parametrize(
