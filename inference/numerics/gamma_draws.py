@@ -108,11 +108,6 @@ def wishart_of(distribution: dist.Wishart, logs: Array, normal: Array) -> Array:
     return product * (1 + 8 * size * jnp.finfo(product.dtype).eps * jnp.eye(size))
 
 
-def draw_dirichlet(key: Array, concentration: Array) -> Array:
-    """One draw of each row's Dirichlet, shape (..., size); entries may underflow to zero."""
-    return jax.nn.softmax(draw_log_gamma(key, concentration), axis=-1)
-
-
 def draw_log_gamma(key: Array, concentration: Array) -> Array:
     """Log of one draw of Gamma(concentration, 1) each.
 
