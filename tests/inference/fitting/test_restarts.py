@@ -229,6 +229,7 @@ def test_not_sure_exactly_where_starts_within_two_nats_disagree(objective, occup
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:em. a guard holds")
 def test_the_table_tells_how_the_starts_ended(by_need):
     told = spread_of_starts(by_need)
     assert told in summary(by_need).attrs["note"] and "10 starts: best" in told
