@@ -93,7 +93,8 @@ def read_table(
         skip_rows: rows above the table in a text file or sheet; None: titles are told from the file.
 
     Returns:
-        The table; ``table.attrs["read_as"]`` says what was told from the file, a sentence each.
+        The table; ``table.attrs["read_as"]`` says what was told from the file, a sentence each, and
+        ``table.attrs["has_columns"]`` is false where a text file has a text a line.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -130,7 +131,7 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
         **how: the other arguments of `read_table`; those of text files are refused of others.
 
     Returns:
-        DataFrames by name: of arrays, of variables, or of sheets.
+        DataFrames by name: of arrays, of variables, or of sheets; a sparse matrix as SciPy saves it as such.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -170,7 +171,7 @@ def read_tables(path: str | Path, **how: Any) -> dict[str, Any]:
         ) from None
     if not tables:
         raise ValueError(f"{path} holds no tables; a fit's data are in its group observed_data")
-    if not len(tables.get("", "a named table")):
+    if "" in tables and not tables[""].shape[0]:
         raise ValueError(f"{path} has no rows")
     if hasattr(tables.get(""), "columns"):
         check_unique(tables[""].columns, str(path), remedy="rename them in the file")
@@ -235,6 +236,10 @@ def _read_archive(path: Path) -> dict[str, Any]:
     if isinstance(file, np.ndarray):
         raise _Refusal(f"{path} is a .npy file of one array: give it the ending of np.savez, or save it so")
     with file:
+        if {"format", "indptr"} <= set(file.files):  # as scipy.sparse.save_npz writes it
+            matrix = importlib.import_module("scipy.sparse").load_npz(path).tocsr()
+            matrix.check_format(full_check=True)
+            return {"": matrix}
         return {key: as_table(key, file[key]) for key in file.files if file[key].ndim in (1, 2)}
 
 
@@ -346,7 +351,8 @@ def _read_text(
     if path.suffix.lower() == ".txt" and separator is None and _is_prose(text):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         table = pd.DataFrame({"text": lines})
-        table.attrs["read_as"] = [*notes, f"no columns: {len(lines)} texts, one a line"]
+        said = f"no columns: {len(lines)} text{'s, one a line' if len(lines) > 1 else ''}"
+        table.attrs |= {"read_as": [*notes, said], "has_columns": False}
         return table
     if not text.strip():
         raise _Refusal(f"{path} is empty: it has no columns and no rows")
@@ -452,13 +458,13 @@ def _is_prose(text: str) -> bool:
     """Whether lines are texts: of several words, few numbers, and no separator makes columns of them."""
     lines = [line.split() for line in itertools.islice(text.splitlines(), SAMPLE) if line.strip()]
     words = [word for line in lines for word in line]
-    if len(lines) < 2 or len(words) < 4 * len(lines) or len(set(map(len, lines))) == 1:
+    if not lines or len(words) < 4 * len(lines) or _separator(text) == SPACES:
         return False
     if sum(any(map(str.isalpha, word)) for word in words) < MOSTLY * len(words):
         return False
     widths = (Counter(map(len, itertools.islice(_records(text, mark), SAMPLE))) for mark in SEPARATORS)
     modes = (own.most_common(1)[0] for own in widths if own)
-    return not any(width > 1 and count > MOSTLY * len(lines) for width, count in modes)
+    return len(lines) == 1 or not any(width > 1 and count > MOSTLY * len(lines) for width, count in modes)
 
 
 def _without_notes(text: str, separator: str, notes: list[str]) -> tuple[str, int]:
